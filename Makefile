@@ -1,0 +1,67 @@
+# Everything from a fresh clone: `make demo`, `make test`. Each sets up .venv by itself.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The torch to install, before everything else. It is not in requirements.txt, because the right
+# build depends on the machine: `make setup TORCH=` keeps the torch that is already in .venv.
+TORCH ?= torch==2.13.0
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# -qq: errors only, no progress bars and no notes about package indexes.
+PIP := $(PY) -m pip install -qq --disable-pip-version-check
+READY := $(VENV)/.ready
+
+.PHONY: help setup gl demo test test-all lint format lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+setup: $(READY) gl ## make .venv with svea in it, and the GL libraries for headless rendering
+
+demo: setup ## train SVEA on a DMControl task from pixels and write runs/demo/report.html
+	@$(PY) examples/demo.py
+
+# Two processes with one thread each: more threads than cores makes small tensors slower.
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist loadfile
+
+test: setup lint ## lint, then the tests (some minutes on 2 cores)
+	@$(PYTEST)
+
+test-all: setup lint ## the tests including the slow ones
+	@$(PYTEST) -m ""
+
+lint: $(READY) ## ruff and mypy
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+format: $(READY) ## let ruff rewrite the code in the project's style
+	@$(PY) -m ruff check --fix-only -q .
+	@$(PY) -m ruff format .
+
+gl: $(READY)
+	@scripts/gl-libraries $(PY)
+
+# --no-deps: the file is complete, and kornia must not make pip look for torch again.
+# hatchling and editables are in the file, so the last line builds without another download.
+$(READY): pyproject.toml requirements.txt
+	@scripts/create-venv $(VENV)
+	@if [ -n "$(TORCH)" ]; then echo "installing $(TORCH) (a large download the first time)"; $(PIP) $(TORCH); fi
+	@echo "installing the packages of requirements.txt"
+	@$(PIP) --require-hashes --no-deps -r requirements.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock: ## pin requirements.txt anew from the ranges in pyproject.toml (needs uv)
+	@uv=$$(command -v uv || echo $(VENV)/bin/uv); echo torch | "$$uv" pip compile pyproject.toml \
+		--extra train --extra tensorboard --extra dev --universal --python-version 3.11 \
+		--fork-strategy fewest --excludes /dev/stdin --upgrade --generate-hashes --no-annotate \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" -q \
+		-o requirements.txt
+
+clean: ## remove .venv, builds and caches; runs/ is kept
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

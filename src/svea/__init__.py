@@ -1,0 +1,62 @@
+"""SVEA: image-based reinforcement learning that stays stable under strong data augmentation.
+
+    import svea
+
+    env = svea.make_env("walker_walk", mode="color_hard")          # any Gymnasium code can use it
+    run = svea.train(svea.configure("walker_walk", preset="quick"))
+    agent = svea.load_agent(run)
+    action = agent.act(env.reset()[0])
+    records = svea.evaluate(run, modes=["train", "color_hard"])
+
+The environments need no torch: everything else is imported when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from svea.envs import make_env
+from svea.version import __version__
+
+if TYPE_CHECKING:
+    from svea import augment
+    from svea.config import Config, configure
+    from svea.evaluation import evaluate
+    from svea.export import load_agent
+    from svea.training import train
+
+__all__ = [
+    "Config",
+    "__version__",
+    "augment",
+    "configure",
+    "evaluate",
+    "load_agent",
+    "make_env",
+    "train",
+]
+
+_LAZY = {
+    "Config": "svea.config",
+    "configure": "svea.config",
+    "evaluate": "svea.evaluation",
+    "load_agent": "svea.export",
+    "train": "svea.training",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the parts that need torch when they are first asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'svea' has no attribute {name!r}")
+    try:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("svea"):
+            raise
+        raise ModuleNotFoundError(
+            f"svea.{name} needs {error.name}: pip install 'svea[train]'", name=error.name
+        ) from error
+    globals()[name] = value
+    return value

@@ -1,0 +1,197 @@
+"""Benchmarks: how long the parts take on this machine.
+
+Every benchmark returns rows and prints them as a table that names the machine, so that a figure
+never stands without the device, the batch and the conditions that made it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch.nn import functional as F
+
+from svea.augment import AUGMENTATIONS, Augment
+from svea.errors import UserError
+from svea.images import ImageBank
+
+REFERENCE = "grouped convolution"
+"""The yardstick on any machine: padding, one grouped convolution and a sigmoid."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement: the fastest of the repeats, which other work on the machine disturbs least.
+
+    Attributes:
+        name: What was measured.
+        device: `cpu` or `cuda`.
+        batch: The shape of the batch.
+        ms: Milliseconds for the batch.
+        loop_ms: Milliseconds for a Python loop over the samples; None where there is none.
+    """
+
+    name: str
+    device: str
+    batch: tuple[int, ...]
+    ms: float
+    loop_ms: float | None = None
+
+
+def augment(
+    names: Iterable[str] = (),
+    device: str = "cpu",
+    batch: int | None = None,
+    size: int = 84,
+    repeats: int = 50,
+    bfloat16: bool = False,
+) -> list[Row]:
+    """Time every augmentation and, beside it, the naive loop over the samples.
+
+    Args:
+        names: Which augmentations; all when empty.
+        device: `cpu` (eager) or `cuda` (compiled, then captured in a CUDA graph: how an update
+            runs them).
+        batch: Samples in a batch; 64 on a CPU and 256 on a GPU when None.
+        size: Height and width of the result in pixels; crop is given 16 more.
+        repeats: Measurements, of which the fastest is reported.
+        bfloat16: Give the observations as bfloat16, not float32.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("bench augment: no CUDA device here; use --device cpu")
+    batch = batch or (256 if device == "cuda" else 64)
+    dtype = torch.bfloat16 if bfloat16 else torch.float32
+    special: dict[str, dict[str, Any]] = {
+        "crop": {"size": size},
+        "overlay": {"images": ImageBank.procedural(device=device)},
+    }
+    rows = [_reference(torch.rand(batch, 9, size, size, device=device, dtype=dtype), repeats)]
+    for name in names or AUGMENTATIONS:
+        side = size + 16 if name == "crop" else size
+        x = torch.rand(batch, 9, side, side, device=device, dtype=dtype)
+        parameters = special.get(name, {})
+        rows.append(_augmentation_row(name, x, parameters, repeats))
+        if name == "shift":  # the replay hands bytes: shifting before converting moves fewer
+            rows.append(_augmentation_row(name, (x * 255).byte(), parameters, repeats))
+    show("augmentations", rows)
+    return rows
+
+
+def _augmentation_row(name: str, x: Tensor, parameters: dict[str, Any], repeats: int) -> Row:
+    """Time one augmentation and its loop over single samples."""
+    function = AUGMENTATIONS[name]
+
+    def batched(x: Tensor) -> Tensor:
+        return function(x, **parameters)
+
+    def loop(x: Tensor) -> Tensor:
+        return torch.cat([function(sample[None], **parameters) for sample in x])
+
+    label = name if x.is_floating_point() else f"{name} (uint8)"
+    ms = measure(batched, x, repeats)
+    loop_ms = measure(loop, x, max(3, repeats // 10), fast=False)
+    return Row(label, x.device.type, tuple(x.shape), ms, loop_ms)
+
+
+def _reference(x: Tensor, repeats: int) -> Row:
+    """Time a bare grouped convolution with given weights, as a yardstick for this machine."""
+    batch, channels, height, width = x.shape
+    weight = torch.randn(batch * channels, 3, 3, 3, device=x.device, dtype=x.dtype)
+
+    def convolve(x: Tensor) -> Tensor:
+        padded = F.pad(x, (1, 1, 1, 1), mode="replicate").view(1, -1, height + 2, width + 2)
+        return F.conv2d(padded, weight, groups=batch * channels // 3).sigmoid().view(x.shape)
+
+    return Row(REFERENCE, x.device.type, tuple(x.shape), measure(convolve, x, repeats))
+
+
+def measure(function: Augment, x: Tensor, repeats: int, fast: bool = True) -> float:
+    """The time of `function(x)` in milliseconds.
+
+    On a GPU, `fast` compiles the function, captures it and times replays, which leaves out
+    the host; otherwise it is timed from call to completion.
+    """
+    if x.device.type == "cuda":
+        return (
+            _measure_captured(function, x, repeats) if fast else _measure_cuda(function, x, repeats)
+        )
+    return _fastest_ms(lambda: function(x), repeats)
+
+
+def _fastest_ms(call: Callable[[], object], repeats: int) -> float:
+    """Time a call on the host, after two calls that are not counted."""
+    times = []
+    for _ in range(repeats + 2):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return 1e3 * min(times[2:])
+
+
+def _measure_cuda(function: Augment, x: Tensor, repeats: int) -> float:
+    """Time eager calls on a GPU, each to its completion."""
+
+    def call() -> None:
+        function(x)
+        torch.cuda.synchronize()
+
+    return _fastest_ms(call, repeats)
+
+
+def _measure_captured(function: Augment, x: Tensor, repeats: int) -> float:
+    """Compile, capture in a CUDA graph, and time replays of the graph."""
+    compiled = torch.compile(function, dynamic=False, fullgraph=True)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):  # compile and allocate outside the capture
+        for _ in range(3):
+            compiled(x)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    calls = 10  # per replay, so that the start of a replay does not count
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            compiled(x)
+
+    def replay() -> None:
+        graph.replay()
+        torch.cuda.synchronize()
+
+    return _fastest_ms(replay, repeats) / calls
+
+
+def show(title: str, rows: list[Row]) -> None:
+    """Print rows as a table under the name of the machine."""
+    table = Table(title=f"{title} · {machine()}", title_justify="left")
+    table.add_column("name")
+    for column in ("device", "batch", "ms", "loop ms", "loop / batch", "/ reference"):
+        table.add_column(column, justify="right")
+    reference = next((row.ms for row in rows if row.name == REFERENCE), None)
+    for row in rows:
+        loop = (
+            ("", "")
+            if row.loop_ms is None
+            else (f"{row.loop_ms:.2f}", f"{row.loop_ms / row.ms:.1f}")
+        )
+        relative = "" if reference is None else f"{row.ms / reference:.2f}"
+        shape = "x".join(map(str, row.batch))
+        table.add_row(row.name, row.device, shape, f"{row.ms:.3f}", *loop, relative)
+    Console().print(table)
+
+
+def machine() -> str:
+    """The machine and its load, in one line."""
+    load = f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "load unknown"
+    host = (
+        f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads, {load}"
+    )
+    gpu = f"{torch.cuda.get_device_name()}, " if torch.cuda.is_available() else ""
+    return f"{gpu}{host}, torch {torch.__version__}"

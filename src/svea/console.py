@@ -1,0 +1,89 @@
+"""What a run shows while it works: a live panel on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+
+class Display:
+    """Progress of a training run."""
+
+    def __init__(self, title: str, decisions: int, action_repeat: int, start: int = 0) -> None:
+        self.title, self.decisions, self.action_repeat = title, decisions, action_repeat
+        self.console = Console(highlight=False)
+        self.values: dict[str, Any] = {}
+        self.decision = self._first = start
+        self._began = time.monotonic()
+        self._live: Live | None = None
+
+    @contextmanager
+    def show(self) -> Iterator[Display]:
+        """Show the panel while the run works (on a terminal)."""
+        if not self.console.is_terminal:
+            yield self
+            return
+        with Live(self, console=self.console, refresh_per_second=4) as self._live:
+            yield self
+        self._live = None
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        self.console.print(text, markup=False, soft_wrap=True)
+
+    def progress(self, decision: int, doing: str = "", **values: Any) -> None:
+        """Take over the newest figures."""
+        self.decision = decision
+        self.values |= values | {"doing": doing}
+
+    def line(self, text: str) -> None:
+        """Print a progress line where there is no panel."""
+        if self._live is None:
+            self.say(f"{self._where()}  {text}  {self._eta()}")
+
+    def _where(self) -> str:
+        frames = self.decision * self.action_repeat
+        return f"decision {self.decision:,}/{self.decisions:,} (frame {frames:,})"
+
+    def _eta(self) -> str:
+        done = self.decision - self._first
+        if not done:
+            return ""
+        left = (self.decisions - self.decision) * (time.monotonic() - self._began) / done
+        return f"ETA {clock(left)}"
+
+    def __rich__(self) -> Panel:
+        """The panel."""
+        table = Table.grid(padding=(0, 2))
+        figures = [(k, v) for k, v in self.values.items() if k != "doing"]
+        for start in range(0, len(figures), 3):
+            cells = []
+            for name, value in figures[start : start + 3]:
+                shown = f"{value:,.3g}" if isinstance(value, float) else str(value)
+                cells.append(Text.assemble((name.replace("_", " ") + " ", "dim"), shown))
+            table.add_row(*cells)
+        head = Text(f"{self._where()}   {self._eta()}   {self.values.get('doing', '')}")
+        bar = ProgressBar(total=self.decisions, completed=self.decision)
+        return Panel(Group(head, bar, table), title=self.title, title_align="left")
+
+
+def clock(seconds: float) -> str:
+    """A duration for people.
+
+    >>> clock(3700)
+    '1h01m'
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"

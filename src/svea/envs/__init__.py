@@ -1,0 +1,36 @@
+"""Environments: dm_control tasks as pictures, in their training look and in test looks.
+
+    >>> import gymnasium, svea.envs
+    >>> env = gymnasium.make("svea/walker_walk-v0", mode="color_hard")
+
+Importing this package registers the Gymnasium ids and neither loads the simulator nor torch.
+"""
+
+from svea.envs.dmc import DMControlEnv, Mode, Scene
+from svea.envs.registration import (
+    ACTION_REPEAT,
+    MODES,
+    PAPER_TASKS,
+    TASKS,
+    make_env,
+    register_gymnasium_ids,
+)
+from svea.envs.rendering import RENDERINGS, Renderer, gl_info, prepare_simulator
+
+__all__ = [
+    "ACTION_REPEAT",
+    "MODES",
+    "PAPER_TASKS",
+    "RENDERINGS",
+    "TASKS",
+    "DMControlEnv",
+    "Mode",
+    "Renderer",
+    "Scene",
+    "gl_info",
+    "make_env",
+    "prepare_simulator",
+    "register_gymnasium_ids",
+]
+
+register_gymnasium_ids()

@@ -1,0 +1,204 @@
+"""`color_easy` and `color_hard`: floor, sky and agent in colours never seen in training.
+
+The colour modes of DMControl-GB (https://github.com/nicklashansen/dmcontrol-generalization-benchmark):
+every episode wears one of 100 colour settings, which stays for the whole episode. A setting gives
+the two colours of the checkered floor, the agent's colour and the sky's. Each is normal around the
+suite's own colour with a standard deviation of 0.1 (easy) or 0.2 (hard), clipped to [0, 1]; the
+floor's second colour is its first plus 0.1. The floor's grid lines, the stars, and the materials of
+targets, balls, rails and light stay. A domain shows what it has of these: the dog wears a skin, and
+the manipulator and stacker stand before a wall, none of which is recoloured.
+
+The benchmark edits the XML and compiles the model again at every reset. Here the same bytes are
+written into the compiled model's textures and uploaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from svea.envs.dmc import Mode, Scene
+from svea.errors import UserError
+
+SPREAD = {"color_easy": 0.1, "color_hard": 0.2}
+"""Standard deviation of each colour channel around the suite's own."""
+
+SETTINGS = 100
+DEFAULTS = {
+    "grid_rgb1": (0.1, 0.2, 0.3),
+    "self_rgb": (0.7, 0.5, 0.3),
+    "skybox_rgb": (0.4, 0.6, 0.8),
+}
+"""The suite's own colours."""
+
+GRID_CONTRAST = 0.1
+"""How much lighter the floor's second colour is."""
+
+_GENERATOR_SEED = 20211
+_GRID_LINE = (0.2, 0.3, 0.4)
+_KEYS = ("grid_rgb1", "grid_rgb2", "self_rgb", "skybox_rgb")
+
+Setting = dict[str, list[float]]
+
+
+class ColorMode(Mode):
+    """Draws one colour setting per episode."""
+
+    def __init__(self, name: str, data_dir: Path | None = None) -> None:
+        """Load the benchmark's table from `data_dir/dmcgb/<name>.json`, or generate one."""
+        super().__init__(name)
+        if data_dir is None:
+            self.settings = generate_settings(SPREAD[name])
+            content, self._source = json.dumps(self.settings).encode(), "generated"
+        else:
+            self.settings, content = _read_settings(data_dir / "dmcgb" / f"{name}.json")
+            self._source = "dmcgb"
+        self._sha256 = hashlib.sha256(content).hexdigest()
+        self._stars: np.ndarray | None = None
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the colour settings come from, how many there are, and their hash."""
+        return {
+            "mode": self.name,
+            "source": self._source,
+            "settings": len(self.settings),
+            "sha256": self._sha256,
+        }
+
+    def prepare(self, model: Any) -> None:
+        """Find what will be recoloured, and where the sky has stars."""
+        try:
+            self._grid, self._sky = model.tex("grid").id, model.tex("skybox").id
+            self._agent = model.mat("self").id
+        except KeyError as error:
+            raise UserError(
+                f"mode {self.name!r} recolours the textures grid and skybox and the material self, "
+                f"and this model lacks one: {error.args[0]}"
+            ) from error
+        # Only stars have a full red channel in the compiled sky, and MuJoCo always puts them at the
+        # same places: its generator has a fixed seed.
+        self._stars = np.flatnonzero(texture(model, self._sky)[..., 0] == 255)
+
+    def begin(self, scene: Scene, rng: np.random.Generator) -> None:
+        """Draw a setting and put it on."""
+        self.wear(scene, self.settings[rng.integers(len(self.settings))])
+
+    def wear(self, scene: Scene, setting: Setting) -> None:
+        """Write one setting into the model and upload the two textures."""
+        model = scene.model
+        model.mat_rgba[self._agent, :3] = setting["self_rgb"]
+        fill_checker(
+            texture(model, self._grid), setting["grid_rgb1"], setting["grid_rgb2"], _GRID_LINE
+        )
+        sky = texture(model, self._sky)
+        fill_sky(sky, setting["skybox_rgb"])
+        sky.reshape(-1, 3)[self._stars] = 255
+        for index in (self._grid, self._sky):
+            scene.renderer.upload_texture(index)
+
+
+def generate_settings(spread: float) -> list[Setting]:
+    """Generate the colour settings of a mode: always the same ones.
+
+    Args:
+        spread: Standard deviation of each channel.
+
+    Returns:
+        `SETTINGS` dictionaries of four colours with channels in [0, 1].
+    """
+    # RandomState, because its stream is frozen for good; rounded, so that the last bit of a
+    # platform's logarithm does not change the table's hash.
+    random = np.random.RandomState([_GENERATOR_SEED, round(1000 * spread)])
+    table = []
+    for _ in range(SETTINGS):
+        setting = {
+            name: np.clip(random.normal(default, spread), 0.0, 1.0).round(6)
+            for name, default in DEFAULTS.items()
+        }
+        setting["grid_rgb2"] = (setting["grid_rgb1"] + GRID_CONTRAST).round(6)
+        table.append({key: setting[key].tolist() for key in _KEYS})
+    return table
+
+
+def texture(model: Any, index: int) -> np.ndarray:
+    """Return a writable view of one texture of a compiled model, `(height, width, channels)`."""
+    height, width = int(model.tex_height[index]), int(model.tex_width[index])
+    channels, start = int(model.tex_nchannel[index]), int(model.tex_adr[index])
+    flat = model.tex_data[start : start + height * width * channels]
+    return flat.reshape(height, width, channels)
+
+
+def fill_checker(
+    pixels: np.ndarray, first: Sequence[float], second: Sequence[float], line: Sequence[float]
+) -> None:
+    """Fill a texture as MuJoCo's builtin `checker` with `mark="edge"`: 2 x 2 fields, a border."""
+    half_y, half_x = pixels.shape[0] // 2, pixels.shape[1] // 2
+    pixels[:half_y, :half_x] = pixels[half_y:, half_x:] = _to_bytes(first)
+    pixels[:half_y, half_x:] = pixels[half_y:, :half_x] = _to_bytes(second)
+    pixels[[0, -1], :] = pixels[:, [0, -1]] = _to_bytes(line)
+
+
+def fill_sky(pixels: np.ndarray, color: Sequence[float]) -> None:
+    """Fill a skybox as MuJoCo's builtin `gradient` from a colour at the zenith to black."""
+    width = pixels.shape[1]
+    faces = pixels.reshape(6, width, width, 3)
+    scratch = np.empty((width, width))
+    for face, weight in zip((0, 2, 3), _sky_weights(width), strict=True):
+        for channel in range(3):  # one at a time: three times faster than whole pixels
+            np.multiply(weight, color[channel], out=scratch)
+            scratch *= 255.0
+            faces[face, :, :, channel] = scratch  # cut off, as MuJoCo does
+    for face in (1, 4, 5):
+        faces[face] = faces[0]
+
+
+@functools.cache
+def _sky_weights(width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute the weight of the zenith's colour on a side face, the upper and the lower face."""
+    x = 2.0 * np.arange(width) / (width - 1) - 1.0
+    y = 1.0 - 2.0 * np.arange(width)[:, None] / (width - 1)
+    distance = np.sqrt(1.0 + x * x + y * y)  # of the point on the cube's face from its centre
+    side = np.arcsin(y / distance) / (0.5 * np.pi)  # elevation, 1 at the zenith
+    up = 1.0 - np.arccos(1.0 / distance) / (0.5 * np.pi)
+    return _soft_step(side), _soft_step(up), 1.0 - _soft_step(up)
+
+
+def _soft_step(elevation: np.ndarray) -> np.ndarray:
+    """MuJoCo's soft step from 0 at the nadir (-1) to 1 at the zenith (1)."""
+    return 0.5 * (1.0 + elevation / np.sqrt(1.0 + elevation * elevation) / (1.0 / np.sqrt(2.0)))
+
+
+def _to_bytes(color: Sequence[float]) -> np.ndarray:
+    """Convert channels in [0, 1] to bytes as MuJoCo does: cut off, not rounded."""
+    return (255.0 * np.asarray(color)).astype(np.uint8)
+
+
+def _read_settings(path: Path) -> tuple[list[Setting], bytes]:
+    """Read and check the benchmark's table."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"the data folder lacks {path} ({error.strerror}); give a folder that has it, or none "
+            "to use generated colours."
+        ) from error
+    try:
+        table = json.loads(content)
+        settings = [{key: [float(v) for v in entry[key]] for key in _KEYS} for entry in table]
+        channels = np.array([[entry[key] for key in _KEYS] for entry in settings])
+        good = channels.shape[1:] == (len(_KEYS), 3) and ((channels >= 0) & (channels <= 1)).all()
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} is no table of colour settings: {error!r}.") from error
+    if not good:
+        raise UserError(
+            f"{path} is no table of colour settings: each entry needs {', '.join(_KEYS)} with "
+            "three numbers from 0 to 1."
+        )
+    return settings, content

@@ -1,0 +1,248 @@
+"""A dm_control suite task as a Gymnasium environment of stacked pictures.
+
+An episode is a function of its seed and its actions: whatever happened before, in this process or
+another, `reset(seed=s)` followed by the same actions gives the same pixels and rewards, bit for
+bit. Resuming a run relies on it.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from svea.envs.rendering import Renderer, prepare_simulator
+from svea.errors import NumericsError, UserError
+
+FRAME_STACK = 3
+
+# Camera 0 follows the agent in all other tasks; here it stands far off or follows the ball.
+_CAMERA = {("quadruped", task): 2 for task in ("escape", "fetch", "run", "walk")}
+_CAMERA["dog", "fetch"] = 2
+
+_MODEL_SEED = (
+    0  # lqr draws its system when it is loaded: always the same one, as a part of the task
+)
+# Large arrays that no suite task writes; textures belong to the mode.
+_NEVER_RESTORED = ("tex_", "mesh_", "skin_")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a mode may look at and change: the compiled model, its state and the renderer."""
+
+    model: Any
+    """The `mujoco.MjModel`. All but textures is restored before every episode."""
+    data: Any
+    """The `mujoco.MjData` of the running episode."""
+    renderer: Renderer
+    """For `renderer.upload_texture(index)` after a change of `model.tex_data`."""
+
+
+class Mode:
+    """How an environment looks: the training look, and the base class of all test looks.
+
+    A mode changes pictures, never physics or rewards. Its hooks are called in this order:
+
+        prepare(model)          once, before the textures are first uploaded
+        begin(scene, rng)       every reset, when the episode's first state is ready
+        compose(picture)        every picture, before it is stacked
+        advance(scene)          after every simulator step (several per decision)
+
+    Everything random must be drawn from the `rng` of `begin`, and `begin` must set everything that
+    the last episode may have changed: except textures, the model is as it was compiled.
+    """
+
+    def __init__(self, name: str = "train") -> None:
+        """Name the mode; a test mode also loads its data here."""
+        self.name = name
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What data the pictures are made with, in values that JSON can hold."""
+        return {"mode": self.name, "source": "none"}
+
+    def prepare(self, model: Any) -> None:
+        """Change the compiled model once, for example the size of a texture."""
+
+    def begin(self, scene: Scene, rng: np.random.Generator) -> None:
+        """Dress the scene for a new episode."""
+
+    def advance(self, scene: Scene) -> None:
+        """Move what moves by itself, one simulator step on."""
+
+    def compose(self, picture: np.ndarray) -> np.ndarray:
+        """Return the picture to show, given the one drawn: `(size, size, 3)` uint8, any size."""
+        return picture
+
+
+class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
+    """Pixels of a dm_control task: three stacked RGB frames, actions in [-1, 1].
+
+    Built by `make_env`, which checks the arguments.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012 (Gymnasium's form)
+
+    def __init__(
+        self,
+        domain: str,
+        task: str,
+        mode: Mode,
+        *,
+        seed: int,
+        image_size: int,
+        action_repeat: int,
+        episode_frames: int,
+        rendering: str,
+        render_mode: str | None,
+        render_size: int,
+    ) -> None:
+        """Load the task and prepare its renderer."""
+        prepare_simulator()
+        from dm_control import suite
+
+        self.render_mode = render_mode
+        self._mode, self._first_seed = mode, seed
+        self._action_repeat, self._episode_frames = action_repeat, episode_frames
+        self._render_size = render_size
+
+        # Our frame limit ends episodes; dm_control's own clock is switched off.
+        settings = {"random": _MODEL_SEED, "time_limit": float("inf")}
+        loaded = suite.load(domain, task, task_kwargs=settings)
+        self._task, self._physics = loaded.task, loaded.physics
+        self._substeps = round(loaded.control_timestep() / self._physics.timestep())
+        self.metadata = dict(
+            self.metadata, render_fps=round(1 / (loaded.control_timestep() * action_repeat))
+        )
+
+        model, data = self._physics.model.ptr, self._physics.data.ptr
+        mode.prepare(model)
+        camera = _CAMERA.get((domain, task), 0)
+        renderer = Renderer(model, data, size=image_size, rendering=rendering, camera=camera)
+        self._scene = Scene(model, data, renderer)
+        self._fresh_task = copy.deepcopy(vars(self._task))
+        self._fresh_model = {name: values.copy() for name, values in _restorable_arrays(model)}
+
+        spec = loaded.action_spec()
+        bounded = (np.abs(spec.minimum) < 1e9) & (np.abs(spec.maximum) < 1e9)
+        # lqr sets no bounds on its forces: there the action is the force.
+        self._action_low = np.where(bounded, spec.minimum, -1.0)
+        self._action_high = np.where(bounded, spec.maximum, 1.0)
+        self.action_space = gym.spaces.Box(-1.0, 1.0, spec.shape, np.float32)
+        shape = (3 * FRAME_STACK, image_size, image_size)
+        self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
+        self._stack = np.zeros(shape, np.uint8)
+        self._frames = 0
+        self._seeded = self._running = False
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What data the mode's pictures are made with."""
+        return self._mode.provenance
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin the episode that belongs to `seed`.
+
+        Without a seed the next one is drawn from the last seed's generator; the very first reset
+        uses the seed the environment was made with.
+        """
+        if seed is None and not self._seeded:
+            seed = self._first_seed
+        super().reset(seed=seed)
+        self._seeded = True
+        # Two streams, so that a mode that draws more does not change the physics.
+        episode = np.random.SeedSequence(int(self.np_random.integers(2**63)))
+        task_seed, mode_seed = episode.spawn(2)
+
+        self._start_task(np.random.RandomState(np.random.MT19937(task_seed)))
+        self._mode.begin(self._scene, np.random.default_rng(mode_seed))
+        self._frames, self._running = 0, True
+        picture = self._draw()
+        for start in range(0, 3 * FRAME_STACK, 3):
+            self._stack[start : start + 3] = picture
+        return self._stack.copy(), {"frames": 0}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Repeat the action, sum its rewards, and show the state it led to."""
+        if not self._running:
+            raise gym.error.ResetNeeded("the episode is over or was never begun: call reset()")
+        control = self._rescale(action)
+        reward, terminated, truncated = 0.0, False, False
+        for _ in range(self._action_repeat):
+            step_reward, discount = self._simulate(control)
+            reward += step_reward
+            self._frames += 1
+            self._mode.advance(self._scene)
+            terminated = discount == 0.0
+            truncated = self._frames >= self._episode_frames or bool(discount)
+            if terminated or truncated:
+                self._running = False
+                break
+        self._stack[:-3] = self._stack[3:]
+        self._stack[-3:] = self._draw()
+        return self._stack.copy(), reward, terminated, truncated, {"frames": self._frames}
+
+    def render(self) -> np.ndarray | None:
+        """Draw the current scene in its mode, `(render_size, render_size, 3)` uint8."""
+        if self.render_mode is None:
+            return None
+        return np.array(self._mode.compose(self._scene.renderer.draw(self._render_size)))
+
+    def close(self) -> None:
+        """Free the OpenGL context and the simulator."""
+        if self._physics is not None:
+            self._scene.renderer.close()
+            self._physics.free()
+            self._physics, self._running = None, False
+
+    def _start_task(self, random: np.random.RandomState) -> None:
+        """Put model and task back as they were loaded, then draw the first state."""
+        for name, values in self._fresh_model.items():
+            getattr(self._scene.model, name)[...] = values
+        vars(self._task).clear()
+        vars(self._task).update(copy.deepcopy(self._fresh_task), _random=random)
+        with self._physics.reset_context():
+            self._task.initialize_episode(self._physics)
+        self._scene.renderer.upload_height_fields()
+
+    def _simulate(self, control: np.ndarray) -> tuple[float, float | None]:
+        """Do what dm_control's `Environment.step` does, less the state vector nobody reads."""
+        from dm_control.rl.control import PhysicsError
+
+        try:
+            self._task.before_step(control, self._physics)
+            self._physics.step(self._substeps)
+            self._task.after_step(self._physics)
+        except PhysicsError as error:
+            raise NumericsError(f"the simulation diverged: {error}") from error
+        reward = float(self._task.get_reward(self._physics))
+        return reward, self._task.get_termination(self._physics)
+
+    def _rescale(self, action: np.ndarray) -> np.ndarray:
+        """Map an action in [-1, 1] to the task's own range."""
+        given = np.asarray(action, np.float64)
+        if given.shape != self.action_space.shape:
+            raise UserError(
+                f"action has shape {given.shape}; this task takes {self.action_space.shape}."
+            )
+        if not np.isfinite(given).all():
+            raise NumericsError(f"action {given.tolist()} is not finite.")
+        unit = (np.clip(given, -1.0, 1.0) + 1.0) / 2.0
+        return self._action_low + unit * (self._action_high - self._action_low)
+
+    def _draw(self) -> np.ndarray:
+        """Draw the picture that goes on the stack, `(3, H, W)`."""
+        return self._mode.compose(self._scene.renderer.draw()).transpose(2, 0, 1)
+
+
+def _restorable_arrays(model: Any) -> list[tuple[str, np.ndarray]]:
+    """List the model's arrays that a task or mode may write."""
+    names = (name for name in dir(model) if not name.startswith(("_", *_NEVER_RESTORED)))
+    arrays = ((name, getattr(model, name)) for name in names)
+    return [(n, a) for n, a in arrays if isinstance(a, np.ndarray) and a.size and a.flags.writeable]

@@ -1,0 +1,293 @@
+"""Pictures of a MuJoCo scene: which OpenGL backend draws them, and the renderer itself.
+
+MuJoCo chooses its OpenGL backend when it is imported, from the variable `MUJOCO_GL`. Every file of
+`svea.envs` that needs the simulator therefore calls `prepare_simulator()` first.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import ctypes.util
+import importlib.metadata
+import os
+import platform
+import time
+import weakref
+from typing import Any
+
+import numpy as np
+
+from svea.errors import RendererError, UserError
+
+RENDERINGS = ("full", "fast")
+"""`full` is dm_control's look; `fast` has no shadows, reflections or antialiasing."""
+
+APT_LINE = "apt-get install -y libegl1 libgl1 libgl1-mesa-dri libosmesa6"
+
+SHADOW_MAP = 512
+"""Side of the shadow map. dm_control's 2048 costs half of a software-drawn frame and changes an
+84 px picture of the paper's tasks by 0.003 to 0.05 of 255 on average."""
+
+_BACKENDS = {"Linux": ("egl", "osmesa", "glfw"), "Darwin": ("cgl", "glfw"), "Windows": ("glfw",)}
+_MUJOCO_RANGE = ((3, 17), (4, 0))
+_EGL_PLATFORM_DEVICE = 0x313F
+_SOFTWARE = ("llvmpipe", "softpipe", "swrast", "software rasterizer")
+
+
+def prepare_simulator() -> None:
+    """Check the MuJoCo version and choose the OpenGL backend, before MuJoCo is imported.
+
+    A `MUJOCO_GL` that the user set is respected. Otherwise Linux takes EGL when it works (a GPU's,
+    or Mesa's in software) and OSMesa when it does not; macOS and Windows keep MuJoCo's own choice.
+
+    Raises:
+        UserError: MuJoCo has a version that dm_control does not work with, or `MUJOCO_GL` names no
+            backend of this system.
+        RendererError: No OpenGL library was found.
+    """
+    _check_mujoco_version()
+    # llvmpipe draws with one thread per core by default. An 84 px picture is too small to gain from
+    # them, and they take the core that the learner needs.
+    os.environ.setdefault("LP_NUM_THREADS", "0")
+    allowed = _BACKENDS.get(platform.system(), _BACKENDS["Linux"])
+    given = os.environ.get("MUJOCO_GL", "").strip().lower()
+    if given:
+        if given not in allowed:
+            raise UserError(
+                f"MUJOCO_GL is {given!r}; on this system it may be {', '.join(allowed)}, "
+                "or unset to let svea choose."
+            )
+    elif platform.system() == "Linux":
+        os.environ["MUJOCO_GL"] = _choose_linux_backend()
+
+
+def gl_info() -> dict[str, Any]:
+    """Describe what draws here: backend, GL vendor and renderer, and its speed.
+
+    Returns:
+        `backend`, `vendor`, `renderer`, `is_software`, and `ms_per_frame`: the mean time of one
+        84 px picture of the walker with full rendering.
+    """
+    prepare_simulator()
+    from dm_control import suite
+
+    physics = suite.load("walker", "walk", task_kwargs={"random": 0}).physics
+    renderer = Renderer(physics.model.ptr, physics.data.ptr, size=84)
+    try:
+        from OpenGL import GL
+
+        vendor, name = (GL.glGetString(key).decode() for key in (GL.GL_VENDOR, GL.GL_RENDERER))
+        renderer.draw()  # the first picture compiles the driver's shaders
+        pictures = 20
+        start = time.perf_counter()
+        for _ in range(pictures):
+            renderer.draw()
+        milliseconds = 1e3 * (time.perf_counter() - start) / pictures
+    finally:
+        renderer.close()
+        physics.free()
+    return {
+        "backend": os.environ.get("MUJOCO_GL", "default"),
+        "vendor": vendor,
+        "renderer": name,
+        "is_software": any(word in name.lower() for word in _SOFTWARE),
+        "ms_per_frame": round(milliseconds, 2),
+    }
+
+
+class Renderer:
+    """Draws one model with one camera into reused buffers.
+
+    dm_control's `physics.render` builds a camera and a scene for every picture and draws a
+    2048-wide shadow map; this class keeps them. Each renderer owns its OpenGL context and makes it
+    current before every call, so several can live in one process (in one thread each).
+    """
+
+    def __init__(
+        self, model: Any, data: Any, *, size: int, rendering: str = "full", camera: int = 0
+    ) -> None:
+        """Create the OpenGL context and upload the model's textures and meshes.
+
+        Args:
+            model: A `mujoco.MjModel`. Its visual quality settings are changed in place.
+            data: The `mujoco.MjData` to draw.
+            size: Side of the square picture in pixels; `draw` can be asked for others.
+            rendering: One of `RENDERINGS`.
+            camera: Index of the model's camera.
+        """
+        import mujoco
+
+        self._mujoco, self._model, self._data, self._size = mujoco, model, data, size
+        full = rendering == "full"
+        model.vis.quality.shadowsize = SHADOW_MAP
+        model.vis.quality.offsamples = 4 if full else 0
+        # A framebuffer no larger than the picture: clearing it is part of every frame.
+        model.vis.global_.offwidth = model.vis.global_.offheight = size
+
+        self._scene = mujoco.MjvScene(model, maxgeom=max(1000, 10 * model.ngeom))
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = full
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = full
+        self._option = mujoco.MjvOption()
+        self._option.flags[mujoco.mjtVisFlag.mjVIS_RANGEFINDER] = False  # as dm_control does
+        self._perturb = mujoco.MjvPerturb()
+        self._camera = mujoco.MjvCamera()
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._camera.fixedcamid = camera
+        self._buffers: dict[int, np.ndarray] = {}
+
+        self._gl = _make_gl_context(size)
+        self._gl.make_current()
+        self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_50)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        _close_at_exit(self)
+
+    def draw(self, size: int | None = None) -> np.ndarray:
+        """Draw the current state.
+
+        Args:
+            size: Side of the picture in pixels; the renderer's own when not given.
+
+        Returns:
+            `(size, size, 3)` uint8, top row first: a view of a buffer that the next call reuses.
+        """
+        mujoco, size = self._mujoco, size or self._size
+        mujoco.mjv_updateScene(
+            self._model,
+            self._data,
+            self._option,
+            self._perturb,
+            self._camera,
+            mujoco.mjtCatBit.mjCAT_ALL,
+            self._scene,
+        )
+        self._gl.make_current()
+        if size > self._context.offWidth:
+            mujoco.mjr_resizeOffscreen(size, size, self._context)
+        buffer = self._buffers.setdefault(size, np.empty((size, size, 3), np.uint8))
+        rectangle = mujoco.MjrRect(0, 0, size, size)
+        mujoco.mjr_render(rectangle, self._scene, self._context)
+        mujoco.mjr_readPixels(buffer, None, rectangle, self._context)
+        return buffer[::-1]  # OpenGL's first row is the bottom one
+
+    def upload_texture(self, texture: int) -> None:
+        """Send `model.tex_data` of one texture to the GPU after it was changed."""
+        self._gl.make_current()
+        self._mujoco.mjr_uploadTexture(self._model, self._context, texture)
+
+    def upload_height_fields(self) -> None:
+        """Send every height field to the GPU after a task changed its terrain."""
+        self._gl.make_current()
+        for field in range(self._model.nhfield):
+            self._mujoco.mjr_uploadHField(self._model, self._context, field)
+
+    def close(self) -> None:
+        """Free the OpenGL context; calling it twice does no harm."""
+        if self._gl is not None:
+            self._gl.make_current()
+            self._context.free()
+            self._gl.free()
+            self._gl = None
+
+    def __del__(self) -> None:
+        """Free what was not closed: MuJoCo would free it in whichever context is current."""
+        if getattr(self, "_gl", None) is not None:
+            self.close()
+
+
+_open_renderers: weakref.WeakSet[Renderer] = weakref.WeakSet()
+
+
+def _close_at_exit(renderer: Renderer) -> None:
+    """Close the renderer when Python ends, before MuJoCo's own exit hook ends EGL."""
+    _open_renderers.add(renderer)
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)  # again, so that it is registered after MuJoCo's hook
+
+
+def _close_all() -> None:
+    """Close every renderer that is still open."""
+    for renderer in list(_open_renderers):
+        renderer.close()
+
+
+def _check_mujoco_version() -> None:
+    """Refuse the MuJoCo versions that dm_control does not work with."""
+    installed = importlib.metadata.version("mujoco")
+    major_minor = tuple(int(part) for part in installed.split(".")[:2])
+    low, high = _MUJOCO_RANGE
+    if not low <= major_minor < high:
+        raise UserError(
+            f"mujoco {installed} is installed, but svea needs mujoco>={low[0]}.{low[1]},<{high[0]}:"
+            f" run pip install 'mujoco>={low[0]}.{low[1]},<{high[0]}'."
+        )
+
+
+def _choose_linux_backend() -> str:
+    """Return the first OpenGL backend that works here."""
+    if _egl_works():
+        return "egl"
+    if _can_load("OSMesa", "libOSMesa.so.8"):
+        return "osmesa"
+    raise RendererError(
+        f"MuJoCo needs an OpenGL library (EGL or OSMesa) to draw and none works here: run "
+        f"{APT_LINE}"
+    )
+
+
+def _can_load(*names: str) -> bool:
+    """Whether one of these shared libraries loads."""
+    for name in names:
+        try:
+            ctypes.CDLL(ctypes.util.find_library(name) or name)
+            return True
+        except OSError:
+            continue
+    return False
+
+
+def _egl_works() -> bool:
+    """Whether EGL loads and one of its devices gives a display: what MuJoCo will ask for."""
+    if not _can_load("OpenGL", "GL", "libOpenGL.so.0", "libGL.so.1"):
+        return False
+    try:
+        egl = ctypes.CDLL("libEGL.so.1")
+    except OSError:
+        return False
+    egl.eglGetProcAddress.restype = ctypes.c_void_p
+    addresses = [
+        egl.eglGetProcAddress(name) for name in (b"eglQueryDevicesEXT", b"eglGetPlatformDisplayEXT")
+    ]
+    if not all(addresses):
+        return False
+    query_devices = ctypes.CFUNCTYPE(
+        ctypes.c_uint, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int)
+    )(addresses[0])
+    get_display = ctypes.CFUNCTYPE(
+        ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p
+    )(addresses[1])
+    egl.eglInitialize.argtypes = [ctypes.c_void_p] * 3
+    devices, count = (ctypes.c_void_p * 16)(), ctypes.c_int(0)
+    query_devices(16, devices, ctypes.byref(count))
+    displays = (get_display(_EGL_PLATFORM_DEVICE, devices[i], None) for i in range(count.value))
+    return any(display and egl.eglInitialize(display, None, None) for display in displays)
+
+
+def _make_gl_context(size: int) -> Any:
+    """Create an OpenGL context of the chosen backend, or say what is missing."""
+    backend = os.environ.get("MUJOCO_GL", "")
+    try:
+        # By name, because `mujoco.GLContext` is fixed by whoever imported mujoco first.
+        if backend == "egl":
+            from mujoco.egl import GLContext
+        elif backend == "osmesa":
+            from mujoco.osmesa import GLContext
+        else:
+            from mujoco import GLContext
+        return GLContext(size, size)
+    except Exception as error:  # PyOpenGL and GLFW raise a dozen unrelated types here
+        raise RendererError(
+            f"the OpenGL backend {backend or 'default'!r} does not work here ({error}): run "
+            f"{APT_LINE}, or set MUJOCO_GL to another of "
+            f"{', '.join(_BACKENDS.get(platform.system(), _BACKENDS['Linux']))}."
+        ) from error

@@ -1,0 +1,100 @@
+"""The other end of ``svea.envs.vector``: one environment, one process, one loop."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from typing import Any
+
+import numpy as np
+
+from svea.envs import make_env
+from svea.envs.vector import COUNT_FORMAT, Shared
+
+
+def main() -> None:
+    """Serve commands until the socket closes."""
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    with socket.socket(fileno=int(sys.argv[1])) as end, contextlib.suppress(BrokenPipeError):
+        lines = end.makefile("rb")
+        greeting = json.loads(lines.readline())
+        try:
+            serve(end, lines, greeting)
+        except Exception as error:  # everything reaches the user through the parent
+            tell(
+                end,
+                error=type(error).__name__,
+                message=str(error),
+                trace="".join(traceback.format_exc()),
+            )
+
+
+def serve(end: socket.socket, lines: Any, greeting: dict[str, Any]) -> None:
+    """Make the environment, share memory, and obey."""
+    environment = make_env(**greeting["environment"])
+    index = greeting["index"]
+    shape = list(environment.observation_space.shape or ())
+    actions = int(np.prod(environment.action_space.shape or ()))
+    provenance = getattr(environment.unwrapped, "provenance", {})
+    tell(end, observation=shape, actions=actions, provenance=provenance)
+    message, files, _, _ = socket.recv_fds(end, COUNT_FORMAT.size, 1)
+    if not message:  # the parent gave up while we were starting
+        return
+    shared = Shared(files[0], COUNT_FORMAT.unpack(message)[0], shape, actions)
+    os.close(files[0])
+    observation = shared.observations[index]
+    for line in lines:
+        command = json.loads(line)
+        if command["do"] == "reset":
+            observation[:], _ = environment.reset(seed=command["seed"])
+            tell(end)
+        elif command["do"] == "replay":
+            observation[:], _ = environment.reset(seed=command["seed"])
+            for action in command["actions"]:
+                observation[:], *_ = environment.step(np.asarray(action, np.float32))
+            tell(end)
+        else:
+            answer = step(environment, shared, index, command["next_seed"])
+            tell(end, **answer)
+    environment.close()
+
+
+def step(environment: Any, shared: Shared, index: int, next_seed: int | None) -> dict[str, Any]:
+    """One decision; at an episode's end also the next episode's first observation."""
+    action = shared.actions[index].copy()
+    seen, reward, terminated, truncated, info = environment.step(action)
+    shared.observations[index] = seen
+    if terminated or truncated:
+        shared.finals[index] = seen
+        if next_seed is not None:
+            shared.observations[index], _ = environment.reset(seed=next_seed)
+    plain = {key: value for key, value in info.items() if isinstance(value, int | float | str | bool)}
+    return {
+        "reward": float(reward),
+        "terminated": bool(terminated),
+        "truncated": bool(truncated),
+        "info": plain,
+    }
+
+
+def tell(end: socket.socket, **answer: Any) -> None:
+    """Send a line to the parent."""
+    end.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def end_with_parent() -> None:
+    """Ask the kernel to end this process when its parent dies; elsewhere the socket's end does."""
+    if sys.platform == "linux":
+        parent_death_signal = 1
+        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

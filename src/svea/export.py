@@ -1,0 +1,100 @@
+"""Agents out of run folders, and small folders to share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import safetensors
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from svea import checkpoint
+from svea.agents import SAC, make_agent
+from svea.config import Config, from_dict
+from svea.errors import StorageError, UserError
+from svea.speed import choose_device
+
+ABOUT = ("svea_version", "command", "decision")  # stands in config.json beside the configuration
+
+# Which networks stand in which file of an export. The targets are copies that only training needs.
+EXPORTED = {"actor": ("trunk", "actor"), "critic": ("critic", "log_temperature")}
+
+
+def load_config(run: Path) -> Config:
+    """The configuration of a run or an export."""
+    stored = read_config(run)
+    return from_dict({key: value for key, value in stored.items() if key not in ABOUT})
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """config.json as it stands: the configuration, and by what it was made."""
+    path = Path(run) / "config.json"
+    if not path.is_file():
+        raise UserError(
+            f"{run} is not a run or an export: it has no config.json. Allowed: a folder made by "
+            "`svea train` or `svea export`"
+        )
+    try:
+        stored = json.loads(path.read_text())
+        if not isinstance(stored, dict):
+            raise ValueError("no configuration in it")
+    except (OSError, ValueError, RecursionError) as error:
+        raise StorageError(f"{path} cannot be read: {error}") from error
+    return stored
+
+
+def load_agent(run: str | Path, device: str = "cpu") -> SAC:
+    """The agent of a run (its newest checkpoint) or of an export.
+
+    Example:
+        >>> agent = load_agent("runs/demo")  # doctest: +SKIP
+        >>> action = agent.act(observation)  # doctest: +SKIP
+    """
+    run = Path(run)
+    config = load_config(run)
+    if (run / "actor.safetensors").is_file():
+        state, decision = _exported_state(run), int(read_config(run).get("decision", 0))
+    else:
+        newest = checkpoint.load(run, replay=False)
+        if newest is None:
+            raise UserError(
+                f"{run} has no checkpoint yet; the first one comes after {config.save_every:,} "
+                "decisions (--save-every)"
+            )
+        state, decision = newest.agent, newest.decision
+    actions = state["actor.mlp.output.bias"].shape[0] // 2  # a mean and a deviation per action
+    agent = make_agent(config, actions, choose_device(device))
+    agent.load_state_dict(state)
+    agent.decision = decision
+    return agent
+
+
+def export(run: str | Path, folder: str | Path) -> Path:
+    """Write actor.safetensors, critic.safetensors and config.json: enough to act and to evaluate."""
+    run, folder = Path(run), Path(folder)
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} is not empty; name a new folder")
+    agent = load_agent(run)
+    state = agent.state_dict()
+    stored = read_config(run) | {"decision": agent.decision}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, networks in EXPORTED.items():
+            part = {k: v.contiguous() for k, v in state.items() if k.split(".")[0] in networks}
+            save_file(part, folder / f"{name}.safetensors")
+        checkpoint.replace_json(folder / "config.json", stored)
+    except OSError as error:
+        raise StorageError(f"cannot write {folder}: {error}") from error
+    return folder
+
+
+def _exported_state(folder: Path) -> dict[str, Tensor]:
+    """The networks of an export, its targets set equal to the trained networks."""
+    try:
+        state = load_file(folder / "actor.safetensors") | load_file(folder / "critic.safetensors")
+    except (OSError, safetensors.SafetensorError) as error:
+        raise StorageError(f"{folder} cannot be read: {error}") from error
+    targets = {f"target_{k}": v for k, v in state.items() if k.startswith(("trunk.", "critic."))}
+    return state | targets

@@ -1,0 +1,88 @@
+"""What sits on the trunk: projection, squashed-Gaussian policy, twin Q-functions."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from svea.networks.cnn import initialise
+
+LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
+
+
+class Projection(nn.Sequential):
+    """Linear, LayerNorm, tanh: the trunk's features to a small bounded vector."""
+
+    def __init__(self, features: int, size: int = 100) -> None:
+        super().__init__(nn.Linear(features, size), nn.LayerNorm(size), nn.Tanh())
+        self.apply(initialise)
+
+
+class MLP(nn.Module):
+    """Two hidden ReLU layers, and an output layer in full precision.
+
+    The output layer leaves autocast: bfloat16 keeps 8 bits, and a Q-value of 100 rounded to 0.5 would
+    drown the temporal differences. It is one thin matrix, so this costs nothing.
+    """
+
+    def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.hidden = nn.Sequential(
+            nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
+        )
+        self.output = nn.Linear(hidden, outputs)
+        self.apply(initialise)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs) -> (B, outputs), float32."""
+        h = self.hidden(x)
+        with torch.autocast(h.device.type, enabled=False):
+            return self.output(h.float())
+
+
+class Actor(nn.Module):
+    """The policy pi(a|s): a Gaussian squashed by tanh, with its own projection."""
+
+    def __init__(self, features: int, actions: int, projection: int = 100, hidden: int = 1024) -> None:
+        super().__init__()
+        self.projection = Projection(features, projection)
+        self.mlp = MLP(projection, hidden, 2 * actions)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Trunk features (B, F) -> mean and log standard deviation before the squash, (B, A) each."""
+        mean, log_std = self.mlp(self.projection(features)).chunk(2, dim=-1)
+        span = LOG_STD_MAX - LOG_STD_MIN
+        return mean, LOG_STD_MIN + 0.5 * span * (torch.tanh(log_std) + 1)
+
+    def sample(self, features: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw actions (B, A) in (-1, 1), differentiably, with their log-probabilities (B,)."""
+        mean, log_std = self(features)
+        noise = torch.randn(mean.shape, generator=generator, device=mean.device)
+        action = torch.tanh(mean + noise * log_std.exp())
+        log_normal = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
+        # Change of variables for the squash; the reference's guard against log(0).
+        log_squash = torch.log(F.relu(1 - action.square()) + 1e-6)
+        return action, (log_normal - log_squash).sum(-1)
+
+    def mode(self, features: Tensor) -> Tensor:
+        """The most likely action, (B, A)."""
+        return torch.tanh(self(features)[0])
+
+
+class Critic(nn.Module):
+    """Twin Q-functions on one projection."""
+
+    def __init__(self, features: int, actions: int, projection: int = 100, hidden: int = 1024) -> None:
+        super().__init__()
+        self.projection = Projection(features, projection)
+        self.q1 = MLP(projection + actions, hidden, 1)
+        self.q2 = MLP(projection + actions, hidden, 1)
+
+    def forward(self, features: Tensor, actions: Tensor) -> Tensor:
+        """Trunk features (B, F) and actions (B, A) -> both Q-values, (2, B)."""
+        state = self.projection(features)
+        x = torch.cat([state, actions.to(state.dtype)], dim=-1)
+        return torch.stack([self.q1(x).squeeze(-1), self.q2(x).squeeze(-1)])

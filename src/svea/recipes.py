@@ -1,0 +1,164 @@
+"""Who sees which view: the paper's finding, as a table.
+
+Every update draws *views* of a batch of observations:
+
+- ``clean``: the stored observation;
+- ``weak``: clean after the weak augmentation (random shift);
+- ``strong``: weak after the strong augmentation (random convolution, overlay, ...).
+
+A recipe says which views feed the Q-prediction (and with which coefficient), the Q-target and the
+policy. The rows of the paper's ablation table differ in nothing else, so they are rows here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from svea.errors import UserError
+
+OWN = "own"  # each stream of the prediction bootstraps from its own view of the successor
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One row of the table.
+
+    Attributes:
+        prediction: the streams of the Q-loss, each a view of s_t with its coefficient: a number, or
+            the name of the option (``alpha``, ``beta``) that holds it.
+        target: the view of s_{t+1} that the Q-target is computed from, or ``own``.
+        policy: the views of s_t that the policy is trained on.
+        policy_q: the view on which Q judges the policy's actions: ``own`` or one fixed view.
+        paper: where the row stands in the paper.
+    """
+
+    prediction: tuple[tuple[str, float | str], ...]
+    target: str
+    policy: tuple[str, ...]
+    policy_q: str = OWN
+    paper: str = ""
+
+    @property
+    def views(self) -> set[str]:
+        """Every view this recipe looks at."""
+        named = {view for view, _ in self.prediction} | {self.target, *self.policy, self.policy_q}
+        return named - {OWN}
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether a strong augmentation is part of the recipe."""
+        return "strong" in self.views
+
+
+_WEAK = (("weak", 1.0),)
+_STRONG = (("strong", 1.0),)
+_MIXED = (("weak", "alpha"), ("strong", "beta"))
+
+RECIPES: dict[str, Recipe] = {
+    "sac": Recipe((("clean", 1.0),), "clean", ("clean",), paper="SAC, no augmentation"),
+    "drq": Recipe(_WEAK, "weak", ("weak",), paper="DrQ [K=1, M=1]; rows 7, 8"),
+    "drq+aug": Recipe(_STRONG, "strong", ("strong",), paper="naive augmentation; rows 9, 10"),
+    "svea": Recipe(_MIXED, "weak", ("weak",), paper="SVEA; rows 1, 2"),
+    "svea-augmented-target": Recipe(_MIXED, "strong", ("weak",), paper="row 3"),
+    "mix-all": Recipe(_MIXED, OWN, ("weak", "strong"), paper="row 4"),
+    "augmented-prediction": Recipe(_STRONG, "weak", ("weak",), paper="row 5"),
+    "clean-target": Recipe(_WEAK, "clean", ("weak",), paper="row 6"),
+    "svea-clean-target": Recipe(_MIXED, "clean", ("weak",), paper="other reading of rows 1, 2"),
+    "sada": Recipe(_MIXED, "weak", ("weak", "strong"), policy_q="weak", paper="beyond the paper"),
+}
+
+
+@dataclass(frozen=True)
+class RecipeOptions:
+    """The numbers of a recipe."""
+
+    alpha: float = 0.5
+    """Coefficient of the unaugmented stream in the Q-loss (paper: 0.5)."""
+    beta: float = 0.5
+    """Coefficient of the augmented stream in the Q-loss (paper: 0.5)."""
+    K: int = 1
+    """Views of the successor that the Q-target is averaged over (DrQ's K)."""
+    M: int = 1
+    """Views of the state that the Q-loss is averaged over (DrQ's M)."""
+
+
+@dataclass(frozen=True)
+class Streams:
+    """A recipe with its numbers filled in: what an agent reads.
+
+    A view here is a pair (name, copy): copies are independent draws of the same kind of view.
+    """
+
+    prediction: tuple[tuple[str, int], ...]
+    weights: tuple[float, ...]
+    target: tuple[tuple[str, int], ...]
+    own_target: bool
+    policy: tuple[tuple[str, int], ...]
+    policy_q: tuple[tuple[str, int], ...]
+
+
+def streams(recipe: Recipe, options: RecipeOptions) -> Streams:
+    """Fill a recipe's row with its numbers; streams whose coefficient is 0 are left out."""
+    prediction, weights = [], []
+    for view, coefficient in recipe.prediction:
+        weight = getattr(options, coefficient) if isinstance(coefficient, str) else coefficient
+        for copy in range(options.M if weight else 0):
+            prediction.append((view, copy))
+            weights.append(weight / options.M)
+    own = recipe.target == OWN
+    if own and options.K != 1:
+        raise UserError(
+            f"recipe.K is {options.K}, but in this recipe each stream bootstraps from its own view: "
+            "allowed is K=1"
+        )
+    target = prediction if own else [(recipe.target, copy) for copy in range(options.K)]
+    policy = tuple((view, 0) for view in recipe.policy)
+    policy_q = policy if recipe.policy_q == OWN else tuple((recipe.policy_q, 0) for _ in policy)
+    return Streams(tuple(prediction), tuple(weights), tuple(target), own, policy, policy_q)
+
+
+class Views:
+    """The views of one batch of observations, each drawn once, when first asked for.
+
+    Caching is part of the method: SVEA's unaugmented stream and its policy see the *same* shift.
+    """
+
+    def __init__(
+        self,
+        observations: Tensor,  # (B, 9, H, W) uint8
+        weak: Callable[[Tensor], Tensor],
+        strong: Callable[[Tensor], Tensor],
+    ) -> None:
+        self._draw = {"weak": weak, "strong": strong}
+        self._drawn: dict[tuple[str, int], Tensor] = {("clean", 0): observations}
+
+    def __getitem__(self, view: tuple[str, int]) -> Tensor:
+        """One view, (B, 9, H, W): uint8 for clean and weak, float for strong."""
+        name, copy = view
+        if name == "clean":
+            return self._drawn["clean", 0]
+        if view not in self._drawn:
+            before = self[("clean" if name == "weak" else "weak", copy)]
+            self._drawn[view] = self._draw[name](before)
+        return self._drawn[view]
+
+    def stack(self, views: tuple[tuple[str, int], ...]) -> Tensor:
+        """Several views behind one another on the batch axis, (V*B, 9, H, W), as pixels in [0, 1]."""
+        return torch.cat([pixels(self[view]) for view in views])
+
+
+def pixels(images: Tensor) -> Tensor:
+    """Images as floats in [0, 1], in the precision that the surrounding autocast region computes in.
+
+    uint8 goes straight to bfloat16 there: a float32 detour would move three times the bytes.
+    """
+    device = images.device.type
+    fast = torch.is_autocast_enabled(device)
+    dtype = torch.get_autocast_dtype(device) if fast else torch.float32
+    if images.dtype == torch.uint8:
+        return images.to(dtype) / 255
+    return images.to(dtype)

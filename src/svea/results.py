@@ -1,0 +1,243 @@
+"""Results: runs that differ in their seed alone, and the rows of the table about them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svea import paper_results, stats
+from svea.paper_results import PaperResult
+from svea.runs import Curve, Run
+
+TEST_MODE = "color_hard"
+"""The test mode that cards and headlines show where there is a choice."""
+
+NOT_SETTINGS = {
+    "seed", "out", "command", "svea_version", "device", "time_limit", "data_dir", "tensorboard",
+    "wandb", "eval_every", "eval_episodes", "eval_envs", "log_every", "save_every",
+}  # fmt: skip
+"""Fields of a configuration that say which seed, where and how watched, not what is learned."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Runs of one task and setting, over seeds."""
+
+    runs: tuple[Run, ...]
+    label: str
+    """The method, with whatever tells it apart from the other groups of the report."""
+
+    @property
+    def task(self) -> str:
+        """The task all runs share."""
+        return self.runs[0].task
+
+    @property
+    def method(self) -> str:
+        """The method all runs share."""
+        return self.runs[0].method
+
+    @property
+    def modes(self) -> list[str]:
+        """Modes that any run was evaluated in, `train` first."""
+        seen = dict.fromkeys(mode for run in self.runs for mode in run.modes)
+        return sorted(seen, key=lambda mode: mode != "train")
+
+    @property
+    def test_mode(self) -> str | None:
+        """The test mode to show first."""
+        tests = [mode for mode in self.modes if mode != "train"]
+        return TEST_MODE if TEST_MODE in tests else next(iter(tests), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """How a group does in one mode, with what it is to be judged against."""
+
+    group: Group
+    mode: str
+    seeds: int
+    episodes: int
+    mean: float
+    std: float
+    """Over seeds; nan for a single seed."""
+    mean_interval: stats.Interval
+    iqm: stats.Interval
+    """95 % bootstrap intervals: over seeds, or over the episodes of a single seed."""
+    random: float
+    """The random policy's mean return in the same mode; nan where it was not evaluated."""
+    train: float
+    """The same group's mean return in the training mode; nan where there is none."""
+    paper: PaperResult | None
+
+    @property
+    def times_random(self) -> float:
+        """The return as a multiple of the random policy's, where that is positive."""
+        return self.mean / self.random if self.random > 0 else float("nan")
+
+    @property
+    def percent_of_train(self) -> float:
+        """How much of the training return is kept in this mode."""
+        return 100 * self.mean / self.train if self.train > 0 else float("nan")
+
+    @property
+    def is_replication(self) -> bool:
+        """Whether seeds, decisions and preset reach the paper's, so that figures compare."""
+        return (
+            self.paper is not None
+            and self.seeds >= paper_results.SEEDS
+            and all(
+                run.preset == "paper" and run.decisions_done >= self.paper.decisions
+                for run in self.group.runs
+            )
+        )
+
+
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """Groups of runs that differ in nothing but their seed, by task and then label."""
+    grouped: dict[str, list[Run]] = {}
+    for run in runs:
+        key = json.dumps([_family(run), _settings(run)], sort_keys=True)
+        grouped.setdefault(key, []).append(run)
+    families: dict[tuple[str, ...], list[list[Run]]] = {}
+    for members in grouped.values():
+        members.sort(key=lambda run: (run.seed is None, run.seed or 0, run.name))
+        families.setdefault(_family(members[0]), []).append(members)
+    groups = [
+        Group(tuple(members), label)
+        for alike in families.values()
+        for members, label in zip(alike, _labels([group[0] for group in alike]), strict=True)
+    ]
+    return sorted(groups, key=lambda group: (group.task, group.label))
+
+
+def summarise(group: Group, generator: np.random.Generator) -> list[Result]:
+    """One result per mode of a group."""
+    train, _ = stats.mean_and_std_over_seeds([r.final_returns("train") for r in group.runs])
+    results = []
+    for mode in group.modes:
+        returns = [run.final_returns(mode) for run in group.runs]
+        returns = [values for values in returns if values.size]
+        if not returns:
+            continue
+        mean, std = stats.mean_and_std_over_seeds(returns)
+        sample = stats.seed_scores(returns) if len(returns) > 1 else returns[0]
+        results.append(
+            Result(
+                group=group,
+                mode=mode,
+                seeds=len(returns),
+                episodes=sum(values.size for values in returns),
+                mean=mean,
+                std=std,
+                mean_interval=stats.bootstrap_interval([sample], stats.mean, generator),
+                iqm=stats.bootstrap_interval([sample], stats.interquartile_mean, generator),
+                random=random_return(group, mode),
+                train=train,
+                paper=_paper_return(group.runs[0], mode),
+            )
+        )
+    return results
+
+
+def random_return(group: Group, mode: str) -> float:
+    """The random policy's mean return in a mode, over the runs it was evaluated beside."""
+    return stats.mean_and_std_over_seeds([run.random_returns(mode) for run in group.runs])[0]
+
+
+def mean_curve(group: Group, mode: str) -> tuple[Curve, NDArray[np.float64]]:
+    """The evaluation curve averaged over seeds, and its deviation (nan for one seed).
+
+    Seeds are compared where all of them have been evaluated, at every decision where one was.
+    """
+    curves = [run.evaluation_curve(mode) for run in group.runs]
+    curves = [curve for curve in curves if curve.decisions.size]
+    empty = np.empty(0)
+    if not curves:
+        return Curve(empty, empty), empty
+    first = max(curve.decisions[0] for curve in curves)
+    last = min(curve.decisions[-1] for curve in curves)
+    grid = np.unique(np.concatenate([curve.decisions for curve in curves]))
+    grid = grid[(grid >= first) & (grid <= last)]
+    heights = np.array([np.interp(grid, c.decisions, c.returns) for c in curves])  # (seeds, points)
+    std = heights.std(axis=0, ddof=1) if len(curves) > 1 else np.full(grid.shape, np.nan)
+    return Curve(grid, heights.mean(axis=0)), std
+
+
+def caveats(group: Group) -> list[str]:
+    """What a reader must know before comparing this group with anything."""
+    found = []
+    seeds = Counter(run.seed for run in group.runs)
+    if len(group.runs) < paper_results.SEEDS:
+        found.append(f"few seeds: {len(group.runs)} where the paper has {paper_results.SEEDS}")
+    if repeated := sorted(str(seed) for seed, count in seeds.items() if count > 1):
+        found.append(f"seed {', '.join(repeated)} appears more than once and is counted as often")
+    run = group.runs[0]
+    if run.preset not in ("paper", "unknown"):
+        found.append(f"preset {run.preset!r}: a smaller setting than the paper's, no replication")
+    for what, modes in _generated(run).items():
+        named = ", ".join(sorted(modes))
+        found.append(f"{named}: procedural or generated data, not the benchmark's ({what})")
+    return found
+
+
+def _family(run: Run) -> tuple[str, ...]:
+    """What a reader tells runs apart by."""
+    return run.task, run.method, run.augment, run.encoder
+
+
+def _settings(run: Run) -> dict[str, str]:
+    """Every setting that changes what is learned, under its dotted name."""
+    settings: dict[str, str] = {}
+    for name, value in run.config.items():
+        if name in NOT_SETTINGS:
+            continue
+        inner = value if isinstance(value, dict) else {"": value}
+        settings |= {f"{name}.{key}".rstrip("."): str(given) for key, given in inner.items()}
+    return settings
+
+
+def _labels(first_runs: list[Run]) -> list[str]:
+    """Labels for groups of one family: its name, then only the settings that differ within it."""
+    _, method, augment, encoder = _family(first_runs[0])
+    base = method + (f" + {augment}" if augment != "none" else "")
+    base += f" ({encoder})" if encoder != "cnn" else ""
+    settings = [_settings(run) for run in first_runs]
+    names = sorted({name for one in settings for name in one})
+    telling = [name for name in names if len({one.get(name) for one in settings}) > 1]
+    if len({one.get("preset") for one in settings}) == len(settings) > 1:
+        telling = ["preset"]  # it stands for all that it sets
+    return [
+        ", ".join([base, *(f"{name} {one.get(name, 'unset')}" for name in telling)])
+        for one in settings
+    ]
+
+
+def _paper_return(run: Run, mode: str) -> PaperResult | None:
+    """The paper's return for a run's setting; its success rates do not compare with returns."""
+    found = paper_results.lookup(run.task, mode, run.method, run.augment, run.encoder)
+    return found if found is not None and found.unit == "return" else None
+
+
+def _generated(run: Run) -> dict[str, list[str]]:
+    """How provenance records say that pictures were made up, and the modes that say so."""
+    found: dict[str, list[str]] = {}
+    for mode, provenance in run.provenance().items():
+        telling = [f"{k}: {v}" for k, v in provenance.items() if _says_generated(k, v)]
+        if telling:
+            found.setdefault("; ".join(telling), []).append(mode)
+    return found
+
+
+def _says_generated(key: str, value: Any) -> bool:
+    """Whether one entry of a provenance record means generated pictures."""
+    words = ("procedural", "generated", "synthetic")
+    if isinstance(value, bool):
+        return value and any(word in key.lower() for word in words)
+    return isinstance(value, str) and any(word in value.lower() for word in words)

@@ -1,0 +1,153 @@
+"""Statistics of returns: what a table of results may claim, and how sure it is.
+
+Every random draw comes from a generator that the caller passes, so a report is reproducible.
+A *seed* here is one training run; its *score* is the mean return over its evaluation episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""Reduces the last axis of an array; the leading axes are bootstrap resamples."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A point estimate with the two ends of its confidence interval."""
+
+    point: float
+    low: float
+    high: float
+
+
+def seed_scores(returns_by_seed: Sequence[ArrayLike]) -> NDArray[np.float64]:
+    """The mean return over episodes of each seed; a seed without episodes has no score."""
+    episodes = [np.asarray(returns, dtype=np.float64) for returns in returns_by_seed]
+    return np.array([returns.mean() for returns in episodes if returns.size])
+
+
+def mean_and_std_over_seeds(returns_by_seed: Sequence[ArrayLike]) -> tuple[float, float]:
+    """Mean ± standard deviation as the paper reports it: over the seeds' mean returns.
+
+    The paper does not name the divisor; we take n - 1, the larger of the two. One seed has no
+    spread, so its deviation is nan rather than a flattering zero.
+
+    >>> mean_and_std_over_seeds([[1, 3], [4, 4], [6]])
+    (4.0, 2.0)
+    """
+    scores = seed_scores(returns_by_seed)
+    if scores.size == 0:
+        return float("nan"), float("nan")
+    std = float(scores.std(ddof=1)) if scores.size > 1 else float("nan")
+    return float(scores.mean()), std
+
+
+def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean of the last axis, as a `Statistic`."""
+    return values.mean(axis=-1)
+
+
+def interquartile_mean(values: ArrayLike) -> NDArray[np.float64]:
+    """The mean of the middle half of the last axis: a quarter, rounded down, is cut at each end.
+
+    >>> float(interquartile_mean([0.0, 10.0, 20.0, 1000.0]))
+    15.0
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64), axis=-1)
+    cut = ordered.shape[-1] // 4
+    return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
+
+
+def bootstrap_interval(
+    strata: Sequence[ArrayLike],
+    statistic: Statistic,
+    generator: np.random.Generator,
+    *,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+) -> Interval:
+    """A percentile bootstrap interval, resampled within each stratum.
+
+    Args:
+        strata: One array of scores per stratum, usually one per task with a score per seed.
+        statistic: Reduces the pooled scores, for example `mean` or `interquartile_mean`.
+        generator: The source of the resamples.
+        resamples: How many times the data are drawn anew.
+        confidence: The share of resampled statistics inside the interval.
+    """
+    scores = [np.asarray(stratum, dtype=np.float64) for stratum in strata]
+    scores = [stratum for stratum in scores if stratum.size]
+    if not scores:
+        return Interval(float("nan"), float("nan"), float("nan"))
+    point = float(statistic(np.concatenate(scores)))
+    drawn = np.concatenate([_resample(s, generator, resamples) for s in scores], axis=-1)
+    return _percentiles(point, statistic(drawn), confidence)
+
+
+def area_under_curve(decisions: ArrayLike, returns: ArrayLike, until: float | None = None) -> float:
+    """Sample efficiency: the trapezoid area under a training curve over its width.
+
+    The result is in units of return (the mean height of the curve). With `until`, the curve is
+    cut there, so that runs of different length compare; a shorter curve has no such area: nan.
+    """
+    x, y = np.asarray(decisions, dtype=np.float64), np.asarray(returns, dtype=np.float64)
+    if until is not None:
+        if x.size == 0 or until > x[-1] or until <= x[0]:
+            return float("nan")
+        height = np.interp(until, x, y)
+        x, y = np.append(x[x < until], until), np.append(y[x < until], height)
+    if x.size < 2 or x[-1] <= x[0]:
+        return float("nan")
+    return float(np.trapezoid(y, x) / (x[-1] - x[0]))
+
+
+def probability_of_improvement(
+    ours: Sequence[ArrayLike],
+    theirs: Sequence[ArrayLike],
+    generator: np.random.Generator,
+    *,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+) -> Interval:
+    """The chance that a run of ours beats one of theirs on the same task, averaged over tasks.
+
+    Ties count half (the Mann-Whitney U statistic over its maximum). Both sides have one array
+    per task, in the same order, with one score per seed; seeds are resampled within each task.
+    """
+    pairs = [
+        (np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
+        for x, y in zip(ours, theirs, strict=True)
+    ]
+    if not pairs or any(x.size == 0 or y.size == 0 for x, y in pairs):
+        return Interval(float("nan"), float("nan"), float("nan"))
+    point = float(np.mean([_share_of_wins(x, y) for x, y in pairs]))
+    drawn = [
+        _share_of_wins(_resample(x, generator, resamples), _resample(y, generator, resamples))
+        for x, y in pairs
+    ]
+    return _percentiles(point, np.mean(drawn, axis=0), confidence)
+
+
+def _resample(
+    values: NDArray[np.float64], generator: np.random.Generator, resamples: int
+) -> NDArray[np.float64]:
+    """Rows of draws with replacement, each as long as `values`: (resamples, n)."""
+    return values[generator.integers(values.size, size=(resamples, values.size))]
+
+
+def _share_of_wins(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Over all pairs on the last axes, the share where x > y, ties counting half."""
+    x, y = x[..., :, None], y[..., None, :]  # (..., n, 1), (..., 1, m)
+    return (x > y).mean(axis=(-2, -1)) + 0.5 * (x == y).mean(axis=(-2, -1))
+
+
+def _percentiles(point: float, drawn: NDArray[np.float64], confidence: float) -> Interval:
+    """The central `confidence` share of the resampled statistics."""
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return Interval(point, float(low), float(high))

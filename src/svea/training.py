@@ -1,0 +1,500 @@
+"""The training loop: act, step, learn, store, log, evaluate, save.
+
+`Trainer.run` is the whole of it. While the environments carry out the decisions, in processes of
+their own, the learner makes the updates that these decisions pay for: one each, as in the paper.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from svea import checkpoint, evaluation, memory, speed
+from svea.agents import make_agent
+from svea.config import Config, check, differences, seconds, to_dict
+from svea.console import Display
+from svea.envs.vector import Step, Workers
+from svea.errors import SveaError, UserError
+from svea.export import ABOUT, read_config
+from svea.metrics import Accumulator, Log, Sink, TensorBoard, WeightsAndBiases
+from svea.replay import Replay, replay_bytes
+from svea.version import __version__
+
+
+class Stopped(SveaError):
+    """Training was asked to stop; the run is saved and the same command continues it."""
+
+    def __init__(self, signal_number: int, folder: Path, decision: int) -> None:
+        super().__init__(
+            f"stopped and saved at decision {decision:,} in {folder}; the same command continues"
+        )
+        self.exit_code = 128 + signal_number
+
+
+def train(config: Config) -> Path:
+    """Train, or continue training, and return the run folder.
+
+    Example:
+        >>> run = train(configure("walker_walk", preset="quick"))  # doctest: +SKIP
+    """
+    check(config)
+    with ExitStack() as stack:
+        trainer = Trainer(config, stack)
+        trainer.run()
+    return config.folder
+
+
+class EpisodeInProgress:
+    """An environment's open episode: its seed and actions are all it takes to play it again."""
+
+    def __init__(self, number: int, seed: int) -> None:
+        self.number, self.seed = number, seed
+        self.actions: list[list[float]] = []
+        self.total = 0.0
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return vars(self)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> EpisodeInProgress:
+        """From a checkpoint."""
+        episode = cls(state["number"], state["seed"])
+        episode.actions, episode.total = state["actions"], state["total"]
+        return episode
+
+
+class Trainer:
+    """The state of a run, and the loop over it."""
+
+    def __init__(self, config: Config, stack: ExitStack) -> None:
+        """Check the folder and the memory, start the environments, and resume if there is a run."""
+        self.config = config
+        self.folder = config.folder
+        self.started = time.monotonic()
+        self.device = speed.choose_device(config.device)
+        self.precision = speed.choose_precision(config.precision, self.device)
+        saved = self._open_folder()
+        self.capacity = min(config.replay, config.decisions)
+        self.interrupt = stack.enter_context(interrupts())
+        self.display = Display(
+            f"svea · {config.task} · {config.method} · seed {config.seed}",
+            config.decisions,
+            config.action_repeat,
+            saved.decision if saved else 0,
+        )
+        self._stack = stack
+        self.evaluators: dict[str, Workers] = {}
+        finished = saved is not None and saved.decision >= config.decisions
+        if finished and saved is not None and saved.state["next_evaluation"] > saved.decision:
+            self.finished_before = True
+            self.display.say(
+                f"{self.folder} is finished ({saved.decision:,} decisions); a larger --decisions "
+                "extends it"
+            )
+            return
+        self.finished_before = False
+        self.environments = stack.enter_context(Workers([config.environment] * config.envs))
+        self._announce()
+        self.agent = make_agent(config, self.environments.action_size, self.device)
+        speed.prepare(self.agent)
+        self.replay = Replay(
+            self.capacity,
+            config.image_size,
+            self.environments.action_size,
+            config.envs,
+            config.episode_length,
+            self._replay_device(),
+            config.seed,
+        )
+        self.figures = Accumulator()
+        self.random = np.random.default_rng(config.seed)  # warm-up actions
+        if saved:
+            self._resume(saved)
+        else:
+            self._begin()
+        sinks = self._sinks()
+        self.log = Log(self.folder / "metrics.jsonl", self.log_offset, sinks)
+        stack.callback(self.log.close)
+
+    # The loop ----------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Train until the last decision, the time limit, or an interrupt; save in any case."""
+        if self.finished_before:
+            return
+        config = self.config
+        with self.display.show():
+            while True:
+                if self.decision >= self.next_evaluation:
+                    self.evaluate()
+                if self.decision >= config.decisions or self.must_stop():
+                    break
+                if self.decision >= self.next_save:
+                    self.save()
+                if self.owed_updates:
+                    self.catch_up()
+                    continue
+                actions = self.choose_actions()
+                self.environments.send(actions, self.next_seeds())
+                self.learn()  # while the environments carry out the actions
+                self.store(actions, self.environments.receive())
+                self.report()
+            self.save()
+        self._say_how_it_ended()
+
+    def choose_actions(self) -> np.ndarray:
+        """One action per environment: random in the warm-up, then from the policy."""
+        if self.decision < self.config.warmup:
+            size = (len(self.environments), self.environments.action_size)
+            return self.random.uniform(-1, 1, size).astype(np.float32)
+        with speed.precision_context(self.device, self.precision):
+            return self.agent.act(self.environments.observations, explore=True)
+
+    def next_seeds(self) -> list[int]:
+        """Each environment's next episode, should this one end."""
+        return [
+            evaluation.episode_seed(self.config.seed, evaluation.TRAINING, index, episode.number + 1)
+            for index, episode in enumerate(self.episodes)
+        ]
+
+    def learn(self) -> None:
+        """One update per decision under way; none in the warm-up."""
+        for decision in range(self.decision, self.decision + len(self.environments)):
+            if decision >= self.config.warmup:
+                self.update(decision)
+
+    def catch_up(self) -> None:
+        """The updates that the warm-up left owing, all at once (as the reference does).
+
+        They can be interrupted at any of them: how many are still owed is part of a checkpoint.
+        """
+        while self.owed_updates and not self.must_stop():
+            self.update(self.config.warmup)
+            self.owed_updates -= 1
+            self.display.progress(self.decision, f"warm-up: {self.owed_updates:,} updates to go")
+
+    def update(self, decision: int) -> None:
+        """One update on one batch."""
+        with speed.precision_context(self.device, self.precision):
+            batch = self.replay.sample(self.config.batch_size).to(self.device)
+            self.figures.add(self.agent.update(batch, decision))
+        self.updates += 1
+
+    def store(self, actions: np.ndarray, steps: list[Step]) -> None:
+        """Put what happened into the replay; log episodes that ended."""
+        before = self.decision
+        for index, step in enumerate(steps):
+            episode = self.episodes[index]
+            episode.actions.append([float(value) for value in actions[index]])
+            episode.total += step.reward
+            seen = self.environments.finals if step.done else self.environments.observations
+            self.replay.append(index, actions[index], step.reward, step.terminated, seen[index, -3:])
+            self.decision += 1
+            if step.done:
+                self._end_episode(index, episode)
+        if before < self.config.warmup <= self.decision:
+            self.owed_updates = self.config.warmup
+
+    def evaluate(self) -> None:
+        """Whole episodes in train and in the test mode, with the most likely actions."""
+        config = self.config
+        seeds = evaluation.evaluation_seeds(config.seed, config.eval_episodes)
+        results = []
+        try:
+            for mode in dict.fromkeys(("train", config.eval_mode)):
+                self.display.progress(self.decision, f"evaluating in {mode}")
+                with speed.precision_context(self.device, self.precision):
+                    played = evaluation.play(
+                        self.agent.act, self._evaluator(mode), seeds, self.must_stop
+                    )
+                results.append((mode, [episode.total for episode in played]))
+        except evaluation.Interrupted:
+            return  # it is still due, and the resumed run begins with it
+        for mode, returns in results:
+            self._write(
+                "eval",
+                mode=mode,
+                return_mean=float(np.mean(returns)),
+                return_std=float(np.std(returns)),
+                episodes=len(returns),
+                returns=returns,
+                provenance=self.evaluators[mode].provenance,
+            )
+            self.display.progress(self.decision, **{f"return_{mode}": float(np.mean(returns))})
+        self.display.line(
+            "evaluation: " + ", ".join(f"{mode} {np.mean(returns):.1f}" for mode, returns in results)
+        )
+        last = self.decision >= config.decisions
+        self.next_evaluation = (
+            self.decision + config.eval_every
+            if last
+            else (self.decision // config.eval_every + 1) * config.eval_every
+        )
+        self.next_evaluation = min(self.next_evaluation, max(config.decisions, self.decision + 1))
+
+    def report(self) -> None:
+        """Write the mean losses since the last log line: the one device synchronisation."""
+        if self.decision < self.next_log:
+            self.display.progress(self.decision)
+            return
+        self.next_log = (self.decision // self.config.log_every + 1) * self.config.log_every
+        now = time.monotonic()
+        elapsed, self._last_report = now - self._last_report, now
+        figures = self.figures.take()
+        rate = (self.updates - self._reported_updates) / elapsed
+        decisions_rate = (self.decision - self._reported_decision) / elapsed
+        self._reported_updates, self._reported_decision = self.updates, self.decision
+        if figures:
+            self._write("train", **figures, updates_per_second=rate, decisions_per_second=decisions_rate)
+        self.display.progress(self.decision, **figures, updates_per_second=rate)
+        shown = "  ".join(f"{name} {value:.3g}" for name, value in figures.items())
+        self.display.line(f"{rate:.1f} updates/s  {shown}")
+
+    def save(self) -> None:
+        """A checkpoint from which the run continues bit for bit (on the CPU)."""
+        self.display.progress(self.decision, "saving")
+        self.next_save = (self.decision // self.config.save_every + 1) * self.config.save_every
+        tensors = self.agent.state_dict() | {"replay.generator": self.replay.generator.get_state()}
+        self.segments = checkpoint.save(
+            self.folder, self.decision, tensors, self._state(), self.replay, self.segments
+        )
+
+    def must_stop(self) -> bool:
+        """Whether a signal came or the time is up."""
+        out_of_time = time.monotonic() - self.started > seconds(self.config.time_limit)
+        return self.interrupt.signal_number is not None or out_of_time
+
+    # Beginning and resuming --------------------------------------------------------------------
+
+    def _open_folder(self) -> checkpoint.Checkpoint | None:
+        """Make the run folder, or check that it is this run's and read its newest checkpoint."""
+        mine = to_dict(self.config)
+        if (self.folder / "config.json").exists():
+            theirs = {k: v for k, v in read_config(self.folder).items() if k not in ABOUT}
+            differ = differences(theirs, mine)
+            if differ:
+                raise UserError(
+                    f"{self.folder} holds a run with another configuration:\n  "
+                    + "\n  ".join(differ)
+                    + "\nGive the same options to continue it, or another --out"
+                )
+        elif self.folder.exists() and any(self.folder.iterdir()):
+            raise UserError(f"{self.folder} is not empty and not a run; name another --out")
+        saved = checkpoint.load(self.folder) if self.folder.exists() else None
+        if saved and saved.decision > self.config.decisions:
+            raise UserError(
+                f"decisions is {self.config.decisions:,}, but the run in {self.folder} is already at "
+                f"{saved.decision:,}; give at least that many, or another --out"
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make the run folder {self.folder}: {error}") from error
+        about = {"svea_version": __version__, "command": command_line()}
+        checkpoint.replace_json(self.folder / "config.json", mine | about)
+        return saved
+
+    def _begin(self) -> None:
+        """Counters of a new run, and the first episode of every environment."""
+        self.decision = self.updates = self.owed_updates = 0
+        self.next_evaluation = 0
+        self.next_save, self.next_log = self.config.save_every, self.config.log_every
+        self.log_offset, self.segments, self._seconds_before = 0, [], 0.0
+        self.episodes = [
+            EpisodeInProgress(0, evaluation.episode_seed(self.config.seed, evaluation.TRAINING, index, 0))
+            for index in range(self.config.envs)
+        ]
+        self.environments.reset([episode.seed for episode in self.episodes])
+        for index in range(self.config.envs):
+            self.replay.begin(index, self.environments.observations[index, -3:])
+        self._start_clocks()
+
+    def _resume(self, saved: checkpoint.Checkpoint) -> None:
+        """Take over a checkpoint, and play every open episode up to where it was."""
+        state = saved.state
+        self.decision, self.updates = saved.decision, state["updates"]
+        self.owed_updates = state["owed_updates"]
+        self.next_evaluation = state["next_evaluation"]
+        self.next_save, self.next_log = state["next_save"], state["next_log"]
+        self.log_offset, self.segments = state["log_offset"], saved.segments
+        self._seconds_before = state["seconds"]
+        self.random.bit_generator.state = state["random"]
+        self.figures.load_state(state["figures"], self.device)
+        self.agent.load_state_dict(saved.agent)
+        checkpoint.restore_replay(self.folder, saved, self.replay)
+        self.replay.generator.set_state(saved.agent["replay.generator"])
+        self.episodes = [EpisodeInProgress.from_state(episode) for episode in state["episodes"]]
+        for index, episode in enumerate(self.episodes):
+            self.environments.replay(index, episode.seed, episode.actions)
+            newest = self.replay.newest_frame(index).numpy()
+            if not np.array_equal(self.environments.observations[index, -3:], newest):
+                self.display.say(
+                    f"warning: environment {index} does not repeat its episode exactly, so this run "
+                    "is not bit for bit that of an uninterrupted one (GPU renderers differ by a level)"
+                )
+        self.display.say(f"resumed at decision {self.decision:,}")
+        self._start_clocks()
+
+    def _start_clocks(self) -> None:
+        """Rates are measured from here."""
+        self._last_report = time.monotonic()
+        self._reported_updates, self._reported_decision = self.updates, self.decision
+
+    def _state(self) -> dict[str, Any]:
+        """Everything that draws or counts, besides tensors."""
+        return {
+            "updates": self.updates,
+            "owed_updates": self.owed_updates,
+            "next_evaluation": self.next_evaluation,
+            "next_save": self.next_save,
+            "next_log": self.next_log,
+            "log_offset": self.log.offset,
+            "seconds": self.seconds,
+            "random": self.random.bit_generator.state,
+            "figures": self.figures.state(),
+            "episodes": [episode.state() for episode in self.episodes],
+            "replay": self.replay.state(),
+        }
+
+    # Small things ------------------------------------------------------------------------------
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the run, earlier parts included."""
+        return self._seconds_before + time.monotonic() - self.started
+
+    def _write(self, kind: str, **values: Any) -> None:
+        """A log line with the three clocks."""
+        frame = self.decision * self.config.action_repeat
+        self.log.write(
+            kind, decision=self.decision, frame=frame, seconds=round(self.seconds, 3), **values
+        )
+
+    def _end_episode(self, index: int, episode: EpisodeInProgress) -> None:
+        """Log an episode, and begin the next one, which the worker has already started."""
+        length = len(episode.actions)
+        self._write("episode", env=index, length=length, **{"return": episode.total})
+        self.display.progress(self.decision, last_episode=round(episode.total, 1))
+        following = EpisodeInProgress(episode.number + 1, self.next_seeds()[index])
+        self.episodes[index] = following
+        self.replay.begin(index, self.environments.observations[index, -3:])
+
+    def _evaluator(self, mode: str) -> Workers:
+        """The processes that evaluate in a mode; started when first needed, then kept."""
+        if mode not in self.evaluators:
+            config = self.config
+            count = evaluation.parallel_environments(config.eval_envs, config.eval_episodes)
+            specification = config.environment | {"mode": mode}
+            self.evaluators[mode] = self._stack.enter_context(Workers([specification] * count))
+        return self.evaluators[mode]
+
+    def _replay_device(self) -> torch.device:
+        """The learner's device if the replay fits there, else the host; refused if nowhere."""
+        needed = self._replay_bytes()
+        if self.device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(self.device)
+            if needed < 0.8 * free:
+                return self.device
+            self.display.say(
+                f"replay: {needed / 1e9:.2f} GB do not fit into the GPU's free {free / 1e9:.2f} GB; "
+                "it stays in main memory"
+            )
+        memory.require(
+            needed,
+            memory.available_bytes(),
+            f"the replay buffer of {self.capacity:,} decisions",
+            "Use a smaller --replay, fewer --decisions or a smaller --image-size",
+        )
+        return torch.device("cpu")
+
+    def _replay_bytes(self) -> int:
+        config = self.config
+        return replay_bytes(
+            self.capacity,
+            config.image_size,
+            self.environments.action_size,
+            config.envs,
+            config.episode_length,
+        )
+
+    def _announce(self) -> None:
+        """What is about to happen, in numbers, before it happens."""
+        config = self.config
+        self.display.say(
+            f"{config.task}, {config.method} (augment {config.augment}), seed {config.seed}, preset "
+            f"{config.preset}: {config.decisions:,} decisions = "
+            f"{config.decisions * config.action_repeat:,} frames, {config.envs} environment(s), "
+            f"{self.device.type} in {str(self.precision).removeprefix('torch.')}\n"
+            f"run folder {self.folder}; replay {self._replay_bytes() / 1e9:.2f} GB for "
+            f"{self.capacity:,} decisions, in memory and in the folder"
+        )
+
+    def _sinks(self) -> list[Sink]:
+        """The loggers that were asked for."""
+        sinks: list[Sink] = []
+        if self.config.tensorboard:
+            sinks.append(TensorBoard(self.folder))
+        if self.config.wandb:
+            sinks.append(WeightsAndBiases(self.folder, to_dict(self.config)))
+        return sinks
+
+    def _say_how_it_ended(self) -> None:
+        """The last word: done, out of time, or interrupted."""
+        if self.decision >= self.config.decisions and self.next_evaluation > self.decision:
+            self.display.say(f"done: {self.decision:,} decisions in {self.folder}")
+        elif self.interrupt.signal_number is not None:
+            raise Stopped(self.interrupt.signal_number, self.folder, self.decision)
+        else:
+            self.display.say(
+                f"time limit: saved at decision {self.decision:,} in {self.folder}; the same command "
+                "continues"
+            )
+
+
+class Interrupt:
+    """Whether Ctrl-C or a termination came. The second one ends the process at once."""
+
+    signal_number: int | None = None
+
+    def handle(self, number: int, frame: object) -> None:
+        """Note the first signal; give up on the second."""
+        if self.signal_number is not None:
+            raise KeyboardInterrupt
+        self.signal_number = number
+        print(
+            "\nstopping: saving the run first (once more: stop at once, losing what came after the "
+            "last checkpoint)",
+            file=sys.stderr,
+        )
+
+
+@contextmanager
+def interrupts() -> Iterator[Interrupt]:
+    """Catch SIGINT and SIGTERM for a while; from another thread than the main one, do nothing."""
+    interrupt, before = Interrupt(), {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, interrupt.handle)
+    except ValueError:  # only the main thread may
+        pass
+    try:
+        yield interrupt
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def command_line() -> str:
+    """The command that started this process, as one would type it."""
+    import shlex
+
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

@@ -1,0 +1,210 @@
+"""The colour modes against re-compiled models, and the law their settings follow."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import re
+
+import numpy as np
+import pytest
+
+from svea.envs import PAPER_TASKS, TASKS, make_env, prepare_simulator
+from svea.envs.colors import SPREAD, ColorMode, generate_settings, texture
+from svea.envs.rendering import Renderer
+from svea.errors import UserError
+
+# The first digits of the hash of each generated table.
+GOLDEN = {"color_easy": "465f0a898a863717", "color_hard": "fec89a3f89578171"}
+
+
+def recompiled(domain: str, setting):
+    """The domain's model compiled from XML edited the way the benchmark edits it."""
+    import mujoco
+
+    module = importlib.import_module(f"dm_control.suite.{domain}")
+    xml, assets = module.get_model_and_assets()
+    assets = {name: bytes(content) for name, content in assets.items()}
+
+    def color(key):
+        return " ".join(repr(v) for v in setting[key])
+
+    def edit(name, pattern, replacement):
+        text, count = re.subn(pattern, replacement, assets[name].decode())
+        assert count == 1
+        assets[name] = text.encode()
+
+    sky, materials = "./common/skybox.xml", "./common/materials.xml"
+    edit(sky, 'rgb1=".4 .6 .8"', f'rgb1="{color("skybox_rgb")}"')
+    edit(materials, 'rgb1=".1 .2 .3"', f'rgb1="{color("grid_rgb1")}"')
+    edit(materials, 'rgb2=".2 .3 .4"', f'rgb2="{color("grid_rgb2")}"')
+    edit(materials, 'name="self" rgba=".7 .5 .3 1"', f'name="self" rgba="{color("self_rgb")} 1"')
+    return mujoco.MjModel.from_xml_string(xml, assets)
+
+
+@pytest.mark.parametrize("rendering", ["full", "fast"])
+@pytest.mark.parametrize("domain", ["walker", "cartpole", "ball_in_cup", "finger"])
+def test_pixels_are_those_of_a_recompiled_model(domain, rendering, monkeypatch):
+    monkeypatch.delenv("SVEA_DATA", raising=False)
+    import mujoco
+
+    task = next(task for task in PAPER_TASKS if task.startswith(domain))
+    env = make_env(task, "color_hard", rendering=rendering)
+    scene = env.unwrapped._scene
+    # The first episode's colours must leave no trace in the second's.
+    env.reset(seed=0)
+    env.reset(seed=1)
+    env.step(env.action_space.high)
+    for setting in env.unwrapped._mode.settings[:3]:
+        env.unwrapped._mode.wear(scene, setting)
+        model = recompiled(domain, setting)
+        model.site_rgba[:] = scene.model.site_rgba  # finger_spin hides its target
+        data = mujoco.MjData(model)
+        data.qpos[:] = scene.data.qpos
+        mujoco.mj_forward(model, data)
+        renderer = Renderer(model, data, size=84, rendering=rendering)
+        for index in range(model.ntex):
+            np.testing.assert_array_equal(texture(scene.model, index), texture(model, index))
+        np.testing.assert_array_equal(scene.model.mat_rgba, model.mat_rgba)
+        mujoco.mj_forward(scene.model, scene.data)
+        for size in (84, 240):
+            np.testing.assert_array_equal(scene.renderer.draw(size), renderer.draw(size))
+        renderer.close()
+    env.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_writing_the_suites_own_colors_changes_nothing(task):
+    """In every domain: sky, floor and agent are what the mode believes them to be."""
+    env = make_env(task, "train", rendering="fast").unwrapped
+    env.reset(seed=0)
+    model = env._scene.model
+    before, colors = model.tex_data.copy(), model.mat_rgba.copy()
+    mode = ColorMode("color_hard")
+    mode.prepare(model)
+    own = {"grid_rgb1": [0.1, 0.2, 0.3], "grid_rgb2": [0.2, 0.3, 0.4]}
+    own |= {"self_rgb": [0.7, 0.5, 0.3], "skybox_rgb": [0.4, 0.6, 0.8]}
+    mode.wear(env._scene, own)
+    np.testing.assert_array_equal(model.tex_data, before)
+    np.testing.assert_array_equal(model.mat_rgba, colors)
+    env.close()
+
+
+@pytest.mark.parametrize("mode", SPREAD)
+def test_generated_settings_follow_the_law(mode):
+    """The benchmark's law, and the mean deviation published with its own tables."""
+    table = generate_settings(SPREAD[mode])
+    assert len(table) == 100 and len({json.dumps(entry) for entry in table}) == 100
+    own = {"grid_rgb1": (0.1, 0.2, 0.3), "self_rgb": (0.7, 0.5, 0.3), "skybox_rgb": (0.4, 0.6, 0.8)}
+    colors = np.array([[entry[key] for key in own] for entry in table])
+    assert colors.min() >= 0 and colors.max() <= 1
+    deviation = colors - np.array(list(own.values()))
+    assert abs(np.abs(deviation).mean() - {"color_easy": 0.079, "color_hard": 0.148}[mode]) < 0.006
+    # The agent's and the sky's middle channels are 2.5 standard deviations from a clip.
+    inner = deviation[:, 1:, :2]
+    assert abs(inner.std() / SPREAD[mode] - 1) < 0.1
+    assert abs(inner.mean()) < 0.15 * SPREAD[mode]
+    second = np.array([entry["grid_rgb2"] for entry in table])
+    np.testing.assert_allclose(second, colors[:, 0] + 0.1, atol=1e-12)
+    assert second.max() <= 1  # a byte cannot hold more
+
+
+def test_generated_settings_never_change():
+    """A result names its table by this hash: an other table needs an other name."""
+    hashes = {mode: ColorMode(mode).provenance["sha256"] for mode in SPREAD}
+    assert {mode: value[:16] for mode, value in hashes.items()} == GOLDEN
+
+
+def test_every_setting_is_drawn(monkeypatch):
+    """Uniformly, with replacement, by the episode's seed."""
+    mode = ColorMode("color_easy")
+    worn = []
+    monkeypatch.setattr(mode, "wear", lambda scene, setting: worn.append(setting["self_rgb"][0]))
+    for seed in range(2000):
+        mode.begin(None, np.random.default_rng(seed))
+    counts = np.unique(worn, return_counts=True)[1]
+    assert len(counts) == 100
+    assert np.sum((counts - 20) ** 2 / 20) < 160  # chi-square, 99 degrees of freedom: p < 1e-4
+
+
+def test_colors_stay_for_the_episode_and_change_between(monkeypatch):
+    monkeypatch.delenv("SVEA_DATA", raising=False)
+    env = make_env("walker_walk", "color_hard", image_size=32, rendering="fast").unwrapped
+    worn = []
+    for seed in range(3):
+        env.reset(seed=seed)
+        before = env._scene.model.tex_data.copy(), env._scene.model.mat_rgba.copy()
+        env.step(env.action_space.low)
+        np.testing.assert_array_equal(env._scene.model.tex_data, before[0])
+        np.testing.assert_array_equal(env._scene.model.mat_rgba, before[1])
+        worn.append(before[1][env._mode._agent].tolist())
+    assert len({tuple(color) for color in worn}) == 3
+    env.close()
+
+
+def test_provenance_of_generated_colors(monkeypatch):
+    monkeypatch.delenv("SVEA_DATA", raising=False)
+    env = make_env("cartpole_balance", "color_hard", image_size=32)
+    provenance = env.unwrapped.provenance
+    assert provenance == json.loads(json.dumps(provenance))
+    assert provenance["mode"] == "color_hard" and provenance["source"] == "generated"
+    assert provenance["settings"] == 100 and len(provenance["sha256"]) == 64
+    env.close()
+
+
+def write_table(folder, content):
+    path = folder / "dmcgb" / "color_hard.json"
+    path.parent.mkdir()
+    path.write_text(content)
+    return path
+
+
+def test_a_given_table_is_used(tmp_path):
+    path = write_table(tmp_path, json.dumps(generate_settings(0.05)[:7]))
+    mode = ColorMode("color_hard", tmp_path)
+    assert mode.settings == generate_settings(0.05)[:7]
+    assert mode.provenance == {
+        "mode": "color_hard",
+        "source": "dmcgb",
+        "settings": 7,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", "[1]", "[[]]", '[{"grid_rgb1": [0, 0, 0]}]', "null", "\x00\x01"],
+)
+def test_a_damaged_table_is_refused(tmp_path, content):
+    path = write_table(tmp_path, content)
+    with pytest.raises(UserError, match=re.escape(str(path))):
+        ColorMode("color_hard", tmp_path)
+
+
+@pytest.mark.parametrize("value", [[0.1, 0.2], [0.1, 0.2, 1.5], [0.1, 0.2, -1], "red", None])
+def test_a_table_with_a_wrong_color_is_refused(tmp_path, value):
+    table = generate_settings(0.1)
+    table[50]["self_rgb"] = value
+    write_table(tmp_path, json.dumps(table))
+    with pytest.raises(UserError, match="no table of colour settings"):
+        ColorMode("color_hard", tmp_path)
+
+
+@pytest.mark.parametrize("mode", SPREAD)
+def test_the_benchmarks_own_table(data_dir, mode):
+    table = ColorMode(mode, data_dir)
+    assert table.provenance["settings"] == 100 and table.provenance["source"] == "dmcgb"
+    env = make_env("walker_walk", mode, data_dir=data_dir, image_size=32, rendering="fast")
+    env.reset(seed=0)
+    assert env.unwrapped.provenance == table.provenance
+    env.close()
+
+
+def test_a_model_without_the_textures_is_refused():
+    prepare_simulator()
+    import mujoco
+
+    with pytest.raises(UserError, match="'color_easy' recolours the textures grid and skybox"):
+        ColorMode("color_easy").prepare(mujoco.MjModel.from_xml_string("<mujoco/>"))

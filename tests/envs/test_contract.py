@@ -1,0 +1,284 @@
+"""What every task and mode must obey: the paper's six here, the whole suite when asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from svea.envs import ACTION_REPEAT, MODES, PAPER_TASKS, TASKS, make_env
+from svea.errors import NumericsError, UserError
+
+# color_easy differs from color_hard in its table alone: one task is enough for every change.
+QUICK = {(task, mode) for task in PAPER_TASKS for mode in MODES if mode != "color_easy"}
+QUICK.add(("walker_walk", "color_easy"))
+
+
+def cases(modes):
+    """Every task in these modes, marked slow where the quick tests can do without."""
+    return [
+        pytest.param(task, mode, marks=[] if (task, mode) in QUICK else [pytest.mark.slow])
+        for task in TASKS
+        for mode in modes
+    ]
+
+
+every_case = pytest.mark.parametrize(("task", "mode"), cases(MODES))
+every_test_case = pytest.mark.parametrize(
+    ("task", "mode"), cases([m for m in MODES if m != "train"])
+)
+every_task = pytest.mark.parametrize(
+    "task", [pytest.param(t, marks=[] if t in PAPER_TASKS else [pytest.mark.slow]) for t in TASKS]
+)
+
+
+@pytest.fixture
+def make(monkeypatch):
+    """make_env without a data folder, closing what it made."""
+    monkeypatch.delenv("SVEA_DATA", raising=False)
+    made = []
+
+    def make(*args, **kwargs):
+        made.append(make_env(*args, **kwargs))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def play(env, seed, decisions=4):
+    """Pixels and rewards of an episode's beginning, with actions that depend on nothing else."""
+    rng = np.random.default_rng(0)
+    pixels, rewards = [env.reset(seed=seed)[0]], []
+    for _ in range(decisions):
+        observation, reward, terminated, truncated, _ = env.step(
+            rng.uniform(-1, 1, env.action_space.shape).astype(np.float32)
+        )
+        pixels.append(observation)
+        rewards.append(reward)
+        if terminated or truncated:
+            break
+    return np.stack(pixels), np.array(rewards)
+
+
+def digest(pixels, rewards):
+    return hashlib.sha256(pixels.tobytes() + rewards.tobytes()).hexdigest()
+
+
+@every_case
+def test_gymnasium_checker_is_content(task, mode, monkeypatch):
+    monkeypatch.delenv("SVEA_DATA", raising=False)
+    env = gym.make(f"svea/{task}-v0", mode=mode, image_size=64, rendering="fast")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env.unwrapped)
+    env.close()
+
+
+@every_case
+def test_spaces_and_values(make, task, mode):
+    env = make(task, mode)
+    assert env.observation_space == gym.spaces.Box(0, 255, (9, 84, 84), np.uint8)
+    assert env.action_space.dtype == np.float32
+    assert (env.action_space.low == -1).all() and (env.action_space.high == 1).all()
+    first, info = env.reset(seed=3)
+    assert first.dtype == np.uint8 and info["frames"] == 0
+    assert (first[:3] == first[3:6]).all() and (first[3:6] == first[6:]).all()
+    assert first.std() > 1  # not one flat colour
+    second, reward, terminated, truncated, info = env.step(env.action_space.high)
+    assert (second[:6] == first[3:]).all()  # oldest first
+    assert type(reward) is float and np.isfinite(reward)
+    assert type(terminated) is bool and type(truncated) is bool
+    assert info["frames"] == ACTION_REPEAT[task]
+    assert env.render().shape == (240, 240, 3) and env.render().dtype == np.uint8
+
+
+@every_case
+def test_an_episode_is_a_function_of_seed_and_actions(make, task, mode):
+    env = make(task, mode, image_size=48, rendering="fast")
+    expected = play(env, seed=7)
+    play(env, seed=8, decisions=9)  # half an episode of another seed in between
+    env.render()  # and a picture of another size
+    again = play(env, seed=7)
+    other = play(make(task, mode, image_size=48, rendering="fast", seed=5), seed=7)
+    for pixels, rewards in (again, other):
+        np.testing.assert_array_equal(pixels, expected[0])
+        np.testing.assert_array_equal(rewards, expected[1])
+    assert digest(*play(env, seed=9)) != digest(*expected)
+
+
+@every_test_case
+def test_mode_changes_pictures_and_nothing_else(make, task, mode):
+    train, other = make(task, rendering="fast"), make(task, mode, rendering="fast")
+    pixels, rewards = play(train, seed=2)
+    test_pixels, test_rewards = play(other, seed=2)
+    np.testing.assert_array_equal(test_rewards, rewards)
+    state, test_state = (env._physics.get_state() for env in (train, other))
+    np.testing.assert_array_equal(test_state, state)
+    assert np.abs(test_pixels.astype(int) - pixels).mean() > 0.2
+
+
+def test_same_episode_in_another_process(make):
+    cases = [("walker_walk", "train"), ("cartpole_swingup", "color_hard")]
+    code = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_contract import digest, play
+from svea.envs import make_env
+for task, mode in {cases!r}:
+    print(digest(*play(make_env(task, mode), seed=11)))
+"""
+    settings = {k: v for k, v in os.environ.items() if k != "SVEA_DATA"}
+    settings["PYTHONPATH"] = os.pathsep.join(sys.path)
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=True
+    )
+    assert run.stderr == ""  # also: environments left open make no noise when Python ends
+    assert run.stdout.split() == [digest(*play(make(t, m), seed=11)) for t, m in cases]
+
+
+def test_resets_without_a_seed_continue_from_the_last_one(make):
+    one, two = make("cartpole_balance", seed=4), make("cartpole_balance", seed=99)
+    first = one.reset()[0]
+    np.testing.assert_array_equal(first, two.reset(seed=4)[0])
+    second = one.reset()[0]
+    assert (second != first).any()
+    two.step(np.zeros(1, np.float32))
+    np.testing.assert_array_equal(second, two.reset()[0])
+
+
+@every_task
+def test_rewards_are_those_of_dm_control(make, task):
+    """Against dm_control's own environment loop, with the same first state."""
+    from dm_control import suite
+
+    env = make(task, image_size=16, rendering="fast")
+    env.reset(seed=1)
+    domain, name = next((d, t) for d, t in suite.ALL_TASKS if f"{d}_{t}" == task)
+    random = np.random.RandomState(0)
+    reference = suite.load(domain, name, task_kwargs={"random": 0})
+    vars(reference.task)["_random"] = random
+    reference.reset()
+    env._start_task(np.random.RandomState(0))
+    spec = reference.action_spec()
+    low, high = np.maximum(spec.minimum, -2), np.minimum(spec.maximum, 2)
+    if task.startswith("lqr"):
+        low, high = -np.ones(spec.shape), np.ones(spec.shape)
+    rng = np.random.default_rng(3)
+    for _ in range(3):
+        action = rng.uniform(-1, 1, spec.shape).astype(np.float32)
+        control = low + (action.astype(np.float64) + 1) / 2 * (high - low)
+        expected = sum(reference.step(control).reward for _ in range(ACTION_REPEAT[task]))
+        assert env.step(action)[1] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    reference.physics.free()
+
+
+@pytest.mark.parametrize(
+    ("task", "decisions"),
+    [("walker_walk", 250), ("cartpole_swingup", 125), ("finger_spin", 500)],
+)
+def test_paper_action_repeat_gives_the_paper_episode(task, decisions):
+    assert 1000 // ACTION_REPEAT[task] == decisions
+
+
+@pytest.mark.parametrize(("repeat", "frames"), [(4, 12), (4, 10), (1, 3), (8, 5)])
+def test_truncates_at_the_frame_limit(make, repeat, frames):
+    env = make(
+        "walker_stand", image_size=16, rendering="fast", action_repeat=repeat, episode_frames=frames
+    )
+    env.reset()
+    seen, truncated = 0, False
+    while not truncated:
+        _, _, terminated, truncated, info = env.step(env.action_space.low)
+        assert not terminated
+        assert info["frames"] == min(seen + repeat, frames)
+        seen = info["frames"]
+    assert seen == frames
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step(env.action_space.low)
+
+
+def test_a_task_that_ends_is_terminated_not_truncated(make):
+    env = make("lqr_lqr_2_1", image_size=16, rendering="fast")
+    env.reset(seed=0)
+    env._physics.set_state(np.zeros_like(env._physics.get_state()))  # the goal
+    env._physics.forward()
+    _, _, terminated, truncated, _ = env.step(np.zeros(1, np.float32))
+    assert terminated and not truncated
+
+
+def test_actions_are_rescaled_to_the_task(make):
+    env = make("quadruped_walk", image_size=16, rendering="fast", action_repeat=1)
+    env.reset()
+    ranges = env._physics.model.actuator_ctrlrange
+    assert (ranges != [-1, 1]).any()
+    for action, expected in ((-1, ranges[:, 0]), (1, ranges[:, 1]), (0, ranges.mean(axis=1))):
+        env.step(np.full(12, action, np.float32))
+        np.testing.assert_allclose(env._physics.data.ctrl, expected)
+
+
+def test_bad_actions_are_refused(make):
+    env = make("walker_walk", image_size=16, rendering="fast")
+    env.reset()
+    with pytest.raises(UserError, match=r"\(2,\).*\(6,\)"):
+        env.step(np.zeros(2, np.float32))
+    with pytest.raises(NumericsError, match="not finite"):
+        env.step(np.full(6, np.nan, np.float32))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_two_environments_do_not_disturb_each_other(make, mode):
+    alone = play(make("walker_walk", mode), seed=1)
+    one, other = make("walker_walk", mode), make("finger_spin", "color_hard")
+    rng = np.random.default_rng(0)
+    pixels = [one.reset(seed=1)[0]]
+    other.reset(seed=2)
+    for turn in range(4):
+        if turn < 3:
+            other.step(other.action_space.high)
+        pixels.append(one.step(rng.uniform(-1, 1, 6).astype(np.float32))[0])
+        if turn == 1:
+            other.reset(seed=3)
+            other.render()
+        if turn == 2:
+            other.close()
+    np.testing.assert_array_equal(np.stack(pixels), alone[0])
+
+
+def test_an_environment_that_is_dropped_unclosed_harms_no_other(make):
+    kept = make("walker_walk", "color_hard")
+    expected = play(kept, seed=1)
+    dropped = make_env("cartpole_balance", "color_easy")
+    dropped.reset()
+    del dropped
+    np.testing.assert_array_equal(play(kept, seed=1)[0], expected[0])
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's /proc")
+def test_closing_leaves_no_files_or_memory_behind(make):
+    def cycle():
+        env = make_env("cartpole_balance", "color_hard", rendering="fast")
+        env.reset()
+        env.close()
+        env.close()  # twice does no harm
+
+    def resident_megabytes():
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    for _ in range(3):
+        cycle()
+    files, memory = len(os.listdir("/proc/self/fd")), resident_megabytes()
+    for _ in range(20):
+        cycle()
+    assert len(os.listdir("/proc/self/fd")) == files
+    # A context with its sky is about 40 MB, so 20 leaked ones would be 800.
+    assert resident_megabytes() - memory < 100

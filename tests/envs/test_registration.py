@@ -1,0 +1,122 @@
+"""Names, arguments and the errors for bad ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import svea.envs
+from svea.envs import ACTION_REPEAT, MODES, PAPER_TASKS, TASKS, make_env, prepare_simulator
+from svea.errors import UserError
+
+
+class PictureEnv(gym.Env):
+    """The smallest environment that obeys the contract."""
+
+    def __init__(self, image_size, low=-1.0):
+        self.observation_space = gym.spaces.Box(0, 255, (9, image_size, image_size), np.uint8)
+        self.action_space = gym.spaces.Box(low, 1.0, (2,), np.float32)
+
+
+def make_picture_env(image_size):
+    return PictureEnv(image_size)
+
+
+def make_with_seed(seed, **others):
+    env = PictureEnv(others["image_size"])
+    env.given_seed = seed
+    return env
+
+
+def make_unscaled(image_size):
+    return PictureEnv(image_size, low=0.0)
+
+
+def make_small():
+    return PictureEnv(20)
+
+
+def make_nothing():
+    return None
+
+
+def test_tasks_are_those_of_the_suite():
+    prepare_simulator()
+    from dm_control import suite
+
+    assert set(TASKS) == {f"{domain}_{task}" for domain, task in suite.ALL_TASKS}
+    assert len(TASKS) == len(set(TASKS)) and TASKS[:6] == PAPER_TASKS
+    assert set(ACTION_REPEAT) == set(TASKS)
+
+
+def test_every_task_has_a_gymnasium_id():
+    assert {f"svea/{task}-v0" for task in TASKS} <= set(gym.registry)
+
+
+def test_import_loads_neither_torch_nor_the_simulator():
+    code = (
+        "import sys, svea.envs\n"
+        "print([m for m in ('torch', 'mujoco', 'dm_control') if m in sys.modules])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"task": "waker_walk"}, "unknown task 'waker_walk'.*Did you mean 'walker_walk'"),
+        ({"mode": "color_hrad"}, "unknown mode 'color_hrad'.*Did you mean 'color_hard'"),
+        ({"rendering": "ful"}, "unknown rendering 'ful'.*Did you mean 'full'"),
+        ({"image_size": 8}, "image_size is 8; allowed are 16 to 1024"),
+        ({"image_size": 84.0}, "image_size is 84.0; it must be an integer"),
+        ({"image_size": True}, "image_size is True; it must be an integer"),
+        ({"render_size": 10**6}, "render_size is 1000000"),
+        ({"action_repeat": 0}, "action_repeat is 0"),
+        ({"episode_frames": -1}, "episode_frames is -1"),
+        ({"seed": -1}, "seed is -1"),
+        ({"render_mode": "human"}, "render_mode is 'human'.*'rgb_array'"),
+        ({"intensity": 0.1}, "unknown option 'intensity' of mode 'train', which has none"),
+        ({"data_dir": "/no/such/folder"}, "data_dir is '/no/such/folder', which is not a folder"),
+        ({"task": "no.such.module:f"}, "'no.such.module:f' cannot be imported"),
+        ({"task": f"{__name__}:no_function"}, "no_function.*cannot be imported"),
+        ({"task": f"{__name__}:make_nothing"}, "NoneType, not a gymnasium.Env"),
+        ({"task": f"{__name__}:make_unscaled"}, "action space.*RescaleAction"),
+        ({"task": f"{__name__}:make_small"}, r"observation space.*\(9, 20, 20\).*\(9, 84, 84\)"),
+        ({"task": f"{__name__}:make_small", "mode": "color_easy"}, "only has mode 'train'"),
+    ],
+)
+def test_bad_arguments_are_named_before_any_simulator_work(arguments, message, monkeypatch):
+    monkeypatch.delenv("SVEA_DATA", raising=False)
+    monkeypatch.setattr(
+        svea.envs.dmc, "prepare_simulator", lambda: pytest.fail("the simulator was loaded")
+    )
+    with pytest.raises(UserError, match=message):
+        make_env(**{"task": "walker_walk", **arguments})
+
+
+def test_a_users_own_environment():
+    env = make_env(f"{__name__}:make_picture_env", image_size=50)
+    assert env.observation_space.shape == (9, 50, 50)
+    assert make_env(f"{__name__}:make_with_seed", seed=5).given_seed == 5
+
+
+def test_data_folder_argument_beats_the_variable(monkeypatch, tmp_path):
+    monkeypatch.setenv("SVEA_DATA", "/no/such/folder")
+    with pytest.raises(UserError, match="variable SVEA_DATA is '/no/such/folder'"):
+        make_env("walker_walk", "color_hard")
+    with pytest.raises(UserError, match=r"color_hard\.json"):
+        make_env("walker_walk", "color_hard", data_dir=tmp_path)
+
+
+def test_modes_begin_with_train():
+    assert next(iter(MODES)) == "train"

@@ -1,0 +1,182 @@
+"""The renderer against dm_control's, and the choice of the OpenGL backend."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from svea.envs import PAPER_TASKS, gl_info, prepare_simulator, rendering
+from svea.envs.rendering import Renderer
+from svea.errors import RendererError, UserError
+
+linux_only = pytest.mark.skipif(platform.system() != "Linux", reason="the choice is Linux's")
+
+
+@pytest.fixture
+def physics():
+    """Load a suite task's physics in a drawn first state."""
+    prepare_simulator()
+    from dm_control import suite
+
+    loaded = []
+
+    def load(task):
+        domain, name = next((d, t) for d, t in suite.ALL_TASKS if f"{d}_{t}" == task)
+        env = suite.load(domain, name, task_kwargs={"random": 1})
+        env.reset()
+        loaded.append(env.physics)
+        return env.physics
+
+    yield load
+    for each in loaded:
+        each.free()
+
+
+@pytest.mark.parametrize("task", PAPER_TASKS)
+def test_full_rendering_is_dm_controls(physics, task):
+    """Bit for bit, once dm_control draws with the same shadow map."""
+    world = physics(task)
+    renderer = Renderer(world.model.ptr, world.data.ptr, size=84)
+    ours = renderer.draw().copy()
+    large = renderer.draw(240).copy()
+    world.model.vis.global_.offwidth = world.model.vis.global_.offheight = 240
+    np.testing.assert_array_equal(ours, world.render(84, 84, camera_id=0))
+    np.testing.assert_array_equal(large, world.render(240, 240, camera_id=0))
+    np.testing.assert_array_equal(ours, renderer.draw())  # a larger picture leaves no trace
+    renderer.close()
+
+
+@pytest.mark.parametrize("task", ["walker_walk", "finger_spin"])
+def test_the_smaller_shadow_map_changes_little(physics, task, monkeypatch):
+    world = physics(task)
+    pictures = []
+    for side in (512, 2048):
+        monkeypatch.setattr(rendering, "SHADOW_MAP", side)
+        renderer = Renderer(world.model.ptr, world.data.ptr, size=84)
+        pictures.append(renderer.draw().astype(float))
+        renderer.close()
+    change = np.abs(pictures[0] - pictures[1]).mean()
+    assert change < 0.1
+
+
+def test_fast_rendering_keeps_what_matters(physics):
+    """The agent is where it was; only shadows, reflections and smooth edges are gone."""
+    world = physics("walker_walk")
+    pictures = {}
+    for name in ("full", "fast"):
+        renderer = Renderer(world.model.ptr, world.data.ptr, size=84, rendering=name)
+        pictures[name] = renderer.draw().astype(int)
+        renderer.close()
+    change = np.abs(pictures["full"] - pictures["fast"])
+    assert 0.1 < change.mean() < 15
+    agent = {n: (p[..., 0] > p[..., 2] + 40) for n, p in pictures.items()}  # the only orange thing
+    overlap = (agent["full"] & agent["fast"]).sum() / (agent["full"] | agent["fast"]).sum()
+    assert overlap > 0.75
+
+
+def test_gl_info_tells_what_draws():
+    info = gl_info()
+    assert set(info) == {"backend", "vendor", "renderer", "is_software", "ms_per_frame"}
+    assert info["backend"] == os.environ.get("MUJOCO_GL", "default")
+    assert info["vendor"] and info["renderer"]
+    if "llvmpipe" in info["renderer"]:
+        assert info["is_software"]
+    if "NVIDIA" in info["vendor"]:
+        assert not info["is_software"]
+    assert info["ms_per_frame"] > 0
+
+
+@pytest.mark.parametrize(
+    ("version", "good"),
+    [("3.17.0", True), ("3.99.1", True), ("4.0.0", False), ("3.9.1", False), ("2.3.7", False)],
+)
+def test_mujoco_versions(monkeypatch, version, good):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    if good:
+        prepare_simulator()
+    else:
+        with pytest.raises(UserError, match=rf"mujoco {version} .*pip install 'mujoco>=3.17,<4'"):
+            prepare_simulator()
+
+
+@linux_only
+@pytest.mark.parametrize(
+    ("egl", "osmesa", "chosen"),
+    [(True, True, "egl"), (True, False, "egl"), (False, True, "osmesa")],
+)
+def test_backend_choice(monkeypatch, egl, osmesa, chosen):
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setattr(rendering, "_egl_works", lambda: egl)
+    monkeypatch.setattr(rendering, "_can_load", lambda *names: osmesa)
+    prepare_simulator()
+    assert os.environ["MUJOCO_GL"] == chosen
+
+
+@linux_only
+def test_no_backend_names_the_cure(monkeypatch):
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setattr(rendering, "_can_load", lambda *names: False)
+    with pytest.raises(RendererError, match="apt-get install -y libegl1 libgl1 libgl1-mesa-dri"):
+        prepare_simulator()
+    assert "MUJOCO_GL" not in os.environ
+
+
+def test_the_users_choice_is_respected(monkeypatch):
+    name = rendering._BACKENDS[platform.system()][-1]
+    monkeypatch.setenv("MUJOCO_GL", name)
+    prepare_simulator()
+    assert os.environ["MUJOCO_GL"] == name
+    monkeypatch.setenv("MUJOCO_GL", "vulkan")
+    with pytest.raises(UserError, match=f"MUJOCO_GL is 'vulkan'.*{name}"):
+        prepare_simulator()
+
+
+def run_python(code, **variables):
+    settings = {k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")}
+    settings |= {"PYTHONPATH": os.pathsep.join(sys.path), **variables}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=settings, capture_output=True, text=True
+    )
+
+
+@linux_only
+def test_osmesa_draws_too():
+    if not rendering._can_load("OSMesa", "libOSMesa.so.8"):
+        pytest.skip("needs libOSMesa")
+    code = (
+        "from svea.envs import make_env\n"
+        "env = make_env('cartpole_balance', 'color_hard')\n"
+        "print(env.reset(seed=0)[0].std() > 5, env.render().std() > 5)"
+    )
+    run = run_python(code, MUJOCO_GL="osmesa")
+    assert (run.stdout.split(), run.stderr) == (["True", "True"], "")
+
+
+@linux_only
+def test_simulator_imported_first_by_the_user():
+    """MuJoCo then fixed its own backend, which needs a screen; ours is still used."""
+    code = (
+        "import mujoco\n"
+        "from svea.envs import make_env\n"
+        "print(make_env('cartpole_balance').reset(seed=0)[0].std() > 5)"
+    )
+    run = run_python(code)
+    assert run.stdout.split() == ["True"], run.stderr
+
+
+@linux_only
+def test_a_backend_that_fails_is_one_sentence(monkeypatch):
+    class Broken:
+        def __init__(self, width, height):
+            raise RuntimeError("no display")
+
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    monkeypatch.setattr("mujoco.egl.GLContext", Broken)
+    with pytest.raises(RendererError, match=r"'egl' does not work here.*no display.*apt-get"):
+        rendering._make_gl_context(16)

@@ -1,0 +1,121 @@
+"""Run folders made up for tests: everything about them is known in advance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+EPISODES = 10
+
+
+def write_run(
+    folder: Path,
+    *,
+    task: str = "walker_walk",
+    method: str = "svea",
+    augment: str = "conv",
+    seed: int = 0,
+    preset: str = "quick",
+    decisions: int = 6000,
+    evaluations: int = 7,
+    final: dict[str, float] | None = None,
+    random: float = 40.0,
+    **config: Any,
+) -> Path:
+    """Write a finished run whose final mean returns are exactly `final`."""
+    final = final or {"train": 300.0, "color_hard": 240.0}
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "task": task,
+        "method": method,
+        "augment": augment,
+        "encoder": "cnn",
+        "preset": preset,
+        "seed": seed,
+        "decisions": decisions,
+        "action_repeat": 4,
+        "image_size": 48,
+        "recipe": {"alpha": 0.5, "beta": 0.5, "K": 1, "M": 1},
+        "svea_version": "0.1.0",
+        "command": ["svea", "train", task, "--method", method, "--seed", str(seed)],
+        **config,
+    }
+    (folder / "config.json").write_text(json.dumps(settings))
+    generator = np.random.default_rng(seed)
+    write_lines(folder / "metrics.jsonl", training(decisions, evaluations, final, generator))
+    who = {"task": task, "method": method, "augment": augment, "run_seed": seed}
+    records = []
+    for mode, mean in final.items():
+        for policy, level, decision in (("agent", mean, decisions), ("random", random, 0)):
+            records += episodes(who, policy, mode, level, decision)
+    write_lines(folder / "eval.jsonl", records)
+    return folder
+
+
+def training(
+    decisions: int, evaluations: int, final: dict[str, float], generator: np.random.Generator
+) -> list[dict[str, Any]]:
+    """Metrics lines: curves that climb in a straight line to the final returns."""
+    lines: list[dict[str, Any]] = []
+    for step in np.linspace(0, decisions, evaluations).astype(int).tolist():
+        stamp = {"decision": step, "frame": 4 * step, "seconds": step / 10}
+        for mode, mean in final.items():
+            height = mean * step / decisions
+            returns = {"return_mean": height, "return_std": 1.0, "returns": [height] * 2}
+            lines.append({"kind": "eval", **stamp, "mode": mode, **returns, "episodes": 2})
+        lines.append({"kind": "train", **stamp, "critic_loss": 0.1, "actor_loss": -1.0})
+    for step in range(250, decisions + 1, max(250, decisions // 40)):
+        noisy = final.get("train", 0.0) * step / decisions + float(generator.normal(0, 15))
+        stamp = {"decision": step, "frame": 4 * step, "seconds": step / 10}
+        lines.append({"kind": "episode", **stamp, "return": noisy, "length": 250, "env": 0})
+    return lines
+
+
+def episodes(
+    who: dict[str, Any], policy: str, mode: str, mean: float, decision: int
+) -> list[dict[str, Any]]:
+    """Evaluation episodes whose mean is exact: pairs at equal distance above and below it."""
+    source = "benchmark file" if mode == "train" else "generated from the benchmark's law"
+    spread = [(-1) ** i * (1 + i // 2) * mean / 20 for i in range(EPISODES)]
+    return [
+        {
+            "policy": policy,
+            **who,
+            "mode": mode,
+            "episode": i,
+            "seed": 100 + i,
+            "return": mean + spread[i],
+            "length": 250,
+            "decision": decision,
+            "provenance": {"colors": source},
+        }
+        for i in range(EPISODES)
+    ]
+
+
+def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
+    """JSON lines."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def add_media(folder: Path, modes: tuple[str, ...] = ("train", "color_hard")) -> None:
+    """Small real pictures and h264 videos, one per mode."""
+    import imageio_ffmpeg
+    from PIL import Image
+
+    media = folder / "media"
+    media.mkdir(exist_ok=True)
+    for number, mode in enumerate(modes):
+        strip = np.zeros((64, 4 * 64, 3), np.uint8)
+        strip[..., number % 3] = np.linspace(40, 250, 256).astype(np.uint8)
+        Image.fromarray(strip).save(media / f"{mode}.png")
+        writer = imageio_ffmpeg.write_frames(
+            str(media / f"{mode}.mp4"), (64, 64), fps=10, codec="libx264", pix_fmt_out="yuv420p"
+        )
+        writer.send(None)
+        for shift in range(10):
+            writer.send(np.ascontiguousarray(np.roll(strip, 8 * shift, axis=1)[:, :64]).tobytes())
+        writer.close()

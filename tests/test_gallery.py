@@ -1,0 +1,68 @@
+"""Contact sheets: what is drawn where."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from svea import gallery
+from svea.errors import RendererError, UserError
+from svea.gallery import GAP, LABEL
+
+
+@pytest.fixture
+def grey_observations(monkeypatch):
+    """Stand-ins for rendered observations, which need a simulator."""
+
+    def observations(task: str, count: int, seed: int, size: int) -> torch.Tensor:
+        return torch.full((count, 9, size, size), 0.25 if task == "one" else 0.75)
+
+    monkeypatch.setattr(gallery, "_observations", observations)
+
+
+def test_sheet_has_a_row_for_each_augmentation_and_a_block_for_each_task(
+    grey_observations, tmp_path
+):
+    out = gallery.augmentations(
+        tmp_path / "new" / "sheet.png", rows=("none", "cutout"), tasks=("one", "two"), samples=3
+    )
+    pixels = np.asarray(Image.open(out).convert("L"))
+    head, side, block = 40, 84, 3 * (84 + GAP) + 3 * GAP
+    assert pixels.shape == (head + 2 * (side + GAP) + GAP, LABEL + 2 * block)
+    for row in range(2):
+        for task, level in enumerate((64, 191)):
+            for sample in range(3):
+                top, left = head + row * (side + GAP), LABEL + task * block + sample * (side + GAP)
+                cell = pixels[top : top + side, left : left + side]
+                assert (cell == 0).any() == (row == 1)  # the black box of cutout
+                assert set(np.unique(cell)) <= {0, level}
+
+
+def test_the_full_sheet_draws_every_augmentation(grey_observations, tmp_path):
+    from svea.augment import AUGMENTATIONS
+
+    assert set(gallery.SHEET_ROWS) == {*AUGMENTATIONS, "none"}
+    first = gallery.augmentations(tmp_path / "a.png", tasks=("one",), samples=2)
+    second = gallery.augmentations(tmp_path / "b.png", tasks=("one",), samples=2)
+    other = gallery.augmentations(tmp_path / "c.png", tasks=("one",), samples=2, seed=1)
+    assert first.read_bytes() == second.read_bytes() != other.read_bytes()
+
+
+def test_sheets_take_compositions(grey_observations, tmp_path):
+    gallery.augmentations(tmp_path / "a.png", rows=("conv+cutout|shift",), samples=2)
+
+
+def test_a_sheet_is_a_png(grey_observations, tmp_path):
+    with pytest.raises(UserError, match=r"sheet\.pdf.*ends in \.png"):
+        gallery.augmentations(tmp_path / "sheet.pdf", rows=("none",), samples=1)
+
+
+def test_observations_are_rendered_and_differ(tmp_path):
+    try:
+        x = gallery._observations("walker_walk", 2, 0, 84)
+    except RendererError as error:
+        pytest.skip(f"MuJoCo cannot draw here: {error}")
+    assert x.shape == (2, 9, 84, 84) and x.min() >= 0 and x.max() <= 1
+    assert (x[0, -3:] - x[1, -3:]).abs().max() > 0.1

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from svea import doctor
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = {
+    name: [Requirement(line) for line in lines]
+    for name, lines in PROJECT["optional-dependencies"].items()
+}
+BASE = [Requirement(line) for line in PROJECT["dependencies"]]
+LOCK = (ROOT / "requirements.txt").read_text()
+TRAINING_ONLY = ("torch", "tyro", "rich", "safetensors", "matplotlib")
+
+BASE_INSTALL = f"""
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {TRAINING_ONLY!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def locked() -> dict[str, str]:
+    """Each pinned package with its version."""
+    pins = re.findall(r"^([\w.-]+)==(\S+)", LOCK, re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in pins}
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "SVEA_DATA": ""}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+
+
+def test_the_base_install_is_the_environments_alone():
+    assert {r.name for r in BASE} == {
+        "gymnasium",
+        "mujoco",
+        "dm-control",
+        "numpy",
+        "pillow",
+        "imageio-ffmpeg",
+    }
+    assert {"torch", "tyro", "rich", "safetensors", "matplotlib", "scipy"} <= {
+        r.name for r in EXTRAS["train"]
+    }
+    assert {"tensorboard", "wandb", "dev", "docs"} <= EXTRAS.keys()
+
+
+def test_mujoco_4_is_excluded():
+    mujoco = next(r for r in BASE if r.name == "mujoco")
+    assert "3.17.0" in mujoco.specifier
+    assert "4.0.0" not in mujoco.specifier
+
+
+def test_every_pin_has_hashes_and_nothing_else_is_in_the_file():
+    entries = re.split(r"\n(?=\S)", "\n" + re.sub(r"^#.*\n", "", LOCK, flags=re.MULTILINE).strip())
+    entries = [entry for entry in entries if entry.strip()]
+    assert len(entries) == len(locked()) > 40
+    for entry in entries:
+        head, *hashes = entry.replace("\\\n", "\n").splitlines()
+        assert re.fullmatch(r"[\w.-]+==\S+( ; .+)?", head.strip()), head
+        assert hashes, f"{head} has no hash"
+        assert all(re.fullmatch(r"\s+--hash=sha256:[0-9a-f]{64}\s*", line) for line in hashes)
+
+
+def test_the_file_names_no_address_and_no_torch():
+    assert not re.search(r"://|--(extra-)?index-url|--find-links|--trusted-host", LOCK)
+    awkward = [n for n in locked() if re.match(r"(torch|torchvision|triton|nvidia-|cuda-)", n)]
+    assert awkward == []
+
+
+def test_the_pins_cover_and_satisfy_the_ranges():
+    ranges = BASE + EXTRAS["train"] + EXTRAS["tensorboard"] + EXTRAS["dev"]
+    pins = locked()
+    for requirement in ranges:
+        if requirement.name != "torch":
+            assert pins[canonicalize_name(requirement.name)] in requirement.specifier
+
+
+def test_the_makefile_installs_a_torch_of_the_range():
+    (pin,) = re.findall(r"^TORCH \?= torch==(\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert pin in next(r for r in EXTRAS["train"] if r.name == "torch").specifier
+
+
+def test_doctor_checks_the_ranges_of_pyproject():
+    checked = {p.requirement: p.extra for p in doctor.PACKAGES}
+    declared = {str(r): "" for r in BASE} | {str(r): "train" for r in EXTRAS["train"]}
+
+    def normal(ranges: dict[str, str]) -> set[tuple[str, frozenset[str], str]]:
+        parsed = ((Requirement(text), extra) for text, extra in ranges.items())
+        return {(r.name, frozenset(map(str, r.specifier)), extra) for r, extra in parsed}
+
+    assert normal(checked) == normal(declared)
+
+
+def test_the_version_is_the_same_everywhere():
+    import svea
+
+    version = PROJECT["version"]
+    assert svea.__version__ == version
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_importing_the_environments_loads_neither_torch_nor_the_simulator():
+    result = python(
+        "import json, sys, svea, svea.envs\n"
+        "names = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(json.dumps(sorted(names & {'torch', 'tyro', 'matplotlib', 'mujoco', 'dm_control'})))"
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == []
+
+
+def test_the_base_install_imports_the_environments():
+    result = python(BASE_INSTALL + "import svea.envs; print(len(svea.envs.PAPER_TASKS))")
+    assert result.stdout == "6\n", result.stderr
+
+
+@pytest.mark.parametrize("verb", [["train", "walker_walk"], ["eval", "runs/none"]])
+def test_a_training_verb_without_the_extra_names_the_extra(verb):
+    result = python(
+        BASE_INSTALL
+        + f"sys.argv = {['svea', *verb]!r}\nfrom svea.cli import main\nsys.exit(main())"
+    )
+    assert result.returncode == 2, result.stderr
+    assert "pip install 'svea[train]'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_doctor_runs_in_the_base_install():
+    result = python(
+        BASE_INSTALL
+        + "sys.argv = ['svea', 'doctor', '--json']\nfrom svea.cli import main\nsys.exit(main())"
+    )
+    assert "Traceback" not in result.stderr
+    report = json.loads(result.stdout)
+    assert report["exit_code"] == result.returncode
+    assert "rendering" in {check["name"] for check in report["checks"]}
+
+
+def test_python_m_svea_runs_from_an_uninstalled_source_tree():
+    result = subprocess.run(
+        [sys.executable, "-m", "svea", "--help"], cwd=ROOT / "src", capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert "doctor" in result.stdout

@@ -1,0 +1,135 @@
+"""Figures: the right series in the right place."""
+
+from __future__ import annotations
+
+import io
+import math
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from svea.plots import PALETTE, Bar, Series, generalisation_bars, learning_curves, to_png, to_svg
+from svea.runs import Curve
+
+X = np.array([0.0, 1000, 2000])
+
+
+def figure_of_two():
+    """Two series, the first with a band and episodes."""
+    episodes = [Curve(X + 50, X / 9)]
+    train = Series("train", Curve(X, X / 10), np.full(3, 5.0), episodes, color=0)
+    test = Series("color_hard", Curve(X, X / 20), color=1, dashed=True)
+    return learning_curves([train, test], title="walker_walk", action_repeat=4, random=42.0)
+
+
+def line(figure, gid):
+    """The line with an identity."""
+    (found,) = [one for one in figure.axes[0].lines if one.get_gid() == gid]
+    return found
+
+
+def test_lines_hold_the_curves():
+    figure = figure_of_two()
+    np.testing.assert_array_equal(line(figure, "series-0-line").get_xydata(), np.c_[X, X / 10])
+    np.testing.assert_array_equal(line(figure, "series-1-line").get_xydata(), np.c_[X, X / 20])
+    np.testing.assert_array_equal(
+        line(figure, "series-0-episodes").get_xydata(), np.c_[X + 50, X / 9]
+    )
+    assert line(figure, "series-1-line").get_linestyle() == "--"
+    assert line(figure, "series-1-line").get_color() == PALETTE[1]
+
+
+def test_the_band_is_one_deviation_wide():
+    (band,) = figure_of_two().axes[0].collections
+    heights = band.get_paths()[0].vertices
+    np.testing.assert_allclose(sorted(set(heights[heights[:, 0] == 1000][:, 1])), [95, 105])
+
+
+def test_the_upper_axis_counts_frames():
+    figure = figure_of_two()
+    to_png(figure)  # the upper axis takes its limits when it is drawn
+    (frames,) = figure.axes[0].child_axes
+    assert frames.get_xlabel() == "frames"
+    assert figure.axes[0].get_xlabel() == "decisions"
+    np.testing.assert_allclose(frames.get_xlim(), 4 * np.array(figure.axes[0].get_xlim()))
+
+
+def test_the_random_policy_is_a_level_and_in_the_legend():
+    figure = figure_of_two()
+    (level,) = [one for one in figure.axes[0].lines if one.get_label() == "random policy"]
+    assert set(level.get_ydata()) == {42.0}
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["train", "color_hard", "random policy"]
+
+
+def test_bars_have_their_heights_whiskers_and_the_papers_marks():
+    bars = [
+        Bar("svea", [300, 240], [280, 200], [310, 250], 0, paper=[math.nan, 760]),
+        Bar("drq", [310, math.nan], [300, math.nan], [320, math.nan], 1),
+    ]
+    figure = generalisation_bars(bars, ["train", "color_hard"], title="t", random=[40, 41])
+    axes = figure.axes[0]
+    assert [patch.get_height() for patch in axes.containers[0]] == [300, 240]
+    by_label = {group.get_label(): group for group in axes.containers}
+    assert by_label["drq"][0].get_height() == 310
+    assert math.isnan(by_label["drq"][1].get_height())
+    segments = axes.collections[0].get_segments()
+    assert [sorted(segment[:, 1]) for segment in segments] == [[280, 310], [200, 250]]
+    (paper,) = [one for one in axes.lines if one.get_label() == "paper"]
+    np.testing.assert_array_equal(paper.get_ydata(), [math.nan, 760])
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["train", "color_hard"]
+
+
+def test_svg_is_well_formed_repeatable_and_follows_the_theme():
+    one, two = to_svg(figure_of_two(), "a"), to_svg(figure_of_two(), "a")
+    assert one == two
+    root = ElementTree.fromstring(one)
+    assert "width" not in root.attrib
+    series = [node.get("data-series") for node in root.iter() if node.get("data-series")]
+    assert sorted(set(series)) == ["0", "1"]
+    assert f"var(--c0, {PALETTE[0]})" in one
+    assert "http" not in one.replace("http://www.w3.org", "")
+
+
+def test_ids_of_different_figures_do_not_meet():
+    ids = [
+        {node.get("id") for node in ElementTree.fromstring(svg).iter() if node.get("id")}
+        for svg in (to_svg(figure_of_two(), "a"), to_svg(figure_of_two(), "b"))
+    ]
+    assert ids[0] and ids[0].isdisjoint(ids[1])
+    svg = to_svg(figure_of_two(), "a")
+    for node in ElementTree.fromstring(svg).iter():
+        target = node.get("{http://www.w3.org/1999/xlink}href")
+        assert target is None or target.removeprefix("#") in ids[0]
+
+
+def test_png_has_the_asked_resolution():
+    with Image.open(io.BytesIO(to_png(figure_of_two(), dpi=100))) as picture:
+        assert picture.size == (640, 390)
+
+
+@pytest.mark.parametrize(
+    "name", ["<script>alert(1)</script>", "$x_1$", "_hidden", "a -- b & c", ""]
+)
+def test_hostile_labels_are_text(name):
+    figure = learning_curves([Series(name, Curve(X, X))], title=name, action_repeat=None)
+    svg = to_svg(figure, "a")
+    assert "<script" not in svg
+    ElementTree.fromstring(svg)
+    assert figure.legends[0].get_texts()
+
+
+def test_many_episodes_become_one_picture():
+    x = np.arange(5000.0)
+    many = Series("train", Curve(X, X), episodes=[Curve(x, x)])
+    svg = to_svg(learning_curves([many], title="t", action_repeat=2), "a")
+    assert "data:image/png;base64" in svg
+    assert len(svg) < 200_000
+
+
+def test_empty_series_still_make_a_figure():
+    empty = Curve(np.empty(0), np.empty(0))
+    svg = to_svg(learning_curves([Series("train", empty)], title="t", action_repeat=4), "a")
+    ElementTree.fromstring(svg)

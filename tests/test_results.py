@@ -1,0 +1,98 @@
+"""Grouping runs over seeds, and the rows of the table."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fake_runs import write_run
+from svea.results import caveats, group_runs, mean_curve, summarise
+from svea.runs import read_run
+
+
+def groups_of(*folders):
+    """Groups of freshly read runs."""
+    return group_runs([read_run(folder) for folder in folders])
+
+
+def test_seeds_group_and_settings_do_not(tmp_path):
+    groups = groups_of(
+        write_run(tmp_path / "a", seed=1),
+        write_run(tmp_path / "b", seed=0),
+        write_run(tmp_path / "c", method="drq", augment="none"),
+        write_run(tmp_path / "d", recipe={"alpha": 1.0, "beta": 0.5, "K": 1, "M": 1}),
+    )
+    assert [(g.label, [r.seed for r in g.runs]) for g in groups] == [
+        ("drq", [0]),
+        ("svea + conv, recipe.alpha 0.5", [0, 1]),
+        ("svea + conv, recipe.alpha 1.0", [0]),
+    ]
+
+
+def test_a_row_holds_the_known_figures(tmp_path):
+    (group,) = groups_of(
+        write_run(tmp_path / "a", seed=0, final={"train": 400, "color_hard": 300}, random=50),
+        write_run(tmp_path / "b", seed=1, final={"train": 600, "color_hard": 320}, random=50),
+    )
+    train, test = summarise(group, np.random.default_rng(0))
+    assert (train.mode, test.mode) == ("train", "color_hard")
+    assert train.mean == pytest.approx(500)
+    assert train.std == pytest.approx(math.sqrt(2) * 100)
+    assert (train.seeds, train.episodes) == (2, 20)
+    assert train.times_random == pytest.approx(10)
+    assert test.percent_of_train == pytest.approx(62)
+    assert test.paper.mean == 760
+    assert (test.mean_interval.low, test.mean_interval.high) == pytest.approx((300, 320))
+
+
+def test_one_seed_takes_its_interval_over_episodes(tmp_path):
+    (group,) = groups_of(write_run(tmp_path / "a"))
+    train = summarise(group, np.random.default_rng(0))[0]
+    assert math.isnan(train.std)
+    assert train.iqm.low < 300 < train.iqm.high
+
+
+@pytest.mark.parametrize(
+    ("seeds", "decisions", "preset", "expected"),
+    [
+        (5, 500_000, "paper", True),
+        (4, 500_000, "paper", False),
+        (5, 499_999, "paper", False),
+        (5, 500_000, "quick", False),
+    ],
+)
+def test_only_the_papers_size_is_a_replication(tmp_path, seeds, decisions, preset, expected):
+    folders = [
+        write_run(tmp_path / str(s), seed=s, decisions=decisions, preset=preset, evaluations=2)
+        for s in range(seeds)
+    ]
+    (group,) = groups_of(*folders)
+    assert summarise(group, np.random.default_rng(0))[1].is_replication is expected
+
+
+def test_the_mean_curve_covers_what_all_seeds_have(tmp_path):
+    (group,) = groups_of(
+        write_run(tmp_path / "a", seed=0, final={"train": 300}, evaluations=4),
+        write_run(tmp_path / "b", seed=1, final={"train": 600}, evaluations=3),
+    )
+    curve, std = mean_curve(group, "train")
+    np.testing.assert_array_equal(curve.decisions, [0, 2000, 3000, 4000, 6000])
+    np.testing.assert_allclose(curve.returns, 450 * curve.decisions / 6000)
+    np.testing.assert_allclose(std, curve.decisions / 6000 * 150 * math.sqrt(2))
+
+
+def test_caveats_name_seeds_preset_and_generated_data(tmp_path):
+    (group,) = groups_of(write_run(tmp_path / "a"), write_run(tmp_path / "b"))
+    text = "\n".join(caveats(group))
+    assert "few seeds: 2 where the paper has 5" in text
+    assert "seed 0 appears more than once" in text
+    assert "preset 'quick'" in text
+    assert "color_hard: procedural or generated data" in text
+    assert "train: procedural" not in text
+
+
+def test_a_random_policy_at_or_below_zero_gives_no_ratio(tmp_path):
+    (group,) = groups_of(write_run(tmp_path / "a", random=-5.0))
+    assert math.isnan(summarise(group, np.random.default_rng(0))[0].times_random)
