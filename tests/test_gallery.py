@@ -66,3 +66,36 @@ def test_observations_are_rendered_and_differ(tmp_path):
         pytest.skip(f"MuJoCo cannot draw here: {error}")
     assert x.shape == (2, 9, 84, 84) and x.min() >= 0 and x.max() <= 1
     assert (x[0, -3:] - x[1, -3:]).abs().max() > 0.1
+
+
+def test_environments_have_a_row_for_each_mode(monkeypatch, tmp_path):
+    asked = []
+
+    def episodes(task, mode, count, seed, data_dir):
+        asked.append((mode, task))
+        return torch.full((count, 9, 84, 84), len(asked) / 32)
+
+    monkeypatch.setattr(gallery, "_episodes", episodes)
+    out = gallery.environments(tmp_path / "sheet.png", samples=2)
+    modes = list(dict.fromkeys(mode for mode, _ in asked))
+    assert modes == list(gallery.SHEET_MODES) and len(asked) == 16
+    pixels = np.asarray(Image.open(out).convert("L"))
+    block = 2 * (84 + GAP) + 3 * GAP
+    levels = [pixels[40 + r * (84 + GAP) + 9, LABEL + c * block + 9] for r, c in np.ndindex(8, 2)]
+    assert levels == [round(255 * (k + 1) / 32) for k in range(16)]
+
+
+def test_episodes_of_the_sheet_show_their_mode(monkeypatch):
+    monkeypatch.delenv("SVEA_DATA", raising=False)
+    try:
+        plain = gallery._episodes("cartpole_balance", "train", 2, 0, None)
+    except RendererError as error:
+        pytest.skip(f"MuJoCo cannot draw here: {error}")
+    other = gallery._episodes("cartpole_balance", "video_hard", 2, 0, None)
+    assert plain.shape == other.shape == (2, 9, 84, 84)
+    assert (plain - other).abs().mean() > 0.1
+
+
+def test_an_unknown_mode_is_refused(tmp_path):
+    with pytest.raises(UserError, match="Did you mean 'video_easy'"):
+        gallery.environments(tmp_path / "sheet.png", modes=("vido_easy",))

@@ -112,8 +112,7 @@ def test_doctor_checks_the_ranges_of_pyproject():
 def test_the_version_is_the_same_everywhere():
     import svea
 
-    version = PROJECT["version"]
-    assert svea.__version__ == version
+    version = svea.__version__  # pyproject reads it from src/svea/version.py
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
 
 

@@ -352,7 +352,7 @@ def _gaussian(sigma: Tensor, side: int) -> Tensor:
     """The (B, side, side) matrices that blur one axis."""
     place = torch.arange(side, device=sigma.device, dtype=sigma.dtype)
     distance = (place[:, None] - place) / sigma[:, None, None]
-    # Below 1e-6 a weight is dropped: on a CPU denormal numbers would make the products 30 times
+    # Below 1e-6 a weight is dropped: on a CPU denormal numbers would make the products 8 times
     # slower.
     weight = F.threshold(torch.exp(-0.5 * distance**2), 1e-6, 0)
     return weight / weight.sum(-1, keepdim=True)

@@ -11,8 +11,10 @@ import platform
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -83,6 +85,98 @@ def augment(
             rows.append(_augmentation_row(name, (x * 255).byte(), parameters, repeats))
     show("augmentations", rows)
     return rows
+
+
+@dataclass(frozen=True)
+class EnvironmentRow:
+    """The cost of one mode of one task: medians, in milliseconds.
+
+    Attributes:
+        task: The task.
+        mode: The mode, and what its pictures are made with.
+        ms: A decision: its simulator steps and one picture.
+        extra: How much more that is than in the first mode, as a fraction.
+        reset_ms: A reset.
+        extra_reset_ms: How much more that is than in the first mode.
+    """
+
+    task: str
+    mode: str
+    ms: float
+    extra: float
+    reset_ms: float
+    extra_reset_ms: float
+
+
+def env(
+    tasks: Iterable[str] = ("walker_walk", "cartpole_swingup"),
+    modes: Iterable[str] = ("all",),
+    decisions: int = 100,
+    resets: int = 20,
+    size: int = 84,
+    rendering: str = "full",
+    data_dir: str | None = None,
+) -> list[EnvironmentRow]:
+    """Time decisions and resets in every mode beside the first one, which should be `train`.
+
+    The modes take turns with every decision, so that other work on the machine disturbs all alike.
+
+    Args:
+        tasks: Which tasks.
+        modes: Which modes; `all` is train and the five test modes.
+        decisions: Measured decisions of each.
+        resets: Measured resets of each, with a new seed every time.
+        size: Side of the observation in pixels.
+        rendering: `full` or `fast`.
+        data_dir: Folder with the benchmark's data; generated data without one.
+    """
+    from svea.envs import describe, expand_modes, make_env
+
+    if decisions < 1 or resets < 1:
+        raise UserError(f"decisions is {decisions} and resets is {resets}; both must be 1 or more")
+    rows = []
+    for task in tasks:
+        options: dict[str, Any] = {"image_size": size, "rendering": rendering}
+        envs = [make_env(task, m, data_dir=data_dir, **options) for m in expand_modes(modes)]
+        reset_ms = _median_ms_in_turns([each.reset for each in envs], resets, seeded=True)
+        action = np.zeros(envs[0].action_space.shape or (), np.float32)
+        step_ms = _median_ms_in_turns([partial(each.step, action) for each in envs], decisions)
+        names = [describe(each.unwrapped.provenance) for each in envs]  # type: ignore[attr-defined]
+        for name, ms, reset in zip(names, step_ms, reset_ms, strict=True):
+            extra, extra_reset = ms / step_ms[0] - 1, reset - reset_ms[0]
+            rows.append(EnvironmentRow(task, name, ms, extra, reset, extra_reset))
+        for each in envs:
+            each.close()
+    _show_environments(rows, f"environments, {size} px, {rendering} rendering")
+    return rows
+
+
+def _median_ms_in_turns(
+    calls: list[Callable[..., object]], repeats: int, seeded: bool = False
+) -> list[float]:
+    """Time calls one after the other, again and again, after one round that does not count."""
+    times = np.zeros((repeats + 1, len(calls)))
+    for turn in range(repeats + 1):
+        for index, call in enumerate(calls):
+            start = time.perf_counter()
+            call(seed=turn) if seeded else call()
+            times[turn, index] = time.perf_counter() - start
+    return [float(ms) for ms in 1e3 * np.median(times[1:], axis=0)]
+
+
+def _show_environments(rows: list[EnvironmentRow], title: str) -> None:
+    """Print the cost of modes as a table under the name of the machine."""
+    table = Table(title=f"{title} · {machine()}", title_justify="left")
+    table.add_column("task")
+    table.add_column("mode")
+    for column in ("ms / decision", "more", "ms / reset", "more ms"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        numbers = (f"{row.ms:.2f}", f"{row.extra:+.0%}")
+        table.add_row(
+            row.task, row.mode, *numbers, f"{row.reset_ms:.1f}", f"{row.extra_reset_ms:+.1f}"
+        )
+    Console().print(table)
 
 
 def _augmentation_row(name: str, x: Tensor, parameters: dict[str, Any], repeats: int) -> Row:

@@ -68,15 +68,19 @@ def save(
         beside = place.with_name(f".{place.name}.{os.getpid()}")
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
-        save_file({key: value.contiguous() for key, value in agent.items()}, beside / "agent.safetensors")
+        save_file(
+            {key: value.contiguous() for key, value in agent.items()}, beside / "agent.safetensors"
+        )
         write_json(beside / "state.json", state)
         manifest = {
             "format": FORMAT,
             "decision": decision,
-            "files": {name: _fingerprint(beside / name) for name in ("agent.safetensors", "state.json")},
+            "files": {
+                name: _fingerprint(beside / name) for name in ("agent.safetensors", "state.json")
+            },
             "segments": segments,
         }
-        write_json(beside / "manifest.json", manifest)
+        write_json(beside / "manifest.json", manifest | {"seal": _seal(manifest)})
         for file in beside.iterdir():
             _sync(file)
         _sync(beside)
@@ -100,7 +104,14 @@ def load(run: Path, replay: bool = True) -> Checkpoint | None:
     for place in reversed(places):
         try:
             checkpoint = _read(run, place, replay)
-        except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,  # JSON of another shape
+            safetensors.SafetensorError,
+        ) as error:
             problems.append(f"{place}: {error}")
             continue
         for problem in problems:
@@ -139,7 +150,9 @@ def _write_segment(
     run: Path, replay: Replay, segments: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Write what is new in the replay; drop segments that the rings have wholly overwritten."""
-    frames, transitions = (segments[-1]["frames"], segments[-1]["transitions"]) if segments else (0, 0)
+    frames, transitions = (
+        (segments[-1]["frames"], segments[-1]["transitions"]) if segments else (0, 0)
+    )
     kept = [s for s in segments if s["frames"] > replay.frames_seen - replay.slots]
     if replay.mark() == (frames, transitions):
         return kept
@@ -158,6 +171,9 @@ def _write_segment(
 def _read(run: Path, place: Path, replay: bool) -> Checkpoint:
     """Read one checkpoint and check every byte of it."""
     manifest = json.loads((place / "manifest.json").read_text())
+    seal = manifest.pop("seal", None)
+    if seal is not None and seal != _seal(manifest):
+        raise ValueError("manifest.json has changed since it was written")
     if manifest["format"] != FORMAT:
         raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
     for name, wanted in manifest["files"].items():
@@ -191,6 +207,11 @@ def _forget_old(run: Path) -> None:
     for path in (run / "replay").glob("[0-9]*.safetensors"):
         if path.name not in needed:
             path.unlink()
+
+
+def _seal(manifest: dict[str, Any]) -> str:
+    """SHA-256 of a manifest's content."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:
@@ -232,8 +253,8 @@ def _storage(path: Path) -> Iterator[None]:
                 left.unlink(missing_ok=True)
         free = shutil.disk_usage(_existing(path)).free
         raise StorageError(
-            f"cannot write {path}: {error} ({free / 1e9:.1f} GB are free there). The last checkpoint "
-            "is intact: make room or mend the permissions, then run the same command again"
+            f"cannot write {path}: {error} ({free / 1e9:.1f} GB are free there). The last "
+            "checkpoint is intact: make room or mend the permissions, then run the same command again"
         ) from error
 
 

@@ -7,7 +7,7 @@ import json as jsonlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from svea.errors import SveaError, UserError
 from svea.version import __version__
@@ -188,7 +188,7 @@ def export(arguments: list[str]) -> int:
     """Write a small folder to share: actor, critic, configuration."""
 
     def command(run: Positional[Path], folder: Positional[Path]) -> int:
-        """Export the newest checkpoint; `svea eval` and `svea.load_agent` take the folder like a run.
+        """Export the newest checkpoint; `svea eval` and `load_agent` take the folder like a run.
 
         Args:
             run: folder made by `svea train`.
@@ -223,6 +223,74 @@ def methods(arguments: list[str]) -> int:
     return parse(command, "methods", arguments)
 
 
+def gallery(arguments: list[str]) -> int:
+    """Write contact sheets to look at."""
+
+    def command(
+        sheet: Positional[Literal["augmentations"]],
+        out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+        overlay_dir: str = "",
+        data_dir: str = "",
+        seed: int = 0,
+    ) -> int:
+        """Write a contact sheet as PNG.
+
+        Args:
+            sheet: what to show.
+            out: the picture; default SHEET.png.
+            overlay_dir: pictures for overlay, or `procedural`.
+            data_dir: folder with benchmark data (beats SVEA_DATA).
+            seed: of the draws.
+        """
+        from svea import gallery as sheets
+        from svea.images import ImageBank
+
+        bank = ImageBank.find(overlay_dir or None, data_dir or None)
+        print(sheets.augmentations(out or Path(f"{sheet}.png"), seed=seed, images=bank))
+        return 0
+
+    return parse(command, "gallery", arguments)
+
+
+def bench(arguments: list[str]) -> int:
+    """Measure speed on this machine."""
+
+    def command(
+        part: Positional[Literal["augment"]],
+        names: tuple[str, ...] = (),
+        device: str = "cpu",
+        batch: int | None = None,
+        size: int = 84,
+        repeats: int = 50,
+        bfloat16: bool = False,
+        json: bool = False,
+    ) -> int:
+        """Print a table of times.
+
+        Args:
+            part: what to measure.
+            names: only these; default all.
+            device: auto, cuda, mps or cpu.
+            batch: samples; default 64 on a CPU, 256 on a GPU.
+            size: height and width in pixels.
+            repeats: how often each is run.
+            bfloat16: in bfloat16 instead of float32.
+            json: print JSON too.
+        """
+        from svea import bench as benchmarks
+        from svea.speed import choose_device
+
+        rows = benchmarks.augment(
+            names, device=choose_device(device).type, batch=batch, size=size, repeats=repeats,
+            bfloat16=bfloat16,
+        )  # fmt: skip
+        if json:
+            print(jsonlib.dumps([dataclasses.asdict(row) for row in rows], indent=1))
+        return 0
+
+    return parse(command, "bench", arguments)
+
+
 def doctor(arguments: list[str]) -> int:
     """Check this machine: versions, device, renderer, data; and say how to mend what is wrong."""
     import argparse
@@ -233,7 +301,7 @@ def doctor(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--data-dir", default=None, help="folder with benchmark data")
     options = parser.parse_args(arguments)
-    return check_machine(json=options.json)
+    return check_machine(json=options.json, data_dir=options.data_dir)
 
 
 VERBS: dict[str, Callable[[list[str]], int]] = {
@@ -242,6 +310,8 @@ VERBS: dict[str, Callable[[list[str]], int]] = {
     "report": report,
     "export": export,
     "methods": methods,
+    "gallery": gallery,
+    "bench": bench,
     "doctor": doctor,
 }
 

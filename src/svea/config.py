@@ -17,7 +17,8 @@ from svea import envs
 from svea.agents.sac import SACOptions
 from svea.errors import UserError, unknown_name
 from svea.methods import METHODS, default_augmentation
-from svea.recipes import RecipeOptions
+from svea.networks.cnn import output_size
+from svea.recipes import RecipeOptions, streams
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Config:
     seed: int = 0
     """Seed of everything that is drawn."""
     decisions: int = 500_000
-    """Length of the run in decisions (agent steps). A larger number on a finished run extends it."""
+    """Length of the run in decisions (agent steps). A larger number extends a finished run."""
     warmup: int = 1_000
     """Random decisions at the start; after them as many updates are made at once."""
     envs: int = 1
@@ -58,6 +59,8 @@ class Config:
     """Coefficients and numbers of views."""
     augment: str = "conv"
     """The strong augmentation: a name, a+b in sequence, a|b one per sample, or none."""
+    overlay_dir: str = ""
+    """Pictures for overlay: a folder, or `procedural`; default: those of data_dir."""
     shift: int = 4
     """Largest random shift of the weak augmentation, in pixels."""
     encoder: Literal["cnn"] = "cnn"
@@ -125,8 +128,8 @@ class Config:
 
 # Fields that say how, where or how long to run, not what: they may change when a run is resumed.
 HOW_TO_RUN = {
-    "decisions", "eval_envs", "save_every", "device", "time_limit", "data_dir", "out", "tensorboard",
-    "wandb",
+    "decisions", "eval_envs", "save_every", "device", "time_limit", "data_dir", "out",
+    "tensorboard", "wandb",
 }  # fmt: skip
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -147,7 +150,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 _MINIMUM = {
     "seed": 0, "decisions": 1, "warmup": 1, "envs": 1, "shift": 0, "batch_size": 1, "replay": 1,
-    "image_size": 8, "action_repeat": 1, "episode_frames": 1, "eval_every": 1, "eval_episodes": 1,
+    "image_size": 16, "action_repeat": 1, "episode_frames": 1, "eval_every": 1, "eval_episodes": 1,
     "eval_envs": 0, "log_every": 1, "save_every": 1,
     "network.layers": 1, "network.filters": 1, "network.strided_layers": 0, "network.projection": 1,
     "network.hidden": 1, "sac.actor_every": 1, "sac.target_every": 1, "recipe.K": 1, "recipe.M": 1,
@@ -167,10 +170,12 @@ def configure(task: str, **explicit: Any) -> Config:
         >>> configure("cartpole_swingup", preset="quick", seed=3).action_repeat
         8
     """
-    preset = explicit.get("preset", "paper")
+    preset, method = explicit.get("preset", "paper"), explicit.get("method", "svea")
+    for name, value in (("task", task), ("preset", preset), ("method", method)):
+        if not isinstance(value, str):
+            raise UserError(f"{name} is {value!r}; allowed: a name")
     if preset not in PRESETS:
-        raise unknown_name("preset", str(preset), PRESETS)
-    method = explicit.get("method", "svea")
+        raise unknown_name("preset", preset, PRESETS)
     values: dict[str, Any] = {"task": task}
     _merge(values, PRESETS[preset])
     _merge(values, {"augment": default_augmentation(method)})
@@ -180,7 +185,7 @@ def configure(task: str, **explicit: Any) -> Config:
 
 
 def task_defaults(task: str) -> dict[str, Any]:
-    """What a task decides; a user's own environment has no test modes and repeats actions itself."""
+    """What a task decides; a user's own environment has no test modes and no action repeat."""
     if ":" in task:
         return {"action_repeat": 1, "eval_mode": "train"}
     return {"action_repeat": envs.ACTION_REPEAT.get(task, 4)}
@@ -232,6 +237,8 @@ def check(config: Config) -> Config:
     check_ranges(config)
     check_names(config)
     seconds(config.time_limit)
+    output_size(config.image_size, config.network.layers, config.network.strided_layers)
+    streams(METHODS[config.method].recipe_for(config.augment), config.recipe)
     return config
 
 
@@ -260,12 +267,17 @@ def check_ranges(config: Config) -> None:
         value = _at(config, path)
         if not least <= value <= _MAXIMUM:
             raise UserError(f"{path} is {value}; allowed: {least} to {_MAXIMUM}")
+    if config.warmup < config.envs:
+        raise UserError(
+            f"warmup is {config.warmup}, but {config.envs} environments decide at once; "
+            f"allowed: {config.envs} or more"
+        )
     for path in _ABOVE_ZERO:
-        if not 0 < _at(config, path) < float("inf"):
-            raise UserError(f"{path} is {_at(config, path)}; allowed: a number above 0")
+        if not 0 < _at(config, path) <= _MAXIMUM:
+            raise UserError(f"{path} is {_at(config, path)}; allowed: above 0, to {_MAXIMUM}")
     for path in ("recipe.alpha", "recipe.beta"):
-        if not 0 <= _at(config, path) < float("inf"):
-            raise UserError(f"{path} is {_at(config, path)}; allowed: a number of at least 0")
+        if not 0 <= _at(config, path) <= _MAXIMUM:
+            raise UserError(f"{path} is {_at(config, path)}; allowed: 0 to {_MAXIMUM}")
     if config.recipe.alpha + config.recipe.beta == 0:
         raise UserError("recipe.alpha and recipe.beta are both 0: the Q-function would not learn")
     for path in _UNIT_INTERVAL:
@@ -307,6 +319,8 @@ def _at(config: Config, path: str) -> Any:
 
 def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
     """Lay values over others; dotted names and dictionaries reach into nested options."""
+    if not isinstance(into, dict):
+        raise UserError(f"{', '.join(map(repr, values))} cannot be set inside {into!r}")
     for name, value in values.items():
         head, _, rest = name.partition(".")
         if rest:
@@ -340,5 +354,3 @@ def _build(kind: type, values: Any, prefix: str) -> Any:
     if missing:
         raise UserError(f"config lacks {', '.join(missing)}")
     return kind(**arguments)
-
-

@@ -25,6 +25,7 @@ class Display:
         self.decision = self._first = start
         self._began = time.monotonic()
         self._live: Live | None = None
+        self._doing = ""
 
     @contextmanager
     def show(self) -> Iterator[Display]:
@@ -40,10 +41,12 @@ class Display:
         """Print a line that stays."""
         self.console.print(text, markup=False, soft_wrap=True)
 
-    def progress(self, decision: int, doing: str = "", **values: Any) -> None:
+    def progress(
+        self, decision: int, doing: str = "", values: dict[str, Any] | None = None
+    ) -> None:
         """Take over the newest figures."""
-        self.decision = decision
-        self.values |= values | {"doing": doing}
+        self.decision, self._doing = decision, doing
+        self.values |= values or {}
 
     def line(self, text: str) -> None:
         """Print a progress line where there is no panel."""
@@ -64,14 +67,14 @@ class Display:
     def __rich__(self) -> Panel:
         """The panel."""
         table = Table.grid(padding=(0, 2))
-        figures = [(k, v) for k, v in self.values.items() if k != "doing"]
+        figures = list(self.values.items())
         for start in range(0, len(figures), 3):
             cells = []
             for name, value in figures[start : start + 3]:
                 shown = f"{value:,.3g}" if isinstance(value, float) else str(value)
                 cells.append(Text.assemble((name.replace("_", " ") + " ", "dim"), shown))
             table.add_row(*cells)
-        head = Text(f"{self._where()}   {self._eta()}   {self.values.get('doing', '')}")
+        head = Text(f"{self._where()}   {self._eta()}   {self._doing}")
         bar = ProgressBar(total=self.decisions, completed=self.decision)
         return Panel(Group(head, bar, table), title=self.title, title_align="left")
 

@@ -110,7 +110,9 @@ def play(
 def random_policy(actions: int, seed: int) -> Policy:
     """Actions drawn uniformly."""
     generator = np.random.default_rng(seed)
-    return lambda observations: generator.uniform(-1, 1, (len(observations), actions)).astype(np.float32)
+    return lambda observations: generator.uniform(-1, 1, (len(observations), actions)).astype(
+        np.float32
+    )
 
 
 def evaluate(
@@ -147,6 +149,8 @@ def evaluate(
     config = load_config(Path(run))
     modes = list(modes)
     check_modes(modes, episodes)
+    if policy not in ("agent", "random"):
+        raise unknown_name("policy", str(policy), ["agent", "random"])
     agent = load_agent(run, device=device)
     records = []
     for mode in modes:
@@ -236,7 +240,8 @@ def evaluate_and_record(
         for policy in policies:
             records += evaluate(
                 run, modes, episodes, seed=seed, policy=policy, environments=environments,
-                device=device, data_dir=data_dir, on_episode=lambda mode, episode: progress.advance(bar),
+                device=device, data_dir=data_dir,
+                on_episode=lambda mode, episode: progress.advance(bar),
             )  # fmt: skip
     append_records(run, records)
     if videos:

@@ -64,18 +64,21 @@ def load_agent(run: str | Path, device: str = "cpu") -> SAC:
                 "decisions (--save-every)"
             )
         state, decision = newest.agent, newest.decision
-    actions = state["actor.mlp.output.bias"].shape[0] // 2  # a mean and a deviation per action
-    agent = make_agent(config, actions, choose_device(device))
-    agent.load_state_dict(state)
+    try:
+        actions = state["actor.mlp.output.bias"].shape[0] // 2  # a mean and a deviation per action
+        agent = make_agent(config, actions, choose_device(device))
+        agent.load_state_dict(state)
+    except (KeyError, RuntimeError) as error:
+        raise StorageError(f"the weights in {run} do not fit its config.json: {error}") from error
     agent.decision = decision
     return agent
 
 
 def export(run: str | Path, folder: str | Path) -> Path:
-    """Write actor.safetensors, critic.safetensors and config.json: enough to act and to evaluate."""
+    """Write actor.safetensors, critic.safetensors and config.json: enough to act and evaluate."""
     run, folder = Path(run), Path(folder)
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty; name a new folder")
+    if folder.is_file() or (folder.exists() and any(folder.iterdir())):
+        raise UserError(f"{folder} is not an empty folder; name a new one")
     agent = load_agent(run)
     state = agent.state_dict()
     stored = read_config(run) | {"decision": agent.decision}

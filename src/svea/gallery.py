@@ -31,6 +31,18 @@ SHEET_ROWS = (
 )
 """The rows of the sheet, in the order of the paper's appendix; crop is RAD's."""
 
+SHEET_MODES = (
+    "train",
+    "color_easy",
+    "color_hard",
+    "video_easy",
+    "video_hard",
+    "distracting_cs:0.1",
+    "distracting_cs:0.2",
+    "distracting_cs:0.5",
+)
+"""The rows of the sheet of environments, in the order of the paper's appendix."""
+
 SHEET_TASKS = ("walker_walk", "cartpole_swingup")
 INK, PAPER, GAP, LABEL = (34, 34, 40), (255, 255, 255), 6, 150
 
@@ -67,6 +79,52 @@ def augmentations(
     titles = [task.replace("_", " ") for task in tasks]
     sheet = _sheet([name.replace("_", "-") for name in rows], titles, cells, scale)
     return _save(sheet, Path(out))
+
+
+def environments(
+    out: Path,
+    *,
+    modes: Sequence[str] = SHEET_MODES,
+    tasks: Sequence[str] = SHEET_TASKS,
+    samples: int = 6,
+    seed: int = 0,
+    scale: int = 1,
+    data_dir: str | Path | None = None,
+) -> Path:
+    """Write a sheet with episodes of each mode of each task.
+
+    Args:
+        out: The PNG to write.
+        modes: The modes, one row each.
+        tasks: The tasks, side by side.
+        samples: Episodes of each, all of random actions, each some decisions after its start.
+        seed: Seed of the first episode.
+        scale: Whole-number enlargement of the pictures.
+        data_dir: Folder with the benchmark's data; generated data without one.
+    """
+    from svea.envs import expand_modes
+
+    rows = expand_modes(modes)
+    cells = [[_episodes(task, mode, samples, seed, data_dir) for task in tasks] for mode in rows]
+    titles = [task.replace("_", " ") for task in tasks]
+    names = [mode.replace("distracting_cs", "distracting").replace("_", " ") for mode in rows]
+    return _save(_sheet(names, titles, cells, scale), Path(out))
+
+
+def _episodes(task: str, mode: str, count: int, seed: int, data_dir: str | Path | None) -> Tensor:
+    """One observation of each of several episodes, soon after its start."""
+    from svea.envs import make_env
+
+    env = make_env(task, mode, data_dir=data_dir)
+    env.action_space.seed(seed)
+    kept = []
+    for episode in range(count):
+        env.reset(seed=seed + episode)
+        for _ in range(6):
+            observation, *_ = env.step(env.action_space.sample())
+        kept.append(observation)
+    env.close()
+    return torch.from_numpy(np.stack(kept)).float() / 255
 
 
 @cache

@@ -21,7 +21,7 @@ STRIP = 6  # pictures in the strip of sample frames
 def record_episode(
     run: Path, mode: str, *, seed: int = 0, device: str = "cpu", data_dir: str | None = None
 ) -> Path:
-    """Play the first episode of an evaluation in a mode; write media/MODE.mp4 and media/MODE.png."""
+    """Play an evaluation's first episode in a mode; write media/MODE.mp4 and media/MODE.png."""
     config, agent = load_config(run), load_agent(run, device=device)
     arguments = config.environment | {"mode": mode, "render_size": 240}
     if data_dir:
@@ -43,7 +43,9 @@ def record_episode(
         folder.mkdir(exist_ok=True)
         write_video(folder / f"{mode}.mp4", shown, rate)
         chosen = np.linspace(0, len(shown) - 1, STRIP).astype(int)
-        Image.fromarray(np.concatenate([shown[k] for k in chosen], axis=1)).save(folder / f"{mode}.png")
+        Image.fromarray(np.concatenate([shown[k] for k in chosen], axis=1)).save(
+            folder / f"{mode}.png"
+        )
     except OSError as error:
         raise StorageError(f"cannot write into {folder}: {error}") from error
     return folder / f"{mode}.mp4"

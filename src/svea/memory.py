@@ -26,8 +26,8 @@ def require(needed: int, available: int | None, purpose: str, cure: str) -> None
     """Refuse, with the numbers, what cannot fit."""
     if available is not None and needed > HEADROOM * available:
         raise UserError(
-            f"{purpose} needs {needed / 1e9:.2f} GB, but only {available / 1e9:.2f} GB are available "
-            f"(of which {HEADROOM:.0%} may be used). {cure}"
+            f"{purpose} needs {needed / 1e9:.2f} GB, but only {available / 1e9:.2f} GB are "
+            f"available (of which {HEADROOM:.0%} may be used). {cure}"
         )
 
 

@@ -48,7 +48,8 @@ def who_sees_what(name: str) -> dict[str, str]:
     method = METHODS[name]
     recipe = method.recipe_for(method.augment)
     prediction = ", ".join(
-        view if coefficient == 1 else f"{view} {coefficient}" for view, coefficient in recipe.prediction
+        view if coefficient == 1 else f"{view} {coefficient}"
+        for view, coefficient in recipe.prediction
     )
     policy = ", ".join(recipe.policy)
     if recipe.policy_q != OWN:

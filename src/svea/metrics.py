@@ -35,18 +35,19 @@ class Accumulator:
         sums = self.state()["sums"]
         means = {name: total / self._counts[name] for name, total in sums.items()}
         self._sums, self._counts = {}, {}
-        bad = [name for name, mean in means.items() if not math.isfinite(mean)]
-        if bad:
-            raise NumericsError(
-                f"{', '.join(bad)} became {means[bad[0]]}: training diverged. The last checkpoint is "
-                "from before; a smaller --sac.learning-rate or --precision float32 may help"
-            )
         return means
 
     def state(self) -> dict[str, Any]:
-        """The open sums, for a checkpoint."""
+        """The open sums, for a checkpoint; a run that diverged is not worth one."""
         names = list(self._sums)
         totals = torch.stack([self._sums[n] for n in names]).tolist() if names else []
+        bad = [name for name, total in zip(names, totals, strict=True) if not math.isfinite(total)]
+        if bad:
+            raise NumericsError(
+                f"{', '.join(bad)} became infinite or undefined: training diverged. The last "
+                "checkpoint is from before; a smaller --sac.learning-rate or --precision float32 "
+                "may help"
+            )
         return {"sums": dict(zip(names, totals, strict=True)), "counts": dict(self._counts)}
 
     def load_state(self, state: dict[str, Any], device: torch.device) -> None:
@@ -80,7 +81,9 @@ class Log:
         self._path = path
         try:
             self._file = path.open("r+b" if path.exists() else "w+b")
-            self._file.truncate(offset)
+            self._file.truncate(
+                min(offset, path.stat().st_size)
+            )  # never pads a lost log with zeros
             self._file.seek(0, os.SEEK_END)
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error}") from error
@@ -131,7 +134,7 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """Scalars to Weights & Biases, under the run folder's name, so that a resume continues there."""
+    """Scalars to Weights & Biases, under the run folder's name: a resume continues there."""
 
     def __init__(self, run: Path, config: dict[str, Any]) -> None:
         try:
@@ -152,7 +155,7 @@ class WeightsAndBiases:
 
 
 def scalars(record: dict[str, Any]) -> dict[str, float]:
-    """The numbers of a log line under names such as ``train/critic_loss``, ``eval/train/return_mean``."""
+    """The numbers of a log line, named such as ``train/critic_loss`` or ``eval/train/return_mean``."""
     prefix = "/".join(str(record[key]) for key in ("kind", "mode") if key in record)
     return {
         f"{prefix}/{name}": value

@@ -112,8 +112,8 @@ def streams(recipe: Recipe, options: RecipeOptions) -> Streams:
     own = recipe.target == OWN
     if own and options.K != 1:
         raise UserError(
-            f"recipe.K is {options.K}, but in this recipe each stream bootstraps from its own view: "
-            "allowed is K=1"
+            f"recipe.K is {options.K}, but in this recipe each stream bootstraps from its own "
+            "view: allowed is K=1"
         )
     target = prediction if own else [(recipe.target, copy) for copy in range(options.K)]
     policy = tuple((view, 0) for view in recipe.policy)
@@ -133,32 +133,37 @@ class Views:
         weak: Callable[[Tensor], Tensor],
         strong: Callable[[Tensor], Tensor],
     ) -> None:
-        self._draw = {"weak": weak, "strong": strong}
-        self._drawn: dict[tuple[str, int], Tensor] = {("clean", 0): observations}
+        """Take a batch and the two augmentations: weak on bytes, strong on pixels in [0, 1]."""
+        self._observations, self._weak, self._strong = observations, weak, strong
+        self._drawn: dict[tuple[str, int], Tensor] = {}
 
     def __getitem__(self, view: tuple[str, int]) -> Tensor:
-        """One view, (B, 9, H, W): uint8 for clean and weak, float for strong."""
-        name, copy = view
-        if name == "clean":
-            return self._drawn["clean", 0]
+        """One view, (B, 9, H, W), as pixels in [0, 1]."""
         if view not in self._drawn:
-            before = self[("clean" if name == "weak" else "weak", copy)]
-            self._drawn[view] = self._draw[name](before)
+            self._drawn[view] = self._draw(*view)
         return self._drawn[view]
 
+    def _draw(self, name: str, copy: int) -> Tensor:
+        """Draw a view; shifting bytes before they become floats moves a quarter of the memory."""
+        if name == "clean":
+            return pixels(self._observations)
+        if name == "weak":
+            return pixels(self._weak(self._observations))
+        return self._strong(self["weak", copy])
+
     def stack(self, views: tuple[tuple[str, int], ...]) -> Tensor:
-        """Several views behind one another on the batch axis, (V*B, 9, H, W), as pixels in [0, 1]."""
-        return torch.cat([pixels(self[view]) for view in views])
+        """Several views behind one another on the batch axis, (V*B, 9, H, W)."""
+        if len(views) == 1:  # the usual case for targets and policies needs no copy
+            return self[views[0]]
+        return torch.cat([self[view] for view in views])
 
 
 def pixels(images: Tensor) -> Tensor:
-    """Images as floats in [0, 1], in the precision that the surrounding autocast region computes in.
+    """Bytes as pixels in [0, 1], in the precision that the surrounding autocast region computes in.
 
-    uint8 goes straight to bfloat16 there: a float32 detour would move three times the bytes.
+    Bytes go straight to bfloat16 there: a float32 detour would move three times the memory.
     """
     device = images.device.type
     fast = torch.is_autocast_enabled(device)
     dtype = torch.get_autocast_dtype(device) if fast else torch.float32
-    if images.dtype == torch.uint8:
-        return images.to(dtype) / 255
-    return images.to(dtype)
+    return images.to(dtype).div_(255)

@@ -1,8 +1,8 @@
 """The replay buffer: every frame once, as uint8; stacks rebuilt by index.
 
 Frames of all environments and episodes stand in one ring, in order of arrival. A transition is four
-numbers that point into it: the three frames of its observation and the newest frame of the successor
-(whose other two frames are the observation's last two). At an episode's start the first frame is
+numbers that point into it: the three frames of its observation and the newest frame of the
+successor (whose other two frames are the observation's last two). At an episode's start the first frame is
 pointed to three times, which is what the frame stack shows there. So a transition never mixes
 episodes, needs no flags, and survives the ring's wrap; it is forgotten when its first frame is
 overwritten, or when ``capacity`` newer ones have come.
@@ -90,6 +90,7 @@ class Replay:
         # Host copies, for bookkeeping without asking the device: each environment's newest frames,
         # and the oldest frame each transition needs.
         self._stacks: dict[int, list[int]] = {}
+        self._turns = FRAMES * environments + 1
         self._first_frames = np.zeros(capacity, np.int64)
 
     def __len__(self) -> int:
@@ -99,6 +100,7 @@ class Replay:
     def begin(self, environment: int, frame: NDArray[np.uint8] | Tensor) -> None:
         """An episode starts in an environment, with this frame (3, H, W)."""
         self._stacks[environment] = [self._write(frame)] * FRAMES
+        self._forget()  # this frame, too, may have overwritten an old transition's first
 
     def append(
         self,
@@ -133,8 +135,9 @@ class Replay:
     def gather(self, rows: Tensor) -> Batch:
         """The transitions in these rows of the ring. Four frames are read for both observations."""
         windows = self.windows[rows]  # (B, 4)
-        frames = self.frames[windows]  # (B, 4, 3, H, W)
-        return Batch(
+        # index_select copies whole frames; plain indexing would go byte by byte, 7 times slower.
+        frames = self.frames.index_select(0, windows.flatten()).unflatten(0, windows.shape)
+        return Batch(  # frames is (B, 4, 3, H, W)
             observations=frames[:, :FRAMES].flatten(1, 2),
             actions=self.actions[rows],
             rewards=self.rewards[rows],
@@ -154,13 +157,18 @@ class Replay:
         return number
 
     def _forget(self) -> None:
-        """Move past transitions that are too old or whose first frame is gone."""
+        """Move past transitions that are too old or whose first frame is gone.
+
+        Environments take turns and a stack spans three of them, so that a lost transition may stand
+        behind a whole one, but no further behind than three turns.
+        """
         first = max(self.first_transition, self.transitions_seen - self.capacity)
         oldest_frame = self.frames_seen - self.slots
-        while first < self.transitions_seen and (
-            self._first_frames[first % self.capacity] < oldest_frame
-        ):
-            first += 1
+        number = first if oldest_frame > 0 else self.transitions_seen
+        while number < min(first + self._turns, self.transitions_seen):
+            number += 1
+            if self._first_frames[(number - 1) % self.capacity] < oldest_frame:
+                first = number
         self.first_transition = first
         self._oldest.fill_(first % self.capacity)
         self._size.fill_(self.transitions_seen - first)
@@ -220,8 +228,12 @@ class Replay:
 
 
 def frame_slots(capacity: int, environments: int, episode_length: int) -> int:
-    """Frames to keep for ``capacity`` decisions: one each, one per episode, and the open stacks."""
-    return capacity + -(-capacity // max(1, episode_length)) + (FRAMES + 1) * environments
+    """Frames to keep for ``capacity`` decisions: one each, one per episode, and the open stacks.
+
+    A stack spans three turns, and in each an environment may write two frames: the last of an
+    episode and the first of the next.
+    """
+    return capacity + -(-capacity // max(1, episode_length)) + 2 * WINDOW * environments
 
 
 def replay_bytes(

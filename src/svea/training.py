@@ -75,6 +75,19 @@ class EpisodeInProgress:
 class Trainer:
     """The state of a run, and the loop over it."""
 
+    decision: int  # made so far, by all environments
+    updates: int
+    owed_updates: int  # left from the warm-up
+    next_evaluation: int  # each of these clocks is the decision at which it rings
+    next_save: int
+    next_log: int
+    log_offset: int
+    segments: list[dict[str, Any]]  # of the replay, already on disk
+    episodes: list[EpisodeInProgress]  # one per environment
+    _last_report: float  # rates in the log are measured from here
+    _reported_updates: int
+    _reported_decision: int
+
     def __init__(self, config: Config, stack: ExitStack) -> None:
         """Check the folder and the memory, start the environments, and resume if there is a run."""
         self.config = config
@@ -83,7 +96,8 @@ class Trainer:
         self.device = speed.choose_device(config.device)
         self.precision = speed.choose_precision(config.precision, self.device)
         saved = self._open_folder()
-        self.capacity = min(config.replay, config.decisions)
+        # Environments decide together, so a run may end a few decisions late; all are remembered.
+        self.capacity = min(config.replay, -(-config.decisions // config.envs) * config.envs)
         self.interrupt = stack.enter_context(interrupts())
         self.display = Display(
             f"svea · {config.task} · {config.method} · seed {config.seed}",
@@ -162,7 +176,9 @@ class Trainer:
     def next_seeds(self) -> list[int]:
         """Each environment's next episode, should this one end."""
         return [
-            evaluation.episode_seed(self.config.seed, evaluation.TRAINING, index, episode.number + 1)
+            evaluation.episode_seed(
+                self.config.seed, evaluation.TRAINING, index, episode.number + 1
+            )
             for index, episode in enumerate(self.episodes)
         ]
 
@@ -197,7 +213,9 @@ class Trainer:
             episode.actions.append([float(value) for value in actions[index]])
             episode.total += step.reward
             seen = self.environments.finals if step.done else self.environments.observations
-            self.replay.append(index, actions[index], step.reward, step.terminated, seen[index, -3:])
+            self.replay.append(
+                index, actions[index], step.reward, step.terminated, seen[index, -3:]
+            )
             self.decision += 1
             if step.done:
                 self._end_episode(index, episode)
@@ -229,17 +247,17 @@ class Trainer:
                 returns=returns,
                 provenance=self.evaluators[mode].provenance,
             )
-            self.display.progress(self.decision, **{f"return_{mode}": float(np.mean(returns))})
+            self.display.progress(self.decision, values={f"return_{mode}": float(np.mean(returns))})
         self.display.line(
-            "evaluation: " + ", ".join(f"{mode} {np.mean(returns):.1f}" for mode, returns in results)
+            "evaluation: "
+            + ", ".join(f"{mode} {np.mean(returns):.1f}" for mode, returns in results)
         )
-        last = self.decision >= config.decisions
-        self.next_evaluation = (
-            self.decision + config.eval_every
-            if last
-            else (self.decision // config.eval_every + 1) * config.eval_every
-        )
-        self.next_evaluation = min(self.next_evaluation, max(config.decisions, self.decision + 1))
+        self._plan_evaluation()
+
+    def _plan_evaluation(self) -> None:
+        """The next evaluation comes at a multiple of eval_every, or at the run's end."""
+        regular = (self.decision // self.config.eval_every + 1) * self.config.eval_every
+        self.next_evaluation = min(regular, max(self.config.decisions, self.decision + 1))
 
     def report(self) -> None:
         """Write the mean losses since the last log line: the one device synchronisation."""
@@ -254,8 +272,10 @@ class Trainer:
         decisions_rate = (self.decision - self._reported_decision) / elapsed
         self._reported_updates, self._reported_decision = self.updates, self.decision
         if figures:
-            self._write("train", **figures, updates_per_second=rate, decisions_per_second=decisions_rate)
-        self.display.progress(self.decision, **figures, updates_per_second=rate)
+            self._write(
+                "train", **figures, updates_per_second=rate, decisions_per_second=decisions_rate
+            )
+        self.display.progress(self.decision, values=figures | {"updates_per_second": rate})
         shown = "  ".join(f"{name} {value:.3g}" for name, value in figures.items())
         self.display.line(f"{rate:.1f} updates/s  {shown}")
 
@@ -278,7 +298,13 @@ class Trainer:
     def _open_folder(self) -> checkpoint.Checkpoint | None:
         """Make the run folder, or check that it is this run's and read its newest checkpoint."""
         mine = to_dict(self.config)
-        if (self.folder / "config.json").exists():
+        is_run = (self.folder / "config.json").exists()
+        if self.folder.is_file() or (
+            not is_run and self.folder.exists() and any(self.folder.iterdir())
+        ):
+            raise UserError(f"{self.folder} is not empty and not a run; name another --out")
+        saved = checkpoint.load(self.folder)
+        if saved:  # a run that never came to a checkpoint may be begun anew in any way
             theirs = {k: v for k, v in read_config(self.folder).items() if k not in ABOUT}
             differ = differences(theirs, mine)
             if differ:
@@ -287,13 +313,10 @@ class Trainer:
                     + "\n  ".join(differ)
                     + "\nGive the same options to continue it, or another --out"
                 )
-        elif self.folder.exists() and any(self.folder.iterdir()):
-            raise UserError(f"{self.folder} is not empty and not a run; name another --out")
-        saved = checkpoint.load(self.folder) if self.folder.exists() else None
         if saved and saved.decision > self.config.decisions:
             raise UserError(
-                f"decisions is {self.config.decisions:,}, but the run in {self.folder} is already at "
-                f"{saved.decision:,}; give at least that many, or another --out"
+                f"decisions is {self.config.decisions:,}, but the run in {self.folder} is already "
+                f"at {saved.decision:,}; give at least that many, or another --out"
             )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -310,7 +333,9 @@ class Trainer:
         self.next_save, self.next_log = self.config.save_every, self.config.log_every
         self.log_offset, self.segments, self._seconds_before = 0, [], 0.0
         self.episodes = [
-            EpisodeInProgress(0, evaluation.episode_seed(self.config.seed, evaluation.TRAINING, index, 0))
+            EpisodeInProgress(
+                0, evaluation.episode_seed(self.config.seed, evaluation.TRAINING, index, 0)
+            )
             for index in range(self.config.envs)
         ]
         self.environments.reset([episode.seed for episode in self.episodes])
@@ -324,6 +349,8 @@ class Trainer:
         self.decision, self.updates = saved.decision, state["updates"]
         self.owed_updates = state["owed_updates"]
         self.next_evaluation = state["next_evaluation"]
+        if self.next_evaluation > self.decision:  # the run's end may have moved
+            self._plan_evaluation()
         self.next_save, self.next_log = state["next_save"], state["next_log"]
         self.log_offset, self.segments = state["log_offset"], saved.segments
         self._seconds_before = state["seconds"]
@@ -338,8 +365,8 @@ class Trainer:
             newest = self.replay.newest_frame(index).numpy()
             if not np.array_equal(self.environments.observations[index, -3:], newest):
                 self.display.say(
-                    f"warning: environment {index} does not repeat its episode exactly, so this run "
-                    "is not bit for bit that of an uninterrupted one (GPU renderers differ by a level)"
+                    f"warning: environment {index} does not repeat its episode exactly, so this "
+                    "run is not bit for bit an uninterrupted one (GPU renderers differ by a level)"
                 )
         self.display.say(f"resumed at decision {self.decision:,}")
         self._start_clocks()
@@ -347,7 +374,8 @@ class Trainer:
     def _start_clocks(self) -> None:
         """Rates are measured from here."""
         self._last_report = time.monotonic()
-        self._reported_updates, self._reported_decision = self.updates, self.decision
+        self._reported_updates = self.updates
+        self._reported_decision = self.decision
 
     def _state(self) -> dict[str, Any]:
         """Everything that draws or counts, besides tensors."""
@@ -383,7 +411,7 @@ class Trainer:
         """Log an episode, and begin the next one, which the worker has already started."""
         length = len(episode.actions)
         self._write("episode", env=index, length=length, **{"return": episode.total})
-        self.display.progress(self.decision, last_episode=round(episode.total, 1))
+        self.display.progress(self.decision, values={"last_episode": round(episode.total, 1)})
         following = EpisodeInProgress(episode.number + 1, self.next_seeds()[index])
         self.episodes[index] = following
         self.replay.begin(index, self.environments.observations[index, -3:])
@@ -405,8 +433,8 @@ class Trainer:
             if needed < 0.8 * free:
                 return self.device
             self.display.say(
-                f"replay: {needed / 1e9:.2f} GB do not fit into the GPU's free {free / 1e9:.2f} GB; "
-                "it stays in main memory"
+                f"replay: {needed / 1e9:.2f} GB do not fit into the GPU's free "
+                f"{free / 1e9:.2f} GB; it stays in main memory"
             )
         memory.require(
             needed,
@@ -430,8 +458,8 @@ class Trainer:
         """What is about to happen, in numbers, before it happens."""
         config = self.config
         self.display.say(
-            f"{config.task}, {config.method} (augment {config.augment}), seed {config.seed}, preset "
-            f"{config.preset}: {config.decisions:,} decisions = "
+            f"{config.task}, {config.method} (augment {config.augment}), seed {config.seed}, "
+            f"preset {config.preset}: {config.decisions:,} decisions = "
             f"{config.decisions * config.action_repeat:,} frames, {config.envs} environment(s), "
             f"{self.device.type} in {str(self.precision).removeprefix('torch.')}\n"
             f"run folder {self.folder}; replay {self._replay_bytes() / 1e9:.2f} GB for "
@@ -455,8 +483,8 @@ class Trainer:
             raise Stopped(self.interrupt.signal_number, self.folder, self.decision)
         else:
             self.display.say(
-                f"time limit: saved at decision {self.decision:,} in {self.folder}; the same command "
-                "continues"
+                f"time limit: saved at decision {self.decision:,} in {self.folder}; "
+                "the same command continues"
             )
 
 

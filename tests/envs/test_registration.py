@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 import svea.envs
-from svea.envs import ACTION_REPEAT, MODES, PAPER_TASKS, TASKS, make_env, prepare_simulator
+from svea.envs import (
+    ACTION_REPEAT,
+    MODES,
+    PAPER_TASKS,
+    TASKS,
+    expand_modes,
+    make_env,
+    parse_mode,
+    prepare_simulator,
+)
 from svea.errors import UserError
 
 
@@ -86,6 +95,26 @@ def test_import_loads_neither_torch_nor_the_simulator():
         ({"seed": -1}, "seed is -1"),
         ({"render_mode": "human"}, "render_mode is 'human'.*'rgb_array'"),
         ({"intensity": 0.1}, "unknown option 'intensity' of mode 'train', which has none"),
+        ({"mode": "distracting_cs", "intensity": 0}, "intensity is 0; it must be a number above 0"),
+        ({"mode": "distracting_cs", "intensity": 1.01}, "intensity is 1.01.*up to 1"),
+        ({"mode": "distracting_cs", "intensity": float("nan")}, "intensity is nan"),
+        ({"mode": "distracting_cs", "intensity": "0.1"}, "intensity is '0.1'"),
+        ({"mode": "distracting_cs", "intensity": True}, "intensity is True"),
+        ({"mode": "distracting_cs:2"}, "intensity is 2.0"),
+        ({"mode": "distracting_cs:hard"}, "no intensity behind its colon"),
+        ({"mode": "distracting_cs:"}, "no intensity behind its colon"),
+        ({"mode": "distractin_cs:0.1"}, "unknown mode.*Did you mean 'distracting_cs'"),
+        ({"mode": "distracting_cs:0.1", "intensity": 0.2}, "intensity is given twice"),
+        ({"mode": "video_easy:2"}, "only distracting_cs takes"),
+        (
+            {"mode": "video_easy", "task": "reacher_easy"},
+            "'reacher_easy' does not see; use 'video_ha",
+        ),
+        ({"mode": "video_hard", "task": "quadruped_escape"}, "'quadruped_escape' does not see"),
+        ({"mode": "video_easy", "order": "randm"}, "unknown order 'randm'.*'random'"),
+        ({"mode": "video_easy", "video": "x"}, "unknown option 'video'.*has videos, order"),
+        ({"mode": "video_easy", "videos": "/no/such"}, "videos is '/no/such', which is not a"),
+        ({"mode": "distracting_cs", "videos": "/no/such"}, "videos is '/no/such', which is not"),
         ({"data_dir": "/no/such/folder"}, "data_dir is '/no/such/folder', which is not a folder"),
         ({"task": "no.such.module:f"}, "'no.such.module:f' cannot be imported"),
         ({"task": f"{__name__}:no_function"}, "no_function.*cannot be imported"),
@@ -118,5 +147,52 @@ def test_data_folder_argument_beats_the_variable(monkeypatch, tmp_path):
         make_env("walker_walk", "color_hard", data_dir=tmp_path)
 
 
-def test_modes_begin_with_train():
-    assert next(iter(MODES)) == "train"
+def test_all_is_train_and_the_five_modes():
+    six = ["train", "color_easy", "color_hard", "video_easy", "video_hard", "distracting_cs"]
+    assert list(MODES) == six == expand_modes(["all"])
+    assert expand_modes(["color_hard", "all"])[:2] == ["color_hard", "train"]
+
+
+def test_distracting_all_is_the_eight_intensities():
+    modes = expand_modes(["distracting_cs:0.1", "distracting_cs:all"])
+    assert len(modes) == 8 and modes[0] == "distracting_cs:0.1"
+    assert {parse_mode(mode)[1]["intensity"] for mode in modes} == {
+        *(0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+    }
+
+
+def test_modes_are_checked_when_they_are_expanded():
+    with pytest.raises(UserError, match="Did you mean 'video_easy'"):
+        expand_modes(["all", "video_esay"])
+
+
+def test_mode_with_intensity_is_mode_and_option():
+    short = make_env("cartpole_balance", "distracting_cs:0.3", image_size=16, rendering="fast")
+    assert short.unwrapped.provenance["intensity"] == 0.3
+    short.close()
+
+
+def test_every_mode_has_a_default_and_the_plain_one_is_weak():
+    env = make_env("cartpole_balance", "distracting_cs", image_size=16, rendering="fast")
+    assert env.unwrapped.provenance["intensity"] == 0.1
+    env.close()
+
+
+def test_a_mode_of_your_own_is_a_class_and_a_line(monkeypatch):
+    class NightMode(svea.envs.Mode):
+        def __init__(self, name="night", data_dir=None, *, brightness=0.5):
+            super().__init__(name)
+            self.brightness = brightness
+
+        def compose(self, picture):
+            return (picture * self.brightness).astype(np.uint8)
+
+    monkeypatch.setitem(MODES, "night", NightMode)
+    small = {"image_size": 16, "rendering": "fast"}
+    day = make_env("cartpole_balance", **small)
+    night = make_env("cartpole_balance", "night", brightness=0.25, **small)
+    bright, _ = day.reset(seed=0)
+    dark, _ = night.reset(seed=0)
+    np.testing.assert_array_equal(dark, (bright * 0.25).astype(np.uint8))
+    day.close()
+    night.close()

@@ -9,6 +9,7 @@ import torch
 
 from svea.agents.sac import SAC, SACOptions
 from svea.augment import augmentation, shift
+from svea.images import ImageBank
 from svea.methods import METHODS
 from svea.networks import CNN
 from svea.recipes import streams
@@ -23,7 +24,10 @@ def make_agent(config: Config, actions: int, device: torch.device | str = "cpu")
     """The agent that a configuration describes, freshly initialised."""
     recipe = METHODS[config.method].recipe_for(config.augment)
     network = config.network
-    strong = augmentation(config.augment)
+    strong = augmentation(
+        config.augment,
+        lambda: ImageBank.find(config.overlay_dir or None, config.data_dir or None, device),
+    )
     return SAC(
         partial(
             CNN,

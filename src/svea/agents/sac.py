@@ -112,7 +112,7 @@ class SAC:
         }
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self._weak = lambda images: weak(images, self.generator)
-        self._strong = lambda images: strong(pixels(images), self.generator)
+        self._strong = lambda images: strong(images, self.generator)
 
     # Acting ------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class SAC:
 
     @torch.no_grad()
     def q_value(self, observations: Tensor, actions: Tensor) -> Tensor:
-        """The smaller of both Q-values (N,) for observations (N, 9, H, W) uint8 and actions (N, A)."""
+        """The smaller of both Q-values (N,), for uint8 observations (N, 9, H, W)."""
         features = self.trunk(pixels(observations.to(self.device)))
         return self.critic(features, actions.to(self.device)).amin(0)
 
@@ -223,13 +223,13 @@ class SAC:
     @torch.no_grad()
     def update_target(self) -> None:
         """Eq. 2: the target follows slowly; its encoder (with projection) faster than its Qs."""
-        encoder, target_encoder = [*self.trunk.parameters()], [*self.target_trunk.parameters()]
-        encoder += [*self.critic.projection.parameters()]
-        target_encoder += [*self.target_critic.projection.parameters()]
-        q, target_q = [], []
-        for name in ("q1", "q2"):
-            q += [*getattr(self.critic, name).parameters()]
-            target_q += [*getattr(self.target_critic, name).parameters()]
+        slow, fast = (self.target_trunk, self.target_critic), (self.trunk, self.critic)
+        target_encoder, encoder = (
+            (*trunk.parameters(), *critic.projection.parameters()) for trunk, critic in (slow, fast)
+        )
+        target_q, q = (
+            (*critic.q1.parameters(), *critic.q2.parameters()) for _, critic in (slow, fast)
+        )
         torch._foreach_lerp_(target_encoder, encoder, self.options.encoder_tau)
         torch._foreach_lerp_(target_q, q, self.options.q_tau)
 
@@ -272,7 +272,7 @@ class SAC:
         return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over a state made by ``state_dict``; optimisers and generator only where it has them."""
+        """Take over a state; optimisers and generator only where it has them."""
         for name, network in self.networks.items():
             prefix = f"{name}."
             network.load_state_dict(

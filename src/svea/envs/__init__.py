@@ -12,7 +12,11 @@ from svea.envs.registration import (
     MODES,
     PAPER_TASKS,
     TASKS,
+    check_mode,
+    describe,
+    expand_modes,
     make_env,
+    parse_mode,
     register_gymnasium_ids,
 )
 from svea.envs.rendering import RENDERINGS, Renderer, gl_info, prepare_simulator
@@ -27,8 +31,12 @@ __all__ = [
     "Mode",
     "Renderer",
     "Scene",
+    "check_mode",
+    "describe",
+    "expand_modes",
     "gl_info",
     "make_env",
+    "parse_mode",
     "prepare_simulator",
     "register_gymnasium_ids",
 ]

@@ -9,7 +9,8 @@ targets, balls, rails and light stay. A domain shows what it has of these: the d
 the manipulator and stacker stand before a wall, none of which is recoloured.
 
 The benchmark edits the XML and compiles the model again at every reset. Here the same bytes are
-written into the compiled model's textures and uploaded.
+written into the compiled model's textures, of the sky's six sides only where the camera can see
+them, and uploaded.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class ColorMode(Mode):
             "sha256": self._sha256,
         }
 
-    def prepare(self, model: Any) -> None:
+    def prepare(self, model: Any, domain: str) -> None:
         """Find what will be recoloured, and where the sky has stars."""
         try:
             self._grid, self._sky = model.tex("grid").id, model.tex("skybox").id
@@ -91,17 +92,17 @@ class ColorMode(Mode):
         self.wear(scene, self.settings[rng.integers(len(self.settings))])
 
     def wear(self, scene: Scene, setting: Setting) -> None:
-        """Write one setting into the model and upload the two textures."""
+        """Write one setting into the model and upload what can be seen of the two textures."""
         model = scene.model
         model.mat_rgba[self._agent, :3] = setting["self_rgb"]
         fill_checker(
             texture(model, self._grid), setting["grid_rgb1"], setting["grid_rgb2"], _GRID_LINE
         )
-        sky = texture(model, self._sky)
-        fill_sky(sky, setting["skybox_rgb"])
+        scene.renderer.upload_texture(self._grid)
+        sky, faces = texture(model, self._sky), scene.renderer.visible_sky_faces()
+        fill_sky(sky, setting["skybox_rgb"], faces)
         sky.reshape(-1, 3)[self._stars] = 255
-        for index in (self._grid, self._sky):
-            scene.renderer.upload_texture(index)
+        scene.renderer.upload_sky_faces(self._sky, faces)
 
 
 def generate_settings(spread: float) -> list[Setting]:
@@ -145,18 +146,23 @@ def fill_checker(
     pixels[[0, -1], :] = pixels[:, [0, -1]] = _to_bytes(line)
 
 
-def fill_sky(pixels: np.ndarray, color: Sequence[float]) -> None:
-    """Fill a skybox as MuJoCo's builtin `gradient` from a colour at the zenith to black."""
+def fill_sky(pixels: np.ndarray, color: Sequence[float], faces: Sequence[int] = range(6)) -> None:
+    """Fill sides of a skybox as MuJoCo's builtin `gradient`: a colour above, black below."""
     width = pixels.shape[1]
-    faces = pixels.reshape(6, width, width, 3)
+    cube = pixels.reshape(6, width, width, 3)
+    sides, up, down = _sky_weights(width)
     scratch = np.empty((width, width))
-    for face, weight in zip((0, 2, 3), _sky_weights(width), strict=True):
+    done: dict[int, int] = {}  # the four sides are alike
+    for face in faces:
+        weight = {2: up, 3: down}.get(face, sides)
+        if id(weight) in done:
+            cube[face] = cube[done[id(weight)]]
+            continue
+        done[id(weight)] = face
         for channel in range(3):  # one at a time: three times faster than whole pixels
             np.multiply(weight, color[channel], out=scratch)
             scratch *= 255.0
-            faces[face, :, :, channel] = scratch  # cut off, as MuJoCo does
-    for face in (1, 4, 5):
-        faces[face] = faces[0]
+            cube[face, :, :, channel] = scratch  # cut off, as MuJoCo does
 
 
 @functools.cache

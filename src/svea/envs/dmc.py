@@ -40,6 +40,8 @@ class Scene:
     """The `mujoco.MjData` of the running episode."""
     renderer: Renderer
     """For `renderer.upload_texture(index)` after a change of `model.tex_data`."""
+    camera: int
+    """Index of the camera that draws."""
 
 
 class Mode:
@@ -47,10 +49,11 @@ class Mode:
 
     A mode changes pictures, never physics or rewards. Its hooks are called in this order:
 
-        prepare(model)          once, before the textures are first uploaded
+        prepare(model, domain)  once, before the textures are first uploaded
         begin(scene, rng)       every reset, when the episode's first state is ready
-        compose(picture)        every picture, before it is stacked
         advance(scene)          after every simulator step (several per decision)
+        update(scene)           after every decision, before its picture is drawn
+        compose(picture)        every picture, before it is stacked
 
     Everything random must be drawn from the `rng` of `begin`, and `begin` must set everything that
     the last episode may have changed: except textures, the model is as it was compiled.
@@ -65,7 +68,7 @@ class Mode:
         """What data the pictures are made with, in values that JSON can hold."""
         return {"mode": self.name, "source": "none"}
 
-    def prepare(self, model: Any) -> None:
+    def prepare(self, model: Any, domain: str) -> None:
         """Change the compiled model once, for example the size of a texture."""
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
@@ -73,6 +76,9 @@ class Mode:
 
     def advance(self, scene: Scene) -> None:
         """Move what moves by itself, one simulator step on."""
+
+    def update(self, scene: Scene) -> None:
+        """Show what has moved since the last picture."""
 
     def compose(self, picture: np.ndarray) -> np.ndarray:
         """Return the picture to show, given the one drawn: `(size, size, 3)` uint8, any size."""
@@ -120,10 +126,10 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         )
 
         model, data = self._physics.model.ptr, self._physics.data.ptr
-        mode.prepare(model)
+        mode.prepare(model, domain)
         camera = _CAMERA.get((domain, task), 0)
         renderer = Renderer(model, data, size=image_size, rendering=rendering, camera=camera)
-        self._scene = Scene(model, data, renderer)
+        self._scene = Scene(model, data, renderer, camera)
         self._fresh_task = copy.deepcopy(vars(self._task))
         self._fresh_model = {name: values.copy() for name, values in _restorable_arrays(model)}
 
@@ -184,6 +190,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
             if terminated or truncated:
                 self._running = False
                 break
+        self._mode.update(self._scene)
         self._stack[:-3] = self._stack[3:]
         self._stack[-3:] = self._draw()
         return self._stack.copy(), reward, terminated, truncated, {"frames": self._frames}

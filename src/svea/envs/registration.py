@@ -6,16 +6,19 @@ import functools
 import importlib
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from svea.envs.clips import PROCEDURAL
 from svea.envs.colors import SPREAD, ColorMode
+from svea.envs.distracting import INTENSITIES, DistractingMode, check_intensity
 from svea.envs.dmc import FRAME_STACK, DMControlEnv, Mode
 from svea.envs.rendering import RENDERINGS
+from svea.envs.videos import CLIPS, VideoMode, check_visible
 from svea.errors import UserError, unknown_name
 
 PAPER_TASKS = (
@@ -69,8 +72,81 @@ def _train(*, data_dir: Path | None = None) -> Mode:
 MODES: dict[str, Callable[..., Mode]] = {
     "train": _train,
     **{name: functools.partial(ColorMode, name) for name in SPREAD},
+    **{name: functools.partial(VideoMode, name) for name in CLIPS},
+    "distracting_cs": DistractingMode,
 }
 """Mode name to a factory called with `data_dir=` (a folder or None) and the mode's own options."""
+
+_ALL = "all"
+
+
+def parse_mode(text: str) -> tuple[str, dict[str, Any]]:
+    """Split what users type into the mode's name and its options.
+
+    >>> parse_mode("distracting_cs:0.3")
+    ('distracting_cs', {'intensity': 0.3})
+    >>> parse_mode("video_hard")
+    ('video_hard', {})
+    """
+    name, colon, value = text.partition(":")
+    if name not in MODES:
+        raise unknown_name("mode", text, MODES)
+    if not colon:
+        return name, {}
+    if name != "distracting_cs":
+        raise UserError(
+            f"mode {text!r} has a value behind its colon, which only distracting_cs takes."
+        )
+    try:
+        intensity = float(value)
+    except ValueError:
+        raise UserError(
+            f"mode {text!r} has no intensity behind its colon; write distracting_cs:0.3."
+        ) from None
+    return name, {"intensity": check_intensity(intensity)}
+
+
+def check_mode(text: str) -> None:
+    """Refuse what is no mode: an unknown name, an intensity out of range."""
+    parse_mode(text)
+
+
+def expand_modes(modes: Iterable[str]) -> list[str]:
+    """Spell out `all` and `distracting_cs:all`, check every mode, and keep each once.
+
+    >>> expand_modes(["train", "distracting_cs:all"])[:3]
+    ['train', 'distracting_cs:0.025', 'distracting_cs:0.05']
+    >>> expand_modes(["all"])
+    ['train', 'color_easy', 'color_hard', 'video_easy', 'video_hard', 'distracting_cs']
+    """
+    groups = {
+        _ALL: list(MODES),
+        f"distracting_cs:{_ALL}": [f"distracting_cs:{each:g}" for each in INTENSITIES],
+    }
+    expanded = [name for mode in modes for name in groups.get(mode, [mode])]
+    for mode in expanded:
+        check_mode(mode)
+    return list(dict.fromkeys(expanded))
+
+
+def describe(provenance: dict[str, Any]) -> str:
+    """Say in a few words what an environment's pictures are made with.
+
+    >>> describe({"mode": "video_easy", "source": "dmcgb", "clips": 6, "of": 10})
+    'video_easy (6 of 10 clips)'
+    >>> describe({"mode": "color_hard", "source": "generated", "settings": 100})
+    'color_hard (generated)'
+    """
+    name, source = provenance["mode"], provenance["source"]
+    if "intensity" in provenance:
+        name = f"{name}:{provenance['intensity']:g}"
+    if source == "none":
+        return name
+    if "of" in provenance:
+        return f"{name} ({provenance['clips']} of {provenance['of']} clips)"
+    if "clips" in provenance and source != PROCEDURAL:
+        return f"{name} ({provenance['clips']} clips of {source})"
+    return f"{name} ({source})"
 
 
 def make_env(
@@ -93,6 +169,7 @@ def make_env(
         task: A name in `TASKS`, or `module:function`: a function of yours that returns an
             environment with the same kind of observations and actions.
         mode: A name in `MODES`: how the world looks. Physics and rewards are the same in all.
+            `distracting_cs:0.3` is short for `distracting_cs` with `intensity=0.3`.
         seed: Seed of the first episode when `reset` is called without one.
         image_size: Side of the observation in pixels.
         action_repeat: Simulator steps per decision; the paper's for the task when not given.
@@ -102,7 +179,8 @@ def make_env(
             generated data without either.
         render_mode: `rgb_array`, or None when `render()` is not needed.
         render_size: Side of the picture that `render()` returns.
-        **mode_options: Options of the mode.
+        **mode_options: Options of the mode: `videos` and `order` of the video modes, `videos` and
+            `intensity` of `distracting_cs`.
 
     Returns:
         A Gymnasium environment: observations `(9, image_size, image_size)` uint8 (three RGB frames,
@@ -116,8 +194,9 @@ def make_env(
     """
     if ":" not in task and task not in _DOMAIN_AND_TASK:
         raise unknown_name("task", task, TASKS)
-    if mode not in MODES:
-        raise unknown_name("mode", mode, MODES)
+    name, options = parse_mode(mode)
+    for twice in options.keys() & mode_options.keys():
+        raise UserError(f"{twice} is given twice: in mode {mode!r} and as {mode_options[twice]!r}.")
     if rendering not in RENDERINGS:
         raise unknown_name("rendering", rendering, RENDERINGS)
     _check_integer("seed", seed, 0, 2**63 - 1)
@@ -128,17 +207,19 @@ def make_env(
         _check_integer("action_repeat", action_repeat, 1, 1000)
     if render_mode not in (None, "rgb_array"):
         raise UserError(f"render_mode is {render_mode!r}; allowed are 'rgb_array' and None.")
-    look = _make_mode(mode, _find_data_dir(data_dir), mode_options)
+    if name in CLIPS:
+        check_visible(name, task)
+    look = _make_mode(name, _find_data_dir(data_dir), options | mode_options)
     if ":" in task:
-        if mode != "train":
+        if name != "train":
             raise UserError(
                 f"mode {mode!r} needs a task of the suite; {task!r} only has mode 'train'."
             )
         return _call_factory(task, seed=seed, image_size=image_size)
-    domain, name = _DOMAIN_AND_TASK[task]
+    domain, task_name = _DOMAIN_AND_TASK[task]
     return DMControlEnv(
         domain,
-        name,
+        task_name,
         look,
         seed=seed,
         image_size=image_size,

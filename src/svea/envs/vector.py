@@ -2,8 +2,8 @@
 
 Each worker is a fresh interpreter (``python -m svea.envs.worker``), never a fork: a fork would copy
 GL and CUDA contexts and deadlock, and a multiprocessing spawn would re-run the user's script.
-Observations and actions lie in memory that all processes share (an anonymous file, so nothing is left
-behind); commands and rewards are lines of JSON over a socket pair. A worker ends when its socket
+Observations and actions lie in memory that all processes share (an anonymous file, so nothing is
+left behind); commands and rewards are lines of JSON over a socket pair. A worker ends when its socket
 closes or its parent dies.
 
 An episode is a function of its seed and its actions. So a worker keeps no state worth saving: to
@@ -192,9 +192,11 @@ class Workers:
             raise UserError(f"environments of one set differ in their spaces: {spaces}")
         shape, actions = specs[0]["observation"], specs[0]["actions"]
         self.observation_shape, self.action_size = tuple(shape), int(actions)
-        with tempfile.TemporaryFile() if not hasattr(os, "memfd_create") else os.fdopen(
-            os.memfd_create("svea-environments"), "r+b"
-        ) as file:
+        with (
+            tempfile.TemporaryFile()
+            if not hasattr(os, "memfd_create")
+            else os.fdopen(os.memfd_create("svea-environments"), "r+b") as file
+        ):
             file.truncate(Shared.size(len(self), shape, actions))
             self._shared = Shared(file.fileno(), len(self), shape, actions)
             for end in self._sockets:
@@ -215,7 +217,7 @@ class Workers:
         except TimeoutError:
             raise WorkerError(
                 f"environment {index} (process {self._processes[index].pid}) did not answer within "
-                f"{seconds:.0f} s. Is the machine overloaded, or its renderer stuck? See `svea doctor`"
+                f"{seconds:.0f} s. Is the machine overloaded, or the renderer stuck? See `svea doctor`"
             ) from None
         except OSError:
             raise self._death(index) from None

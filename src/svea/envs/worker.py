@@ -75,7 +75,9 @@ def step(environment: Any, shared: Shared, index: int, next_seed: int | None) ->
         shared.finals[index] = seen
         if next_seed is not None:
             shared.observations[index], _ = environment.reset(seed=next_seed)
-    plain = {key: value for key, value in info.items() if isinstance(value, int | float | str | bool)}
+    plain = {
+        key: value for key, value in info.items() if isinstance(value, int | float | str | bool)
+    }
     return {
         "reward": float(reward),
         "terminated": bool(terminated),

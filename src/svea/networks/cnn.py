@@ -11,8 +11,8 @@ from svea.errors import UserError
 class CNN(nn.Module):
     """3x3 convolutions without padding, ReLU between them and none after the last.
 
-    ``CNN()`` is the paper's: 11 layers of 32 filters, the first with stride 2, 84 -> 41 -> ... -> 21
-    pixels, 95,104 parameters, 14,112 features.
+    ``CNN()`` is the paper's: 11 layers of 32 filters, the first with stride 2, 84 -> 41 -> ... ->
+    21 pixels, 95,104 parameters, 14,112 features.
 
     Example:
         >>> features = CNN()(torch.rand(2, 9, 84, 84))
@@ -39,24 +39,34 @@ class CNN(nn.Module):
         """
         super().__init__()
         steps: list[nn.Module] = []
-        size = image_size
         for layer in range(layers):
             stride = 2 if layer < strided_layers else 1
-            size = (size - 3) // stride + 1
-            if size < 1:
-                raise UserError(
-                    f"images of {image_size} pixels are too small for {layers} layers "
-                    f"({strided_layers} of them strided): nothing is left after layer {layer + 1}. "
-                    "Use larger images (--image-size) or fewer layers (--network.layers)"
-                )
             steps += [nn.Conv2d(channels if layer == 0 else filters, filters, 3, stride), nn.ReLU()]
         self.layers = nn.Sequential(*steps[:-1])  # the reference has no ReLU after the last layer
-        self.features = filters * size * size
+        self.features = filters * output_size(image_size, layers, strided_layers) ** 2
         self.apply(initialise)
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, 9, H, W) in [0, 1] -> (B, features)."""
         return self.layers(images).flatten(1)
+
+
+def output_size(image_size: int, layers: int, strided_layers: int) -> int:
+    """Height and width that are left of an image after the convolutions.
+
+    >>> output_size(84, layers=11, strided_layers=1)
+    21
+    """
+    size = image_size
+    for layer in range(layers):
+        size = (size - 3) // (2 if layer < strided_layers else 1) + 1
+        if size < 1:
+            raise UserError(
+                f"images of {image_size} pixels are too small for {layers} layers "
+                f"({strided_layers} of them strided): nothing is left after layer {layer + 1}. "
+                "Use larger images (--image-size) or fewer layers (--network.layers)"
+            )
+    return size
 
 
 def initialise(module: nn.Module) -> None:

@@ -24,8 +24,8 @@ class Projection(nn.Sequential):
 class MLP(nn.Module):
     """Two hidden ReLU layers, and an output layer in full precision.
 
-    The output layer leaves autocast: bfloat16 keeps 8 bits, and a Q-value of 100 rounded to 0.5 would
-    drown the temporal differences. It is one thin matrix, so this costs nothing.
+    The output layer leaves autocast: bfloat16 keeps 8 bits, and a Q-value of 100 rounded to 0.5
+    would drown the temporal differences. It is one thin matrix, so this costs nothing.
     """
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
@@ -46,13 +46,15 @@ class MLP(nn.Module):
 class Actor(nn.Module):
     """The policy pi(a|s): a Gaussian squashed by tanh, with its own projection."""
 
-    def __init__(self, features: int, actions: int, projection: int = 100, hidden: int = 1024) -> None:
+    def __init__(
+        self, features: int, actions: int, projection: int = 100, hidden: int = 1024
+    ) -> None:
         super().__init__()
         self.projection = Projection(features, projection)
         self.mlp = MLP(projection, hidden, 2 * actions)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Trunk features (B, F) -> mean and log standard deviation before the squash, (B, A) each."""
+        """Features (B, F) -> mean and log standard deviation before the squash, (B, A) each."""
         mean, log_std = self.mlp(self.projection(features)).chunk(2, dim=-1)
         span = LOG_STD_MAX - LOG_STD_MIN
         return mean, LOG_STD_MIN + 0.5 * span * (torch.tanh(log_std) + 1)
@@ -75,7 +77,9 @@ class Actor(nn.Module):
 class Critic(nn.Module):
     """Twin Q-functions on one projection."""
 
-    def __init__(self, features: int, actions: int, projection: int = 100, hidden: int = 1024) -> None:
+    def __init__(
+        self, features: int, actions: int, projection: int = 100, hidden: int = 1024
+    ) -> None:
         super().__init__()
         self.projection = Projection(features, projection)
         self.q1 = MLP(projection + actions, hidden, 1)

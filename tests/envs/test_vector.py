@@ -1,0 +1,216 @@
+"""Environments in processes: order, automatic resets, errors, and nobody left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from svea.envs.vector import Workers
+from svea.errors import UserError, WorkerError
+from toy import LENGTH, Toy
+
+TOY = {"task": "toy:make", "image_size": 16}
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Workers]:
+    with Workers([TOY] * 3) as workers:
+        yield workers
+
+
+def alone(seed: int, actions: list[float]) -> tuple[np.ndarray, list[float]]:
+    """The same episode in this process: last observation and rewards."""
+    environment = Toy()
+    observation, _ = environment.reset(seed=seed)
+    rewards = []
+    for action in actions:
+        observation, reward, *_ = environment.step(np.array([action], np.float32))
+        rewards.append(reward)
+    return observation, rewards
+
+
+def send_alike(workers: Workers, action: float, next_seeds: list[int | None]) -> None:
+    workers.send(np.full((len(workers), 1), action, np.float32), next_seeds)
+
+
+def test_spaces_are_known(three: Workers) -> None:
+    assert len(three) == 3
+    assert three.action_size == 1 and three.observation_shape == (9, 16, 16)
+    assert three.observations.shape == (3, 9, 16, 16) and three.observations.dtype == np.uint8
+
+
+def test_each_environment_gets_its_own_seed_and_action(three: Workers) -> None:
+    three.reset([11, 12, 13])
+    for index, seed in enumerate([11, 12, 13]):
+        assert np.array_equal(three.observations[index], alone(seed, [])[0])
+    actions = [0.5, -0.25, 1.0]
+    three.send(np.array(actions, np.float32)[:, None], [None] * 3)
+    steps = three.receive()
+    for index, (seed, action) in enumerate(zip([11, 12, 13], actions, strict=True)):
+        observation, rewards = alone(seed, [action])
+        assert np.array_equal(three.observations[index], observation)
+        assert steps[index].reward == rewards[-1]
+        assert abs(steps[index].info["x"]) == pytest.approx(1 - rewards[-1])
+        assert not steps[index].done
+
+
+def test_some_environments_step_while_others_stand_still(three: Workers) -> None:
+    three.reset([1, 2, 3])
+    before = three.observations.copy()
+    three.send(np.array([[-1.0], [1.0]], np.float32), [None, None], [2, 0])
+    steps = three.receive()
+    assert len(steps) == 2
+    assert steps[0].reward == alone(3, [-1.0])[1][0], "answers come in the order of the indices"
+    assert steps[1].reward == alone(1, [1.0])[1][0]
+    assert np.array_equal(three.observations[1], before[1])
+    three.reset([9], [1])
+    assert np.array_equal(three.observations[1], alone(9, [])[0])
+    assert np.array_equal(three.observations[0], alone(1, [1.0])[0])
+
+
+def test_the_next_episode_starts_from_its_seed_and_the_last_picture_is_kept(three: Workers) -> None:
+    three.reset([4, 5, 6])
+    actions = [0.3] * LENGTH
+    for step in range(LENGTH):
+        send_alike(three, 0.3, [40, None, 60])
+        answers = three.receive()
+        assert [a.truncated for a in answers] == [step == LENGTH - 1] * 3
+        assert not any(a.terminated for a in answers)
+    for index, seed in enumerate([4, 5, 6]):
+        assert np.array_equal(three.finals[index], alone(seed, actions)[0])
+    assert np.array_equal(three.observations[0], alone(40, [])[0])
+    assert np.array_equal(three.observations[1], alone(5, actions)[0]), "without a seed it stays"
+    assert np.array_equal(three.observations[2], alone(60, [])[0])
+
+
+def test_replay_brings_an_environment_into_the_middle_of_an_episode(three: Workers) -> None:
+    three.replay(1, 77, [[0.1], [-0.7], [0.2]])
+    assert np.array_equal(three.observations[1], alone(77, [0.1, -0.7, 0.2])[0])
+    three.send(np.array([[0.5]], np.float32), [None], [1])
+    assert three.receive()[0].reward == alone(77, [0.1, -0.7, 0.2, 0.5])[1][-1]
+
+
+def test_an_error_in_the_environment_arrives_with_its_traceback() -> None:
+    with Workers([TOY | {"task": "toy:make_broken"}]) as workers:
+        workers.reset([0])
+        for _ in range(2):
+            send_alike(workers, 0.0, [None])
+            workers.receive()
+        send_alike(workers, 0.0, [None])
+        with pytest.raises(WorkerError) as error:
+            workers.receive()
+    message = str(error.value)
+    assert "environment 0 raised ZeroDivisionError: the toy broke" in message
+    assert "toy.py" in message and "Traceback" in message
+
+
+def test_our_own_errors_keep_their_class() -> None:
+    with pytest.raises(UserError, match="unknown task 'waler_walk'"):
+        Workers([{"task": "waler_walk"}])
+    with pytest.raises(UserError, match="only has mode 'train'"):
+        Workers([TOY | {"mode": "color_hard"}])
+
+
+def test_environments_of_one_set_must_agree() -> None:
+    with pytest.raises(UserError, match="differ in their spaces"):
+        Workers([TOY, TOY | {"image_size": 20}])
+
+
+def test_a_death_names_the_process_and_the_signal() -> None:
+    with Workers([TOY, TOY | {"task": "toy:make_dying"}]) as workers:
+        workers.reset([0, 1])
+        pid = workers._processes[1].pid
+        send_alike(workers, 0.0, [None, None])
+        with pytest.raises(
+            WorkerError, match=rf"environment 1 \(process {pid}\) died with signal 9"
+        ):
+            workers.receive()
+
+
+def test_a_death_between_steps_is_noticed() -> None:
+    with Workers([TOY]) as workers:
+        workers.reset([0])
+        os.kill(workers._processes[0].pid, signal.SIGKILL)
+        workers._processes[0].wait()
+        with pytest.raises(WorkerError, match="signal 9"):
+            workers.reset([1])
+
+
+def test_close_leaves_no_process() -> None:
+    workers = Workers([TOY] * 2)
+    processes = list(workers._processes)
+    workers.close()
+    assert [process.poll() for process in processes] == [0, 0]
+    workers.close()  # twice is harmless
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a dead one that nobody has asked about does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def run_script(folder: Path, text: str) -> subprocess.Popen[str]:
+    """Run a plain script, without any guard of its main part, in a process of its own."""
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(text))
+    path = os.pathsep.join(p for p in sys.path if p)
+    return subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": path},
+        text=True,
+    )
+
+
+def test_a_script_without_a_main_guard_works(tmp_path: Path) -> None:
+    script = run_script(
+        tmp_path,
+        """
+        print("started")
+        import numpy as np
+        from svea.envs.vector import Workers
+        workers = Workers([{"task": "toy:make", "image_size": 16}] * 2)
+        workers.reset([0, 1])
+        workers.send(np.zeros((2, 1), np.float32), [None, None])
+        print(len(workers.receive()))
+        workers.close()
+        """,
+    )
+    output, errors = script.communicate(timeout=60)
+    assert (output, errors, script.returncode) == ("started\n2\n", "", 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    script = run_script(
+        tmp_path,
+        """
+        import time
+        from svea.envs.vector import Workers
+        workers = Workers([{"task": "toy:make", "image_size": 16}] * 2)
+        print(*(process.pid for process in workers._processes), flush=True)
+        time.sleep(600)
+        """,
+    )
+    assert script.stdout is not None
+    children = [int(pid) for pid in script.stdout.readline().split()]
+    assert len(children) == 2 and all(alive(pid) for pid in children)
+    script.kill()
+    script.communicate()
+    deadline = time.monotonic() + 30
+    while any(alive(pid) for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(alive(pid) for pid in children)

@@ -1,0 +1,184 @@
+"""The green screen against the benchmark's rule, and which frame is shown when."""
+
+from __future__ import annotations
+
+import colorsys
+import importlib
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from svea.envs import make_env
+from svea.envs.rendering import Renderer
+from svea.envs.videos import VideoMode, is_green
+from svea.errors import UserError
+
+SMALL = {"image_size": 32, "rendering": "fast"}
+
+
+@pytest.fixture(autouse=True)
+def without_data(monkeypatch, request):
+    if "data_dir" not in request.fixturenames:
+        monkeypatch.delenv("SVEA_DATA", raising=False)
+
+
+def margin(red, green, blue):
+    """How far a colour is inside (above 0) or outside the benchmark's limits, by colorsys."""
+    hue, saturation, value = colorsys.rgb_to_hsv(red / 255, green / 255, blue / 255)
+    hue, saturation, value = 360 * hue, 255 * saturation, 255 * value
+    return min(hue - 100, 185 - hue, saturation - 80, value - 70)
+
+
+def test_green_is_the_benchmarks_green():
+    """Of all the colours on a grid and many at random; exact ties may round either way."""
+    grid = np.stack(np.meshgrid(*[np.arange(0, 256, 15)] * 3), axis=-1).reshape(-1, 3)
+    rng = np.random.default_rng(0)
+    near = rng.normal([[51, 204, 51], [40, 120, 130], [20, 75, 60]], 30, (4000, 3, 3))
+    colours = np.concatenate([grid, near.reshape(-1, 3).clip(0, 255)]).astype(np.uint8)
+    margins = np.array([margin(*map(int, colour)) for colour in colours])
+    clear = np.abs(margins) > 1e-9
+    found = is_green(colours[None])[0]
+    np.testing.assert_array_equal(found[clear], margins[clear] > 0)
+    assert found[~clear].all()  # what lies on a limit is inside
+    assert 0.1 < found.mean() < 0.9 and clear.mean() > 0.95
+
+
+def recompiled_green(domain, mode):
+    """The domain's model compiled from XML edited the way the benchmark edits it."""
+    import mujoco
+
+    module = importlib.import_module(f"dm_control.suite.{domain}")
+    xml, assets = module.get_model_and_assets()
+    assets = {name: bytes(content) for name, content in assets.items()}
+    files = ["./common/skybox.xml"] + ["./common/materials.xml"] * (mode == "video_hard")
+    for name in files:
+        text = assets[name].decode()
+        texture = re.search(r"<texture.*?/>", text, re.DOTALL).group()
+        green = re.sub(r'(rgb1|rgb2|markrgb)="[^"]*"', r'\1=".2 .8 .2"', texture)
+        assets[name] = text.replace(texture, green).encode()
+    return mujoco.MjModel.from_xml_string(xml, assets)
+
+
+@pytest.mark.parametrize("rendering", ["full", "fast"])
+@pytest.mark.parametrize("mode", ["video_easy", "video_hard"])
+@pytest.mark.parametrize(("domain", "task"), [("walker", "walk"), ("cartpole", "balance")])
+def test_the_screen_is_that_of_a_recompiled_model(domain, task, mode, rendering):
+    import mujoco
+
+    env = make_env(f"{domain}_{task}", mode, rendering=rendering).unwrapped
+    env.reset(seed=0)
+    scene, model = env._scene, recompiled_green(domain, mode)
+    data = mujoco.MjData(model)
+    data.qpos[:] = scene.data.qpos
+    mujoco.mj_forward(model, data)
+    mujoco.mj_forward(scene.model, scene.data)
+    renderer = Renderer(model, data, size=84, rendering=rendering)
+    np.testing.assert_array_equal(scene.renderer.draw(), renderer.draw())
+    assert is_green(renderer.draw()).mean() > (0.9 if mode == "video_hard" else 0.4) - 0.3
+    renderer.close()
+    env.close()
+
+
+@pytest.fixture
+def counting_videos(tmp_path):
+    """Four clips: frame k of clip n has the grey level 10 (k + 1) and n in its red channel."""
+    for clip in range(4):
+        (tmp_path / f"clip{clip}").mkdir()
+        for frame in range(6):
+            level = 10 * (frame + 1)
+            picture = Image.new("RGB", (8, 8), (50 * clip, level, level))
+            picture.save(tmp_path / f"clip{clip}" / f"{frame}.png")
+    return tmp_path
+
+
+def shown(observation):
+    """Clip and frame of each stacked picture, read from a corner of the sky."""
+    pixels = observation.reshape(3, 3, *observation.shape[1:])[:, :, 1, 1]
+    return [(int(red) // 50, int(green) // 10 - 1) for red, green, _ in pixels]
+
+
+def test_every_decision_shows_the_next_frame_and_keeps_the_stacked_ones(counting_videos):
+    env = make_env("cartpole_balance", "video_hard", videos=counting_videos, **SMALL)
+    observation, _ = env.reset(seed=3)
+    clip = shown(observation)[0][0]
+    assert shown(observation) == [(clip, 0)] * 3
+    frames = [0, 0, 0]
+    for decision in range(1, 9):
+        observation, *_ = env.step(np.zeros(1, np.float32))
+        frames = [*frames[1:], decision % 6]
+        assert shown(observation) == [(clip, frame) for frame in frames]
+        assert env.render()[2, 2, 1] // 10 - 1 == decision % 6  # and does not move the video on
+    observation, _ = env.reset(seed=3)
+    assert shown(observation) == [(clip, 0)] * 3
+    env.close()
+
+
+def test_the_agent_stays_in_front(counting_videos):
+    train = make_env("walker_walk", **SMALL)
+    env = make_env("walker_walk", "video_hard", videos=counting_videos, **SMALL)
+    plain, _ = train.reset(seed=0)
+    keyed, _ = env.reset(seed=0)
+    plain, keyed = (each[-3:].transpose(1, 2, 0).astype(int) for each in (plain, keyed))
+    agent = plain[..., 0] > plain[..., 2] + 40  # the only orange thing
+    assert np.abs(plain - keyed)[agent].mean() < 25  # lit by another floor
+    assert (np.ptp(keyed[~agent][:, 1:], axis=1) < 5).mean() > 0.85  # the videos are grey there
+    env.close()
+    train.close()
+
+
+def test_sequential_order_is_the_benchmarks(counting_videos):
+    env = make_env(
+        "cartpole_balance", "video_easy", videos=counting_videos, order="sequential", **SMALL
+    )
+    assert [shown(env.reset(seed=9)[0])[0][0] for _ in range(6)] == [1, 2, 3, 0, 1, 2]
+    assert env.unwrapped.provenance["order"] == "sequential"
+    env.close()
+
+
+def test_random_order_is_drawn_from_the_seed(counting_videos):
+    mode = VideoMode("video_easy", videos=counting_videos)
+    drawn = []
+    for seed in range(200):
+        mode.begin(None, np.random.default_rng(seed))
+        drawn.append(int(mode._clip.frame(0)[0, 0, 0]) // 50)
+    assert min(np.bincount(drawn, minlength=4)) > 25
+
+
+@pytest.mark.parametrize(("name", "count"), [("video_easy", 10), ("video_hard", 100)])
+def test_the_embedded_default(name, count):
+    mode = VideoMode(name)
+    expected = {"mode": name, "source": "procedural", "clips": count, "version": 1}
+    assert mode.provenance == expected | {"order": "random"}
+
+
+def test_procedural_beats_the_data_folder(tmp_path):
+    mode = VideoMode("video_easy", tmp_path, videos="procedural")
+    assert mode.provenance["source"] == "procedural"
+
+
+def test_a_data_folder_without_clips_is_no_reason_to_make_some_up(tmp_path):
+    with pytest.raises(UserError, match=r"dmcgb/video_easy/video0\.mp4.*procedural"):
+        VideoMode("video_easy", tmp_path)
+
+
+def test_a_damaged_clip_is_reported_by_reset(tmp_path):
+    (tmp_path / "clip.mp4").write_bytes(b"")
+    env = make_env("cartpole_balance", "video_easy", videos=tmp_path, **SMALL)
+    with pytest.raises(UserError, match=r"clip\.mp4 cannot be used"):
+        env.reset(seed=0)
+    env.close()
+
+
+@pytest.mark.parametrize("mode", ["video_easy", "video_hard"])
+def test_the_benchmarks_own_clips(data_dir, mode):
+    env = make_env("cartpole_balance", mode, data_dir=data_dir, **SMALL)
+    first, _ = env.reset(seed=1)
+    again, _ = env.reset(seed=1)
+    np.testing.assert_array_equal(first, again)
+    provenance = env.unwrapped.provenance
+    assert provenance["source"] == "dmcgb" and len(provenance["sha256"]) == 64
+    total = {"video_easy": 10, "video_hard": 100}[mode]
+    assert provenance["clips"] + len(provenance.get("missing", [])) == total
+    env.close()

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from svea import memory
+from svea.errors import UserError
+
+
+def test_what_fits_passes_and_what_does_not_is_refused_with_numbers() -> None:
+    memory.require(900, 1000, "the replay buffer", "Use less")
+    with pytest.raises(UserError, match=r"the replay needs 2\.00 GB, but only 1\.00 GB .*Use less"):
+        memory.require(2 * 10**9, 10**9, "the replay", "Use less")
+    with pytest.raises(UserError):
+        memory.require(901, 1000, "the replay", "Use less")
+
+
+def test_nobody_knows_then_nobody_refuses() -> None:
+    memory.require(10**18, None, "the replay", "Use less")
+
+
+def test_the_smaller_of_machine_and_container_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_meminfo", lambda: 500)
+    monkeypatch.setattr(memory, "_cgroup", lambda: 300)
+    assert memory.available_bytes() == 300
+    monkeypatch.setattr(memory, "_cgroup", lambda: None)
+    assert memory.available_bytes() == 500
+
+
+def test_control_group_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit, used = tmp_path / "memory.max", tmp_path / "memory.current"
+    places = {"/sys/fs/cgroup/memory.max": limit, "/sys/fs/cgroup/memory.current": used}
+    monkeypatch.setattr(memory, "Path", lambda path: places[path])
+    assert memory._cgroup() is None, "no control group"
+    limit.write_text("1000\n")
+    used.write_text("400\n")
+    assert memory._cgroup() == 600
+    limit.write_text("max\n")
+    assert memory._cgroup() is None
+
+
+def test_this_machine_has_some_memory() -> None:
+    available = memory.available_bytes()
+    assert available is None or 0 < available < 2**50
