@@ -254,7 +254,7 @@ def _storage(path: Path) -> Iterator[None]:
         free = shutil.disk_usage(_existing(path)).free
         raise StorageError(
             f"cannot write {path}: {error} ({free / 1e9:.1f} GB are free there). The last "
-            "checkpoint is intact: make room or mend the permissions, then run the same command again"
+            "checkpoint is intact: make room or mend the permissions, then run the command again"
         ) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json as jsonlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -82,6 +82,13 @@ def parse(function: Callable[..., int | None], verb: str, arguments: list[str]) 
     return tyro.cli(function, prog=f"svea {verb}", args=arguments) or 0
 
 
+def parse_parts(
+    parts: dict[str, Callable[..., int | None]], verb: str, arguments: list[str]
+) -> int:
+    """A verb with parts of its own, such as `svea data check`."""
+    return tyro.extras.subcommand_cli_from_dict(parts, prog=f"svea {verb}", args=arguments) or 0
+
+
 # The verbs ---------------------------------------------------------------------------------------
 
 
@@ -139,7 +146,8 @@ def evaluate(arguments: list[str]) -> int:
 
         Args:
             runs: folders made by `svea train` or `svea export`.
-            modes: where to evaluate; `all` is every mode.
+            modes: where to evaluate; `all` is train and the five test modes, `distracting_cs:all`
+                the eight intensities.
             episodes: per mode.
             seed: of the evaluation; the same seed gives every agent the same episodes.
             random_policy: evaluate the random policy too, for comparison.
@@ -149,6 +157,7 @@ def evaluate(arguments: list[str]) -> int:
             data_dir: folder with benchmark data (beats SVEA_DATA).
             json: print the records as JSON lines instead of a table.
         """
+        from svea.envs import expand_modes
         from svea.evaluation import evaluate_and_record
 
         wanted = expand_modes(modes)
@@ -227,7 +236,7 @@ def gallery(arguments: list[str]) -> int:
     """Write contact sheets to look at."""
 
     def command(
-        sheet: Positional[Literal["augmentations"]],
+        sheet: Positional[Literal["augmentations", "environments"]],
         out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
         overlay_dir: str = "",
         data_dir: str = "",
@@ -245,18 +254,21 @@ def gallery(arguments: list[str]) -> int:
         from svea import gallery as sheets
         from svea.images import ImageBank
 
-        bank = ImageBank.find(overlay_dir or None, data_dir or None)
-        print(sheets.augmentations(out or Path(f"{sheet}.png"), seed=seed, images=bank))
+        path = out or Path(f"{sheet}.png")
+        if sheet == "environments":
+            print(sheets.environments(path, seed=seed, data_dir=data_dir or None))
+        else:
+            bank = ImageBank.find(overlay_dir or None, data_dir or None)
+            print(sheets.augmentations(path, seed=seed, images=bank))
         return 0
 
     return parse(command, "gallery", arguments)
 
 
 def bench(arguments: list[str]) -> int:
-    """Measure speed on this machine."""
+    """Measure speed on this machine: augmentations, environments."""
 
-    def command(
-        part: Positional[Literal["augment"]],
+    def augment(
         names: tuple[str, ...] = (),
         device: str = "cpu",
         batch: int | None = None,
@@ -265,10 +277,9 @@ def bench(arguments: list[str]) -> int:
         bfloat16: bool = False,
         json: bool = False,
     ) -> int:
-        """Print a table of times.
+        """Time every augmentation beside the naive loop over the samples.
 
         Args:
-            part: what to measure.
             names: only these; default all.
             device: auto, cuda, mps or cpu.
             batch: samples; default 64 on a CPU, 256 on a GPU.
@@ -284,11 +295,76 @@ def bench(arguments: list[str]) -> int:
             names, device=choose_device(device).type, batch=batch, size=size, repeats=repeats,
             bfloat16=bfloat16,
         )  # fmt: skip
-        if json:
-            print(jsonlib.dumps([dataclasses.asdict(row) for row in rows], indent=1))
-        return 0
+        return print_json(rows) if json else 0
 
-    return parse(command, "bench", arguments)
+    def env(
+        tasks: tuple[str, ...] = ("walker_walk", "cartpole_swingup"),
+        modes: tuple[str, ...] = ("all",),
+        decisions: int = 100,
+        resets: int = 20,
+        size: int = 84,
+        rendering: Literal["full", "fast"] = "full",
+        data_dir: str = "",
+        json: bool = False,
+    ) -> int:
+        """Time decisions and resets in every mode beside train.
+
+        Args:
+            tasks: which tasks.
+            modes: which modes; the first is the yardstick.
+            decisions: timed in each mode.
+            resets: timed in each mode.
+            size: height and width in pixels.
+            rendering: full or fast.
+            data_dir: folder with benchmark data (beats SVEA_DATA).
+            json: print JSON too.
+        """
+        from svea import bench as benchmarks
+
+        rows = benchmarks.env(
+            tasks, modes, decisions=decisions, resets=resets, size=size, rendering=rendering,
+            data_dir=data_dir or None,
+        )  # fmt: skip
+        return print_json(rows) if json else 0
+
+    return parse_parts({"augment": augment, "env": env}, "bench", arguments)
+
+
+def data(arguments: list[str]) -> int:
+    """List, check or download benchmark data; nothing here is needed to train."""
+
+    def show(data_dir: str = "") -> int:
+        """List what is found, what is missing, and what it is needed for.
+
+        Args:
+            data_dir: folder with benchmark data (beats SVEA_DATA).
+        """
+        from svea.data import list_data
+
+        return list_data(data_dir or None)
+
+    def check(folder: Positional[Path]) -> int:
+        """Check a folder: layout, hashes, and that every clip and picture decodes.
+
+        Args:
+            folder: with benchmark data.
+        """
+        from svea.data import check_data
+
+        return check_data(folder)
+
+    def get(name: Positional[str], folder: Positional[Path]) -> int:
+        """Download a data set; an interrupted download continues.
+
+        Args:
+            name: dmcgb, davis or places365-val.
+            folder: where the data shall lie; give it as --data-dir or SVEA_DATA later.
+        """
+        from svea.data import get_data
+
+        return get_data(name, folder)
+
+    return parse_parts({"list": show, "check": check, "get": get}, "data", arguments)
 
 
 def doctor(arguments: list[str]) -> int:
@@ -312,16 +388,15 @@ VERBS: dict[str, Callable[[list[str]], int]] = {
     "methods": methods,
     "gallery": gallery,
     "bench": bench,
+    "data": data,
     "doctor": doctor,
 }
 
 
-def expand_modes(modes: tuple[str, ...]) -> list[str]:
-    """Mode names with `all` spelt out, each once."""
-    from svea.envs import MODES
-
-    expanded = [name for mode in modes for name in (MODES if mode == "all" else [mode])]
-    return list(dict.fromkeys(expanded))
+def print_json(rows: Sequence[Any]) -> int:
+    """Dataclasses as JSON."""
+    print(jsonlib.dumps([dataclasses.asdict(row) for row in rows], indent=1))
+    return 0
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:

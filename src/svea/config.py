@@ -291,8 +291,7 @@ def check_names(config: Config) -> None:
 
     if ":" not in config.task and config.task not in envs.TASKS:
         raise unknown_name("task", config.task, envs.TASKS)
-    if config.eval_mode not in envs.MODES:
-        raise unknown_name("mode", config.eval_mode, envs.MODES)
+    envs.check_mode(config.eval_mode)
     if config.method not in METHODS:
         raise unknown_name("method", config.method, METHODS)
     augmentation(config.augment)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from svea import envs
 from svea.envs.vector import Workers
 from svea.errors import StorageError, UserError, unknown_name
 
@@ -53,14 +54,9 @@ def evaluation_seeds(seed: int, episodes: int) -> list[int]:
 
 def parallel_environments(requested: int, episodes: int) -> int:
     """How many environments evaluate at once: as asked, or one per core."""
+    from svea.speed import available_cores
+
     return min(episodes, requested or min(16, available_cores()))
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux: respects taskset and containers
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def play(
@@ -176,13 +172,10 @@ def evaluate(
 
 def check_modes(modes: list[str], episodes: int) -> None:
     """Refuse unknown modes and empty evaluations before anything starts."""
-    from svea import envs
-
     if not modes:
         raise UserError("no modes to evaluate; name at least one, e.g. --modes train color_hard")
     for mode in modes:
-        if mode not in envs.MODES:
-            raise unknown_name("mode", mode, envs.MODES)
+        envs.check_mode(mode)
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; allowed: 1 or more")
 
@@ -281,10 +274,11 @@ def print_returns(run: Path, records: list[dict[str, Any]]) -> None:
     print(f"{run}: mean return ± standard deviation over episodes")
     groups: dict[tuple[str, str], list[float]] = {}
     for line in records:
-        groups.setdefault((line["policy"], line["mode"]), []).append(line["return"])
+        made_with = envs.describe(line["provenance"]) if line["provenance"] else line["mode"]
+        groups.setdefault((line["policy"], made_with), []).append(line["return"])
     for (policy, mode), returns in groups.items():
         print(
-            f"  {policy:<7} {mode:<14} {np.mean(returns):7.1f} ± {np.std(returns):5.1f}"
+            f"  {policy:<7} {mode:<28} {np.mean(returns):7.1f} ± {np.std(returns):5.1f}"
             f"   ({len(returns)} episodes)"
         )
 

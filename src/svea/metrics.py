@@ -155,7 +155,7 @@ class WeightsAndBiases:
 
 
 def scalars(record: dict[str, Any]) -> dict[str, float]:
-    """The numbers of a log line, named such as ``train/critic_loss`` or ``eval/train/return_mean``."""
+    """The numbers of a log line, with names such as ``eval/train/return_mean``."""
     prefix = "/".join(str(record[key]) for key in ("kind", "mode") if key in record)
     return {
         f"{prefix}/{name}": value

@@ -2,10 +2,10 @@
 
 Frames of all environments and episodes stand in one ring, in order of arrival. A transition is four
 numbers that point into it: the three frames of its observation and the newest frame of the
-successor (whose other two frames are the observation's last two). At an episode's start the first frame is
-pointed to three times, which is what the frame stack shows there. So a transition never mixes
-episodes, needs no flags, and survives the ring's wrap; it is forgotten when its first frame is
-overwritten, or when ``capacity`` newer ones have come.
+successor (whose other two frames are the observation's last two). At an episode's start the first
+frame is pointed to three times, which is what the frame stack shows there. So a transition never
+mixes episodes, needs no flags, and survives the ring's wrap; it is forgotten when its first frame
+is overwritten, or when ``capacity`` newer ones have come.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class Replay:
         self.frames[where.to(self.device)] = segment["frames"].to(self.device)
         rows = torch.arange(first_row, end_row) % self.capacity
         first = segment["first_frames"]
-        # A window holds slots of the ring it was written in; its first frame's number tells the turn.
+        # A window holds slots of the ring it was written in; its first frame's number tells which.
         numbers = first[:, None] + (segment["windows"] - segment["windows"][:, :1]) % slots
         on_device = rows.to(self.device)
         self.windows[on_device] = (numbers % self.slots).to(self.device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -42,8 +43,8 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     if device.type == "cpu" and name == "bfloat16" and not cpu_computes_bfloat16():
         raise UserError(
             "precision is bfloat16, but this CPU fails to multiply in it. Use --precision float32, "
-            "or set the environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 if it announces AMX "
-            "without having it"
+            "or set the variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 if it announces AMX without "
+            "having it"
         )
     if name == "bfloat16":
         return torch.bfloat16
@@ -79,6 +80,7 @@ def prepare(agent: SAC) -> None:
                     weight.data = weight.data.to(memory_format=torch.channels_last)
     if agent.device.type == "cpu":
         keep_freed_memory()
+        leave_a_core()
 
 
 def keep_freed_memory() -> None:
@@ -94,3 +96,20 @@ def keep_freed_memory() -> None:
         library = ctypes.CDLL(None)
         library.mallopt(map_threshold, 1 << 29)
         library.mallopt(trim_threshold, (1 << 31) - 1)
+
+
+def leave_a_core() -> None:
+    """Leave one core to the environments, unless OMP_NUM_THREADS says how many threads to take.
+
+    All threads wait for the slowest one many times in every update. On 2 cores, with anything else
+    at work, two threads took 1.1 to 2.4 times as long as one (docs/demo.md).
+    """
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, available_cores() - 1))
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux: respects taskset and containers
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

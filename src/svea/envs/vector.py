@@ -3,8 +3,8 @@
 Each worker is a fresh interpreter (``python -m svea.envs.worker``), never a fork: a fork would copy
 GL and CUDA contexts and deadlock, and a multiprocessing spawn would re-run the user's script.
 Observations and actions lie in memory that all processes share (an anonymous file, so nothing is
-left behind); commands and rewards are lines of JSON over a socket pair. A worker ends when its socket
-closes or its parent dies.
+left behind); commands and rewards are lines of JSON over a socket pair. A worker ends when its
+socket closes or its parent dies.
 
 An episode is a function of its seed and its actions. So a worker keeps no state worth saving: to
 resume, it replays the episode.
@@ -217,7 +217,7 @@ class Workers:
         except TimeoutError:
             raise WorkerError(
                 f"environment {index} (process {self._processes[index].pid}) did not answer within "
-                f"{seconds:.0f} s. Is the machine overloaded, or the renderer stuck? See `svea doctor`"
+                f"{seconds:.0f} s. Is the machine overloaded, or the renderer stuck? Try svea doctor"
             ) from None
         except OSError:
             raise self._death(index) from None
