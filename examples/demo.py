@@ -18,9 +18,9 @@ from svea.evaluation import append_records
 from svea.media import record_episode
 from svea.report import write_report
 
-TASK = "walker_walk"
+TASK = "cheetah_run"
 MODES = ["train", "color_hard"]
-EPISODES = 20
+EPISODES = 30
 
 
 def main() -> None:

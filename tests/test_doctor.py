@@ -163,36 +163,15 @@ def test_too_little_memory_and_disk_are_warnings_and_a_full_disk_a_problem(monke
 
 
 class TestData:
-    def test_parts_are_counted_in_both_layouts(self, tmp_path):
-        ours = [
-            "dmcgb/color_easy.json",
-            "dmcgb/video_easy/video3.mp4",
-            "davis/bear.mp4",
-            "davis/notes.txt",
-            "photos/a.JPG",
-            "photos/SOURCES.md",
-        ]
-        public = [
-            *(f"src/env/data/video_hard/video{i}.mp4" for i in range(100)),
-            "DAVIS/JPEGImages/480p/bear/00000.jpg",
-            "places365_standard/val/airfield/1.jpg",
-        ]
-        for root, files in (("ours", ours), ("public", public)):
-            for name in files:
-                path = tmp_path / root / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.touch()
-        assert doctor.count_data(tmp_path / "ours") == {
-            "color tables": (1, 2),
-            "video_easy": (1, 10),
-            "video_hard": (0, 100),
-            "davis": (1, 0),
-            "photos": (1, 0),
-            "places365 classes": (0, 0),
-        }
-        public_counts = doctor.count_data(tmp_path / "public")
-        assert public_counts["video_hard"] == (100, 100)
-        assert public_counts["davis"] == public_counts["places365 classes"] == (1, 0)
+    def test_an_incomplete_part_is_named_with_the_command_that_tells_more(self, tmp_path):
+        for name in ("dmcgb/video_easy/video3.mp4", "davis/bear.mp4"):
+            path = tmp_path / name
+            path.parent.mkdir(parents=True)
+            path.touch()
+        check = doctor.check_data(tmp_path)
+        assert "video_easy 1 of 10 clips" in check.value
+        assert check.status == "warning"
+        assert check.cure.startswith("svea data list") and "video_easy" in check.cure
 
     def test_a_missing_folder_is_a_problem_and_an_empty_one_a_warning(self, tmp_path, monkeypatch):
         monkeypatch.setenv("SVEA_DATA", str(tmp_path / "nowhere"))
@@ -202,9 +181,7 @@ class TestData:
         assert doctor.check_data(tmp_path).status == "warning"
 
     def test_the_real_folder(self, data_dir: Path):
-        counts = doctor.count_data(data_dir)
-        assert counts["color tables"] == (2, 2)
-        assert counts["video_hard"] == (100, 100)
+        assert "video_hard 100 of 100 clips" in doctor.check_data(data_dir).value
 
 
 def test_json_holds_every_finding(healthy, capsys):

@@ -23,11 +23,15 @@ from svea.downloads import LIMIT, SOURCES, Source, fetch, verify
 from svea.envs import clips
 from svea.envs.colors import SETTINGS, ColorMode
 from svea.errors import StorageError, UserError, unknown_name
-from svea.inventory import Part, content_sha256, inventory, pictures_below, storage_errors
+from svea.inventory import (
+    SMALLEST_SIDE,
+    Part,
+    content_sha256,
+    inventory,
+    pictures_below,
+    storage_errors,
+)
 from svea.legacy_tables import read_legacy_table
-
-SMALLEST_SIDE = 32
-"""Overlay skips pictures with a shorter side."""
 
 MOST_PICTURES = 50_000
 """Of more pictures, an even selection of this many is checked: about five minutes' work."""

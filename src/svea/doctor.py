@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 from svea import memory
 from svea.errors import RendererError, StorageError, SveaError, UserError
+from svea.inventory import inventory
 
 GIB = 2**30
 
@@ -52,8 +53,6 @@ except Exception as error:
 # The prefix tells the answer from what drivers print.
 print("\\nsvea-gl", json.dumps(answer), flush=True)
 """
-
-PHOTO_SUFFIXES = {".jpg", ".jpeg", ".png"}
 
 
 @dataclass(frozen=True)
@@ -256,21 +255,14 @@ def check_data(data_dir: str | os.PathLike[str] | None = None) -> Check:
     if not root.is_dir():
         cure = "export SVEA_DATA=FOLDER with a folder that exists, or unset SVEA_DATA"
         return Check("data", f"{root} is not a folder", "problem", cure, UserError.exit_code)
-    found = count_data(root)
-    value = f"{root}: " + ", ".join(
-        f"{name} {count} of {full}" if full else f"{name} {count}"
-        for name, (count, full) in found.items()
-        if count or full
-    )
-    if not any(count for count, _ in found.values()):
+    parts = inventory(root)
+    value = f"{root}: " + ", ".join(f"{part.name} {part.summary}" for part in parts)
+    if not any(part.count for part in parts):
         cure = "point SVEA_DATA at the folder that holds dmcgb/, davis/ or photos/"
         return Check("data", f"{value}: nothing svea knows", "warning", cure)
-    incomplete = [name for name, (count, full) in found.items() if full and count < full]
+    incomplete = [part.name for part in parts if part.count and part.missing]
     if incomplete:
-        cure = (
-            f"add {', '.join(incomplete)} from src/env/data of the repository"
-            " nicklashansen/dmcontrol-generalization-benchmark"
-        )
+        cure = f"svea data list --data-dir {root} names what {', '.join(incomplete)} lack"
         return Check("data", value, "warning", cure)
     return Check("data", value)
 
@@ -344,32 +336,6 @@ def usable_cores() -> int:
     if quota.isdigit() and period.strip().isdigit():
         cores = min(cores, max(1, round(int(quota) / int(period))))
     return cores
-
-
-def count_data(root: Path) -> dict[str, tuple[int, int]]:
-    """Count the files of each benchmark in a data folder.
-
-    Args:
-        root: The folder that `SVEA_DATA` or `--data-dir` names.
-
-    Returns:
-        For each part of the data how many are there, and how many the complete part has (0 where
-        any number will do).
-    """
-    dmcgb = next((d for d in (root / "dmcgb", root / "src/env/data") if d.is_dir()), root)
-    colors = sum((dmcgb / f"color_{level}.json").is_file() for level in ("easy", "hard"))
-    sequences = [d for d in _listed(root / "DAVIS/JPEGImages/480p") if d.is_dir()]
-    clips = [f for f in _listed(root / "davis") if f.suffix == ".mp4"]
-    photos = [f for f in _listed(root / "photos") if f.suffix.lower() in PHOTO_SUFFIXES]
-    classes = _listed(root / "places365_standard/train") or _listed(root / "places365_standard/val")
-    return {
-        "color tables": (colors, 2),
-        "video_easy": (len(list(dmcgb.glob("video_easy/video*.mp4"))), 10),
-        "video_hard": (len(list(dmcgb.glob("video_hard/video*.mp4"))), 100),
-        "davis": (len(clips) + len(sequences), 0),
-        "photos": (len(photos), 0),
-        "places365 classes": (len(classes), 0),
-    }
 
 
 def _isolated(name: str, check: Callable[[], Check]) -> Check:
@@ -472,11 +438,6 @@ def _read(path: str) -> str:
         return Path(path).read_text()
     except OSError:
         return ""
-
-
-def _listed(folder: Path) -> list[Path]:
-    """What a folder holds; nothing when it is not there."""
-    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def _one_line(error: BaseException) -> str:

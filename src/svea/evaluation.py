@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -103,6 +104,14 @@ def play(
     return episodes
 
 
+def agent_policy(agent: SAC, config: Config) -> Policy:
+    """The agent's actions as evaluations take them, with a generator of their own if sampled."""
+    if config.eval_actions == "most_likely":
+        return agent.act
+    generator = torch.Generator(agent.device).manual_seed(config.seed)
+    return lambda observations: agent.act(observations, explore=True, generator=generator)
+
+
 def random_policy(actions: int, seed: int) -> Policy:
     """Actions drawn uniformly."""
     generator = np.random.default_rng(seed)
@@ -155,7 +164,11 @@ def evaluate(
         if data_dir:
             specification["data_dir"] = data_dir
         with Workers([specification] * count) as workers:
-            choose = agent.act if policy == "agent" else random_policy(workers.action_size, seed)
+            choose = (
+                agent_policy(agent, config)
+                if policy == "agent"
+                else random_policy(workers.action_size, seed)
+            )
             played = play(
                 choose,
                 workers,
@@ -196,7 +209,8 @@ def record(
         "method": config.method,
         "augment": config.augment,
         "run_seed": config.seed,
-        "decision": getattr(agent, "decision", 0),
+        "decision": agent.decision,
+        "actions": config.eval_actions if policy == "agent" else "uniform",
         "mode": mode,
         "episode": number,
         "seed": episode.seed,

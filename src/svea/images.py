@@ -19,7 +19,9 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from svea.envs.clips import MOST_PIXELS, PICTURE_ENDINGS, PROCEDURAL, SECONDS, VIDEO_ENDINGS
 from svea.errors import UserError
+from svea.inventory import PICTURE_FOLDERS, SMALLEST_SIDE
 
 SIDE = 128
 """Pictures are kept as squares of this many pixels: 49 kB each."""
@@ -28,16 +30,6 @@ MOST_PICTURES = 2048
 """At most this many pictures are kept: 100 MB, and 2 to 3 seconds to decode on two cores."""
 
 MOST_VIDEOS = 128
-SMALLEST_SIDE = 32
-"""Pictures with a shorter side are skipped: enlarged four times they are only blur."""
-
-PICTURE_ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
-VIDEO_ENDINGS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
-DATA_FOLDERS = ("places365_standard/train", "places365_standard/val", "photos")
-"""Where a data folder may keep pictures; the first that exists is used."""
-
-PROCEDURAL = "procedural"
-"""The name of the embedded pictures, where a folder is expected."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +57,7 @@ class ImageBank:
 
         Args:
             overlay_dir: A folder of pictures or videos, or the word `procedural`.
-            data_dir: A data folder, which keeps its pictures under one of `DATA_FOLDERS`.
+            data_dir: A data folder, which keeps its pictures under one of `PICTURE_FOLDERS`.
             device: Where the pictures are to live.
         """
         if str(overlay_dir) == PROCEDURAL:
@@ -75,12 +67,13 @@ class ImageBank:
         data = data_dir or os.environ.get("SVEA_DATA")
         if not data:
             return cls.procedural(device=device)
-        for name in DATA_FOLDERS:
+        for name in PICTURE_FOLDERS:
             if (Path(data) / name).is_dir():
                 return cls.folder(Path(data) / name, device=device)
         raise UserError(
-            f"no pictures for overlay in {data}: looked for the folders {', '.join(DATA_FOLDERS)}. "
-            f"Name another folder with --overlay-dir, or use --overlay-dir {PROCEDURAL}"
+            f"no pictures for overlay in {data}: looked for the folders "
+            f"{', '.join(PICTURE_FOLDERS)}. Name another folder with --overlay-dir, or use "
+            f"--overlay-dir {PROCEDURAL}"
         )
 
     @classmethod
@@ -237,10 +230,18 @@ def _read_video(path: Path) -> list[np.ndarray]:
     from imageio_ffmpeg import get_ffmpeg_exe
 
     square = f"crop='min(iw,ih)':'min(iw,ih)',scale={SIDE}:{SIDE}"
-    command = [get_ffmpeg_exe(), "-v", "error", "-threads", "1", "-skip_frame", "nokey"]
-    command += ["-i", str(path), "-vf", square, "-fps_mode", "passthrough", "-frames:v", "64"]
+    command = [get_ffmpeg_exe(), "-nostdin", "-v", "error", "-threads", "1"]
+    # A file may only be what its name says: no playlists, no network, no giant frames.
+    command += ["-protocol_whitelist", "file", "-format_whitelist", "mov,mp4,matroska,webm,avi"]
+    command += ["-max_pixels", str(MOST_PIXELS), "-skip_frame", "nokey"]
+    command += ["-i", f"file:{path}", "-vf", square, "-fps_mode", "passthrough", "-frames:v", "64"]
     command += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
-    output = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL).stdout
+    try:
+        output = subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False
+        ).stdout
+    except subprocess.TimeoutExpired:
+        return []  # counted by the caller, like any file that cannot be read
     frame = SIDE * SIDE * 3
     whole = len(output) // frame * frame
     return list(np.frombuffer(output[:whole], np.uint8).reshape(-1, SIDE, SIDE, 3))

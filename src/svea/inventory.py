@@ -16,6 +16,9 @@ from svea.errors import StorageError, UserError
 PICTURE_FOLDERS = ("places365_standard/train", "places365_standard/val", "photos")
 """Where pictures for overlay may lie; the first that exists is used."""
 
+SMALLEST_SIDE = 32
+"""Overlay skips pictures with a shorter side."""
+
 
 @dataclass(frozen=True)
 class Part:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from svea.envs import make_env
 from svea.errors import StorageError
-from svea.evaluation import evaluation_seeds
+from svea.evaluation import agent_policy, evaluation_seeds
 from svea.export import load_agent, load_config
 
 STRIP = 6  # pictures in the strip of sample frames
@@ -23,6 +23,7 @@ def record_episode(
 ) -> Path:
     """Play an evaluation's first episode in a mode; write media/MODE.mp4 and media/MODE.png."""
     config, agent = load_config(run), load_agent(run, device=device)
+    policy = agent_policy(agent, config)
     arguments = config.environment | {"mode": mode, "render_size": 240}
     if data_dir:
         arguments["data_dir"] = data_dir
@@ -31,7 +32,8 @@ def record_episode(
         observation, _ = environment.reset(seed=evaluation_seeds(seed, 1)[0])
         pictures, done = [environment.render()], False
         while not done:
-            observation, _, terminated, truncated, _ = environment.step(agent.act(observation))
+            action = policy(observation[None])[0]
+            observation, _, terminated, truncated, _ = environment.step(action)
             pictures.append(environment.render())
             done = terminated or truncated
         rate = environment.metadata.get("render_fps", 25)

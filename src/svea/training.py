@@ -231,9 +231,8 @@ class Trainer:
             for mode in dict.fromkeys(("train", config.eval_mode)):
                 self.display.progress(self.decision, f"evaluating in {mode}")
                 with speed.precision_context(self.device, self.precision):
-                    played = evaluation.play(
-                        self.agent.act, self._evaluator(mode), seeds, self.must_stop
-                    )
+                    policy = evaluation.agent_policy(self.agent, config)
+                    played = evaluation.play(policy, self._evaluator(mode), seeds, self.must_stop)
                 results.append((mode, [episode.total for episode in played]))
         except evaluation.Interrupted:
             return  # it is still due, and the resumed run begins with it

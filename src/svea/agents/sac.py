@@ -118,13 +118,17 @@ class SAC:
 
     @torch.no_grad()
     def act(
-        self, observations: NDArray[np.uint8] | Tensor, explore: bool = False
+        self,
+        observations: NDArray[np.uint8] | Tensor,
+        explore: bool = False,
+        generator: torch.Generator | None = None,
     ) -> NDArray[np.float32]:
         """Actions for uint8 observations: sampled to explore, else the most likely ones.
 
         Args:
             observations: (N, 9, H, W), or a single one (9, H, W).
             explore: sample from the policy.
+            generator: of the sample; the agent's own if None, which also draws for training.
 
         Returns:
             (N, A), or (A,) for a single observation. This is a device synchronisation.
@@ -132,7 +136,7 @@ class SAC:
         images = torch.as_tensor(observations).to(self.device)
         features = self.trunk(pixels(images if images.ndim == 4 else images[None]))
         if explore:
-            actions, _ = self.actor.sample(features, self.generator)
+            actions, _ = self.actor.sample(features, generator or self.generator)
         else:
             actions = self.actor.mode(features)
         return (actions if images.ndim == 4 else actions[0]).cpu().numpy()

@@ -216,8 +216,8 @@ class Workers:
             line = self._lines[index].readline()
         except TimeoutError:
             raise WorkerError(
-                f"environment {index} (process {self._processes[index].pid}) did not answer within "
-                f"{seconds:.0f} s. Is the machine overloaded, or the renderer stuck? Try svea doctor"
+                f"environment {index} (process {self._processes[index].pid}) did not answer in "
+                f"{seconds:.0f} s. Is the machine overloaded, or its renderer stuck?"
             ) from None
         except OSError:
             raise self._death(index) from None
