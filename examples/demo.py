@@ -31,7 +31,9 @@ def main() -> None:
     options = parser.parse_args()
     started = time.monotonic()
 
-    run = svea.train(svea.configure(TASK, preset="quick", seed=options.seed, out=str(options.out)))
+    # On a slow or busy machine training stops here and shows what it has; run it again to go on.
+    settings = {"preset": "quick", "seed": options.seed, "out": str(options.out)}
+    run = svea.train(svea.configure(TASK, time_limit="12m", **settings))
 
     print("evaluating: the agent in train and color_hard, the random policy beside it")
     agent = svea.evaluate(run, MODES, EPISODES)

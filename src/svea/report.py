@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from svea import paper_results, plots
+from svea.envs import describe
 from svea.errors import StorageError
 from svea.results import Group, Result, caveats, group_runs, mean_curve, random_return, summarise
 from svea.runs import Run, read_runs
@@ -416,7 +417,7 @@ def _columns(results: Sequence[Result]) -> list[Column]:
         columns.append(("Method", "text", lambda r: element("td", r.group.label, class_="text")))
     return [
         *columns,
-        ("Mode", "text", lambda r: element("td", r.mode, class_="text")),
+        ("Mode", "text", lambda r: element("td", _made_with(r), class_="text")),
         ("Return\nmean ± std", None, _return_cell),
         ("IQM\n95 % interval", None, _iqm_cell),
         ("Random\npolicy", None, lambda r: _cell(r.random, _number(r.random))),
@@ -438,6 +439,14 @@ def _iqm_cell(result: Result) -> Markup:
     iqm = result.iqm
     interval = element("small", f" [{_number(iqm.low)}, {_number(iqm.high)}]")
     return _cell(iqm.point, join([_number(iqm.point), interval]))
+
+
+def _made_with(result: Result) -> str:
+    """The mode with what its pictures were made of, such as `video_easy (6 of 10 clips)`."""
+    try:
+        return describe(result.group.runs[0].provenance()[result.mode])
+    except (KeyError, TypeError, ValueError):  # a record of another version, or damaged
+        return result.mode
 
 
 def _sample_cell(result: Result) -> Markup:

@@ -8,6 +8,7 @@ bit. Resuming a run relies on it.
 from __future__ import annotations
 
 import copy
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,6 +119,8 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
         # Our frame limit ends episodes; dm_control's own clock is switched off.
         settings = {"random": _MODEL_SEED, "time_limit": float("inf")}
+        # The suite's models use attributes that MuJoCo calls deprecated; users cannot mend that.
+        logging.getLogger("absl").addFilter(_not_about_deprecation)
         loaded = suite.load(domain, task, task_kwargs=settings)
         self._task, self._physics = loaded.task, loaded.physics
         self._substeps = round(loaded.control_timestep() / self._physics.timestep())
@@ -246,6 +249,11 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
     def _draw(self) -> np.ndarray:
         """Draw the picture that goes on the stack, `(3, H, W)`."""
         return self._mode.compose(self._scene.renderer.draw()).transpose(2, 0, 1)
+
+
+def _not_about_deprecation(record: logging.LogRecord) -> bool:
+    """Pass every log message but the notes on deprecated attributes of the suite's models."""
+    return "is deprecated and will be removed" not in record.getMessage()
 
 
 def _restorable_arrays(model: Any) -> list[tuple[str, np.ndarray]]:
