@@ -7,6 +7,8 @@ a checkpoint; if it is interrupted, the same command continues it. docs/demo.md 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import numpy as np
 
 import svea
 from svea.checkpoint import replace_json
+from svea.errors import SveaError
 from svea.evaluation import append_records
 from svea.media import record_episode
 from svea.report import write_report
@@ -29,13 +32,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/demo"))
     options = parser.parse_args()
-    started = time.monotonic()
 
     # On a slow or busy machine training stops here and shows what it has; run it again to go on.
     settings = {"preset": "quick", "seed": options.seed, "out": str(options.out)}
     run = svea.train(svea.configure(TASK, time_limit="12m", **settings))
 
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    trained = json.loads(lines[-1])["seconds"]  # of all parts, if it was interrupted
     print("evaluating: the agent in train and color_hard, the random policy beside it")
+    started = time.monotonic()
     agent = svea.evaluate(run, MODES, EPISODES)
     random = svea.evaluate(run, ["train"], EPISODES, policy="random")
     append_records(run, agent + random)
@@ -52,12 +57,12 @@ def main() -> None:
         "train_return": mean_return(agent, "train"),
         "color_hard_return": mean_return(agent, "color_hard"),
         "episodes": EPISODES,
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(trained + time.monotonic() - started, 1),
     }
     replace_json(run / "summary.json", summary)
     page = write_report([run], run / "report.html")
 
-    print(f"\n{TASK}, mean return over {EPISODES} episodes")
+    print(f"\n{TASK}, mean return over {EPISODES} episodes, actions sampled from the policy")
     print(f"  random policy              {summary['random_return']:7.1f}")
     print(f"  SVEA, training colours     {summary['train_return']:7.1f}")
     print(f"  SVEA, colours never seen   {summary['color_hard_return']:7.1f}")
@@ -65,4 +70,11 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except SveaError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("demo: stopped; the same command continues", file=sys.stderr)
+        sys.exit(130)

@@ -84,9 +84,11 @@ def save(
         for file in beside.iterdir():
             _sync(file)
         _sync(beside)
+        aside = place.with_name(f".old-{place.name}.{os.getpid()}")
         if place.exists():  # the same decision again, after a resume that went no further
-            shutil.rmtree(place)
+            os.replace(place, aside)
         os.replace(beside, place)
+        shutil.rmtree(aside, ignore_errors=True)
         _sync(place.parent)
         _forget_old(run)
     return segments
@@ -123,6 +125,13 @@ def load(run: Path, replay: bool = True) -> Checkpoint | None:
             + "\nRemove the run folder, or restore it from a copy, to go on"
         )  # fmt: skip
     return None
+
+
+def remove_newer(run: Path, decision: int) -> None:
+    """Remove checkpoints from after the one that a run resumes from: they were damaged."""
+    for place in _places(run):
+        if int(place.name) > decision:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def restore_replay(run: Path, checkpoint: Checkpoint, replay: Replay) -> None:

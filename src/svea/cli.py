@@ -161,6 +161,8 @@ def evaluate(arguments: list[str]) -> int:
         from svea.evaluation import evaluate_and_record
 
         wanted = expand_modes(modes)
+        if not runs:
+            raise UserError("no run to evaluate; name at least one folder made by `svea train`")
         for run in runs:
             evaluate_and_record(
                 run, wanted, episodes, seed=seed, random_policy=random_policy, videos=videos,

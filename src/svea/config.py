@@ -1,6 +1,6 @@
 """The configuration of a run: one frozen dataclass, resolved once, written to config.json.
 
-Precedence: default < preset < encoder < method < task < explicit flag. The docstring of a field is
+Precedence: default < preset < method < task < explicit flag. The docstring of a field is
 its ``--help`` text.
 """
 
@@ -169,7 +169,12 @@ _MINIMUM = {
 }  # fmt: skip
 _ABOVE_ZERO = ("sac.learning_rate", "sac.temperature_learning_rate", "sac.initial_temperature")
 _UNIT_INTERVAL = ("sac.discount", "sac.encoder_tau", "sac.q_tau", "sac.temperature_beta1")
-_MAXIMUM = 10**9  # keeps sums and products far from any integer or memory overflow
+_MAXIMUM = {
+    "envs": 1024, "eval_envs": 1024, "batch_size": 65_536, "image_size": 1024,
+    "action_repeat": 1000, "shift": 1024, "network.layers": 100, "network.filters": 4096,
+    "network.projection": 65_536, "network.hidden": 65_536, "recipe.K": 64, "recipe.M": 64,
+}  # fmt: skip
+_LARGEST = 10**9  # keeps sums and products far from any integer or memory overflow
 
 
 def configure(task: str, **explicit: Any) -> Config:
@@ -276,9 +281,9 @@ def check_types(options: Any, prefix: str = "") -> None:
 def check_ranges(config: Config) -> None:
     """Every number lies where it can mean something."""
     for path, least in _MINIMUM.items():
-        value = _at(config, path)
-        if not least <= value <= _MAXIMUM:
-            raise UserError(f"{path} is {value}; allowed: {least} to {_MAXIMUM}")
+        value, most = _at(config, path), _MAXIMUM.get(path, _LARGEST)
+        if not least <= value <= most:
+            raise UserError(f"{path} is {value}; allowed: {least} to {most}")
     if config.warmup < config.envs:
         raise UserError(
             f"warmup is {config.warmup}, but {config.envs} environments decide at once; "
@@ -307,13 +312,19 @@ def check_names(config: Config) -> None:
     if config.method not in METHODS:
         raise unknown_name("method", config.method, METHODS)
     augmentation(config.augment)
-    strong = METHODS[config.method].recipe_for(config.augment).is_strong
-    if not strong and config.augment != "none":
+    row = METHODS[config.method].recipe_for(config.augment)
+    mixes = any(isinstance(coefficient, str) for _, coefficient in row.prediction)
+    if not mixes and (config.recipe.alpha, config.recipe.beta) != (0.5, 0.5):
+        raise UserError(
+            f"recipe.alpha and recipe.beta weigh two streams, but method {config.method} has one; "
+            "leave them out, or use --method svea"
+        )
+    if not row.is_strong and config.augment != "none":
         raise UserError(
             f"method {config.method} has no strongly augmented view, but augment is "
             f"{config.augment}; use --augment none, or --method svea (or drq: naive augmentation)"
         )
-    if strong and config.augment == "none":
+    if row.is_strong and config.augment == "none":
         raise UserError(
             f"method {config.method} trains on a strongly augmented view, but augment is none; "
             "use --augment conv, or --method drq for no strong augmentation"

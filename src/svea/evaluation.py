@@ -153,7 +153,7 @@ def evaluate(
 
     config = load_config(Path(run))
     modes = list(modes)
-    check_modes(modes, episodes)
+    check_request(modes, episodes, seed, environments)
     if policy not in ("agent", "random"):
         raise unknown_name("policy", str(policy), ["agent", "random"])
     agent = load_agent(run, device=device)
@@ -183,7 +183,7 @@ def evaluate(
     return records
 
 
-def check_modes(modes: list[str], episodes: int) -> None:
+def check_request(modes: list[str], episodes: int, seed: int, environments: int) -> None:
     """Refuse unknown modes and empty evaluations before anything starts."""
     if not modes:
         raise UserError("no modes to evaluate; name at least one, e.g. --modes train color_hard")
@@ -191,6 +191,10 @@ def check_modes(modes: list[str], episodes: int) -> None:
         envs.check_mode(mode)
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; allowed: 1 or more")
+    if not 0 <= seed < 2**63:
+        raise UserError(f"seed is {seed}; allowed: 0 to 2**63 - 1")
+    if not 0 <= environments <= 1024:
+        raise UserError(f"envs is {environments}; allowed: 0 (one per core) to 1024")
 
 
 def record(
@@ -250,15 +254,14 @@ def evaluate_and_record(
                 device=device, data_dir=data_dir,
                 on_episode=lambda mode, episode: progress.advance(bar),
             )  # fmt: skip
-    append_records(run, records)
-    if videos:
-        for mode in modes:
-            record_episode(run, mode, seed=seed, device=device, data_dir=data_dir)
     if as_json:
         for line in records:
             print(json.dumps(line))
     else:
         print_returns(run, records)
+    append_records(run, records)  # after printing: a shared folder may be read-only
+    for mode in modes if videos else []:
+        record_episode(run, mode, seed=seed, device=device, data_dir=data_dir)
 
 
 def append_records(run: Path, records: list[dict[str, Any]]) -> None:

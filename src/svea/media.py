@@ -20,7 +20,7 @@ STRIP = 6  # pictures in the strip of sample frames
 
 def record_episode(
     run: Path, mode: str, *, seed: int = 0, device: str = "cpu", data_dir: str | None = None
-) -> Path:
+) -> Path | None:
     """Play an evaluation's first episode in a mode; write media/MODE.mp4 and media/MODE.png."""
     config, agent = load_config(run), load_agent(run, device=device)
     policy = agent_policy(agent, config)
@@ -40,6 +40,8 @@ def record_episode(
     finally:
         environment.close()
     shown = [np.asarray(picture) for picture in pictures if picture is not None]
+    if not shown:  # a user's environment need not draw itself
+        return None
     folder = run / "media"
     try:
         folder.mkdir(exist_ok=True)

@@ -114,14 +114,15 @@ class Log:
 class TensorBoard:
     """Scalars as TensorBoard events, in the run folder."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, decision: int) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise UserError(
                 "--tensorboard needs the package tensorboard: pip install 'svea[tensorboard]'"
             ) from None
-        self._writer = SummaryWriter(str(run / "tensorboard"))
+        # A resumed run takes back what came after its checkpoint.
+        self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=decision + 1)
 
     def write(self, record: dict[str, Any]) -> None:
         """Write every number of the line."""

@@ -19,6 +19,7 @@ import torch
 
 from svea import checkpoint, evaluation, memory, speed
 from svea.agents import make_agent
+from svea.agents.sac import restore_generator
 from svea.config import Config, check, differences, seconds, to_dict
 from svea.console import Display
 from svea.envs.vector import Step, Workers
@@ -223,8 +224,8 @@ class Trainer:
             self.owed_updates = self.config.warmup
 
     def evaluate(self) -> None:
-        """Whole episodes in train and in the test mode, with the most likely actions."""
-        config = self.config
+        """Whole episodes in train and in the test mode."""
+        config, began = self.config, time.monotonic()
         seeds = evaluation.evaluation_seeds(config.seed, config.eval_episodes)
         results = []
         try:
@@ -252,6 +253,7 @@ class Trainer:
             + ", ".join(f"{mode} {np.mean(returns):.1f}" for mode, returns in results)
         )
         self._plan_evaluation()
+        self._last_report += time.monotonic() - began  # rates are those of learning alone
 
     def _plan_evaluation(self) -> None:
         """The next evaluation comes at a multiple of eval_every, or at the run's end."""
@@ -280,12 +282,14 @@ class Trainer:
 
     def save(self) -> None:
         """A checkpoint from which the run continues bit for bit (on the CPU)."""
+        began = time.monotonic()
         self.display.progress(self.decision, "saving")
         self.next_save = (self.decision // self.config.save_every + 1) * self.config.save_every
         tensors = self.agent.state_dict() | {"replay.generator": self.replay.generator.get_state()}
         self.segments = checkpoint.save(
             self.folder, self.decision, tensors, self._state(), self.replay, self.segments
         )
+        self._last_report += time.monotonic() - began
 
     def must_stop(self) -> bool:
         """Whether a signal came or the time is up."""
@@ -357,7 +361,13 @@ class Trainer:
         self.figures.load_state(state["figures"], self.device)
         self.agent.load_state_dict(saved.agent)
         checkpoint.restore_replay(self.folder, saved, self.replay)
-        self.replay.generator.set_state(saved.agent["replay.generator"])
+        checkpoint.remove_newer(self.folder, saved.decision)
+        here = (self.agent.generator, self.replay.generator)
+        there = (saved.agent["generator"], saved.agent["replay.generator"])
+        if not all(restore_generator(*pair) for pair in zip(here, there, strict=True)):
+            self.display.say(
+                "warning: the run comes from another device; from here on draws differ"
+            )
         self.episodes = [EpisodeInProgress.from_state(episode) for episode in state["episodes"]]
         for index, episode in enumerate(self.episodes):
             self.environments.replay(index, episode.seed, episode.actions)
@@ -469,7 +479,7 @@ class Trainer:
         """The loggers that were asked for."""
         sinks: list[Sink] = []
         if self.config.tensorboard:
-            sinks.append(TensorBoard(self.folder))
+            sinks.append(TensorBoard(self.folder, self.decision))
         if self.config.wandb:
             sinks.append(WeightsAndBiases(self.folder, to_dict(self.config)))
         return sinks

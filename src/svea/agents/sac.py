@@ -293,4 +293,15 @@ class SAC:
                     moments.setdefault(int(index), {})[field] = tensor.clone()
             optimiser.load_state_dict(optimiser.state_dict() | {"state": moments})
         if "generator" in state:
-            self.generator.set_state(state["generator"].cpu())
+            restore_generator(self.generator, state["generator"])
+
+
+def restore_generator(generator: torch.Generator, state: Tensor) -> bool:
+    """Continue a generator where it was; False if the state is another kind of device's.
+
+    A run that moves from a GPU to a CPU, or back, then draws other numbers from there on.
+    """
+    if state.numel() != generator.get_state().numel():
+        return False
+    generator.set_state(state.cpu())
+    return True

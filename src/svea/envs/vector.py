@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from svea.errors import RendererError, SveaError, UserError, WorkerError
+from svea.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
 
 START_SECONDS = 120.0  # import, compile and first frame; software GL on a busy machine is slow
 STEP_SECONDS = 60.0
 COUNT_FORMAT = struct.Struct("<q")  # of fixed size, so that reading it takes nothing that follows
-_RAISED = {"UserError": UserError, "RendererError": RendererError}
+_RAISED = {kind.__name__: kind for kind in (UserError, RendererError, NumericsError)}
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,7 @@ class Workers:
                 [sys.executable, "-m", "svea.envs.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                process_group=0,  # a terminal's Ctrl-C is for the parent, which saves first
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             )
         self._processes.append(process)

@@ -21,7 +21,8 @@ from svea.envs.vector import COUNT_FORMAT, Shared
 def main() -> None:
     """Serve commands until the socket closes."""
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are the parent's to handle
+        signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as end, contextlib.suppress(BrokenPipeError):
         lines = end.makefile("rb")
         greeting = json.loads(lines.readline())
