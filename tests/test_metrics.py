@@ -108,7 +108,7 @@ def test_tensorboard_takes_a_run(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     from svea.metrics import TensorBoard
 
-    log = Log(tmp_path / "metrics.jsonl", sinks=[TensorBoard(tmp_path)])
+    log = Log(tmp_path / "metrics.jsonl", sinks=[TensorBoard(tmp_path, 0)])
     log.write("train", decision=3, critic_loss=0.5)
     log.close()
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()

@@ -290,11 +290,11 @@ def check_ranges(config: Config) -> None:
             f"allowed: {config.envs} or more"
         )
     for path in _ABOVE_ZERO:
-        if not 0 < _at(config, path) <= _MAXIMUM:
-            raise UserError(f"{path} is {_at(config, path)}; allowed: above 0, to {_MAXIMUM}")
+        if not 0 < _at(config, path) <= _LARGEST:
+            raise UserError(f"{path} is {_at(config, path)}; allowed: above 0, to {_LARGEST}")
     for path in ("recipe.alpha", "recipe.beta"):
-        if not 0 <= _at(config, path) <= _MAXIMUM:
-            raise UserError(f"{path} is {_at(config, path)}; allowed: 0 to {_MAXIMUM}")
+        if not 0 <= _at(config, path) <= _LARGEST:
+            raise UserError(f"{path} is {_at(config, path)}; allowed: 0 to {_LARGEST}")
     if config.recipe.alpha + config.recipe.beta == 0:
         raise UserError("recipe.alpha and recipe.beta are both 0: the Q-function would not learn")
     for path in _UNIT_INTERVAL:

@@ -64,8 +64,6 @@ def load_agent(run: str | Path, device: str = "cpu") -> SAC:
                 "decisions (--save-every)"
             )
         state, decision = newest.agent, newest.decision
-    # An agent that acts needs no optimisers, and no generator of the device it was trained on.
-    state = {k: v for k, v in state.items() if not k.startswith(("optimiser.", "generator"))}
     try:
         actions = state["actor.mlp.output.bias"].shape[0] // 2  # a mean and a deviation per action
         agent = make_agent(config, actions, choose_device(device))

@@ -492,3 +492,15 @@ def test_building_an_agent_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
     make_agent("svea").update(make_batch(), 2)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_generator_of_another_device_is_left_alone():
+    from svea.agents.sac import restore_generator
+
+    generator = torch.Generator().manual_seed(1)
+    before = generator.get_state()
+    on_a_gpu = torch.zeros(16, dtype=torch.uint8)  # CUDA's states are that small
+    assert not restore_generator(generator, on_a_gpu)
+    assert torch.equal(generator.get_state(), before)
+    assert restore_generator(generator, torch.Generator().manual_seed(2).get_state())
+    assert not torch.equal(generator.get_state(), before)
