@@ -121,7 +121,8 @@ def test_flags_are_the_same_as_configure() -> None:
         ("train walker_walk --time-limit soon", ["time_limit is 'soon'"]),
         ("train", ["required"]),
         ("eval missing-run", ["missing-run is not a run or an export"]),
-        ("eval missing-run --modes colour_hard", ["missing-run"]),
+        ("eval missing-run --modes colour_hard", ["'colour_hard'", "'color_hard'"]),
+        ("eval", ["no run to evaluate"]),
         ("export missing-run there", ["missing-run is not a run or an export"]),
         ("report missing-run", ["missing-run"]),
     ],
@@ -164,13 +165,6 @@ def test_a_missing_package_is_named(
     monkeypatch.setitem(cli.VERBS, "methods", missing)
     assert call(["methods"]) == 2
     assert "methods needs torch" in capsys.readouterr().err
-
-
-def test_modes_expand() -> None:
-    from svea.envs import MODES
-
-    assert cli.expand_modes(("train", "color_hard", "train")) == ["train", "color_hard"]
-    assert cli.expand_modes(("all", "train")) == list(MODES)
 
 
 # A run through the verbs --------------------------------------------------------------------------

@@ -139,6 +139,8 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"recipe": {"alpha": 0, "beta": 0}}, ["recipe.alpha and recipe.beta are both 0"]),
         ({"recipe": {"K": 0}}, ["recipe.K is 0"]),
         ({"recipe": {"K": 2}, "method": "mix-all"}, ["recipe.K is 2", "allowed is K=1"]),
+        ({"recipe": {"beta": 1.0}, "method": "drq"}, ["method drq has one", "--method svea"]),
+        ({"batch_size": 10**6}, ["batch_size is 1000000", "1 to 65536"]),
         ({"recipe": 3}, ["recipe is 3", "named values"]),
         ({"envs": 4, "warmup": 3}, ["warmup is 3", "4 or more"]),
         ({"time_limit": "soon"}, ["time_limit is 'soon'", "90s, 9m, 1h30m"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,12 +99,39 @@ def test_records_are_complete_and_true(run: Path) -> None:
         assert {k: v for k, v in record.items() if k not in ("return", "provenance")} == {
             "policy": "agent", "task": "toy:make", "method": "svea", "augment": "conv",
             "run_seed": 0, "decision": 20, "mode": "train", "episode": number, "seed": seed,
-            "length": LENGTH,
+            "length": LENGTH, "actions": "most_likely",
         }  # fmt: skip
         assert record["return"] == pytest.approx(return_of(agent, seed), abs=1e-4)
     assert json.loads(json.dumps(records)) == records
     again = evaluate(run, ["train"], episodes=4, seed=9, environments=3)
     assert again == records
+
+
+def test_sampled_evaluations_repeat_and_draw_from_a_generator_of_their_own(run: Path) -> None:
+    from svea.evaluation import agent_policy
+    from svea.export import load_agent, load_config
+
+    agent = load_agent(run)
+    config = dataclasses.replace(load_config(run), eval_actions="sampled")
+    before = agent.generator.get_state()
+    observations = np.zeros((2, *Toy().observation_space.shape), np.uint8)
+    first, again = (agent_policy(agent, config)(observations) for _ in range(2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first[0], first[1]), "each observation has its own sample"
+    assert torch.equal(agent.generator.get_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"seed": -1}, "seed is -1"),
+        ({"environments": -1}, "envs is -1"),
+        ({"modes": []}, "no modes"),
+    ],
+)
+def test_requests_that_cannot_be_met_are_refused(run: Path, request_: dict, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        evaluate(run, **{"modes": ["train"], "episodes": 1} | request_)
 
 
 def evaluation_policy(run: Path) -> Any:

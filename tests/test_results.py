@@ -91,6 +91,9 @@ def test_caveats_name_seeds_preset_and_generated_data(tmp_path):
     assert "preset 'quick'" in text
     assert "color_hard: procedural or generated data" in text
     assert "train: procedural" not in text
+    assert "sample" not in text
+    group.runs[0].config["eval_actions"] = "sampled"
+    assert "evaluations sample actions" in "\n".join(caveats(group))
 
 
 def test_a_random_policy_at_or_below_zero_gives_no_ratio(tmp_path):

@@ -181,6 +181,8 @@ def caveats(group: Group) -> list[str]:
     run = group.runs[0]
     if run.preset not in ("paper", "unknown"):
         found.append(f"preset {run.preset!r}: a smaller setting than the paper's, no replication")
+    if run.config.get("eval_actions") == "sampled":
+        found.append("evaluations sample actions; the paper takes the policy's most likely one")
     for what, modes in _generated(run).items():
         named = ", ".join(sorted(modes))
         found.append(f"{named}: procedural or generated data, not the benchmark's ({what})")
