@@ -2,10 +2,10 @@
 
     import svea
 
-    env = svea.make_env("walker_walk", mode="color_hard")          # any Gymnasium code can use it
-    run = svea.train(svea.configure("walker_walk", preset="quick"))
-    agent = svea.load_agent(run)
-    action = agent.act(env.reset()[0])
+    config = svea.configure("walker_walk", preset="quick")
+    run = svea.train(config)
+    env = svea.make_env(**config.environment, mode="color_hard")  # a plain Gymnasium environment
+    action = svea.load_agent(run).act(env.reset()[0])
     records = svea.evaluate(run, modes=["train", "color_hard"])
 
 The environments need no torch: everything else is imported when first used.

@@ -7,6 +7,7 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -504,3 +505,15 @@ def test_a_generator_of_another_device_is_left_alone():
     assert torch.equal(generator.get_state(), before)
     assert restore_generator(generator, torch.Generator().manual_seed(2).get_state())
     assert not torch.equal(generator.get_state(), before)
+
+
+def test_observations_of_another_size_are_refused_with_the_size_it_takes():
+    from svea.agents import make_agent
+    from svea.config import configure
+    from svea.errors import UserError
+
+    config = configure("walker_walk", preset="quick")
+    agent = make_agent(config, actions=6)
+    with pytest.raises(UserError, match=r"\(9, 84, 84\).*\(9, 40, 40\)"):
+        agent.act(np.zeros((9, 84, 84), np.uint8))
+    assert agent.act(np.zeros((9, 40, 40), np.uint8)).shape == (6,)

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from svea.errors import UserError
 from svea.networks import Actor, Critic
 from svea.recipes import Streams, Views, pixels
 from svea.replay import Batch
@@ -66,7 +67,8 @@ class SAC:
         """Build networks and optimisers.
 
         Args:
-            encoder: makes the trunk; it must have an attribute ``features``, its output size.
+            encoder: makes the trunk, with attributes ``features`` (its output size) and
+                ``input_shape`` (channels, height, width).
             actions: dimensions of the action.
             streams: which views feed the Q-prediction, the Q-target and the policy.
             weak: the weak augmentation, on uint8 images.
@@ -134,6 +136,12 @@ class SAC:
             (N, A), or (A,) for a single observation. This is a device synchronisation.
         """
         images = torch.as_tensor(observations).to(self.device)
+        if images.shape[-3:] != self.trunk.input_shape or images.ndim not in (3, 4):
+            raise UserError(
+                f"observations have shape {tuple(images.shape)}; this agent takes (N, C, H, W) or "
+                f"(C, H, W) with (C, H, W) = {self.trunk.input_shape}. Make its environment with "
+                "svea.make_env(**config.environment)"
+            )
         features = self.trunk(pixels(images if images.ndim == 4 else images[None]))
         if explore:
             actions, _ = self.actor.sample(features, generator or self.generator)

@@ -43,6 +43,7 @@ class CNN(nn.Module):
             stride = 2 if layer < strided_layers else 1
             steps += [nn.Conv2d(channels if layer == 0 else filters, filters, 3, stride), nn.ReLU()]
         self.layers = nn.Sequential(*steps[:-1])  # the reference has no ReLU after the last layer
+        self.input_shape = (channels, image_size, image_size)
         self.features = filters * output_size(image_size, layers, strided_layers) ** 2
         self.apply(initialise)
 
