@@ -137,8 +137,8 @@ HOW_TO_RUN = {
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     # Chosen by experiment; docs/demo.md says how. Two choices are not about size: at the paper's
-    # initial temperature the entropy bonus outweighs early rewards for all of a short run, and the
-    # most likely action of a young policy often stands still where the sampled one moves.
+    # initial temperature the entropy bonus outweighs early rewards for all of a short run, and in
+    # trials the most likely action of a young policy scored lower than the sampled one.
     "quick": {
         "decisions": 6_000,
         "image_size": 40,

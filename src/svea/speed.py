@@ -86,8 +86,8 @@ def prepare(agent: SAC) -> None:
 def keep_freed_memory() -> None:
     """Let the C library keep the memory of freed tensors for the next ones.
 
-    By default glibc gives large blocks back at once, and every update pays for fresh pages: a fifth
-    of its time at 40 pixels and batch 128.
+    By default glibc gives large blocks back at once, and every update pays for fresh pages: about
+    a sixth of its time at 40 pixels and batch 128, in noisy runs.
     """
     if sys.platform != "linux":
         return
@@ -102,7 +102,7 @@ def leave_a_core() -> None:
     """Leave one core to the environments, unless OMP_NUM_THREADS says how many threads to take.
 
     All threads wait for the slowest one many times in every update. On 2 cores, with anything else
-    at work, two threads took 1.1 to 2.4 times as long as one (docs/demo.md).
+    at work, two threads took 1.2 to 2.0 times as long as one (docs/demo.md).
     """
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, available_cores() - 1))
