@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svea.config import (
+    ENCODERS,
     HOW_TO_RUN,
     PRESETS,
     Config,
@@ -25,7 +26,9 @@ from svea.methods import METHODS
 FIELDS = {
     field.name: getattr(Config("walker_walk"), field.name) for field in dataclasses.fields(Config)
 }
-GROUPS = {name: to_dict(Config("walker_walk"))[name] for name in ("recipe", "network", "sac")}
+GROUPS = {
+    name: value for name, value in to_dict(Config("walker_walk")).items() if isinstance(value, dict)
+}
 
 
 def message(**changes: Any) -> str:
@@ -80,6 +83,99 @@ def test_the_method_decides_the_augmentation() -> None:
 def test_every_method_has_a_good_configuration_in_every_preset(method: str, preset: str) -> None:
     config = configure("walker_walk", method=method, preset=preset)
     assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
+
+
+def test_the_encoder_switches_what_the_paper_switches() -> None:
+    cnn, vit = configure("cartpole_swingup"), configure("cartpole_swingup", encoder="vit")
+    names = ("image_size", "shift", "batch_size", "decisions", "replay")
+    assert [getattr(cnn, name) for name in names] == [84, 4, 128, 500_000, 500_000]
+    assert [getattr(vit, name) for name in names] == [96, 6, 512, 300_000, 300_000]
+    assert vit.environment["image_size"] == 96 and vit.action_repeat == 8
+    assert vit.network.head_layers == 0
+    for name in names:  # every value can still be said otherwise
+        assert getattr(configure("walker_walk", encoder="vit", **{name: 160}), name) == 160
+
+
+@pytest.mark.parametrize(
+    ("task", "alpha", "beta"),
+    [
+        ("walker_walk", 1.0, 1.0),
+        ("walker_stand", 1.0, 1.0),
+        ("robot_push", 1.0, 0.5),
+        ("robot_reach", 0.5, 0.5),
+        ("cartpole_swingup", 0.5, 0.5),
+        ("toy:make", 0.5, 0.5),
+    ],
+)
+def test_the_vits_coefficients_per_task(task: str, alpha: float, beta: float) -> None:
+    def coefficients(**changes: Any) -> tuple[float, float]:
+        recipe = configure(task, **changes).recipe
+        return recipe.alpha, recipe.beta
+
+    assert coefficients(encoder="vit") == (alpha, beta)
+    assert coefficients(encoder="vit", method="sada") == (alpha, beta)
+    assert coefficients() == (0.5, 0.5), "the CNN's are the same everywhere"
+    assert coefficients(encoder="vit", method="drq") == (0.5, 0.5), "it has one stream"
+    assert coefficients(encoder="vit", **{"recipe.beta": 0.3}) == (alpha, 0.3), "flag over task"
+
+
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.crop])
+def test_crop_methods_render_larger_pictures(method: str) -> None:
+    config = configure("walker_walk", method=method)
+    assert (config.image_size, config.environment["image_size"]) == (84, 100)
+    config = configure("walker_walk", method=method, encoder="vit")
+    assert (config.image_size, config.environment["image_size"]) == (96, 112)
+    config = configure("walker_walk", method=method, preset="quick")
+    assert (config.image_size, config.environment["image_size"]) == (40, 48)
+    assert configure("walker_walk", method=method, crop=8).rendered_size == 92
+
+
+def test_method_over_encoder_over_preset(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configure("walker_walk", preset="quick", encoder="vit")
+    assert (config.image_size, config.network.width, config.network.hidden) == (40, 64, 256)
+    monkeypatch.setitem(ENCODERS["drqv2"], "paper", {"augment": "blur", "batch_size": 9})
+    config = configure("walker_walk", encoder="drqv2")
+    assert (config.augment, config.batch_size) == ("conv", 9), "method over encoder"
+    assert configure("walker_walk", encoder="drqv2", augment="blur").augment == "blur"
+
+
+def test_pad_splits_convolutions_and_shares_a_vit_whole() -> None:
+    def heads(**changes: Any) -> int:
+        return configure("walker_walk", method="pad", **changes).network.head_layers
+
+    assert (heads(), heads(preset="quick"), heads(encoder="vit")) == (3, 1, 0)
+    assert heads(encoder="vit", preset="quick") == 0
+    assert heads(**{"network.head_layers": 2}) == 2
+    assert configure("walker_walk", method="pad").network.layers == 11
+
+
+@pytest.mark.parametrize("base", ["ddpg", "dqn"])
+def test_exploration_noise_is_no_part_of_an_evaluation(base: str) -> None:
+    settings: dict[str, Any] = {"preset": "quick", "base": base}
+    settings |= {"action_bins": 3} if base == "dqn" else {}
+    assert configure("walker_walk", preset="quick").eval_actions == "sampled"
+    assert configure("walker_walk", **settings).eval_actions == "most_likely"
+    assert configure("walker_walk", **settings, eval_actions="sampled").eval_actions == "sampled"
+
+
+def test_the_numbers_in_use_are_those_of_the_base() -> None:
+    config = configure("walker_walk", base="ddpg")
+    assert config.options is config.ddpg and config.options.n_step == 3
+    assert configure("walker_walk").options.n_step == 1
+
+
+@pytest.mark.parametrize("base", ["sac", "ddpg", "dqn"])
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_method_goes_with_every_encoder_and_base(
+    preset: str, encoder: str, base: str
+) -> None:
+    for method in METHODS:
+        settings: dict[str, Any] = {"preset": preset, "encoder": encoder, "base": base}
+        settings |= {"action_bins": 3} if base == "dqn" else {}
+        settings |= {"ddpg.n_step": 1} if (method, base) == ("pad", "ddpg") else {}
+        config = configure("walker_walk", method=method, **settings)
+        assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
 
 
 def test_nested_values_by_dictionary_dots_or_dataclass() -> None:
@@ -146,6 +242,40 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"time_limit": "soon"}, ["time_limit is 'soon'", "90s, 9m, 1h30m"]),
         ({"method": "svea", "augment": "none"}, ["method svea", "--augment conv"]),
         ({"method": "clean-target", "augment": "conv"}, ["method clean-target", "--augment none"]),
+        ({"recipe": {"beta": 1.0}, "augment": "none"}, ["augment is none", "--method drq"]),
+        ({"recipe": {"beta": -1}}, ["recipe.beta is -1", "0 to"]),
+        ({"recipe": {"M": 0}}, ["recipe.M is 0", "1 to 64"]),
+        ({"base": "dqn"}, ["discrete", "walker_walk has a vector", "--action-bins 3"]),
+        ({"base": "sac", "action_bins": 3}, ["action_bins is 3", "--base dqn"]),
+        ({"base": "ddpg", "action_bins": 3}, ["base ddpg has continuous", "--action-bins 0"]),
+        ({"base": "dqn", "action_bins": 1}, ["action_bins is 1", "2 to 4096"]),
+        ({"base": "ddpg", "method": "pad"}, ["consecutive", "--ddpg.n-step 1"]),
+        ({"method": "pad", "sac": {"n_step": 2}}, ["looks 2 decisions ahead", "--sac.n-step 1"]),
+        ({"method": "sac", "auxiliary": "curl"}, ["method sac", "--method curl"]),
+        ({"method": "drq", "auxiliary": "curl", "shift": 0}, ["a shift of 0", "--method curl"]),
+        ({"method": "soda", "augment": "none"}, ["method soda", "--augment conv"]),
+        ({"method": "soda", "auxiliary": "none"}, ["nothing in method soda", "--augment none"]),
+        ({"method": "curl", "augment": "conv"}, ["nothing in method curl", "--augment none"]),
+        (
+            {"encoder": "vit", "network.head_layers": 3},
+            ["head_layers is 3", "0 with --encoder vit"],
+        ),
+        ({"encoder": "vit", "image_size": 84}, ["84 pixels", "patches of 8", "--image-size 80"]),
+        ({"encoder": "vit", "network.heads": 5}, ["128 dimensions", "5 heads"]),
+        ({"network.head_layers": 11}, ["head_layers is 11 of 11", "0 to 10"]),
+        (
+            {"network.layers": 4, "network.head_layers": 3, "network.strided_layers": 2},
+            ["strided_layers is 2", "first 1 are shared", "0 to 1"],
+        ),
+        ({"encoder": "resnet"}, ["unknown encoder 'resnet'", "vit"]),
+        ({"base": "ppo"}, ["unknown base 'ppo'", "ddpg"]),
+        ({"auxiliary": "byol"}, ["unknown auxiliary 'byol'", "soda"]),
+        ({"pad": {"task": "colour"}}, ["unknown pad.task 'colour'", "rotation"]),
+        ({"pad": {"copies": 0}}, ["pad.copies is 0", "1 to"]),
+        ({"soda": {"tau": 2.0}}, ["soda.tau is 2.0", "0 to 1"]),
+        ({"ddpg": {"noise_clip": -0.1}}, ["ddpg.noise_clip is -0.1", "0 to"]),
+        ({"dqn": {"epsilon_end": 1.5}}, ["dqn.epsilon_end is 1.5", "0 to 1"]),
+        ({"ddpg": {"n_step": 0}}, ["ddpg.n_step is 0", "1 to 100"]),
         ({"preset": ["quick"]}, ["preset is ['quick']"]),
         ({"method": None}, ["method is None"]),
         ({"task": 5}, ["task is 5"]),
@@ -155,6 +285,22 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
 def test_wrong_values_are_named_with_what_is_allowed(changes: Any, words: list[str]) -> None:
     text = message(**changes)
     assert all(word in text for word in words), text
+
+
+def test_sensible_relatives_of_what_is_refused() -> None:
+    """The cures that the messages name."""
+    for changes in (
+        {"base": "dqn", "action_bins": 3},
+        {"method": "pad", "base": "ddpg", "ddpg.n_step": 1},
+        {"method": "pad", "base": "ddpg", "pad": {"task": "rotation"}},
+        {"method": "drq", "auxiliary": "curl"},
+        {"encoder": "vit", "image_size": 80},
+        {"method": "soda", "augment": "conv"},
+        {"method": "svea", "auxiliary": "soda"},
+        {"recipe": {"beta": 0.0}},
+    ):
+        configure("walker_walk", **changes)  # type: ignore[arg-type]
+    configure("toy:make", base="dqn")  # its actions may be discrete: the environment will say
 
 
 def test_a_configuration_without_a_task() -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from svea.methods import METHODS, default_augmentation, who_sees_what
+from svea.methods import METHODS, uses_strong, who_sees_what
 from svea.recipes import RECIPES
 
 
@@ -11,10 +13,10 @@ def test_every_recipe_is_a_method() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_usual_augmentation_fits_the_recipe(name: str) -> None:
+def test_the_usual_augmentation_is_seen_by_something(name: str) -> None:
     method = METHODS[name]
-    assert method.recipe_for(method.augment).is_strong == (method.augment != "none")
-    assert default_augmentation(name) == method.augment
+    seen = uses_strong(method.recipe_for(method.augment), method.auxiliary)
+    assert seen == (method.augment != "none")
     assert method.about
 
 
@@ -23,13 +25,81 @@ def test_drq_with_an_augmentation_is_naive_augmentation() -> None:
     assert METHODS["drq"].recipe_for("conv") is RECIPES["drq+aug"]
 
 
-def test_unknown_methods_have_no_augmentation() -> None:
-    assert default_augmentation("nonsense") == "none"
-
-
 def test_who_sees_what_in_svea_and_sada() -> None:
     row = who_sees_what("svea")
     assert row["Q-prediction"] == "weak alpha, strong beta"
     assert row["Q-target"] == row["policy"] == "weak"
     assert who_sees_what("mix-all")["Q-target"] == "each stream its own"
     assert who_sees_what("sada")["policy"] == "weak, strong (Q on weak)"
+
+
+# The paper's ablation table: per row, what Q predicts from, whether strong augmentation is in it,
+# and whether the target is augmented (by the strong one, or at all where there is no strong one).
+ABLATIONS = {
+    1: ("svea", "strong", "weak"),
+    2: ("svea", "strong", "weak"),
+    3: ("svea-augmented-target", "strong", "strong"),
+    4: ("mix-all", "strong", "each stream its own"),
+    5: ("augmented-prediction", "strong", "weak"),
+    6: ("clean-target", "weak", "clean"),
+    7: ("drq", "weak", "weak"),
+    8: ("drq", "weak", "weak"),
+    9: ("drq+aug", "strong", "strong"),
+    10: ("drq+aug", "strong", "strong"),
+    11: ("rad", "weak", "weak"),
+    12: ("rad+aug", "strong", "strong"),
+}
+
+
+def test_the_rows_of_the_ablation_table_come_first_and_in_order() -> None:
+    listed = [(int(row), name) for name in METHODS for row in METHODS[name].rows.split(", ") if row]
+    assert listed[:12] == [(row, name) for row, (name, _, _) in ABLATIONS.items()]
+    assert {name for _, name in listed[12:]} == {"svea-clean-target"}, "the table's other reading"
+
+
+@pytest.mark.parametrize("row", ABLATIONS)
+def test_a_row_of_the_ablation_table(row: int) -> None:
+    name, prediction, target = ABLATIONS[row]
+    shown = who_sees_what(name)
+    assert str(row) in shown["row"].split(", ")
+    assert prediction in shown["Q-prediction"] and shown["Q-target"] == target
+    assert shown["strong"] == ("conv" if prediction == "strong" else "none")
+    assert shown["weak"] == ("crop" if row > 10 else "shift")
+    policy = {4: "weak, strong", 9: "strong", 10: "strong", 12: "strong"}
+    assert shown["policy"] == policy.get(row, "weak")
+
+
+def test_naive_versions_have_two_names() -> None:
+    for base, naive in (("drq", "drq+aug"), ("rad", "rad+aug")):
+        assert METHODS[base].recipe_for("conv") is METHODS[naive].recipe_for("conv")
+        assert METHODS[base].crop == METHODS[naive].crop
+
+
+def test_the_methods_of_the_papers_comparison() -> None:
+    """SODA and CURL are RAD with a task beside it; none of them shows Q anything strong."""
+    for name, task in (("curl", "curl"), ("pad", "pad"), ("soda", "soda")):
+        method = METHODS[name]
+        assert (method.auxiliary, method.crop) == (task, True)
+        assert method.recipe_for(method.augment) is RECIPES["drq"]
+    assert METHODS["soda"].augment == "overlay"
+    assert [name for name, method in METHODS.items() if method.own_heads] == ["pad"]
+
+
+def test_off_a_terminal_every_method_is_one_plain_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from svea.cli import main
+
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["methods"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(METHODS)
+    assert [line.split("  ")[0] for line in lines[1:10]] == [
+        "1, 2", "3", "4", "5", "6", "7, 8", "9, 10", "11", "12",
+    ]  # fmt: skip
+    columns = [lines[0].index(title) for title in ("method", "Q-prediction", "Q-target", "policy")]
+    for line, name in zip(lines[1:], METHODS, strict=True):
+        shown = who_sees_what(name)
+        cells = [line[a:b].strip() for a, b in itertools.pairwise(columns)]
+        assert cells == [shown["method"], shown["Q-prediction"], shown["Q-target"]]
+        assert "\x1b" not in line and not line.endswith(" ")

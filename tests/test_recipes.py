@@ -73,7 +73,8 @@ class Draws:
 
 def test_views_are_drawn_lazily_and_once() -> None:
     draws = Draws()
-    views = Views(torch.full((2, 9, 4, 4), 100, dtype=torch.uint8), draws.weak, draws.strong)
+    images = torch.full((2, 9, 4, 4), 100, dtype=torch.uint8)
+    views = Views(images, lambda x: x, draws.weak, draws.strong)
     assert draws.weak_calls == 0
     assert torch.equal(views["clean", 0], views["clean", 5])
     assert draws.weak_calls == 0, "clean needs no draw"
@@ -89,7 +90,7 @@ def test_stack_puts_views_behind_one_another_and_leaves_the_batch_alone() -> Non
     draws = Draws()
     images = torch.randint(0, 200, (2, 9, 4, 4), dtype=torch.uint8)
     before = images.clone()
-    views = Views(images, draws.weak, draws.strong)
+    views = Views(images, lambda x: x, draws.weak, draws.strong)
     stacked = views.stack((("clean", 0), ("weak", 0), ("strong", 0)))
     assert stacked.shape == (6, 9, 4, 4)
     torch.testing.assert_close(stacked[:2], before / 255)

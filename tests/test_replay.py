@@ -25,7 +25,9 @@ class Oracle:
     """Everything that ever happened, stacked and stored whole."""
 
     transitions: list[dict[str, Any]] = field(default_factory=list)
+    episodes: list[int] = field(default_factory=list)  # of every transition: its first frame
     stacks: dict[int, list[int]] = field(default_factory=dict)
+    open: dict[int, int] = field(default_factory=dict)  # each environment's episode
     frames: int = 0
 
     def new_frame(self) -> NDArray[np.uint8]:
@@ -36,6 +38,7 @@ class Oracle:
 
     def begin(self, environment: int) -> NDArray[np.uint8]:
         frame = self.new_frame()
+        self.open[environment] = self.frames
         self.stacks[environment] = [frame] * 3  # type: ignore[list-item]
         return frame
 
@@ -46,12 +49,13 @@ class Oracle:
         self.stacks[environment] = after  # type: ignore[assignment]
         number = len(self.transitions)
         action = np.array([number, -number], np.float32)
+        self.episodes.append(self.open[environment])
         self.transitions.append(
             {
                 "observations": np.concatenate(before),  # type: ignore[arg-type]
                 "actions": action,
                 "rewards": number / 2,
-                "terminated": float(terminated),
+                "discounts": 0.0 if terminated else 0.99,
                 "next_observations": np.concatenate(after),  # type: ignore[arg-type]
             }
         )
@@ -77,11 +81,11 @@ def history(lengths: list[list[int]], rounds: int, capacity: int) -> dict[str, A
 
 
 def play(
-    history: dict[str, Any], episode_length: int, after_each: Any = None
+    history: dict[str, Any], episode_length: int, after_each: Any = None, **settings: Any
 ) -> tuple[Replay, Oracle]:
     """Fill a buffer and the oracle with the same history; every environment has an open episode."""
     environments = len(history["lengths"])
-    replay = Replay(history["capacity"], SIZE, 2, environments, episode_length, seed=1)
+    replay = Replay(history["capacity"], SIZE, 2, environments, episode_length, seed=1, **settings)
     oracle = Oracle()
     plans = [itertools.cycle(lengths) for lengths in history["lengths"]]
     left = [next(plan) for plan in plans]
@@ -92,7 +96,7 @@ def play(
             left[index] -= 1
             over = left[index] == 0
             terminated = over and history["ends"][len(oracle.transitions) % 8]
-            replay.append(*oracle.append(index, terminated))
+            replay.append(*oracle.append(index, terminated), last=over)
             if over:
                 replay.begin(index, oracle.begin(index))
                 left[index] = next(plan)
@@ -111,9 +115,7 @@ def assert_rows_are_history(batch: Batch, oracle: Oracle, numbers: list[int]) ->
 
 def contents(replay: Replay) -> Batch:
     """Every valid transition, oldest first."""
-    return replay.gather(
-        torch.arange(replay.first_transition, replay.transitions_seen) % replay.capacity
-    )
+    return replay.gather(torch.arange(len(replay)))
 
 
 @settings(max_examples=150)
@@ -142,6 +144,83 @@ def test_capacity_is_exact_when_episodes_are_long_enough(
         assert len(replay) == min(history["capacity"], len(oracle.transitions))
 
     play(history, episode_length, check)
+
+
+# Several decisions at once ------------------------------------------------------------------------
+
+
+def several(oracle: Oracle, number: int, n_step: int, discount: float) -> dict[str, Any]:
+    """A transition over up to n decisions of its episode, as far as it has been played."""
+    same = [
+        other
+        for other in range(number, len(oracle.transitions))
+        if oracle.episodes[other] == oracle.episodes[number]
+    ][:n_step]
+    last = oracle.transitions[same[-1]]
+    rewards = [oracle.transitions[other]["rewards"] for other in same]
+    return oracle.transitions[number] | {
+        "rewards": sum(discount**k * reward for k, reward in enumerate(rewards)),
+        "discounts": 0.0 if last["discounts"] == 0 else discount ** len(same),
+        "next_observations": last["next_observations"],
+    }
+
+
+@settings(max_examples=40)
+@given(histories(), st.integers(1, 10), st.integers(1, 5), st.sampled_from([0.9, 0.99, 1.0]))
+def test_several_decisions_equal_the_oracle_at_any_time(
+    history: dict[str, Any], episode_length: int, n_step: int, discount: float
+) -> None:
+    """Over real ends and time limits, the newest edge, several environments and the ring's wrap."""
+
+    def check(replay: Replay, oracle: Oracle) -> None:
+        newest = len(oracle.transitions)
+        batch = contents(replay)
+        for row, number in enumerate(range(newest - len(replay), newest)):
+            for name, wanted in several(oracle, number, n_step, discount).items():
+                found = getattr(batch, name)[row].numpy()
+                assert np.allclose(found, wanted, rtol=1e-5, atol=0), (name, number)
+        drawn = replay.sample(5)
+        for row, number in enumerate(drawn.actions[:, 0].long().tolist()):
+            wanted = several(oracle, number, n_step, discount)
+            assert np.isclose(float(drawn.rewards[row]), wanted["rewards"], rtol=1e-5)
+            assert np.array_equal(drawn.next_observations[row], wanted["next_observations"])
+
+    play(history, episode_length, check, n_step=n_step, discount=discount)
+
+
+def test_a_time_limit_bootstraps_after_fewer_decisions_and_a_real_end_never() -> None:
+    """Three decisions, by hand: an episode that is cut off, then one that ends."""
+    replay = Replay(10, SIZE, 1, discount=0.5, n_step=3)
+    frame = np.zeros((3, SIZE, SIZE), np.uint8)
+    for terminated in (False, True):
+        replay.begin(0, frame)
+        for k in range(4):
+            over = k == 3
+            replay.append(0, np.zeros(1, np.float32), 8.0, terminated and over, frame, last=over)
+    batch = contents(replay)
+    assert batch.rewards.tolist() == 2 * [8 + 4 + 2, 8 + 4 + 2, 8 + 4, 8]
+    assert batch.discounts.tolist() == [0.125, 0.125, 0.25, 0.5, 0.125, 0, 0, 0]
+
+
+def test_a_real_end_is_the_last_of_its_episode_without_being_told() -> None:
+    replay = Replay(10, SIZE, 1, n_step=2)
+    frame = np.zeros((3, SIZE, SIZE), np.uint8)
+    replay.begin(0, frame)
+    replay.append(0, np.zeros(1, np.float32), 1.0, True, frame)
+    replay.begin(0, frame)
+    replay.append(0, np.zeros(1, np.float32), 1.0, False, frame)
+    assert contents(replay).rewards.tolist() == [1.0, 1.0]
+
+
+@settings(max_examples=50)
+@given(histories(), st.integers(0, 40), st.integers(2, 4))
+def test_ends_of_episodes_survive_saving(history: dict[str, Any], larger: int, n_step: int) -> None:
+    replay, _ = play(history, 5, n_step=n_step)
+    again = Replay(history["capacity"] + larger, SIZE, 2, len(history["lengths"]), 5, n_step=n_step)
+    again.extend(replay.since((0, 0)))
+    again.load_state(replay.state())
+    for name, tensor in vars(contents(replay)).items():
+        assert torch.equal(tensor, getattr(contents(again), name)), name
 
 
 def test_the_stack_at_an_episodes_start_repeats_its_first_frame() -> None:
@@ -218,7 +297,8 @@ def test_announced_bytes_are_the_allocated_ones(
     capacity: int, environments: int, length: int
 ) -> None:
     replay = Replay(capacity, 8, 3, environments, length)
-    tensors = [replay.frames, replay.windows, replay.actions, replay.rewards, replay.terminated]
+    tensors = [replay.frames, replay.windows, replay.actions]
+    tensors += [replay.rewards, replay.terminated, replay.last]
     allocated = sum(t.numel() * t.element_size() for t in tensors) + replay._first_frames.nbytes
     assert replay_bytes(capacity, 8, 3, environments, length) == allocated
     assert len(replay.frames) == frame_slots(capacity, environments, length)

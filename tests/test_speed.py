@@ -69,3 +69,103 @@ def test_preparing_an_agent_changes_nothing_but_speed(tmp_path: Any) -> None:
     first, second = plain.state_dict(), prepared.state_dict()
     for name, tensor in first.items():
         torch.testing.assert_close(tensor, second[name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+# CUDA: the captured path against the eager one ----------------------------------------------------
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+
+def learner(how: str, precision: torch.dtype, **changes: Any) -> speed.Learner:
+    from svea.config import configure
+    from svea.update_bench import noise_replay
+
+    device = torch.device("cuda")
+    settings = {"overlay_dir": "procedural", "batch_size": 32} | changes
+    config = configure("walker_walk", **settings)
+    replay = noise_replay(config, device, decisions=300)
+    agent = make_agent(config, 6, device)
+    return speed.Learner(agent, replay, config.batch_size, precision=precision, speed=how)
+
+
+@cuda
+@pytest.mark.parametrize("encoder", ["cnn", "vit"])
+def test_captured_updates_are_the_eager_ones(encoder: str) -> None:
+    """From one state, with the same draws, in full precision."""
+    eager = learner("eager", torch.float32, encoder=encoder)
+    captured = learner("captured", torch.float32, encoder=encoder)
+    for decision in range(12):  # each kind of update is replayed from its graph twice
+        first, second = eager.update(decision), captured.update(decision)
+        for name, loss in first.items():
+            torch.testing.assert_close(
+                second[name], loss, rtol=2e-2, atol=2e-3, msg=f"{name} at {decision}"
+            )
+    assert captured._graphs and not eager._graphs
+
+
+@cuda
+@pytest.mark.parametrize("method", ["svea", "drq", "curl", "pad", "soda", "sada", "sac"])
+def test_captured_updates_stay_finite_and_draw_afresh(method: str) -> None:
+    captured = learner("captured", torch.bfloat16, method=method)
+    losses = []
+    for decision in range(24):
+        figures = captured.update(decision)
+        assert all(torch.isfinite(value) for value in figures.values()), figures
+        losses.append(float(figures["critic_loss"]))
+    assert len(set(losses)) == len(losses), "a replayed graph repeats itself"
+
+
+@cuda
+def test_a_captured_graph_sees_the_replay_grow() -> None:
+    import numpy as np
+
+    captured = learner("captured", torch.bfloat16)
+    replay = captured.replay
+    for decision in range(10):
+        captured.update(decision)
+    before = float(captured.update(10)["critic_loss"])
+    frame = np.zeros((3, 84, 84), np.uint8)
+    replay.begin(0, frame)
+    for _ in range(replay.capacity):
+        replay.append(0, np.zeros(6, np.float32), 1000.0, False, frame)
+    after = float(captured.update(12)["critic_loss"])
+    assert after > 100 * before, "rewards of 1000 must show in the loss"
+
+
+@cuda
+def test_our_convolutions_are_the_librarys() -> None:
+    from svea.kernels.convolutions import FusedConvolutions
+    from svea.networks import CNN
+
+    torch.manual_seed(0)
+    network = CNN().cuda()
+    images = torch.rand(20, 9, 84, 84, device="cuda")
+    parameters = list(network.parameters())
+
+    def outcome(forward: Any) -> list[torch.Tensor]:
+        with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False):
+            features = forward(images).float()
+        return [features, *torch.autograd.grad(features.square().sum(), parameters)]
+
+    exact = CNN.forward(network, images)
+    wanted = [exact, *torch.autograd.grad(exact.square().sum(), parameters)]
+    library = outcome(lambda x: CNN.forward(network, x))
+    ours = outcome(FusedConvolutions(network))
+    for right, theirs, mine in zip(wanted, library, ours, strict=True):
+        error, allowed = (mine - right).norm(), 1.5 * (theirs - right).norm()
+        assert error <= allowed + 1e-3 * right.norm()
+
+
+@cuda
+def test_a_captured_run_resumes_from_its_state() -> None:
+    """A second learner takes over in mid-run: the same draws, the same losses but for rounding."""
+    one, two = learner("captured", torch.bfloat16), learner("captured", torch.bfloat16)
+    for decision in range(10):
+        one.update(decision)
+    two.agent.load_state_dict({k: v.cpu().clone() for k, v in one.agent.state_dict().items()})
+    two.replay.generator.set_state(one.replay.generator.get_state())
+    for decision in range(10, 22):
+        first, second = one.update(decision), two.update(decision)
+        torch.testing.assert_close(
+            second["critic_loss"], first["critic_loss"], rtol=0.05, atol=1e-3
+        )

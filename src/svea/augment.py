@@ -18,13 +18,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
+from svea.compilation import maybe_compiled
 from svea.errors import UserError, unknown_name
+
+TRITON = find_spec("triton") is not None  # comes with torch's CUDA builds
 
 Draw = dict[str, Any]
 """Tensors with one row per sample, and plain numbers that hold for the whole batch."""
@@ -64,7 +68,7 @@ class Augmentation:
         """Augment `x` with parameters that were drawn before."""
         # Autocast would turn the matrix products and coordinates below into bfloat16.
         with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
-            return self.function(x, **draw)
+            return maybe_compiled(self.function)(x, **draw)
 
     def __call__(self, x: Tensor, generator: Generator | None = None, **parameters: Any) -> Tensor:
         """Augment every sample of `x`, shaped `(B, 3k, H, W)` with values in [0, 1]."""
@@ -252,6 +256,10 @@ def conv(x: Tensor, *, weight: Tensor) -> Tensor:
     """Pass each sample through its own random 3x3 convolution and a sigmoid."""
     batch, channels, rows, columns = x.shape
     frames = channels // 3
+    if x.is_cuda and TRITON:
+        from svea.kernels.random_convolution import random_convolution
+
+        return random_convolution(x, weight)
     padded = F.pad(x, (1, 1, 1, 1), mode="replicate")
     # One group per frame: nothing is transposed, and one call serves the batch.
     y = F.conv2d(

@@ -1,6 +1,6 @@
 """The configuration of a run: one frozen dataclass, resolved once, written to config.json.
 
-Precedence: default < preset < method < task < explicit flag. The docstring of a field is
+Precedence: default < preset < encoder < method < task < explicit flag. The docstring of a field is
 its ``--help`` text.
 """
 
@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from svea import envs
+from svea.agents.auxiliary import CURLOptions, PADOptions, SODAOptions
+from svea.agents.ddpg import DDPGOptions
+from svea.agents.dqn import DQNOptions
 from svea.agents.sac import SACOptions
 from svea.errors import UserError, unknown_name
-from svea.methods import METHODS, default_augmentation
+from svea.methods import METHODS, uses_strong
 from svea.networks.cnn import output_size
+from svea.networks.vit import check_patches
 from svea.recipes import RecipeOptions, streams
 
 
@@ -26,11 +30,23 @@ class NetworkOptions:
     """Sizes of the networks; the defaults are the paper's."""
 
     layers: int = 11
-    """Convolutions in the encoder."""
+    """Convolutions in the CNN."""
     filters: int = 32
     """Filters of each convolution."""
     strided_layers: int = 1
     """How many of the first convolutions have stride 2."""
+    head_layers: int = 0
+    """How many of the last convolutions each branch has for itself (PAD: 3)."""
+    patch: int = 8
+    """Height and width of the ViT's patches."""
+    width: int = 128
+    """Dimensions of the ViT's tokens."""
+    depth: int = 4
+    """Blocks of the ViT."""
+    heads: int = 8
+    """Attention heads of the ViT."""
+    mlp_ratio: float = 1.0
+    """Hidden layer of the ViT's blocks, in units of their width."""
     projection: int = 100
     """Size of the projected features."""
     hidden: int = 1024
@@ -45,6 +61,12 @@ class Config:
     """A dm_control suite task as domain_task, or module:function of your own environment."""
     method: str = "svea"
     """A method or recipe; `svea methods` lists them."""
+    base: Literal["sac", "ddpg", "dqn"] = "sac"
+    """The base algorithm; dqn is for discrete actions (see action_bins)."""
+    encoder: Literal["cnn", "vit", "drqv2"] = "cnn"
+    """The trunk: the paper's CNN or ViT, or DrQ-v2's four convolutions."""
+    auxiliary: Literal["none", "curl", "soda", "pad"] = "none"
+    """A task beside the Q-loss that shapes the trunk; set by the method."""
     preset: Literal["paper", "quick"] = "paper"
     """paper: the published setting. quick: smaller images and networks, for a CPU."""
     seed: int = 0
@@ -63,18 +85,30 @@ class Config:
     """Pictures for overlay: a folder, or `procedural`; default: those of data_dir."""
     shift: int = 4
     """Largest random shift of the weak augmentation, in pixels."""
-    encoder: Literal["cnn"] = "cnn"
-    """The trunk."""
+    crop: int = 0
+    """If above 0, the weak augmentation is a random crop: this many pixels are rendered more."""
     network: NetworkOptions = field(default_factory=NetworkOptions)
     """Sizes of the networks."""
     sac: SACOptions = field(default_factory=SACOptions)
-    """Numbers of the base algorithm."""
+    """Numbers of SAC."""
+    ddpg: DDPGOptions = field(default_factory=DDPGOptions)
+    """Numbers of DDPG."""
+    dqn: DQNOptions = field(default_factory=DQNOptions)
+    """Numbers of DQN."""
+    curl: CURLOptions = field(default_factory=CURLOptions)
+    """Numbers of CURL."""
+    soda: SODAOptions = field(default_factory=SODAOptions)
+    """Numbers of SODA."""
+    pad: PADOptions = field(default_factory=PADOptions)
+    """Numbers of PAD."""
     batch_size: int = 128
     """Transitions per update."""
     replay: int = 500_000
     """Capacity of the replay buffer in decisions."""
     image_size: int = 84
-    """Height and width of the observation in pixels."""
+    """Height and width in pixels of what the agent sees."""
+    action_bins: int = 0
+    """Make actions discrete: this many values per dimension (0: leave them as they are)."""
     action_repeat: int = 4
     """Simulator steps per decision; set by the task (finger 2, cartpole 8, others 4)."""
     episode_frames: int = 1_000
@@ -99,6 +133,8 @@ class Config:
     """Where to learn."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the hardware multiplies it natively, float32 elsewhere."""
+    speed: Literal["auto", "eager", "compiled", "captured"] = "auto"
+    """How updates run: as written, compiled, or compiled and captured in CUDA graphs."""
     time_limit: str = "none"
     """Save and stop after this wall time, e.g. 90s, 9m, 1h30m; the same command continues."""
     data_dir: str = ""
@@ -124,13 +160,26 @@ class Config:
     @property
     def environment(self) -> dict[str, Any]:
         """The arguments of ``make_env`` in training."""
-        shared = ("task", "image_size", "action_repeat", "episode_frames", "rendering")
-        return {name: getattr(self, name) for name in shared} | {"data_dir": self.data_dir or None}
+        shared = ("task", "action_repeat", "episode_frames", "rendering", "action_bins")
+        return {name: getattr(self, name) for name in shared} | {
+            "image_size": self.rendered_size,
+            "data_dir": self.data_dir or None,
+        }
+
+    @property
+    def rendered_size(self) -> int:
+        """Height and width of a stored frame: more than the agent sees where crops are taken."""
+        return self.image_size + self.crop
+
+    @property
+    def options(self) -> SACOptions | DDPGOptions | DQNOptions:
+        """The numbers of the base algorithm that is used."""
+        return getattr(self, self.base)
 
 
 # Fields that say how, where or how long to run, not what: they may change when a run is resumed.
 HOW_TO_RUN = {
-    "decisions", "eval_envs", "save_every", "device", "time_limit", "data_dir", "out",
+    "decisions", "eval_envs", "save_every", "device", "speed", "time_limit", "data_dir", "out",
     "tensorboard", "wandb",
 }  # fmt: skip
 
@@ -152,6 +201,8 @@ PRESETS: dict[str, dict[str, Any]] = {
             "hidden": 256,
         },
         "sac": {"initial_temperature": 0.01},
+        "ddpg": {"learning_rate": 1e-3, "noise_decisions": 3_000},
+        "dqn": {"learning_rate": 1e-3, "epsilon_decisions": 3_000},
         "eval_every": 1_500,
         "eval_episodes": 6,
         "eval_actions": "sampled",
@@ -160,19 +211,56 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+# What an encoder changes, by preset: everything that the paper changes for its ViT.
+ENCODERS: dict[str, dict[str, dict[str, Any]]] = {
+    "cnn": {"paper": {}, "quick": {}},
+    "vit": {
+        "paper": {
+            "image_size": 96,
+            "shift": 6,
+            "batch_size": 512,
+            "decisions": 300_000,
+            "replay": 300_000,
+        },
+        "quick": {"network": {"width": 64, "depth": 2, "heads": 4}},
+    },
+    "drqv2": {"paper": {"network": {"layers": 4}}, "quick": {}},
+}
+CROP = {"paper": 16, "quick": 8}  # pixels rendered more where the weak augmentation is a crop
+OWN_HEADS = {"paper": 3, "quick": 1}  # PAD's convolutions per branch
+
 _MINIMUM = {
     "seed": 0, "decisions": 1, "warmup": 1, "envs": 1, "shift": 0, "batch_size": 1, "replay": 1,
     "image_size": 16, "action_repeat": 1, "episode_frames": 1, "eval_every": 1, "eval_episodes": 1,
     "eval_envs": 0, "log_every": 1, "save_every": 1,
     "network.layers": 1, "network.filters": 1, "network.strided_layers": 0, "network.projection": 1,
-    "network.hidden": 1, "sac.actor_every": 1, "sac.target_every": 1, "recipe.K": 1, "recipe.M": 1,
+    "network.hidden": 1, "network.head_layers": 0, "network.patch": 1, "network.width": 1,
+    "network.depth": 1, "network.heads": 1, "recipe.K": 1, "recipe.M": 1, "crop": 0,
+    "action_bins": 0, "ddpg.noise_decisions": 0, "dqn.epsilon_decisions": 0, "curl.every": 1,
+    "soda.every": 1, "soda.batch_size": 2, "pad.every": 1, "pad.copies": 1,
+    **{f"{base}.{name}": 1 for base in ("sac", "ddpg", "dqn")
+       for name in ("n_step", "actor_every", "target_every")},
 }  # fmt: skip
-_ABOVE_ZERO = ("sac.learning_rate", "sac.temperature_learning_rate", "sac.initial_temperature")
-_UNIT_INTERVAL = ("sac.discount", "sac.encoder_tau", "sac.q_tau", "sac.temperature_beta1")
+_ABOVE_ZERO = (
+    "sac.temperature_learning_rate", "sac.initial_temperature", "network.mlp_ratio",
+    *(f"{part}.learning_rate" for part in ("sac", "ddpg", "dqn", "curl", "soda", "pad")),
+)  # fmt: skip
+_UNIT_INTERVAL = (
+    "sac.temperature_beta1", "soda.tau", "dqn.epsilon_start", "dqn.epsilon_end",
+    *(f"{base}.{name}" for base in ("sac", "ddpg", "dqn")
+      for name in ("discount", "encoder_tau", "q_tau")),
+)  # fmt: skip
+_NOT_NEGATIVE = (
+    "recipe.alpha", "recipe.beta", "ddpg.noise_start", "ddpg.noise_end", "ddpg.noise_clip",
+)  # fmt: skip
 _MAXIMUM = {
     "envs": 1024, "eval_envs": 1024, "batch_size": 65_536, "image_size": 1024,
     "action_repeat": 1000, "shift": 1024, "network.layers": 100, "network.filters": 4096,
     "network.projection": 65_536, "network.hidden": 65_536, "recipe.K": 64, "recipe.M": 64,
+    "network.head_layers": 99, "network.patch": 1024, "network.width": 65_536,
+    "network.depth": 1000, "network.heads": 65_536, "crop": 1024, "action_bins": 4096,
+    "soda.batch_size": 65_536, "pad.copies": 65_536, "sac.n_step": 100, "ddpg.n_step": 100,
+    "dqn.n_step": 100,
 }  # fmt: skip
 _LARGEST = 10**9  # keeps sums and products far from any integer or memory overflow
 
@@ -187,25 +275,59 @@ def configure(task: str, **explicit: Any) -> Config:
         >>> configure("cartpole_swingup", preset="quick", seed=3).action_repeat
         8
     """
-    preset, method = explicit.get("preset", "paper"), explicit.get("method", "svea")
-    for name, value in (("task", task), ("preset", preset), ("method", method)):
+    preset, encoder = explicit.get("preset", "paper"), explicit.get("encoder", "cnn")
+    method = explicit.get("method", "svea")
+    names = {"task": task, "preset": preset, "encoder": encoder, "method": method}
+    for name, value in names.items():
         if not isinstance(value, str):
             raise UserError(f"{name} is {value!r}; allowed: a name")
-    if preset not in PRESETS:
-        raise unknown_name("preset", preset, PRESETS)
+    for name, known in (("preset", PRESETS), ("encoder", ENCODERS), ("method", METHODS)):
+        if names[name] not in known:
+            raise unknown_name(name, names[name], known)
     values: dict[str, Any] = {"task": task}
     _merge(values, PRESETS[preset])
-    _merge(values, {"augment": default_augmentation(method)})
+    if explicit.get("base", "sac") != "sac":
+        # What these bases add to explore is noise, not a policy's own spread: it says nothing.
+        _merge(values, {"eval_actions": "most_likely"})
+    _merge(values, ENCODERS[encoder][preset])
+    _merge(values, method_defaults(method, preset, encoder))
     _merge(values, task_defaults(task))
+    if encoder == "vit":
+        _merge(values, vit_coefficients(task, method))
     _merge(values, explicit)
     return from_dict(values)
+
+
+def method_defaults(method: str, preset: str, encoder: str) -> dict[str, Any]:
+    """What a method decides; a ViT is shared whole by all branches."""
+    chosen = METHODS[method]
+    own_heads = chosen.own_heads and encoder != "vit"
+    return {
+        "augment": chosen.augment,
+        "auxiliary": chosen.auxiliary,
+        "crop": CROP[preset] if chosen.crop else 0,
+        "network": {"head_layers": OWN_HEADS[preset] if own_heads else 0},
+    }
+
+
+def vit_coefficients(task: str, method: str) -> dict[str, Any]:
+    """The paper's alpha and beta for its ViT, where the method mixes two streams."""
+    if not METHODS[method].recipe_for(METHODS[method].augment).is_mixed:
+        return {}
+    alpha, beta = {"walker": (1.0, 1.0), "robot_push": (1.0, 0.5)}.get(
+        task if task.startswith("robot") else task.split("_")[0], (0.5, 0.5)
+    )
+    return {"recipe": {"alpha": alpha, "beta": beta}}
 
 
 def task_defaults(task: str) -> dict[str, Any]:
     """What a task decides; a user's own environment has no test modes and no action repeat."""
     if ":" in task:
         return {"action_repeat": 1, "eval_mode": "train"}
-    return {"action_repeat": envs.ACTION_REPEAT.get(task, 4)}
+    own: dict[str, Any] = {"episode_frames": envs.EPISODE_FRAMES.get(task, 1_000)}
+    if task in envs.ROBOT_TASKS:
+        own["eval_mode"] = "test"
+    return own | {"action_repeat": envs.ACTION_REPEAT.get(task, 4)}
 
 
 def from_dict(values: dict[str, Any]) -> Config:
@@ -254,9 +376,68 @@ def check(config: Config) -> Config:
     check_ranges(config)
     check_names(config)
     seconds(config.time_limit)
-    output_size(config.image_size, config.network.layers, config.network.strided_layers)
+    check_networks(config)
+    check_combination(config)
     streams(METHODS[config.method].recipe_for(config.augment), config.recipe)
     return config
+
+
+def check_networks(config: Config) -> None:
+    """The images fit the encoder."""
+    network = config.network
+    if config.encoder == "vit":
+        check_patches(config.image_size, network.patch, network.width, network.heads)
+        if network.head_layers:
+            raise UserError(
+                f"network.head_layers is {network.head_layers}, but a ViT has no convolutions to "
+                "give each branch; allowed: 0 with --encoder vit"
+            )
+        return
+    output_size(config.image_size, network.layers, network.strided_layers)
+    if network.head_layers >= network.layers:
+        raise UserError(
+            f"network.head_layers is {network.head_layers} of {network.layers} layers; the trunk "
+            f"needs at least one: allowed: 0 to {network.layers - 1}"
+        )
+    shared = network.layers - network.head_layers
+    if network.strided_layers > shared and network.head_layers:
+        raise UserError(
+            f"network.strided_layers is {network.strided_layers}, but of {network.layers} layers "
+            f"only the first {shared} are shared, and those of the branches have no stride; "
+            f"allowed with --network.head-layers {network.head_layers}: 0 to {shared}"
+        )
+
+
+def check_combination(config: Config) -> None:
+    """Base, auxiliary task and actions fit together."""
+    bins, discrete = config.action_bins, config.base == "dqn"
+    if bins == 1:
+        raise UserError(
+            "action_bins is 1: one value leaves nothing to choose; allowed: 0, 2 to 4096"
+        )
+    if bins and not discrete:
+        raise UserError(
+            f"action_bins is {bins}, but base {config.base} has continuous actions; use --base dqn "
+            "or --action-bins 0"
+        )
+    if discrete and not bins and ":" not in config.task:
+        raise UserError(
+            f"base dqn chooses among discrete actions, but {config.task} has a vector of them; use "
+            "--action-bins 3 (three values per dimension), or --base sac"
+        )
+    inverse_dynamics = config.auxiliary == "pad" and config.pad.task == "inverse_dynamics"
+    if inverse_dynamics and config.options.n_step > 1:
+        raise UserError(
+            f"PAD predicts the action between two consecutive observations, but {config.base} "
+            f"looks {config.options.n_step} decisions ahead; use --{config.base}.n-step 1"
+        )
+    still = config.method == "sac" or not (config.crop or config.shift)
+    if config.auxiliary == "curl" and still:
+        which = "method sac" if config.method == "sac" else "a shift of 0 pixels"
+        raise UserError(
+            f"CURL contrasts two different views of a state, but {which} leaves only the stored "
+            "one; use --method curl (or drq with --auxiliary curl)"
+        )
 
 
 def check_types(options: Any, prefix: str = "") -> None:
@@ -292,7 +473,7 @@ def check_ranges(config: Config) -> None:
     for path in _ABOVE_ZERO:
         if not 0 < _at(config, path) <= _LARGEST:
             raise UserError(f"{path} is {_at(config, path)}; allowed: above 0, to {_LARGEST}")
-    for path in ("recipe.alpha", "recipe.beta"):
+    for path in _NOT_NEGATIVE:
         if not 0 <= _at(config, path) <= _LARGEST:
             raise UserError(f"{path} is {_at(config, path)}; allowed: 0 to {_LARGEST}")
     if config.recipe.alpha + config.recipe.beta == 0:
@@ -308,23 +489,22 @@ def check_names(config: Config) -> None:
 
     if ":" not in config.task and config.task not in envs.TASKS:
         raise unknown_name("task", config.task, envs.TASKS)
-    envs.check_mode(config.eval_mode)
+    envs.check_mode(config.eval_mode, None if ":" in config.task else config.task)
     if config.method not in METHODS:
         raise unknown_name("method", config.method, METHODS)
     augmentation(config.augment)
     row = METHODS[config.method].recipe_for(config.augment)
-    mixes = any(isinstance(coefficient, str) for _, coefficient in row.prediction)
-    if not mixes and (config.recipe.alpha, config.recipe.beta) != (0.5, 0.5):
+    if not row.is_mixed and (config.recipe.alpha, config.recipe.beta) != (0.5, 0.5):
         raise UserError(
             f"recipe.alpha and recipe.beta weigh two streams, but method {config.method} has one; "
             "leave them out, or use --method svea"
         )
-    if not row.is_strong and config.augment != "none":
+    if not uses_strong(row, config.auxiliary) and config.augment != "none":
         raise UserError(
-            f"method {config.method} has no strongly augmented view, but augment is "
+            f"nothing in method {config.method} looks at a strongly augmented view, but augment is "
             f"{config.augment}; use --augment none, or --method svea (or drq: naive augmentation)"
         )
-    if row.is_strong and config.augment == "none":
+    if uses_strong(row, config.auxiliary) and config.augment == "none":
         raise UserError(
             f"method {config.method} trains on a strongly augmented view, but augment is none; "
             "use --augment conv, or --method drq for no strong augmentation"

@@ -1,4 +1,4 @@
-"""The names that users type, each a product of independent choices."""
+"""The names that users type: products of base algorithm, recipe, encoder and auxiliary task."""
 
 from __future__ import annotations
 
@@ -9,38 +9,80 @@ from svea.recipes import OWN, RECIPES, Recipe
 
 @dataclass(frozen=True)
 class Method:
-    """A recipe with its usual augmentation.
+    """A recipe with what usually goes with it; all but the recipe can be overridden by flags.
 
     Attributes:
         recipe: row of the recipe table.
-        augmented_recipe: the row that takes its place when a strong augmentation is asked for.
-        augment: the strong augmentation by default.
         about: one line for `svea methods`.
+        rows: its rows in the paper's ablation table; the first of two is with a ViT.
+        augmented_recipe: the row that takes its place when a strong augmentation is asked for;
+            None if the recipe stays.
+        augment: the strong augmentation by default.
+        auxiliary: the auxiliary task.
+        crop: whether the weak augmentation is a random crop of a larger picture, not a shift.
+        own_heads: whether each branch has its own last convolutions (PAD).
     """
 
     recipe: str
-    augmented_recipe: str
-    augment: str
     about: str
+    rows: str = ""
+    augmented_recipe: str | None = None
+    augment: str = "none"
+    auxiliary: str = "none"
+    crop: bool = False
+    own_heads: bool = False
 
     def recipe_for(self, augment: str) -> Recipe:
         """The row of the table that this method follows under an augmentation."""
-        return RECIPES[self.recipe if augment == "none" else self.augmented_recipe]
+        return RECIPES[self.recipe_name(augment)]
+
+    def recipe_name(self, augment: str) -> str:
+        """The name of that row."""
+        return self.recipe if augment == "none" else self.augmented_recipe or self.recipe
 
 
-def _from_recipe(name: str) -> Method:
-    """Every row of the recipe table is a method too."""
-    recipe = RECIPES[name]
-    return Method(name, name, "conv" if recipe.is_strong else "none", recipe.paper)
+METHODS: dict[str, Method] = {
+    "svea": Method("svea", "SVEA", "1, 2", augment="conv"),
+    "svea-augmented-target": Method(
+        "svea-augmented-target", "SVEA bootstrapping from the strong view", "3", augment="conv"
+    ),
+    "mix-all": Method("mix-all", "data mixing in every place", "4", augment="conv"),
+    "augmented-prediction": Method(
+        "augmented-prediction", "alpha 0, beta 1: no unaugmented stream", "5", augment="conv"
+    ),
+    "clean-target": Method("clean-target", "DrQ with an unshifted target", "6"),
+    "drq": Method("drq", "DrQ [K=1, M=1], the base", "7, 8", augmented_recipe="drq+aug"),
+    "drq+aug": Method("drq+aug", "naive: drq --augment conv", "9, 10", augment="conv"),
+    "rad": Method("drq", "RAD: DrQ with crops", "11", augmented_recipe="drq+aug", crop=True),
+    "rad+aug": Method("drq+aug", "naive: rad --augment conv", "12", augment="conv", crop=True),
+    "svea-clean-target": Method(
+        "svea-clean-target", "the other reading: target unshifted", "1, 2", augment="conv"
+    ),
+    "svea-rad": Method("svea", "SVEA with RAD's crops", augment="conv", crop=True),
+    "sac": Method("sac", "SAC, no augmentation"),
+    "curl": Method("drq", "CURL: RAD and contrast", auxiliary="curl", crop=True),
+    "pad": Method(
+        "drq",
+        "PAD: RAD and inverse dynamics, also at test time",
+        auxiliary="pad",
+        crop=True,
+        own_heads=True,
+    ),
+    "soda": Method(
+        "drq",
+        "SODA: RAD; its auxiliary task alone sees strong",
+        augment="overlay",
+        auxiliary="soda",
+        crop=True,
+    ),
+    "sada": Method("sada", "SADA (2024): the policy sees strong too", augment="conv"),
+}
+"""The rows of the paper's ablation table first, in its order."""
 
 
-METHODS: dict[str, Method] = {name: _from_recipe(name) for name in RECIPES}
-METHODS["drq"] = Method("drq", "drq+aug", "none", "DrQ; with --augment: naive augmentation")
-
-
-def default_augmentation(method: str) -> str:
-    """The strong augmentation that a method has unless told otherwise."""
-    return METHODS[method].augment if method in METHODS else "none"
+def uses_strong(recipe: Recipe, auxiliary: str) -> bool:
+    """Whether anything looks at the strong view."""
+    return recipe.is_strong or auxiliary == "soda"
 
 
 def who_sees_what(name: str) -> dict[str, str]:
@@ -55,10 +97,13 @@ def who_sees_what(name: str) -> dict[str, str]:
     if recipe.policy_q != OWN:
         policy += f" (Q on {recipe.policy_q})"
     return {
+        "row": method.rows or "-",
         "method": name,
         "Q-prediction": prediction,
         "Q-target": "each stream its own" if recipe.target == OWN else recipe.target,
         "policy": policy,
-        "augment": method.augment,
-        "paper": method.about,
+        "weak": "crop" if method.crop else "none" if name == "sac" else "shift",
+        "strong": method.augment,
+        "auxiliary": method.auxiliary,
+        "about": method.about,
     }

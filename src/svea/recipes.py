@@ -2,8 +2,8 @@
 
 Every update draws *views* of a batch of observations:
 
-- ``clean``: the stored observation;
-- ``weak``: clean after the weak augmentation (random shift);
+- ``clean``: the stored observation (its centre, where crops are the weak augmentation);
+- ``weak``: the stored observation after the weak augmentation (random shift, or random crop);
 - ``strong``: weak after the strong augmentation (random convolution, overlay, ...).
 
 A recipe says which views feed the Q-prediction (and with which coefficient), the Q-target and the
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from svea.compilation import maybe_compiled
 from svea.errors import UserError
 
 OWN = "own"  # each stream of the prediction bootstraps from its own view of the successor
@@ -47,6 +48,11 @@ class Recipe:
         """Every view this recipe looks at."""
         named = {view for view, _ in self.prediction} | {self.target, *self.policy, self.policy_q}
         return named - {OWN}
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether alpha and beta weigh streams of it."""
+        return any(isinstance(coefficient, str) for _, coefficient in self.prediction)
 
     @property
     def is_strong(self) -> bool:
@@ -130,11 +136,13 @@ class Views:
     def __init__(
         self,
         observations: Tensor,  # (B, 9, H, W) uint8
+        clean: Callable[[Tensor], Tensor],
         weak: Callable[[Tensor], Tensor],
         strong: Callable[[Tensor], Tensor],
     ) -> None:
-        """Take a batch and the two augmentations: weak on bytes, strong on pixels in [0, 1]."""
-        self._observations, self._weak, self._strong = observations, weak, strong
+        """Take a batch and what makes its views: clean and weak of bytes, strong of weak pixels."""
+        self._observations, self._clean, self._weak = observations, clean, weak
+        self._strong = strong
         self._drawn: dict[tuple[str, int], Tensor] = {}
 
     def __getitem__(self, view: tuple[str, int]) -> Tensor:
@@ -146,7 +154,7 @@ class Views:
     def _draw(self, name: str, copy: int) -> Tensor:
         """Draw a view; shifting bytes before they become floats moves a quarter of the memory."""
         if name == "clean":
-            return pixels(self._observations)
+            return pixels(self._clean(self._observations))
         if name == "weak":
             return pixels(self._weak(self._observations))
         return self._strong(self["weak", copy])
@@ -166,4 +174,9 @@ def pixels(images: Tensor) -> Tensor:
     device = images.device.type
     fast = torch.is_autocast_enabled(device)
     dtype = torch.get_autocast_dtype(device) if fast else torch.float32
+    return maybe_compiled(_scaled)(images, dtype)
+
+
+def _scaled(images: Tensor, dtype: torch.dtype) -> Tensor:
+    """Bytes divided by 255."""
     return images.to(dtype).div_(255)

@@ -1,20 +1,246 @@
-"""Where and how fast: device, precision and memory, applied around the update from outside."""
+"""Where and how fast: device, precision, compilation and CUDA graphs, all from outside the update.
+
+`Learner` is what the training loop calls: one batch, one update, in the way that --speed says. The
+update itself is written once, in agents/, and does not know.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import torch
 
+from svea import compilation
 from svea.errors import UserError
+from svea.networks import CNN
+from svea.networks.vit import Attention
+from svea.replay import Batch, Replay
 
 if TYPE_CHECKING:
-    from svea.agents.sac import SAC
+    from svea.agents.agent import Agent, Losses, Phase
+
+SPEEDS = ("eager", "compiled", "captured")
+WARM_UP = 3  # updates of a kind before it is captured: they compile, choose kernels and allocate
+
+
+class Learner:
+    """Samples and updates.
+
+    Captured updates are replayed from CUDA graphs, one for each kind of update (with or without
+    policy, target and auxiliary task). The first few of a kind run as written: they are updates
+    like all others, so nothing is lost or done twice. Capturing itself computes nothing. The
+    replay's size and all generators are read at replay, so every update draws afresh from a
+    buffer that grows.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        replay: Replay,
+        batch_size: int,
+        *,
+        precision: torch.dtype = torch.float32,
+        speed: str = "eager",
+        say: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        """Prepare the agent for a way of updating.
+
+        Args:
+            agent: what learns.
+            replay: what it learns from.
+            batch_size: transitions per update.
+            precision: of the networks' arithmetic.
+            speed: ``eager``, ``compiled`` or ``captured``, as `choose_speed` resolved it.
+            say: called with a line when something takes long.
+        """
+        self.agent, self.replay, self.batch_size = agent, replay, batch_size
+        self.precision, self.speed, self._say = precision, speed, say
+        self._counts: dict[Phase, int] = {}
+        self._graphs: dict[Phase, CapturedUpdate] = {}
+        prepare(agent)
+        if speed != "eager":
+            compile_networks(agent)
+        if speed == "captured":
+            agent.beside = SideStream()  # type: ignore[method-assign]
+
+    def update(self, decision: int) -> Losses:
+        """One update; the losses are overwritten by a later update of the same kind."""
+        agent = self.agent
+        agent.schedule(decision)
+        self.replay.flush()
+        phase = agent.phase(decision)
+        seen = self._counts[phase] = self._counts.get(phase, 0) + 1
+        if seen == 1 and self.speed != "eager":
+            self._say("compiling an update (kept in a cache for later runs)")
+        if self.speed != "captured" or seen <= WARM_UP:
+            return self.learn(self.sample(), phase, self.sample_auxiliary(phase))
+        if phase not in self._graphs:
+            self._graphs[phase] = CapturedUpdate(self, phase)
+        return self._graphs[phase].replay()
+
+    def learn(self, batch: Batch, phase: Phase, auxiliary_batch: Batch | None) -> Losses:
+        """The agent's update in the chosen precision."""
+        with self.region():
+            return self.agent.learn(batch, phase, auxiliary_batch)
+
+    def sample(self) -> Batch:
+        """A batch on the agent's device."""
+        return self.replay.sample(self.batch_size).to(self.agent.device)
+
+    def sample_auxiliary(self, phase: Phase) -> Batch | None:
+        """A batch for the auxiliary task, if it is due and wants its own."""
+        auxiliary = self.agent.auxiliary
+        if auxiliary is None or not phase.auxiliary or not auxiliary.batch_size:
+            return None
+        return self.replay.sample(auxiliary.batch_size).to(self.agent.device)
+
+    @contextlib.contextmanager
+    def region(self) -> Iterator[None]:
+        """The region in which updates are computed."""
+        with (
+            precision_context(self.agent.device, self.precision),
+            compilation.region(self.speed != "eager"),
+        ):
+            yield
+
+
+class SideStream:
+    """Computes something on the GPU beside the main stream: small layers leave half of it idle.
+
+    What the function reads was made before it started, and what it returns is used after it was
+    waited for. The main stream waits before it goes on, so memory is never reused too early.
+    """
+
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()
+
+    def __call__(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+        """Start, and return how to wait for the result."""
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            value = function()
+
+        def wait() -> torch.Tensor:
+            torch.cuda.current_stream().wait_stream(self._stream)
+            return value
+
+        return wait
+
+
+class CapturedUpdate:
+    """One kind of update as a CUDA graph, its sampling included where the replay is on the GPU."""
+
+    def __init__(self, learner: Learner, phase: Phase) -> None:
+        """Record an update; the networks stay as they are."""
+        self._learner, self._phase = learner, phase
+        agent, replay = learner.agent, learner.replay
+        self._inside = replay.device == agent.device
+        self._batches = None if self._inside else self._sample()
+        self._graph = torch.cuda.CUDAGraph()
+        for generator in {agent.generator, replay.generator} if self._inside else {agent.generator}:
+            self._graph.register_generator_state(generator)
+        pool = next((other._graph.pool() for other in learner._graphs.values()), None)
+        with torch.cuda.graph(self._graph, pool=pool):
+            batch, auxiliary_batch = self._batches or self._sample()
+            self._losses = learner.learn(batch, phase, auxiliary_batch)
+
+    def replay(self) -> Losses:
+        """Do the update."""
+        if self._batches is not None:
+            for static, fresh in zip(self._batches, self._sample(), strict=True):
+                if static is not None and fresh is not None:
+                    for name, tensor in vars(static).items():
+                        tensor.copy_(getattr(fresh, name), non_blocking=True)
+        self._graph.replay()
+        return self._losses
+
+    def _sample(self) -> tuple[Batch, Batch | None]:
+        return self._learner.sample(), self._learner.sample_auxiliary(self._phase)
+
+
+def own_stream(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """A context, to be entered many times, in which a GPU works beside others' work."""
+    if device.type != "cuda":
+        return contextlib.nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream())
+
+
+def choose_speed(name: str, device: torch.device) -> str:
+    """``auto`` is captured on CUDA, and eager elsewhere, where compiling gains little."""
+    if name == "auto":
+        return "captured" if device.type == "cuda" and can_compile(device) else "eager"
+    if name == "captured" and device.type != "cuda":
+        raise UserError(
+            f"speed is captured, but device {device.type} has no CUDA graphs; allowed here: auto, "
+            "eager, compiled"
+        )
+    if name != "eager" and not can_compile(device):
+        raise UserError(
+            f"speed is {name}, but torch.compile does not work here: it needs "
+            + ("Triton" if device.type == "cuda" else "a C++ compiler (g++)")
+            + "; install it or use --speed eager"
+        )
+    return name
+
+
+def can_compile(device: torch.device) -> bool:
+    """Whether torch.compile finds what it generates code with."""
+    if device.type == "cuda":
+        from torch.utils._triton import has_triton
+
+        return has_triton()
+    return any(shutil.which(name) for name in (os.environ.get("CXX", ""), "g++", "clang++"))
+
+
+def compile_networks(agent: Agent) -> None:
+    """Let torch compile every network's forward pass, and so its backward pass, when first used.
+
+    Draws stay outside: torch.compile does not take explicit generators.
+    """
+    torch._dynamo.config.cache_size_limit = 64  # a network sees several batch sizes
+    for network in agent.networks.values():
+        if network is agent.auxiliary:
+            continue
+        if agent.device.type == "cuda":
+            if fuse_convolutions(network):
+                continue
+            fuse_attention(network)
+        network.compile(dynamic=False)
+
+
+def fuse_convolutions(network: torch.nn.Module) -> bool:
+    """Let our own kernels compute a CNN's forward and backward pass, where they fit."""
+    from svea.kernels.convolutions import FusedConvolutions
+
+    if not FusedConvolutions.fits(network):
+        return False
+    for weight in network.parameters():  # the layout in which its gradients come
+        weight.data = weight.data.contiguous()
+    network.forward = FusedConvolutions(network)  # type: ignore[arg-type, assignment]
+    return True
+
+
+def fuse_attention(network: torch.nn.Module) -> None:
+    """Let our own kernels mix the tokens of a ViT."""
+    from svea.kernels.attention import attention
+
+    for module in network.modules():
+        if isinstance(module, Attention):
+            module.mix = attention
+
+
+@contextlib.contextmanager
+def uncompiled() -> Iterator[None]:
+    """Networks as written: acting sees other batch sizes, each of which would compile anew."""
+    with torch.compiler.set_stance("force_eager"):
+        yield
 
 
 def choose_device(name: str) -> torch.device:
@@ -68,16 +294,20 @@ def precision_context(
     """The region in which updates and actions are computed."""
     if precision == torch.float32:
         return contextlib.nullcontext()
-    return torch.autocast(device.type, dtype=precision)
+    # No cache of converted weights: an update changes the weights half way.
+    return torch.autocast(device.type, dtype=precision, cache_enabled=False)
 
 
-def prepare(agent: SAC) -> None:
+def prepare(agent: Agent) -> None:
     """Make ready what speeds up every update without changing it."""
+    for network in agent.networks.values():
+        for weight in network.parameters():
+            # Pixels whose channels lie together: what tensor cores and wide registers want.
+            if weight.ndim == 4 and isinstance(network, CNN):
+                weight.data = weight.data.to(memory_format=torch.channels_last)
     if agent.device.type == "cuda":
-        for network in (agent.trunk, agent.target_trunk):
-            for weight in network.parameters():
-                if weight.ndim == 4:  # convolutions: the tensor cores' own layout
-                    weight.data = weight.data.to(memory_format=torch.channels_last)
+        torch.backends.cudnn.benchmark = True  # shapes never change: try all kernels once
+        torch.set_float32_matmul_precision("high")
     if agent.device.type == "cpu":
         keep_freed_memory()
         leave_a_core()

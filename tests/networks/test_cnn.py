@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from svea.errors import UserError
-from svea.networks import CNN
+from svea.networks import CNN, HeadCNN
 
 
 def convolutions(trunk: CNN) -> list[nn.Conv2d]:
@@ -56,3 +56,47 @@ def test_features_are_the_size_of_the_output(size: int, layers: int, strided: in
 def test_too_small_images_are_refused_with_a_cure() -> None:
     with pytest.raises(UserError, match=r"16 pixels are too small for 11 layers.*--image-size"):
         CNN(image_size=16)
+
+
+# Heads of each branch's own, and DrQ-v2's form ----------------------------------------------------
+
+
+@pytest.mark.parametrize("drqv2", [False, True])
+@pytest.mark.parametrize("heads", [1, 2, 3])
+def test_trunk_and_head_are_the_unsplit_network(heads: int, drqv2: bool) -> None:
+    torch.manual_seed(1)
+    whole = CNN(image_size=24, layers=4, filters=4, drqv2=drqv2)
+    with torch.no_grad():
+        for parameter in whole.parameters():
+            parameter.copy_(torch.randn(parameter.shape) * 0.3)
+    trunk = CNN(image_size=24, layers=4 - heads, filters=4, drqv2=drqv2)
+    head = HeadCNN(trunk.maps, heads, drqv2)
+    split = [
+        layer for part in (trunk, head) for layer in part.layers if isinstance(layer, nn.Conv2d)
+    ]
+    for mine, its in zip(split, convolutions(whole), strict=True):
+        mine.load_state_dict(its.state_dict())
+    images = torch.rand(3, 9, 24, 24)
+    assert head.features == whole.features
+    torch.testing.assert_close(head(trunk(images)), whole(images))
+
+
+def test_pads_split_of_the_papers_encoder() -> None:
+    trunk = CNN(layers=8)
+    head = HeadCNN(trunk.maps, 3)
+    assert head.features == CNN().features == 14_112
+    parameters = [p for network in (trunk, head) for p in network.parameters()]
+    assert sum(p.numel() for p in parameters) == 95_104
+
+
+@torch.no_grad()
+def test_drqv2s_form_centres_pixels_and_ends_in_a_relu() -> None:
+    encoder = CNN(layers=4, drqv2=True)
+    assert encoder.features == 32 * 35 * 35 == 39_200, "DrQ-v2's own number"
+    x = torch.rand(2, 9, 84, 84)
+    features = encoder(x)
+    assert features.min() == 0 < features.max()
+    for layer in convolutions(encoder):
+        first = layer is convolutions(encoder)[0]
+        x = torch.relu(layer(x - 0.5 if first else x))
+    torch.testing.assert_close(features, x.flatten(1))

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
-from svea.networks import Actor, Critic, Projection
+from svea.networks import (
+    Actor,
+    Critic,
+    DeterministicActor,
+    DiscreteCritic,
+    HeadCNN,
+    Projection,
+)
 
 FEATURES, ACTIONS = 14_112, 6  # the paper's trunk; walker
 
@@ -81,3 +89,35 @@ def test_both_q_functions_are_independent_but_share_the_projection() -> None:
     assert q.shape == (2, 7)
     assert not torch.allclose(q[0], q[1])
     assert {id(p) for p in critic.q1.parameters()}.isdisjoint(id(p) for p in critic.q2.parameters())
+
+
+def test_a_deterministic_policy_answers_within_the_borders() -> None:
+    actor = DeterministicActor(4, 2, projection=3, hidden=5)
+    actions = actor(torch.randn(7, 4) * 100)
+    assert actions.shape == (7, 2) and actions.abs().max() < 1
+    state = actor.projection(torch.zeros(1, 4))
+    torch.testing.assert_close(actor(torch.zeros(1, 4)), torch.tanh(actor.mlp(state)))
+
+
+def test_dueling_adds_a_value_to_advantages_of_mean_zero() -> None:
+    critic, features = DiscreteCritic(4, 3, 3, 5, dueling=True), torch.randn(7, 4)
+    q = critic(features)
+    assert q.shape == (7, 3) and critic.value is not None
+    state = critic.projection(features)
+    torch.testing.assert_close(q.mean(1, keepdim=True), critic.value(state))
+    advantage = critic.advantage(state)
+    torch.testing.assert_close(q[:, 0] - q[:, 2], advantage[:, 0] - advantage[:, 2])
+    plain = DiscreteCritic(4, 3, 3, 5)
+    assert plain.value is None
+    torch.testing.assert_close(plain(features), plain.advantage(plain.projection(features)))
+
+
+def test_every_branch_makes_convolutions_of_its_own() -> None:
+    make_head = partial(HeadCNN, (4, 6, 6), 2)
+    actor, critic = Actor(144, 2, 3, 5, make_head), Critic(144, 2, 3, 5, make_head)
+    for network in (actor, critic):
+        kinds = [type(layer) for layer in network.projection]
+        assert kinds == [HeadCNN, nn.Linear, nn.LayerNorm, nn.Tanh]
+        assert network.projection[1].in_features == 4 * 2 * 2
+    own = [{id(p) for p in network.parameters()} for network in (actor, critic)]
+    assert own[0].isdisjoint(own[1])

@@ -6,43 +6,84 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor, nn
 
-from svea.agents.sac import SAC, SACOptions
-from svea.augment import augmentation, shift
+from svea.agents.agent import Agent
+from svea.agents.auxiliary import AUXILIARIES, Auxiliary
+from svea.agents.ddpg import DDPG
+from svea.agents.dqn import DQN
+from svea.agents.sac import SAC
+from svea.augment import augmentation, centre_crop, crop, shift
 from svea.images import ImageBank
 from svea.methods import METHODS
-from svea.networks import CNN
+from svea.networks import CNN, ViT
 from svea.recipes import streams
 
 if TYPE_CHECKING:
     from svea.config import Config
 
-__all__ = ["SAC", "SACOptions", "make_agent"]
+__all__ = ["BASES", "DDPG", "DQN", "SAC", "Agent", "make_agent"]
+
+BASES: dict[str, type[Agent]] = {"sac": SAC, "ddpg": DDPG, "dqn": DQN}
 
 
-def make_agent(config: Config, actions: int, device: torch.device | str = "cpu") -> SAC:
-    """The agent that a configuration describes, freshly initialised."""
-    recipe = METHODS[config.method].recipe_for(config.augment)
-    network = config.network
+def make_agent(config: Config, actions: int, device: torch.device | str = "cpu") -> Agent:
+    """The agent that a configuration describes, freshly initialised.
+
+    Args:
+        config: what to make.
+        actions: dimensions of the action, or the number of choices for DQN.
+        device: where it computes.
+    """
+    size = config.image_size
     strong = augmentation(
         config.augment,
         lambda: ImageBank.find(config.overlay_dir or None, config.data_dir or None, device),
     )
-    return SAC(
-        partial(
-            CNN,
-            image_size=config.image_size,
-            layers=network.layers,
-            filters=network.filters,
-            strided_layers=network.strided_layers,
-        ),
+
+    def weak(images: Tensor, generator: torch.Generator | None) -> Tensor:
+        if config.crop:
+            return crop(images, generator, size=size)
+        return shift(images, generator, pad=config.shift)
+
+    return BASES[config.base](
+        partial(make_encoder, config),
         actions,
-        streams(recipe, config.recipe),
-        weak=lambda images, generator: shift(images, generator=generator, pad=config.shift),
-        strong=lambda images, generator: strong(images, generator=generator),
-        projection=network.projection,
-        hidden=network.hidden,
-        options=config.sac,
+        streams(METHODS[config.method].recipe_for(config.augment), config.recipe),
+        weak=weak,
+        strong=strong,
+        clean=lambda images: centre_crop(images, size) if config.crop else images,
+        projection=config.network.projection,
+        hidden=config.network.hidden,
+        head_layers=config.network.head_layers,
+        options=config.options,
+        make_auxiliary=partial(make_auxiliary, config) if config.auxiliary != "none" else None,
         device=device,
         seed=config.seed,
     )
+
+
+def make_encoder(config: Config) -> nn.Module:
+    """The trunk."""
+    network = config.network
+    if config.encoder == "vit":
+        return ViT(
+            image_size=config.image_size,
+            patch=network.patch,
+            width=network.width,
+            depth=network.depth,
+            heads=network.heads,
+            mlp_ratio=network.mlp_ratio,
+        )
+    return CNN(
+        image_size=config.image_size,
+        layers=network.layers - network.head_layers,
+        filters=network.filters,
+        strided_layers=network.strided_layers,
+        drqv2=config.encoder == "drqv2",
+    )
+
+
+def make_auxiliary(config: Config, agent: Agent) -> Auxiliary:
+    """The auxiliary task with its numbers."""
+    return AUXILIARIES[config.auxiliary](agent, getattr(config, config.auxiliary))

@@ -1,6 +1,16 @@
 """Encoders and heads."""
 
-from svea.networks.cnn import CNN
-from svea.networks.heads import Actor, Critic, Projection
+from svea.networks.cnn import CNN, HeadCNN
+from svea.networks.heads import Actor, Critic, DeterministicActor, DiscreteCritic, Projection
+from svea.networks.vit import ViT
 
-__all__ = ["CNN", "Actor", "Critic", "Projection"]
+__all__ = [
+    "CNN",
+    "Actor",
+    "Critic",
+    "DeterministicActor",
+    "DiscreteCritic",
+    "HeadCNN",
+    "Projection",
+    "ViT",
+]

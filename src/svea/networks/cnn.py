@@ -27,6 +27,7 @@ class CNN(nn.Module):
         layers: int = 11,
         filters: int = 32,
         strided_layers: int = 1,
+        drqv2: bool = False,
     ) -> None:
         """Build the trunk.
 
@@ -36,20 +37,50 @@ class CNN(nn.Module):
             layers: number of convolutions.
             filters: of each convolution.
             strided_layers: how many of the first layers have stride 2.
+            drqv2: DrQ-v2's form: pixels from -0.5 to 0.5, and a ReLU after the last layer too.
         """
         super().__init__()
+        self.drqv2, self.centre = drqv2, 0.5 if drqv2 else 0.0
         steps: list[nn.Module] = []
         for layer in range(layers):
             stride = 2 if layer < strided_layers else 1
             steps += [nn.Conv2d(channels if layer == 0 else filters, filters, 3, stride), nn.ReLU()]
-        self.layers = nn.Sequential(*steps[:-1])  # the reference has no ReLU after the last layer
+        # The reference has no ReLU after the last layer.
+        self.layers = nn.Sequential(*(steps if drqv2 else steps[:-1]))
         self.input_shape = (channels, image_size, image_size)
-        self.features = filters * output_size(image_size, layers, strided_layers) ** 2
+        side = output_size(image_size, layers, strided_layers)
+        self.maps = (filters, side, side)
+        self.features = filters * side**2
         self.apply(initialise)
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, 9, H, W) in [0, 1] -> (B, features)."""
-        return self.layers(images).flatten(1)
+        return self.layers(images - self.centre if self.centre else images).flatten(1)
+
+
+class HeadCNN(nn.Module):
+    """The last convolutions of an encoder whose first ones are shared: one copy per branch (PAD).
+
+    Trunk and head together are the same network as an unsplit trunk: a ReLU stands before each
+    convolution, or after each in DrQ-v2's form, where the trunk ends in one.
+    """
+
+    def __init__(self, maps: tuple[int, int, int], layers: int, drqv2: bool = False) -> None:
+        """Go on from a trunk's ``maps`` (filters, height, width) for some layers."""
+        super().__init__()
+        filters, side, _ = maps
+        steps: list[nn.Module] = []
+        for _ in range(layers):
+            pair = [nn.ReLU(), nn.Conv2d(filters, filters, 3)]
+            steps += reversed(pair) if drqv2 else pair
+        self.layers = nn.Sequential(*steps)
+        self.maps = maps
+        self.features = filters * output_size(side, layers, 0) ** 2
+        self.apply(initialise)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """The trunk's flat features -> the head's, (B, features)."""
+        return self.layers(features.unflatten(1, self.maps)).flatten(1)
 
 
 def output_size(image_size: int, layers: int, strided_layers: int) -> int:

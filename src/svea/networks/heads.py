@@ -1,23 +1,33 @@
-"""What sits on the trunk: projection, squashed-Gaussian policy, twin Q-functions."""
+"""What sits on the trunk: projections, policies, Q-functions."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from svea.networks.cnn import initialise
+from svea.networks.cnn import HeadCNN, initialise
 
 LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
 
+MakeHead = Callable[[], HeadCNN]
+Noise = torch.Generator | Sequence[torch.Generator] | None
+"""Where draws come from: one generator for a batch, or one for each of its rows."""
+
 
 class Projection(nn.Sequential):
-    """Linear, LayerNorm, tanh: the trunk's features to a small bounded vector."""
+    """Linear, LayerNorm, tanh: the trunk's features to a small bounded vector.
 
-    def __init__(self, features: int, size: int = 100) -> None:
-        super().__init__(nn.Linear(features, size), nn.LayerNorm(size), nn.Tanh())
+    Where the last convolutions are the branch's own (PAD), they come first.
+    """
+
+    def __init__(self, features: int, size: int = 100, make_head: MakeHead | None = None) -> None:
+        own = [make_head()] if make_head else []
+        features = own[0].features if own else features
+        super().__init__(*own, nn.Linear(features, size), nn.LayerNorm(size), nn.Tanh())
         self.apply(initialise)
 
 
@@ -47,10 +57,15 @@ class Actor(nn.Module):
     """The policy pi(a|s): a Gaussian squashed by tanh, with its own projection."""
 
     def __init__(
-        self, features: int, actions: int, projection: int = 100, hidden: int = 1024
+        self,
+        features: int,
+        actions: int,
+        projection: int = 100,
+        hidden: int = 1024,
+        make_head: MakeHead | None = None,
     ) -> None:
         super().__init__()
-        self.projection = Projection(features, projection)
+        self.projection = Projection(features, projection, make_head)
         self.mlp = MLP(projection, hidden, 2 * actions)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -59,10 +74,10 @@ class Actor(nn.Module):
         span = LOG_STD_MAX - LOG_STD_MIN
         return mean, LOG_STD_MIN + 0.5 * span * (torch.tanh(log_std) + 1)
 
-    def sample(self, features: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, features: Tensor, generator: Noise) -> tuple[Tensor, Tensor]:
         """Draw actions (B, A) in (-1, 1), differentiably, with their log-probabilities (B,)."""
         mean, log_std = self(features)
-        noise = torch.randn(mean.shape, generator=generator, device=mean.device)
+        noise = normal(mean, generator)
         action = torch.tanh(mean + noise * log_std.exp())
         log_normal = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
         # Change of variables for the squash; the reference's guard against log(0).
@@ -74,14 +89,39 @@ class Actor(nn.Module):
         return torch.tanh(self(features)[0])
 
 
+class DeterministicActor(nn.Module):
+    """The policy of DDPG: one action per state, with its own projection."""
+
+    def __init__(
+        self,
+        features: int,
+        actions: int,
+        projection: int = 100,
+        hidden: int = 1024,
+        make_head: MakeHead | None = None,
+    ) -> None:
+        super().__init__()
+        self.projection = Projection(features, projection, make_head)
+        self.mlp = MLP(projection, hidden, actions)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features (B, F) -> actions (B, A) in (-1, 1)."""
+        return torch.tanh(self.mlp(self.projection(features)))
+
+
 class Critic(nn.Module):
     """Twin Q-functions on one projection."""
 
     def __init__(
-        self, features: int, actions: int, projection: int = 100, hidden: int = 1024
+        self,
+        features: int,
+        actions: int,
+        projection: int = 100,
+        hidden: int = 1024,
+        make_head: MakeHead | None = None,
     ) -> None:
         super().__init__()
-        self.projection = Projection(features, projection)
+        self.projection = Projection(features, projection, make_head)
         self.q1 = MLP(projection + actions, hidden, 1)
         self.q2 = MLP(projection + actions, hidden, 1)
 
@@ -90,3 +130,37 @@ class Critic(nn.Module):
         state = self.projection(features)
         x = torch.cat([state, actions.to(state.dtype)], dim=-1)
         return torch.stack([self.q1(x).squeeze(-1), self.q2(x).squeeze(-1)])
+
+
+class DiscreteCritic(nn.Module):
+    """One Q-value for each of several actions; with ``dueling``, as value plus advantage."""
+
+    def __init__(
+        self,
+        features: int,
+        choices: int,
+        projection: int = 100,
+        hidden: int = 1024,
+        make_head: MakeHead | None = None,
+        dueling: bool = False,
+    ) -> None:
+        super().__init__()
+        self.projection = Projection(features, projection, make_head)
+        self.advantage = MLP(projection, hidden, choices)
+        self.value = MLP(projection, hidden, 1) if dueling else None
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features (B, F) -> Q of every action, (B, choices)."""
+        state = self.projection(features)
+        q = self.advantage(state)
+        if self.value is None:
+            return q
+        return self.value(state) + q - q.mean(-1, keepdim=True)
+
+
+def normal(like: Tensor, generator: Noise) -> Tensor:
+    """Standard normal numbers in the shape of ``like``; a row per generator if there are many."""
+    if generator is None or isinstance(generator, torch.Generator):
+        return torch.randn(like.shape, generator=generator, device=like.device)
+    rows = [torch.randn(like.shape[1:], generator=g, device=like.device) for g in generator]
+    return torch.stack(rows)

@@ -1,0 +1,224 @@
+"""Auxiliary tasks: losses beside the Q-loss that shape the same trunk.
+
+Each has its settings from the paper's baselines (docs/methods.md says where from), is due on every
+n-th decision, and may ask for a batch of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from svea.agents.agent import Agent, Losses, critic_parts, follow, frozen_copy, parameters_of
+from svea.networks.cnn import initialise
+from svea.networks.heads import MLP, Projection
+from svea.recipes import Views
+from svea.replay import Batch
+
+
+@dataclass(frozen=True)
+class CURLOptions:
+    """The numbers of CURL."""
+
+    learning_rate: float = 1e-3
+    """Adam's learning rate for encoder and contrast."""
+    every: int = 1
+    """Updated on every n-th decision."""
+
+
+@dataclass(frozen=True)
+class SODAOptions:
+    """The numbers of SODA."""
+
+    learning_rate: float = 3e-4
+    """Adam's learning rate (its script's and paper's value)."""
+    every: int = 2
+    """Updated on every n-th decision."""
+    batch_size: int = 256
+    """Observations per update, drawn for this task alone."""
+    tau: float = 0.005
+    """How fast the target branch follows."""
+
+
+@dataclass(frozen=True)
+class PADOptions:
+    """The numbers of PAD."""
+
+    learning_rate: float = 1e-3
+    """Adam's learning rate, in training and at test time."""
+    every: int = 2
+    """Updated on every n-th decision."""
+    task: Literal["inverse_dynamics", "rotation"] = "inverse_dynamics"
+    """Predict the action between two observations, or by how many quarter turns one is rotated."""
+    copies: int = 32
+    """Augmented copies of the newest transition in a step of test-time adaptation."""
+
+
+class Auxiliary(nn.Module):
+    """A task with parameters of its own; it trains the trunk through an optimiser of its own."""
+
+    every: int
+    batch_size = 0  # of its own batch; 0: it looks at the agent's
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__()
+        # Not a submodule: the agent's networks are saved once, by the agent.
+        object.__setattr__(self, "agent", agent)
+
+    agent: Agent
+
+    def loss(
+        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
+    ) -> tuple[Tensor, Losses]:
+        """The loss, and figures for the log."""
+        raise NotImplementedError
+
+    def update(self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None) -> Losses:
+        """One step on the loss."""
+        loss, figures = self.loss(batch, now, successor, own_batch)
+        return self.agent.step("auxiliary", loss) | figures
+
+    def optimise(self, shared: list[nn.Module], rate: float) -> None:
+        """Train these networks of the agent and all parameters of the task."""
+        learning = [p for p in parameters_of([*shared, self]) if p.requires_grad]
+        self.agent.add_optimiser("auxiliary", learning, rate)
+
+
+class CURL(Auxiliary):
+    """Contrast (Laskin et al., 2020): two views of one state agree, views of others do not.
+
+    The anchor is the view that the critic saw; the positive is another crop through the slow
+    encoder; agreement is bilinear.
+    """
+
+    def __init__(self, agent: Agent, options: CURLOptions) -> None:
+        super().__init__(agent)
+        self.every = options.every
+        self.bilinear = nn.Parameter(torch.rand(agent.projection, agent.projection))
+        self.to(agent.device)
+        self.optimise([agent.trunk, projection_of(agent.critic)], options.learning_rate)
+
+    def loss(
+        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
+    ) -> tuple[Tensor, Losses]:
+        """Cross entropy of finding one's own positive among the batch's."""
+        agent = self.agent
+        name, copy = agent.streams.prediction[0]
+        anchor = projection_of(agent.critic)(agent.trunk(now[name, copy]))  # (B, P)
+        with torch.no_grad():
+            other = now[name, len(agent.streams.prediction)]  # a view nobody has seen
+            positive = projection_of(agent.target_critic)(agent.target_trunk(other))
+        logits = anchor.float() @ self.bilinear @ positive.float().T  # (B, B)
+        own = torch.arange(len(logits), device=logits.device)
+        found = (logits.detach().argmax(1) == own).float().mean()
+        return F.cross_entropy(logits, own), {"auxiliary_accuracy": found}
+
+
+class SODA(Auxiliary):
+    """Soft data augmentation (Hansen and Wang, 2021): predict the clean view's features.
+
+    The policy and Q-functions never see the strong view; only this task does.
+    """
+
+    def __init__(self, agent: Agent, options: SODAOptions) -> None:
+        super().__init__(agent)
+        self.every, self.batch_size, self.tau = options.every, options.batch_size, options.tau
+        features, size = agent.trunk.features, agent.projection
+        assert isinstance(features, int)
+        self.projection = two_layers(features, size)
+        self.predictor = two_layers(size, size)
+        self.to(agent.device)
+        # A second slow trunk: this one follows ten times slower than the Q-target's.
+        self.target_trunk = frozen_copy(agent.trunk)
+        self.target_projection = frozen_copy(self.projection)
+        self.optimise([agent.trunk], options.learning_rate)
+
+    def loss(
+        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
+    ) -> tuple[Tensor, Losses]:
+        """Squared distance of unit vectors, averaged over all their entries, as the reference.
+
+        The two branches see different crops of one observation.
+        """
+        assert own_batch is not None, "SODA takes a batch of its own"
+        views = self.agent.views(own_batch.observations)
+        online = self.predictor(self.projection(self.agent.trunk(views["strong", 0]).float()))
+        with torch.no_grad():
+            target = self.target_projection(self.target_trunk(views["weak", 1]).float())
+        return F.mse_loss(F.normalize(online, dim=1), F.normalize(target, dim=1)), {}
+
+    def update(self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None) -> Losses:
+        """One step, after which the target branch follows."""
+        losses = super().update(batch, now, successor, own_batch)
+        with torch.no_grad():
+            targets: list[nn.Module] = [self.target_trunk, self.target_projection]
+            follow(targets, [self.agent.trunk, self.projection], self.tau)
+        return losses
+
+
+class PAD(Auxiliary):
+    """Policy adaptation during deployment (Hansen et al., 2021): a task that needs no reward.
+
+    It is trained beside the agent and goes on at test time (``svea.adaptation``).
+    """
+
+    def __init__(self, agent: Agent, options: PADOptions) -> None:
+        super().__init__(agent)
+        self.every, self.options = options.every, options
+        features = agent.trunk.features
+        assert isinstance(features, int)
+        self.projection = Projection(features, agent.projection, agent.make_head)
+        inverse = options.task == "inverse_dynamics"
+        inputs, outputs = (
+            (2 * agent.projection, agent.actions) if inverse else (agent.projection, 4)
+        )
+        self.mlp = MLP(inputs, agent.hidden, outputs)
+        self.to(agent.device)
+        self.optimise([agent.trunk], options.learning_rate)
+
+    def loss(
+        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
+    ) -> tuple[Tensor, Losses]:
+        """On the views that the Q-functions see."""
+        view = self.agent.streams.prediction[0]
+        if self.options.task == "rotation":
+            return self.rotation_loss(now[view]), {}
+        return self.inverse_dynamics_loss(now[view], successor[view], batch.actions), {}
+
+    def inverse_dynamics_loss(self, now: Tensor, successor: Tensor, actions: Tensor) -> Tensor:
+        """Which action leads from one observation to the next."""
+        features = self.projection(self.agent.trunk(torch.cat([now, successor])))
+        guess = self.mlp(torch.cat(features.chunk(2), dim=1))
+        if self.agent.discrete:
+            return F.cross_entropy(guess, actions[:, 0].long())
+        return F.mse_loss(guess, actions)
+
+    def rotation_loss(self, now: Tensor) -> Tensor:
+        """By how many quarter turns an observation is rotated; one draw per observation."""
+        count, device = len(now), now.device
+        answer = (torch.rand(count, generator=self.agent.generator, device=device) * 4).long()
+        turns = torch.stack([now.rot90(quarter, (2, 3)) for quarter in range(4)])  # (4, B, ...)
+        turned = turns[answer, torch.arange(count, device=device)]
+        return F.cross_entropy(self.mlp(self.projection(self.agent.trunk(turned))), answer)
+
+
+def projection_of(critic: nn.Module) -> nn.Module:
+    """The projection that a critic reads the trunk's features through."""
+    ((projection,), _) = critic_parts(critic)
+    return projection
+
+
+def two_layers(inputs: int, size: int) -> nn.Sequential:
+    """SODA's little network: linear, batch norm, ReLU, linear."""
+    network = nn.Sequential(
+        nn.Linear(inputs, size), nn.BatchNorm1d(size), nn.ReLU(), nn.Linear(size, size)
+    )
+    return network.apply(initialise)
+
+
+AUXILIARIES: dict[str, Callable[..., Auxiliary]] = {"curl": CURL, "soda": SODA, "pad": PAD}

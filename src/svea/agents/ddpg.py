@@ -1,0 +1,97 @@
+"""DDPG as in DrQ-v2 (Yarats et al., 2021): another base for the same recipes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from svea.agents.agent import Agent, AgentOptions, Losses
+from svea.networks import Critic, DeterministicActor
+from svea.networks.heads import Noise, normal
+from svea.recipes import Views
+
+
+@dataclass(frozen=True)
+class DDPGOptions(AgentOptions):
+    """The numbers of DDPG; the defaults are DrQ-v2's."""
+
+    n_step: int = 3
+    """Decisions of reward before the target bootstraps."""
+    learning_rate: float = 1e-4
+    """Adam's learning rate for encoder, Q-functions and policy."""
+    encoder_tau: float = 1.0
+    """How fast the target's encoder and projection follow; 1: the target has no own encoder."""
+    actor_every: int = 1
+    """The policy is updated on every n-th decision."""
+    target_every: int = 1
+    """The target network is updated on every n-th decision."""
+    noise_start: float = 1.0
+    """Standard deviation of the exploration noise at the start."""
+    noise_end: float = 0.1
+    """Standard deviation of the exploration noise in the end."""
+    noise_decisions: int = 500_000
+    """Decisions over which the noise falls linearly (DrQ-v2: 100k easy, 500k medium tasks)."""
+    noise_clip: float = 0.3
+    """Largest noise on actions inside the losses."""
+
+
+class DDPG(Agent):
+    """A deterministic policy with scheduled noise, and twin Q-functions."""
+
+    Options = DDPGOptions
+    options: DDPGOptions
+    actor: DeterministicActor
+    critic: Critic
+
+    def build(self) -> None:
+        """Policy and Q-functions; the noise is a tensor so that a captured graph can read it."""
+        features: int = self.trunk.features  # type: ignore[assignment]
+        sizes = (self.actions, self.projection, self.hidden, self.make_head)
+        self.actor = DeterministicActor(features, *sizes).to(self.device)
+        self.critic = Critic(features, *sizes).to(self.device)
+        self.noise = torch.tensor(self.options.noise_start, device=self.device)
+        self.add_optimiser("actor", [*self.actor.parameters()], self.options.learning_rate)
+
+    def schedule(self, decision: int) -> None:
+        """The noise falls linearly."""
+        options = self.options
+        done = min(1.0, decision / max(1, options.noise_decisions))
+        self.noise.fill_(options.noise_start + done * (options.noise_end - options.noise_start))
+
+    def choose(self, features: Tensor, explore: bool, generator: Noise) -> Tensor:
+        """The policy's action, with noise to explore."""
+        actions = self.actor(features)
+        if explore:
+            actions = (actions + self.noise * normal(actions, generator)).clamp(-1, 1)
+        return actions
+
+    def noisy_actions(self, features: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Actions with clipped noise, as both losses see them; the gradient ignores the clamp.
+
+        DrQ-v2 does the same: an action at the border would get no gradient at all.
+        """
+        actions = self.actor(features)
+        clip = self.options.noise_clip
+        noise = (self.noise * normal(actions, generator or self.generator)).clamp(-clip, clip)
+        return actions + ((actions + noise).clamp(-1, 1) - actions).detach()
+
+    @torch.no_grad()
+    def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """The target's Q-value of the policy's action, with noise that smooths it."""
+        features = self.trunk(images)
+        own = self.target_trunk is not self.trunk
+        target_features = self.target_trunk(images) if own else features
+        return self.target_critic(target_features, self.noisy_actions(features, generator)).amin(0)
+
+    def update_actor(self, now: Views) -> Losses:
+        """The policy climbs Q; the trunk gets no gradient."""
+        features, q_features = self.features_of_policy(now)
+        q = self.critic(q_features, self.noisy_actions(features, self.generator)).amin(0)
+        return self.step("actor", -q.mean()) | {"noise": self.noise.clone()}
+
+    @classmethod
+    def actions_in(cls, state: dict[str, Tensor]) -> int:
+        """The policy's last layer has one number for each action."""
+        return state["actor.mlp.output.bias"].shape[0]

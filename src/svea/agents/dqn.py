@@ -1,0 +1,90 @@
+"""DQN for discrete actions: the paper's Eq. 1 as it stands, with a maximum over actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from svea.agents.agent import Agent, AgentOptions
+from svea.networks import DiscreteCritic
+from svea.networks.heads import Noise
+
+
+@dataclass(frozen=True)
+class DQNOptions(AgentOptions):
+    """The numbers of DQN."""
+
+    learning_rate: float = 3e-4
+    """Adam's learning rate for encoder and Q-function."""
+    double: bool = True
+    """Choose the successor's action by the online network (double Q-learning)."""
+    dueling: bool = False
+    """Q as value plus advantage."""
+    epsilon_start: float = 1.0
+    """Share of random actions at the start."""
+    epsilon_end: float = 0.05
+    """Share of random actions in the end."""
+    epsilon_decisions: int = 100_000
+    """Decisions over which that share falls linearly."""
+
+
+class DQN(Agent):
+    """A Q-function over choices; the policy is its maximum."""
+
+    Options = DQNOptions
+    discrete = True
+    options: DQNOptions
+    critic: DiscreteCritic
+
+    def build(self) -> None:
+        """The Q-function."""
+        features: int = self.trunk.features  # type: ignore[assignment]
+        sizes = (self.actions, self.projection, self.hidden, self.make_head)
+        self.critic = DiscreteCritic(features, *sizes, self.options.dueling).to(self.device)
+        self.epsilon = self.options.epsilon_start
+
+    def schedule(self, decision: int) -> None:
+        """The share of random actions falls linearly."""
+        options = self.options
+        done = min(1.0, decision / max(1, options.epsilon_decisions))
+        self.epsilon = options.epsilon_start + done * (options.epsilon_end - options.epsilon_start)
+
+    def choose(self, features: Tensor, explore: bool, generator: Noise) -> Tensor:
+        """The best choice as a number (N, 1), or a random one in a share of the cases."""
+        best = self.critic(features).argmax(-1)
+        if explore:
+            draw = uniform(len(best), 2, generator, self.device)  # whether, and which
+            random = (draw[:, 1] * self.actions).long().clamp(max=self.actions - 1)
+            best = torch.where(draw[:, 0] < self.epsilon, random, best)
+        return best[:, None].float()
+
+    def q_heads(self, critic: nn.Module, features: Tensor, actions: Tensor) -> Tensor:
+        """The Q-values (1, N) of the choices (N, 1)."""
+        return critic(features).gather(1, actions.long()).mT
+
+    @torch.no_grad()
+    def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Eq. 1: the target's value of the best action."""
+        target_features = self.target_trunk(images)
+        target = self.target_critic(target_features)
+        if not self.options.double:
+            return target.amax(-1)
+        own = self.target_trunk is not self.trunk
+        features = self.trunk(images) if own else target_features
+        best = self.critic(features).argmax(-1, keepdim=True)
+        return target.gather(1, best).squeeze(1)
+
+    @classmethod
+    def actions_in(cls, state: dict[str, Tensor]) -> int:
+        """The Q-function's last layer has one number for each choice."""
+        return state["critic.advantage.output.bias"].shape[0]
+
+
+def uniform(rows: int, columns: int, generator: Noise, device: torch.device) -> Tensor:
+    """Numbers in [0, 1), (rows, columns); a row per generator if there are many."""
+    if isinstance(generator, Sequence):
+        return torch.stack([torch.rand(columns, generator=g, device=device) for g in generator])
+    return torch.rand(rows, columns, generator=generator, device=device)

@@ -1,0 +1,1 @@
+"""GPU kernels of our own, in Triton: imported only where there is a GPU to run them."""

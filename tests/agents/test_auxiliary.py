@@ -1,0 +1,325 @@
+"""Auxiliary tasks: whole updates with them, against a second derivation on raw tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from rederivation import (
+    CHOICES,
+    A,
+    B,
+    PlainAdam,
+    PlainDQN,
+    PlainSAC,
+    Reference,
+    Weights,
+    make_agent,
+    make_batch,
+    mlp,
+    moved,
+    poison,
+    project,
+    record_inputs,
+    trunk,
+    view,
+    weights_of,
+)
+from svea.agents import DQN, SAC, Agent
+from svea.agents.auxiliary import (
+    CURL,
+    PAD,
+    SODA,
+    CURLOptions,
+    PADOptions,
+    SODAOptions,
+    two_layers,
+)
+from svea.replay import Batch
+
+RATE, TAU = 2e-3, 0.3  # a slow branch that is fast enough for the difference to show
+TASKS: dict[str, Callable[[Agent], Any]] = {
+    "curl": partial(CURL, options=CURLOptions(learning_rate=RATE)),
+    "soda": partial(SODA, options=SODAOptions(learning_rate=RATE, batch_size=8, tau=TAU)),
+    "pad": partial(PAD, options=PADOptions(learning_rate=RATE)),
+    "rotation": partial(PAD, options=PADOptions(learning_rate=RATE, task="rotation")),
+}
+TRAINED = {  # the parameters that each task's optimiser steps
+    "curl": ("trunk.", "critic.projection.", "auxiliary.bilinear"),
+    "soda": ("trunk.", "auxiliary.projection.", "auxiliary.predictor."),
+    "pad": ("trunk.", "auxiliary."),
+    "rotation": ("trunk.", "auxiliary."),
+}
+
+
+def with_task(task: str, base: type[Agent] = SAC, **changes: Any) -> Any:
+    return make_agent("drq", base=base, make_auxiliary=TASKS[task], **changes)
+
+
+# The second derivation ----------------------------------------------------------------------------
+
+
+def cross_entropy(logits: Tensor, answers: list[int]) -> Tensor:
+    """The mean surprise of the right answers."""
+    surprise = [
+        -(row[answer] - row.max() - (row - row.max()).exp().sum().log())
+        for row, answer in zip(logits, answers, strict=True)
+    ]
+    return torch.stack(surprise).mean()
+
+
+def curl_loss(w: Weights, batch: Batch, own: Batch, draw: Tensor) -> Tensor:
+    anchor = project(w, "critic", trunk(w, view(batch.observations, "weak", 0)))
+    slow = trunk(w, view(batch.observations, "weak", 1), "target_trunk")
+    positive = project(w, "target_critic", slow).detach()
+    logits = torch.stack(
+        [
+            torch.stack([one @ w["auxiliary.bilinear"] @ other for other in positive])
+            for one in anchor
+        ]
+    )
+    return cross_entropy(logits, list(range(B)))
+
+
+def bottleneck(w: Weights, name: str, x: Tensor) -> Tensor:
+    """Linear, batch norm over this batch, ReLU, linear."""
+    x = x @ w[f"{name}.0.weight"].T + w[f"{name}.0.bias"]
+    x = (x - x.mean(0)) / (x.var(0, unbiased=False) + 1e-5).sqrt()
+    x = (x * w[f"{name}.1.weight"] + w[f"{name}.1.bias"]).clamp(min=0)
+    return x @ w[f"{name}.3.weight"].T + w[f"{name}.3.bias"]
+
+
+def soda_loss(w: Weights, batch: Batch, own: Batch, draw: Tensor) -> Tensor:
+    online = trunk(w, view(own.observations, "strong", 0))
+    online = bottleneck(w, "auxiliary.predictor", bottleneck(w, "auxiliary.projection", online))
+    slow = trunk(w, view(own.observations, "weak", 1), "auxiliary.target_trunk")
+    target = bottleneck(w, "auxiliary.target_projection", slow).detach()
+    online, target = (x / x.norm(dim=1, keepdim=True) for x in (online, target))
+    return ((online - target) ** 2).mean()
+
+
+def inverse_dynamics_loss(w: Weights, batch: Batch, own: Batch, draw: Tensor) -> Tensor:
+    states = [
+        project(w, "auxiliary", trunk(w, view(images, "weak", 0)))
+        for images in (batch.observations, batch.next_observations)
+    ]
+    guess = mlp(w, "auxiliary.mlp", torch.cat(states, 1))
+    if batch.actions.shape[1] == 1:
+        return cross_entropy(guess, [int(choice) for choice in batch.actions[:, 0]])
+    return ((guess - batch.actions) ** 2).mean()
+
+
+def rotation_loss(w: Weights, batch: Batch, own: Batch, draw: Tensor) -> Tensor:
+    answers = [int(4 * number) for number in draw]
+    images = view(batch.observations, "weak", 0)
+    turned = []
+    for image, quarters in zip(images, answers, strict=True):
+        for _ in range(quarters):
+            image = image.transpose(1, 2).flip(1)  # a quarter turn to the left
+        turned.append(image)
+    logits = mlp(w, "auxiliary.mlp", project(w, "auxiliary", trunk(w, torch.stack(turned))))
+    return cross_entropy(logits, answers)
+
+
+LOSSES = {
+    "curl": curl_loss,
+    "soda": soda_loss,
+    "pad": inverse_dynamics_loss,
+    "rotation": rotation_loss,
+}
+
+
+def check(agent: Agent, reference: Reference, task: str) -> None:
+    """Whole updates: Q-functions, policy, target, and then the task."""
+    discrete = agent.discrete
+    reference.groups = reference.groups | {"auxiliary": TRAINED[task]}
+    reference.adam["auxiliary"] = PlainAdam(RATE)
+    for decision in (2, 4):
+        batch = make_batch(decision, discrete)
+        own = make_batch(decision + 10, discrete, rows=8)
+        noise = reference.noise_of(agent)
+        w, losses = reference.update(weights_of(agent), batch, noise)
+        loss = LOSSES[task](w, batch, own, noise["auxiliary"])
+        w = reference.step(w, "auxiliary", loss)
+        if task == "soda":
+            for name in [name for name in w if name.startswith("auxiliary.target_")]:
+                online = name.replace("auxiliary.target_trunk.", "trunk.").replace("target_", "")
+                w[name] = TAU * w[online] + (1 - TAU) * w[name]
+        found = agent.update(batch, decision, own if task == "soda" else None)
+        torch.testing.assert_close(
+            found["auxiliary_loss"], loss.detach(), rtol=2e-5, atol=1e-6, msg=task
+        )
+        torch.testing.assert_close(
+            found["critic_loss"], losses["critic_loss"].detach(), rtol=2e-5, atol=1e-6
+        )
+        reference.assert_equal(agent, w)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_updates_equal_a_plain_rederivation(task: str) -> None:
+    check(with_task(task), PlainSAC("drq"), task)
+
+
+@pytest.mark.parametrize("task", ["curl", "pad", "rotation"])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_updates_with_convolutions_of_each_branchs_own(task: str, heads: int) -> None:
+    agent = with_task(task, head_layers=heads)
+    assert f"actor.projection.0.layers.{2 * heads - 1}.weight" in weights_of(agent)
+    check(agent, PlainSAC("drq"), task)
+
+
+@pytest.mark.parametrize("task", ["pad", "curl"])
+def test_updates_with_discrete_actions(task: str) -> None:
+    check(with_task(task, DQN), PlainDQN("drq"), task)
+
+
+def test_sac_with_convolutions_of_each_branchs_own() -> None:
+    """Without a task: heads belong to the projection, so their target follows as fast as it."""
+    agent, reference = make_agent("svea", head_layers=2), PlainSAC("svea")
+    for decision in (2, 3):
+        even = decision % 2 == 0
+        noise = reference.noise_of(agent)
+        expected, _ = reference.update(weights_of(agent), make_batch(decision), noise, even)
+        agent.update(make_batch(decision), decision)
+        reference.assert_equal(agent, expected)
+
+
+# What a task's loss may move ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_tasks_step_moves_its_own_parameters_and_the_trunk_alone(task: str) -> None:
+    agent, batch = with_task(task, head_layers=1), make_batch()
+    before = weights_of(agent)
+    now, successor = agent.views(batch.observations), agent.views(batch.next_observations)
+    agent.auxiliary.update(batch, now, successor, make_batch(9))
+    followers = ("auxiliary.target_",) if task == "soda" else ()
+    allowed = {name for name in before if name.startswith((*TRAINED[task], *followers))}
+    changed = moved(agent, before)
+    assert changed <= allowed
+    assert {name for name in allowed if name.endswith("weight")} <= changed
+
+
+@pytest.mark.parametrize("task", ["curl", "soda"])
+def test_no_gradient_flows_into_the_slow_branch(task: str) -> None:
+    agent, batch = with_task(task), make_batch()
+    if task == "curl":
+        slow = [*agent.target_trunk.parameters(), *agent.target_critic.parameters()]
+    else:
+        task_networks = agent.auxiliary
+        slow = [
+            *task_networks.target_trunk.parameters(),
+            *task_networks.target_projection.parameters(),
+        ]
+    assert not any(parameter.requires_grad for parameter in slow)
+    for parameter in slow:
+        parameter.requires_grad_(True)  # even if they asked for it
+    views = agent.views(batch.observations), agent.views(batch.next_observations)
+    loss, _ = agent.auxiliary.loss(batch, *views, make_batch(9))
+    gradients = torch.autograd.grad(loss, slow, allow_unused=True)
+    assert all(gradient is None for gradient in gradients)
+
+
+@pytest.mark.parametrize("task", ["pad", "rotation"])
+def test_pads_branch_shares_the_trunk_but_not_its_last_convolutions(task: str) -> None:
+    agent = with_task(task, head_layers=1)
+    heads = [
+        network.projection[0].layers[1].weight
+        for network in (agent.actor, agent.critic, agent.auxiliary)
+    ]
+    assert len({id(weight) for weight in heads}) == 3
+    assert not torch.equal(heads[0], heads[2])
+
+
+def test_the_policy_and_q_functions_of_soda_never_see_the_strong_view() -> None:
+    """SODA's own loss does; nothing else is harmed by a poisoned view."""
+    agent, batch = with_task("soda", strong=poison), make_batch()
+    losses = agent.update(batch, 2, make_batch(9, rows=8))
+    assert torch.isfinite(losses["critic_loss"]) and torch.isfinite(losses["actor_loss"])
+    assert torch.isnan(losses["auxiliary_loss"])
+
+
+def test_sodas_branches_see_different_crops_and_only_one_is_strong() -> None:
+    agent, own = with_task("soda"), make_batch(9, rows=8)
+    online, slow = record_inputs(agent.trunk), record_inputs(agent.auxiliary.target_trunk)
+    views = agent.views(own.observations)
+    agent.auxiliary.loss(make_batch(), views, views, own)
+    torch.testing.assert_close(online[0], view(own.observations, "strong", 0))
+    torch.testing.assert_close(slow[0], view(own.observations, "weak", 1))
+
+
+def test_sodas_batch_norms_stay_in_training_and_are_not_averaged() -> None:
+    agent = with_task("soda")
+    norm, slow = agent.auxiliary.projection[1], agent.auxiliary.target_projection[1]
+    assert norm.training and slow.training
+    agent.update(make_batch(), 2, make_batch(9, rows=8))
+    assert int(norm.num_batches_tracked) == int(slow.num_batches_tracked) == 1
+    # Both have seen their own batch; an average would lie 0.005 of the way to the other's.
+    assert not torch.allclose(norm.running_mean, slow.running_mean, rtol=0.1)
+
+
+def test_sodas_little_networks() -> None:
+    kinds = [type(layer).__name__ for layer in two_layers(20, 7)]
+    assert kinds == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
+    paper = two_layers(14_112, 100)
+    assert sum(p.numel() for p in paper.parameters()) == 14_112 * 100 + 100 + 200 + 100 * 100 + 100
+
+
+def test_curls_contrast_begins_uniform_and_its_positive_is_a_view_nobody_has_seen() -> None:
+    agent, batch = with_task("curl"), make_batch()
+    bilinear = agent.auxiliary.bilinear
+    assert bilinear.shape == (10, 10) and bilinear.min() >= 0 and bilinear.max() < 1
+    seen = record_inputs(agent.target_trunk)
+    losses = agent.update(batch, 1)
+    torch.testing.assert_close(seen[-1], view(batch.observations, "weak", 1))
+    assert 0 <= float(losses["auxiliary_accuracy"]) <= 1
+
+
+def test_curl_is_found_more_often_with_training() -> None:
+    agent = with_task("curl")
+    first = agent.update(make_batch(), 1)
+    for _ in range(60):
+        last = agent.update(make_batch(), 1)
+    assert last["auxiliary_loss"] < 0.5 * first["auxiliary_loss"]
+    assert float(last["auxiliary_accuracy"]) == 1
+
+
+@pytest.mark.parametrize(("task", "every"), [("curl", 1), ("soda", 2), ("pad", 2)])
+def test_how_often_a_task_is_due(task: str, every: int) -> None:
+    agent = with_task(task)
+    for decision in range(6):
+        losses = agent.update(make_batch(), decision, make_batch(9, rows=8))
+        assert ("auxiliary_loss" in losses) == (decision % every == 0)
+
+
+def test_the_papers_numbers() -> None:
+    assert CURLOptions() == CURLOptions(1e-3, 1)
+    assert SODAOptions() == SODAOptions(3e-4, 2, 256, 0.005)
+    assert PADOptions() == PADOptions(1e-3, 2, "inverse_dynamics", 32)
+
+
+@pytest.mark.parametrize("base", [SAC, DQN])
+@pytest.mark.parametrize("task", TASKS)
+def test_state_round_trip_continues_bit_for_bit(task: str, base: type[Agent]) -> None:
+    one, two = with_task(task, base), with_task(task, base, seed=6)
+
+    def update(agent: Agent, decision: int) -> None:
+        own = make_batch(9 + decision, base.discrete, rows=8)
+        agent.update(make_batch(decision, base.discrete), decision, own)
+
+    for decision in range(2):
+        update(one, decision)
+    two.load_state_dict(deepcopy(one.state_dict()))
+    for decision in range(2, 5):
+        update(one, decision)
+        update(two, decision)
+    first, second = one.state_dict(), two.state_dict()
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert base.actions_in(first) == (CHOICES if base.discrete else A)

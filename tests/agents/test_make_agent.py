@@ -1,0 +1,235 @@
+"""Every method, encoder and base as users get them: from a configuration to an agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from svea.agents import Agent, make_agent
+from svea.config import Config, configure
+from svea.export import export, load_agent
+from svea.methods import METHODS
+from svea.recipes import RecipeOptions
+from svea.replay import Batch
+from svea.training import train
+from tiny_runs import tiny
+
+SIZE, ROWS = 16, 4
+SMALL: dict[str, Any] = {
+    "image_size": SIZE,
+    "shift": 2,
+    "batch_size": 4,
+    "overlay_dir": "procedural",
+    "network.layers": 3,
+    "network.filters": 4,
+    "network.projection": 8,
+    "network.hidden": 12,
+    "network.patch": 8,
+    "network.width": 16,
+    "network.depth": 1,
+    "network.heads": 2,
+    "soda.batch_size": 4,
+}
+CNN_HEADS = {"network.head_layers": 1}
+
+
+def small(method: str, encoder: str = "cnn", base: str = "sac", **changes: Any) -> Config:
+    settings = SMALL | {"method": method, "encoder": encoder, "base": base}
+    if METHODS[method].crop:
+        settings |= {"crop": 4}
+    if METHODS[method].own_heads and encoder != "vit":
+        settings |= CNN_HEADS
+    if METHODS[method].augment == "overlay":
+        settings |= {"augment": "conv"}  # the same network; overlay's pictures have their own tests
+    if method == "pad" and base == "ddpg":
+        settings |= {"ddpg.n_step": 1}
+    return configure("toy:make", **(settings | changes))
+
+
+def agent_of(config: Config) -> Agent:
+    return make_agent(config, actions=3 if config.base == "dqn" else 2)
+
+
+def batch_for(agent: Agent, config: Config, seed: int) -> Batch:
+    random = torch.Generator().manual_seed(seed)
+    shape = (ROWS, 9, config.rendered_size, config.rendered_size)
+
+    def images() -> Tensor:
+        return torch.randint(0, 256, shape, generator=random, dtype=torch.uint8)
+
+    actions = torch.rand(ROWS, 2, generator=random) * 2 - 1
+    choices = torch.randint(3, (ROWS, 1), generator=random).float()
+    return Batch(
+        images(),
+        choices if agent.discrete else actions,
+        torch.rand(ROWS, generator=random),
+        torch.full((ROWS,), 0.99),
+        images(),
+    )
+
+
+def learn(agent: Agent, config: Config, decisions: range) -> None:
+    for decision in decisions:
+        batch, own = (batch_for(agent, config, 2 * decision + k) for k in (0, 1))
+        losses = agent.update(batch, decision, own)
+        assert all(torch.isfinite(value).all() for value in losses.values()), losses
+
+
+PRODUCTS = [
+    (method, encoder, base)
+    for method in METHODS
+    for encoder in ("cnn", "vit", "drqv2")
+    for base in ("sac", "ddpg", "dqn")
+]
+QUICK = {  # every method, encoder and base once; all products are slow together
+    *((method, "cnn", "sac") for method in METHODS),
+    *((method, "vit", "sac") for method in ("svea", "rad", "curl", "soda", "pad")),
+    *((method, "cnn", base) for method in ("svea", "soda", "pad") for base in ("ddpg", "dqn")),
+    ("svea", "drqv2", "ddpg"),
+    ("pad", "drqv2", "ddpg"),
+    ("sada", "vit", "dqn"),
+}
+COMBINATIONS = [
+    pytest.param(*product, marks=[] if product in QUICK else pytest.mark.slow)
+    for product in PRODUCTS
+]
+
+
+@pytest.mark.parametrize(("method", "encoder", "base"), COMBINATIONS)
+def test_save_load_and_resume_with_equal_actions(method: str, encoder: str, base: str) -> None:
+    config = small(method, encoder, base)
+    one, two = agent_of(config), make_agent(config, actions=agent_of(config).actions)
+    images = batch_for(one, config, 99).observations
+    learn(one, config, range(2))
+    assert type(one).actions_in(one.state_dict()) == one.actions
+    two.load_state_dict({name: tensor.clone() for name, tensor in one.state_dict().items()})
+    for agent in (one, two):
+        agent.decision = 2
+    assert np.array_equal(one.act(images), two.act(images))
+    for agent in (one, two):
+        learn(agent, config, range(2, 4))
+    first, second = one.state_dict(), two.state_dict()
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert np.array_equal(one.act(images, explore=True), two.act(images, explore=True))
+
+
+@pytest.mark.parametrize("base", ["sac", "ddpg", "dqn"])
+@pytest.mark.parametrize("encoder", ["cnn", "vit", "drqv2"])
+def test_svea_has_no_parameter_more_than_drq(encoder: str, base: str) -> None:
+    svea, drq = (agent_of(small(method, encoder, base)) for method in ("svea", "drq"))
+
+    def shapes(agent: Agent) -> dict[str, torch.Size]:
+        return {name: tensor.shape for name, tensor in agent.state_dict().items()}
+
+    assert shapes(svea) == shapes(drq)
+    for name, tensor in svea.state_dict().items():
+        assert torch.equal(tensor, drq.state_dict()[name]), "the same seed, the same network"
+
+
+def test_pads_branches_share_a_vit_whole_and_a_cnn_in_part() -> None:
+    vit, cnn = agent_of(small("pad", "vit")), agent_of(small("pad"))
+    assert vit.make_head is None and vit.auxiliary is not None
+    shared = {id(p) for p in vit.trunk.parameters()}
+    assert shared <= {id(p) for p in vit.optimisers["auxiliary"].param_groups[0]["params"]}
+    assert "auxiliary.projection.0.layers.1.weight" in cnn.state_dict()
+    assert "auxiliary.projection.0.layers.1.weight" not in vit.state_dict()
+
+
+# Views --------------------------------------------------------------------------------------------
+
+
+def places(config: Config) -> Tensor:
+    """A batch whose pixels say where they are: 10 * row + column."""
+    size = config.rendered_size
+    picture = torch.arange(size)[:, None] * 10 + torch.arange(size)
+    return picture.to(torch.uint8).expand(200, 9, size, size)
+
+
+@pytest.mark.parametrize("method", ["rad", "curl", "pad", "soda", "svea-rad", "rad+aug"])
+def test_crops(method: str) -> None:
+    """Clean is the centre of the larger picture, weak any window of it, strong of that window."""
+    config = small(method, crop=4)
+    agent, stored = agent_of(config), places(config)
+    views = agent.views(stored)
+    clean, weak = ((255 * views[name, 0]).round() for name in ("clean", "weak"))
+    assert clean.shape == weak.shape == (200, 9, SIZE, SIZE)
+    assert torch.equal(clean.to(torch.uint8), stored[:, :, 2:-2, 2:-2])
+    corners = weak[:, 0, 0, 0].long()
+    assert {(int(c) // 10, int(c) % 10) for c in corners} == {
+        (y, x) for y in range(5) for x in range(5)
+    }
+    torch.testing.assert_close(weak[:, 0, 3, 2] - weak[:, 0, 0, 0], torch.full((200,), 32.0))
+    assert views["strong", 0].shape == weak.shape
+
+
+def test_crops_act_on_the_centre() -> None:
+    config = small("rad")
+    agent, rendered = agent_of(config), batch_for(agent_of(config), config, 0).observations
+    edge = rendered.clone()
+    edge[:, :, 0] = edge[:, :, -1] = 0
+    assert np.array_equal(agent.act(rendered), agent.act(edge)), "the border is never looked at"
+    centre = rendered.clone()
+    centre[:, :, 8:12, 8:12] = 0
+    assert not np.array_equal(agent.act(rendered), agent.act(centre))
+
+
+def test_shifts_keep_the_size_and_clean_is_the_stored_picture() -> None:
+    config = small("svea")
+    agent, stored = agent_of(config), places(config)
+    views = agent.views(stored)
+    assert torch.equal(views["clean", 0], stored / 255)
+    offsets = (255 * views["weak", 0]).round()[:, 0, 5, 5].long() - 55
+    assert {int(o) for o in offsets} == {10 * y + x for y in range(-2, 3) for x in range(-2, 3)}
+
+
+def test_naive_augmentation_and_drqs_numbers_of_views() -> None:
+    naive = agent_of(small("drq", augment="conv", **{"recipe.K": 2, "recipe.M": 3})).streams
+    assert naive.prediction == (("strong", 0), ("strong", 1), ("strong", 2))
+    assert naive.weights == (1 / 3, 1 / 3, 1 / 3)
+    assert naive.target == (("strong", 0), ("strong", 1)) and naive.policy == (("strong", 0),)
+    assert agent_of(small("rad", augment="conv")).streams == agent_of(small("rad+aug")).streams
+    assert agent_of(small("drq")).streams == agent_of(small("rad")).streams
+    default, one = (agent_of(small("drq", recipe=o)) for o in (RecipeOptions(), {"K": 1, "M": 1}))
+    assert default.streams == one.streams
+
+
+# Through files ------------------------------------------------------------------------------------
+
+RUNS = {
+    "svea-vit": {
+        "encoder": "vit", "network": {"patch": 8, "width": 16, "depth": 1, "heads": 2},
+        "batch_size": 8, "shift": 1,
+    },
+    "pad": {"method": "pad", "crop": 4, "network": {"head_layers": 1}},
+    "soda": {"method": "soda", "augment": "conv", "crop": 4, "soda": {"batch_size": 8}},
+    "curl-dqn": {"method": "curl", "crop": 4, "base": "dqn", "action_bins": 3},
+    "svea-ddpg": {"base": "ddpg", "encoder": "drqv2"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n == "pad" else pytest.mark.slow) for n in RUNS]
+)
+def test_a_run_in_two_parts_equals_one_in_one(name: str, tmp_path: Path) -> None:
+    """Trained, stopped, resumed and loaded: the same weights and actions, bit for bit."""
+    network = {"layers": 2, "filters": 4, "projection": 8, "hidden": 16}
+    changes = RUNS[name] | {"network": network | RUNS[name].get("network", {})}  # type: ignore[operator]
+    changes |= {"decisions": 24, "eval_every": 1000, "eval_episodes": 1, "save_every": 1000}
+    whole = train(tiny(tmp_path / "whole", **changes))
+    train(tiny(tmp_path / "parts", **(changes | {"decisions": 17})))
+    parts = train(tiny(tmp_path / "parts", **changes))
+    one, two = load_agent(whole), load_agent(parts)
+    first, second = one.state_dict(), two.state_dict()
+    assert first.keys() == second.keys()
+    assert [n for n in first if not torch.equal(first[n], second[n])] == []
+    size = one.trunk.input_shape[1] + changes.get("crop", 0)
+    images = np.random.default_rng(0).integers(0, 256, (3, 9, size, size), dtype=np.uint8)
+    assert np.array_equal(one.act(images), two.act(images))
+    exported = load_agent(export(whole, tmp_path / "export"))
+    assert np.array_equal(one.act(images), exported.act(images))
