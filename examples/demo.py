@@ -17,8 +17,8 @@ import numpy as np
 import svea
 from svea.checkpoint import replace_json
 from svea.errors import SveaError
-from svea.evaluation import append_records
 from svea.media import record_episode
+from svea.records import append_records
 from svea.report import write_report
 
 TASK = "cheetah_run"

@@ -1,12 +1,12 @@
-"""Train an agent of another library on svea's environments, then test it in every mode.
+"""SVEA in another library: a subclass of Stable-Baselines3's SAC, tested in every mode.
 
-The environments are plain Gymnasium and need nothing else of svea:
-
-    pip install svea stable-baselines3
+    pip install svea[train] stable-baselines3
     python examples/sb3_sac.py --steps 300
+    python examples/sb3_sac.py --steps 300 --plain
 
-Some hundred steps teach a cart nothing; more steps do. What the modes are is told in
-docs/environments.md.
+The environments are plain Gymnasium and need nothing else of svea: `--plain` trains the library's
+own SAC on them. Some hundred steps teach a cart nothing; more steps do. What the modes are is told
+in docs/environments.md.
 """
 
 from __future__ import annotations
@@ -14,13 +14,81 @@ from __future__ import annotations
 import argparse
 
 import gymnasium as gym
+import torch
 from stable_baselines3 import SAC
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.utils import polyak_update
+from torch import Tensor
 
 import svea.envs
+from svea.augment import conv, shift
+from svea.recipes import RECIPES, RecipeOptions, Views, streams
 
 TASK = "svea/cartpole_swingup-v0"
+
+
+class SVEA(SAC):
+    """SAC whose Q-functions learn as SVEA's do; acting, storing and saving are the library's own.
+
+    Policy and critic have an encoder each here, as is usual in this library.
+    """
+
+    streams = streams(RECIPES["svea"], RecipeOptions(alpha=0.5, beta=0.5))
+
+    def views(self, observations: Tensor) -> Views:
+        """The batch as it is, shifted, and shifted and convolved."""
+        return Views(observations, lambda x: x, shift, conv)
+
+    def train(self, gradient_steps: int, batch_size: int = 64) -> None:
+        """Some updates, each of temperature, Q-functions, policy and target."""
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(
+            [self.actor.optimizer, self.critic.optimizer, self.ent_coef_optimizer]
+        )
+        for _ in range(gradient_steps):
+            batch = self.replay_buffer.sample(batch_size)
+            now, later = self.views(batch.observations), self.views(batch.next_observations)
+            loss = self.critic_loss(batch, now, later)
+            self.descend(self.critic.optimizer, loss)
+
+            seen = as_bytes(now.stack(self.streams.policy))
+            actions, log_probability = self.actor.action_log_prob(seen)
+            q = torch.cat(self.critic(seen, actions), dim=1).amin(1)
+            temperature = self.log_ent_coef.exp()
+            self.descend(self.actor.optimizer, (temperature.detach() * log_probability - q).mean())
+            surplus = (log_probability + self.target_entropy).detach()
+            self.descend(self.ent_coef_optimizer, -(self.log_ent_coef * surplus).mean())
+            polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
+            self._n_updates += 1
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self.logger.record("train/critic_loss", loss.item())
+
+    def critic_loss(self, batch, now: Views, later: Views) -> Tensor:
+        """SVEA's objective (Eq. 4 of the paper): errors weighted by stream, against one target."""
+        with torch.no_grad():
+            seen = as_bytes(later.stack(self.streams.target))
+            actions, log_probability = self.actor.action_log_prob(seen)
+            q = torch.cat(self.critic_target(seen, actions), dim=1).amin(1)
+            value = q - self.log_ent_coef.exp() * log_probability
+            target = batch.rewards[:, 0] + self.gamma * (1 - batch.dones[:, 0]) * value  # (B,)
+        count = len(self.streams.prediction)
+        seen = as_bytes(now.stack(self.streams.prediction))  # (V*B, 9, H, W)
+        q = torch.cat(self.critic(seen, batch.actions.repeat(count, 1)), dim=1)  # (V*B, 2)
+        errors = (q.T.unflatten(1, (count, -1)) - target).square().mean(2).sum(0)  # (V,)
+        return errors @ torch.tensor(self.streams.weights, device=errors.device)
+
+    @staticmethod
+    def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+        """One step down the gradient."""
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+
+def as_bytes(pixels: Tensor) -> Tensor:
+    """Undo the division by 255, which the library's networks do themselves."""
+    return pixels * 255
 
 
 def main() -> None:
@@ -29,12 +97,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300, help="decisions to train for")
     parser.add_argument("--episodes", type=int, default=1, help="test episodes in every mode")
     parser.add_argument("--episode-frames", type=int, default=1000, help="simulator steps each")
+    parser.add_argument("--plain", action="store_true", help="the library's own SAC")
     options = parser.parse_args()
 
     # Rendering "fast" leaves out shadows and reflections; it is several times faster on a CPU.
     settings = {"rendering": "fast", "episode_frames": options.episode_frames}
     train = gym.make(TASK, **settings)
-    agent = SAC(
+    agent = (SAC if options.plain else SVEA)(
         "CnnPolicy",
         train,
         learning_starts=20,

@@ -20,3 +20,11 @@ def data_dir() -> Path:
     if not folder:
         pytest.skip("needs the benchmark's files: set SVEA_DATA to the folder that holds them")
     return Path(folder)
+
+
+@pytest.fixture
+def examples_on_path(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The examples can be imported, here and in worker processes."""
+    folder = Path(__file__).parents[1] / "examples"
+    monkeypatch.syspath_prepend(str(folder))
+    return folder

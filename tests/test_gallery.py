@@ -99,3 +99,18 @@ def test_episodes_of_the_sheet_show_their_mode(monkeypatch):
 def test_an_unknown_mode_is_refused(tmp_path):
     with pytest.raises(UserError, match="Did you mean 'video_easy'"):
         gallery.environments(tmp_path / "sheet.png", modes=("vido_easy",))
+
+
+def test_the_robots_sheet_shows_training_and_every_world(monkeypatch, tmp_path):
+    asked = []
+
+    def episodes(task, mode, count, seed, data_dir):
+        asked.append((task, mode, [(seed + k) % 25 for k in range(count)]))
+        return torch.zeros(count, 9, 84, 84)
+
+    monkeypatch.setattr(gallery, "_episodes", episodes)
+    gallery.robot(tmp_path / "sheet.png", seed=3, scale=1)
+    for wanted in ("robot_reach", "robot_push"):
+        assert [mode for task, mode, _ in asked if task == wanted] == ["train"] + ["test"] * 5
+        worlds = [w for task, mode, each in asked if (task, mode) == (wanted, "test") for w in each]
+        assert worlds == list(range(25))

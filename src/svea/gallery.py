@@ -44,6 +44,7 @@ SHEET_MODES = (
 """The rows of the sheet of environments, in the order of the paper's appendix."""
 
 SHEET_TASKS = ("walker_walk", "cartpole_swingup")
+SHEET_WORLDS = 5  # of the robot's test worlds in a row
 INK, PAPER, GAP, LABEL = (34, 34, 40), (255, 255, 255), 6, 150
 
 
@@ -77,8 +78,8 @@ def augmentations(
             [augment(_observations(task, samples, seed, size), generator) for task in tasks]
         )
     titles = [task.replace("_", " ") for task in tasks]
-    sheet = _sheet([name.replace("_", "-") for name in rows], titles, cells, scale)
-    return _save(sheet, Path(out))
+    sheet = sheet_of([name.replace("_", "-") for name in rows], titles, cells, scale)
+    return save(sheet, Path(out))
 
 
 def environments(
@@ -108,7 +109,33 @@ def environments(
     cells = [[_episodes(task, mode, samples, seed, data_dir) for task in tasks] for mode in rows]
     titles = [task.replace("_", " ") for task in tasks]
     names = [mode.replace("distracting_cs", "distracting").replace("_", " ") for mode in rows]
-    return _save(_sheet(names, titles, cells, scale), Path(out))
+    return save(sheet_of(names, titles, cells, scale), Path(out))
+
+
+def robot(
+    out: Path,
+    *,
+    tasks: Sequence[str] = ("robot_reach", "robot_push"),
+    seed: int = 0,
+    scale: int = 2,
+) -> Path:
+    """Write a sheet with the robot's training look and all of its test worlds.
+
+    Args:
+        out: The PNG to write.
+        tasks: The robot tasks that are shown, side by side.
+        seed: Chooses the episodes; every sheet shows every world once per task.
+        scale: Whole-number enlargement of the pictures.
+    """
+    from svea.envs.robot_worlds import WORLDS
+
+    names, cells = ["train"], [[_episodes(t, "train", SHEET_WORLDS, seed, None) for t in tasks]]
+    for world in range(0, WORLDS, SHEET_WORLDS):
+        first = seed * WORLDS + world  # the remainder of an episode's seed is its world
+        names.append(f"test {world} to {world + SHEET_WORLDS - 1}")
+        cells.append([_episodes(task, "test", SHEET_WORLDS, first, None) for task in tasks])
+    titles = [task.replace("_", " ") for task in tasks]
+    return save(sheet_of(names, titles, cells, scale), Path(out))
 
 
 def _episodes(task: str, mode: str, count: int, seed: int, data_dir: str | Path | None) -> Tensor:
@@ -144,7 +171,7 @@ def _observations(task: str, count: int, seed: int, size: int) -> Tensor:
     return torch.from_numpy(np.stack(kept)).float() / 255
 
 
-def _sheet(
+def sheet_of(
     rows: list[str], titles: list[str], cells: list[list[Tensor]], scale: int
 ) -> Image.Image:
     """Lay out cells[row][column], each a batch of observations, with names on the left."""
@@ -180,7 +207,7 @@ def _picture(observation: Tensor, side: int) -> Image.Image:
     return picture.resize((side, side), Image.Resampling.NEAREST)
 
 
-def _save(sheet: Image.Image, out: Path) -> Path:
+def save(sheet: Image.Image, out: Path) -> Path:
     """Write the sheet, making its folder."""
     if out.suffix.lower() != ".png":
         raise UserError(f"the sheet is a PNG; got {out}. Name a file that ends in .png")

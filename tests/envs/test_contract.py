@@ -1,4 +1,4 @@
-"""What every task and mode must obey: the paper's six here, the whole suite when asked for."""
+"""What every task and mode must obey: the paper's six and a robot's here, all when asked for."""
 
 from __future__ import annotations
 
@@ -16,23 +16,33 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from svea.envs import ACTION_REPEAT, MODES, PAPER_TASKS, TASKS, describe, make_env
+from svea.envs import (
+    ACTION_REPEAT,
+    MODES,
+    PAPER_TASKS,
+    ROBOT_TASKS,
+    TASKS,
+    describe,
+    make_env,
+    modes_of,
+)
 from svea.errors import NumericsError, UserError
 
 SMALL = {"image_size": 48, "rendering": "fast"}
 
 
 def slow_unless_papers(task):
-    return [] if task in PAPER_TASKS else [pytest.mark.slow]
+    return [] if task in (*PAPER_TASKS, "robot_push") else [pytest.mark.slow]
 
 
-every_task = pytest.mark.parametrize(
-    "task", [pytest.param(task, marks=slow_unless_papers(task)) for task in TASKS]
+SUITE = [task for task in TASKS if task not in ROBOT_TASKS]
+every_task_of_the_suite = pytest.mark.parametrize(
+    "task", [pytest.param(task, marks=slow_unless_papers(task)) for task in SUITE]
 )
 CASES = [
     pytest.param((task, mode), marks=slow_unless_papers(task), id=f"{task}-{mode}")
     for task in TASKS
-    for mode in MODES
+    for mode in modes_of(task)
 ]
 
 
@@ -158,6 +168,7 @@ def test_the_size_84_of_the_paper(make):
 def test_same_episode_in_another_process(make):
     cases = [("walker_walk", "train")]
     cases += [("cartpole_swingup", mode) for mode in MODES if mode != "train"]
+    cases += [("robot_push", "test")]
     code = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_contract import SMALL, digest, play
@@ -185,7 +196,7 @@ def test_resets_without_a_seed_continue_from_the_last_one(make):
     np.testing.assert_array_equal(second, two.reset()[0])
 
 
-@every_task
+@every_task_of_the_suite
 def test_rewards_are_those_of_dm_control(make, task):
     """Against dm_control's own environment loop, with the same first state."""
     from dm_control import suite

@@ -14,6 +14,7 @@ from svea.envs import (
     ACTION_REPEAT,
     MODES,
     PAPER_TASKS,
+    ROBOT_TASKS,
     TASKS,
     expand_modes,
     make_env,
@@ -26,9 +27,9 @@ from svea.errors import UserError
 class PictureEnv(gym.Env):
     """The smallest environment that obeys the contract."""
 
-    def __init__(self, image_size, low=-1.0):
+    def __init__(self, image_size):
         self.observation_space = gym.spaces.Box(0, 255, (9, image_size, image_size), np.uint8)
-        self.action_space = gym.spaces.Box(low, 1.0, (2,), np.float32)
+        self.action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
 
 def make_picture_env(image_size):
@@ -41,12 +42,11 @@ def make_with_seed(seed, **others):
     return env
 
 
-def make_unscaled(image_size):
-    return PictureEnv(image_size, low=0.0)
+def make_twins(image_size, twin):
+    return PictureEnv(image_size), twin
 
 
-def make_small():
-    return PictureEnv(20)
+CODE = "no function"
 
 
 def make_nothing():
@@ -57,7 +57,8 @@ def test_tasks_are_those_of_the_suite():
     prepare_simulator()
     from dm_control import suite
 
-    assert set(TASKS) == {f"{domain}_{task}" for domain, task in suite.ALL_TASKS}
+    of_suite = {f"{domain}_{task}" for domain, task in suite.ALL_TASKS}
+    assert set(TASKS) == of_suite | set(ROBOT_TASKS) and not of_suite & set(ROBOT_TASKS)
     assert len(TASKS) == len(set(TASKS)) and TASKS[:6] == PAPER_TASKS
     assert set(ACTION_REPEAT) == set(TASKS)
 
@@ -105,7 +106,7 @@ def test_import_loads_neither_torch_nor_the_simulator():
         ({"mode": "distracting_cs:"}, "no intensity behind its colon"),
         ({"mode": "distractin_cs:0.1"}, "unknown mode.*Did you mean 'distracting_cs'"),
         ({"mode": "distracting_cs:0.1", "intensity": 0.2}, "intensity is given twice"),
-        ({"mode": "video_easy:2"}, "only distracting_cs takes"),
+        ({"mode": "video_easy:2"}, "only distracting_cs and test take"),
         (
             {"mode": "video_easy", "task": "reacher_easy"},
             "'reacher_easy' does not see; use 'video_ha",
@@ -119,9 +120,15 @@ def test_import_loads_neither_torch_nor_the_simulator():
         ({"task": "no.such.module:f"}, "'no.such.module:f' cannot be imported"),
         ({"task": f"{__name__}:no_function"}, "no_function.*cannot be imported"),
         ({"task": f"{__name__}:make_nothing"}, "NoneType, not a gymnasium.Env"),
-        ({"task": f"{__name__}:make_unscaled"}, "action space.*RescaleAction"),
-        ({"task": f"{__name__}:make_small"}, r"observation space.*\(9, 20, 20\).*\(9, 84, 84\)"),
-        ({"task": f"{__name__}:make_small", "mode": "color_easy"}, "only has mode 'train'"),
+        ({"task": f"{__name__}:PictureEnv", "image_size": 8}, "image_size is 8"),
+        ({"task": f"{__name__}:make_twins"}, "make_twins.*missing a required argument: 'twin'"),
+        ({"task": ":make"}, "task is ':make'.*named as module:function"),
+        ({"task": ".here:make"}, "named as module:function"),
+        ({"task": "json:"}, "named as module:function"),
+        ({"task": f"{__name__}:CODE"}, "CODE' is str; it must be a function"),
+        ({"task": f"{__name__}:PictureEnv", "mode": "color_easy"}, "only has mode 'train'"),
+        ({"action_bins": -1}, "action_bins is -1; allowed are 0 to 4096"),
+        ({"action_bins": 3.0}, "action_bins is 3.0; it must be an integer"),
     ],
 )
 def test_bad_arguments_are_named_before_any_simulator_work(arguments, message, monkeypatch):
@@ -136,7 +143,16 @@ def test_bad_arguments_are_named_before_any_simulator_work(arguments, message, m
 def test_a_users_own_environment():
     env = make_env(f"{__name__}:make_picture_env", image_size=50)
     assert env.observation_space.shape == (9, 50, 50)
-    assert make_env(f"{__name__}:make_with_seed", seed=5).given_seed == 5
+    assert make_env(f"{__name__}:make_with_seed", seed=5).unwrapped.given_seed == 5
+
+
+def test_modules_of_the_current_folder_are_found(monkeypatch, tmp_path):
+    (tmp_path / "worlds_here.py").write_text(
+        "import test_registration\nclass Here(test_registration.PictureEnv):\n    pass\n"
+    )
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    assert type(make_env("worlds_here:Here").unwrapped).__name__ == "Here"
 
 
 def test_data_folder_argument_beats_the_variable(monkeypatch, tmp_path):

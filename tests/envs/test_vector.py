@@ -10,12 +10,14 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from svea.envs import rendering, vector
 from svea.envs.vector import Workers
-from svea.errors import UserError, WorkerError
+from svea.errors import NumericsError, UserError, WorkerError
 from toy import LENGTH, Toy
 
 TOY = {"task": "toy:make", "image_size": 16}
@@ -108,9 +110,9 @@ def test_an_error_in_the_environment_arrives_with_its_traceback() -> None:
         send_alike(workers, 0.0, [None])
         with pytest.raises(WorkerError) as error:
             workers.receive()
-    message = str(error.value)
-    assert "environment 0 raised ZeroDivisionError: the toy broke" in message
-    assert "toy.py" in message and "Traceback" in message
+    assert str(error.value) == "environment 0 raised ZeroDivisionError: the toy broke"
+    (trace,) = error.value.__notes__
+    assert "toy.py" in trace and "Traceback" in trace
 
 
 def test_our_own_errors_keep_their_class() -> None:
@@ -125,29 +127,141 @@ def test_environments_of_one_set_must_agree() -> None:
         Workers([TOY, TOY | {"image_size": 20}])
 
 
-def test_a_death_names_the_process_and_the_signal() -> None:
-    with Workers([TOY, TOY | {"task": "toy:make_dying"}]) as workers:
+class Incidents(list[dict[str, Any]]):
+    """What went wrong, in order."""
+
+    @property
+    def causes(self) -> list[str]:
+        return [incident["cause"] for incident in self]
+
+
+def test_a_death_that_comes_back_ends_the_run_with_its_signal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vector, "RESTARTS", 1)
+    incidents = Incidents()
+    with Workers([TOY, TOY | {"task": "toy:make_dying"}], incidents.append) as workers:
         workers.reset([0, 1])
-        pid = workers._processes[1].pid
+        pid = workers.pids[1]
         send_alike(workers, 0.0, [None, None])
-        with pytest.raises(
-            WorkerError, match=rf"environment 1 \(process {pid}\) died with signal 9"
-        ):
+        with pytest.raises(WorkerError, match=r"died with signal 9.*restarted 1 times in 10 min"):
+            workers.receive()
+    assert len(incidents) == 1
+    assert f"environment 1 (process {pid}) died with signal 9" in incidents.causes[0]
+
+
+@pytest.fixture
+def one() -> Iterator[tuple[Workers, Incidents]]:
+    incidents = Incidents()
+    with Workers([TOY], incidents.append) as workers:
+        yield workers, incidents
+
+
+def test_a_worker_killed_at_any_time_is_replaced_and_nobody_can_tell(
+    one: tuple[Workers, Incidents],
+) -> None:
+    """Before a reset, between steps, during one, and over an episode's end."""
+    workers, incidents = one
+    kill(workers)
+    workers.reset([4])
+    assert np.array_equal(workers.observations[0], alone(4, [])[0])
+    actions = [0.1 * step - 0.4 for step in range(LENGTH)]
+    for step, action in enumerate(actions):
+        if step in (3, LENGTH - 1):
+            kill(workers)
+        send_alike(workers, action, [77])
+        if step == 6:
+            kill(workers)
+        (answer,) = workers.receive()
+        seen, rewards = alone(4, actions[: step + 1])
+        assert answer.reward == rewards[-1]
+        shown = workers.finals if answer.done else workers.observations
+        assert np.array_equal(shown[0], seen)
+    assert answer.truncated and np.array_equal(workers.observations[0], alone(77, [])[0])
+    kill(workers)
+    send_alike(workers, 0.5, [None])
+    assert workers.receive()[0].reward == alone(77, [0.5])[1][-1]
+    assert len(incidents) == 5 and all("signal 9" in cause for cause in incidents.causes)
+
+
+def test_a_worker_that_hangs_is_replaced(
+    one: tuple[Workers, Incidents], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers, incidents = one
+    monkeypatch.setattr(vector, "HANG_SECONDS", 0.5)
+    workers.reset([4])
+    os.kill(workers.pids[0], signal.SIGSTOP)
+    send_alike(workers, 0.5, [None])
+    assert workers.receive()[0].reward == alone(4, [0.5])[1][-1]
+    assert "did not answer" in incidents.causes[0]
+
+
+def test_a_crash_in_native_code_leaves_its_stack(one: tuple[Workers, Incidents]) -> None:
+    workers, incidents = one
+    workers.reset([4])
+    os.kill(workers.pids[0], signal.SIGSEGV)
+    send_alike(workers, 0.5, [None])
+    workers.receive()
+    assert "signal 11" in incidents.causes[0]
+    assert "Segmentation fault" in incidents[0]["details"]
+    assert "worker.py" in incidents[0]["details"]
+
+
+def test_actions_that_are_not_finite_are_refused(one: tuple[Workers, Incidents]) -> None:
+    workers, _ = one
+    workers.reset([4])
+    with pytest.raises(NumericsError, match="an action is not finite"):
+        send_alike(workers, float("nan"), [None])
+
+
+@pytest.mark.parametrize(
+    ("what", "said"), [("reward", "reward is nan"), ("observation", "showed values from nan")]
+)
+def test_environments_may_not_answer_nan(what: str, said: str) -> None:
+    with Workers([TOY | {"task": f"toy:make_undefined_{what}"}]) as workers:
+        workers.reset([0])
+        send_alike(workers, 0.0, [None])
+        with pytest.raises(NumericsError, match=said):
             workers.receive()
 
 
-def test_a_death_between_steps_is_noticed() -> None:
-    with Workers([TOY]) as workers:
-        workers.reset([0])
-        os.kill(workers._processes[0].pid, signal.SIGKILL)
-        workers._processes[0].wait()
-        with pytest.raises(WorkerError, match="signal 9"):
-            workers.reset([1])
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
+def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The toy stands for a driver: it announces its first picture, then hangs unless MUJOCO_GL."""
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setattr(rendering, "_fallen_back", False)
+    monkeypatch.setattr(rendering, "_can_load", lambda *names: True)
+    monkeypatch.setattr(rendering, "FIRST_PICTURE_SECONDS", 0.3)
+    with Workers([TOY | {"task": "toy:make_stuck"}] * 2) as workers:
+        workers.reset([0, 1])
+        assert np.array_equal(workers.observations[1], alone(1, [])[0])
+    said = capsys.readouterr().err
+    assert "no first picture" in said and "Drawing with OSMesa" in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
+def test_the_users_choice_of_a_renderer_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "_fallen_back", False)
+    monkeypatch.setattr(rendering, "_can_load", lambda *names: True)
+    monkeypatch.setattr(rendering, "_chosen", None)
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    assert not rendering.can_fall_back()
+    monkeypatch.setattr(rendering, "_chosen", "egl")
+    assert rendering.can_fall_back(), "this process chose it itself"
+    rendering.fall_back()
+    assert rendering.environment_of_workers() == {"MUJOCO_GL": "osmesa"}
+    assert not rendering.can_fall_back(), "once is enough"
+
+
+def kill(workers: Workers) -> None:
+    os.kill(workers.pids[0], signal.SIGKILL)
 
 
 def test_close_leaves_no_process() -> None:
     workers = Workers([TOY] * 2)
-    processes = list(workers._processes)
+    processes = [worker.process for worker in workers._workers]
     workers.close()
     assert [process.poll() for process in processes] == [0, 0]
     workers.close()  # twice is harmless
@@ -201,7 +315,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
         import time
         from svea.envs.vector import Workers
         workers = Workers([{"task": "toy:make", "image_size": 16}] * 2)
-        print(*(process.pid for process in workers._processes), flush=True)
+        print(*workers.pids, flush=True)
         time.sleep(600)
         """,
     )

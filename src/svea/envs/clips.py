@@ -31,6 +31,9 @@ MOST_PIXELS = 4096 * 2304
 SECONDS = 60
 """A decoder that takes longer (in CPU time, or for the frame asked for) is stopped."""
 
+PICTURE_FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
+"""What a picture may be, whatever its name says: Pillow would hand others to other programs."""
+
 VIDEO_ENDINGS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
 PICTURE_ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 PROCEDURAL = "procedural"
@@ -224,7 +227,7 @@ class _FileClip:
 
         for file in _pictures(self._path):
             try:
-                with Image.open(file) as picture:
+                with Image.open(file, formats=PICTURE_FORMATS) as picture:
                     if picture.width * picture.height > MOST_PIXELS:
                         raise _Damaged(f"has a frame of {picture.width} x {picture.height} pixels")
                     picture.draft("RGB", (SIDE, SIDE))  # JPEG: decodes a fraction where that does

@@ -62,6 +62,7 @@ class ColorMode(Mode):
             self._source = "dmcgb"
         self._sha256 = hashlib.sha256(content).hexdigest()
         self._stars: np.ndarray | None = None
+        self._world = 0
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -72,6 +73,11 @@ class ColorMode(Mode):
             "settings": len(self.settings),
             "sha256": self._sha256,
         }
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Which colour setting the episode shows."""
+        return {"world": self._world}
 
     def prepare(self, model: Any, domain: str) -> None:
         """Find what will be recoloured, and where the sky has stars."""
@@ -89,7 +95,8 @@ class ColorMode(Mode):
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
         """Draw a setting and put it on."""
-        self.wear(scene, self.settings[rng.integers(len(self.settings))])
+        self._world = int(rng.integers(len(self.settings)))
+        self.wear(scene, self.settings[self._world])
 
     def wear(self, scene: Scene, setting: Setting) -> None:
         """Write one setting into the model and upload what can be seen of the two textures."""

@@ -125,12 +125,18 @@ class DistractingMode(Mode):
         self._intensity = check_intensity(intensity)
         self._clips = find_clips(self._intensity, data_dir, videos)
         self._clip: clips.Clip
+        self._world = 0
         self._camera: Camera
 
     @property
     def provenance(self) -> dict[str, Any]:
         """The intensity, where the clips come from, how many there are, and their hash."""
         return {"mode": self.name, "intensity": self._intensity} | self._clips.provenance
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Which clip the episode shows."""
+        return {"world": self._world}
 
     def prepare(self, model: Any, domain: str) -> None:
         """Make room for a small picture as the sky, the same one on all six sides."""
@@ -146,7 +152,8 @@ class DistractingMode(Mode):
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
         """Draw where everything starts."""
         self._rng, self._steps = rng, 0
-        self._clip = self._clips.open(int(rng.integers(len(self._clips))))
+        self._world = int(rng.integers(len(self._clips)))
+        self._clip = self._clips.open(self._world)
         self._frame = int(rng.integers(len(self._clip)))
         self._direction = int(rng.choice([-1, 1]))
         self._colors = rng.uniform(self._darkest, self._lightest)

@@ -1,4 +1,4 @@
-"""A dm_control suite task as a Gymnasium environment of stacked pictures.
+"""A dm_control task, of the suite or of our own, as a Gymnasium environment of stacked pictures.
 
 An episode is a function of its seed and its actions: whatever happened before, in this process or
 another, `reset(seed=s)` followed by the same actions gives the same pixels and rewards, bit for
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +53,7 @@ class Mode:
     A mode changes pictures, never physics or rewards. Its hooks are called in this order:
 
         prepare(model, domain)  once, before the textures are first uploaded
+        choose(seed, options)   every reset, with what the caller of `reset` gave
         begin(scene, rng)       every reset, when the episode's first state is ready
         advance(scene)          after every simulator step (several per decision)
         update(scene)           after every decision, before its picture is drawn
@@ -69,8 +72,16 @@ class Mode:
         """What data the pictures are made with, in values that JSON can hold."""
         return {"mode": self.name, "source": "none"}
 
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the running episode's `info` shall tell of the mode."""
+        return {}
+
     def prepare(self, model: Any, domain: str) -> None:
         """Change the compiled model once, for example the size of a texture."""
+
+    def choose(self, seed: int | None, options: dict[str, Any]) -> None:
+        """Heed the options of `reset`; most modes have none."""
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
         """Dress the scene for a new episode."""
@@ -84,6 +95,17 @@ class Mode:
     def compose(self, picture: np.ndarray) -> np.ndarray:
         """Return the picture to show, given the one drawn: `(size, size, 3)` uint8, any size."""
         return picture
+
+
+def load_suite_task(domain: str, task: str) -> Any:
+    """Load a task of dm_control's suite."""
+    from dm_control import suite
+
+    # The suite's models use attributes that MuJoCo calls deprecated; users cannot mend that.
+    logging.getLogger("absl").addFilter(_not_about_deprecation)
+    # Our frame limit ends episodes; dm_control's own clock is switched off.
+    settings = {"random": _MODEL_SEED, "time_limit": float("inf")}
+    return suite.load(domain, task, task_kwargs=settings)
 
 
 class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
@@ -107,21 +129,16 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         rendering: str,
         render_mode: str | None,
         render_size: int,
+        load: Callable[[str, str], Any] = load_suite_task,
     ) -> None:
         """Load the task and prepare its renderer."""
         prepare_simulator()
-        from dm_control import suite
-
         self.render_mode = render_mode
         self._mode, self._first_seed = mode, seed
         self._action_repeat, self._episode_frames = action_repeat, episode_frames
         self._render_size = render_size
 
-        # Our frame limit ends episodes; dm_control's own clock is switched off.
-        settings = {"random": _MODEL_SEED, "time_limit": float("inf")}
-        # The suite's models use attributes that MuJoCo calls deprecated; users cannot mend that.
-        logging.getLogger("absl").addFilter(_not_about_deprecation)
-        loaded = suite.load(domain, task, task_kwargs=settings)
+        loaded = load(domain, task)
         self._task, self._physics = loaded.task, loaded.physics
         self._substeps = round(loaded.control_timestep() / self._physics.timestep())
         self.metadata = dict(
@@ -169,13 +186,14 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         episode = np.random.SeedSequence(int(self.np_random.integers(2**63)))
         task_seed, mode_seed = episode.spawn(2)
 
+        self._mode.choose(seed, options or {})
         self._start_task(np.random.RandomState(np.random.MT19937(task_seed)))
         self._mode.begin(self._scene, np.random.default_rng(mode_seed))
         self._frames, self._running = 0, True
         picture = self._draw()
         for start in range(0, 3 * FRAME_STACK, 3):
             self._stack[start : start + 3] = picture
-        return self._stack.copy(), {"frames": 0}
+        return self._stack.copy(), self._info()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Repeat the action, sum its rewards, and show the state it led to."""
@@ -184,7 +202,10 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         control = self._rescale(action)
         reward, terminated, truncated = 0.0, False, False
         for _ in range(self._action_repeat):
-            step_reward, discount = self._simulate(control)
+            try:
+                step_reward, discount = self._simulate(control)
+            except NumericsError as error:
+                return self._break_off(reward, str(error))
             reward += step_reward
             self._frames += 1
             self._mode.advance(self._scene)
@@ -196,7 +217,21 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         self._mode.update(self._scene)
         self._stack[:-3] = self._stack[3:]
         self._stack[-3:] = self._draw()
-        return self._stack.copy(), reward, terminated, truncated, {"frames": self._frames}
+        return self._stack.copy(), reward, terminated, truncated, self._info()
+
+    def _break_off(
+        self, reward: float, cause: str
+    ) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """End an episode whose simulation diverged, with the last good rewards and picture.
+
+        MuJoCo has put the model into its first pose by now: there is nothing to show. Truncated,
+        not terminated, because the task did not end.
+        """
+        self._running = False
+        self._stack[:-3] = self._stack[3:]  # the newest picture stays where it is, too
+        return self._stack.copy(), reward, False, True, {
+            "frames": self._frames, "physics_error": cause
+        }  # fmt: skip
 
     def render(self) -> np.ndarray | None:
         """Draw the current scene in its mode, `(render_size, render_size, 3)` uint8."""
@@ -232,7 +267,15 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         except PhysicsError as error:
             raise NumericsError(f"the simulation diverged: {error}") from error
         reward = float(self._task.get_reward(self._physics))
+        if not math.isfinite(reward):
+            raise NumericsError(f"the simulation diverged: the reward is {reward}")
         return reward, self._task.get_termination(self._physics)
+
+    def _info(self) -> dict[str, Any]:
+        """Count frames, and tell what the mode and a task of our own know besides."""
+        of_task = getattr(self._task, "episode_info", None)  # the suite's tasks have none
+        told = of_task(self._physics) if of_task else {}
+        return {"frames": self._frames} | told | self._mode.info
 
     def _rescale(self, action: np.ndarray) -> np.ndarray:
         """Map an action in [-1, 1] to the task's own range."""

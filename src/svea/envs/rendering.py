@@ -7,14 +7,17 @@ MuJoCo chooses its OpenGL backend when it is imported, from the variable `MUJOCO
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import ctypes.util
 import importlib.metadata
 import os
 import platform
+import sys
+import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +32,17 @@ APT_LINE = "apt-get install -y libegl1 libgl1 libgl1-mesa-dri libosmesa6"
 SHADOW_MAP = 512
 """Side of the shadow map. dm_control's 2048 costs half of a software-drawn frame and changes an
 84 px picture of the paper's tasks by 0.003 to 0.05 of 255 on average."""
+
+FIRST_PICTURE_SECONDS = 20.0
+"""A renderer that has not drawn by then is taken to be stuck, where there is another one: some
+drivers hang when many processes begin."""
+
+before_first_picture: Callable[[], None] | None = None
+"""Called before a renderer draws for the first time. A worker tells its parent, which holds the
+watch and can end the worker; where nobody does, a hint is printed when the time is up."""
+
+_chosen: str | None = None  # the backend that this process chose, as opposed to the user
+_fallen_back = False
 
 _BACKENDS = {"Linux": ("egl", "osmesa", "glfw"), "Darwin": ("cgl", "glfw"), "Windows": ("glfw",)}
 _MUJOCO_RANGE = ((3, 17), (4, 0))
@@ -61,7 +75,27 @@ def prepare_simulator() -> None:
                 "or unset to let svea choose."
             )
     elif platform.system() == "Linux":
-        os.environ["MUJOCO_GL"] = _choose_linux_backend()
+        global _chosen
+        _chosen = os.environ["MUJOCO_GL"] = _choose_linux_backend()
+
+
+def can_fall_back() -> bool:
+    """Whether OSMesa is a way out: the user chose no backend, it is there, and not yet in use."""
+    given = os.environ.get("MUJOCO_GL", "").strip().lower()
+    ours = given == "" or given == _chosen
+    tried = _fallen_back or given == "osmesa" or platform.system() != "Linux"
+    return ours and not tried and _can_load("OSMesa", "libOSMesa.so.8")
+
+
+def fall_back() -> None:
+    """Let workers that start from here on draw with OSMesa."""
+    global _fallen_back
+    _fallen_back = True
+
+
+def environment_of_workers() -> dict[str, str]:
+    """What the environment variables of workers are to have besides."""
+    return {"MUJOCO_GL": "osmesa"} if _fallen_back else {}
 
 
 def gl_info() -> dict[str, Any]:
@@ -138,11 +172,13 @@ class Renderer:
         self._camera.fixedcamid = camera
         self._buffers: dict[int, np.ndarray] = {}
 
-        self._gl = _make_gl_context(size)
-        self._gl.make_current()
-        self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_50)
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
-        _close_at_exit(self)
+        with _watch():
+            self._gl = _make_gl_context(size)
+            self._gl.make_current()
+            self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_50)
+            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+            _close_at_exit(self)
+            self.draw()  # for nobody: a driver that hangs does so here
 
     def draw(self, size: int | None = None) -> np.ndarray:
         """Draw the current state.
@@ -247,6 +283,26 @@ class Renderer:
         """Free what was not closed: MuJoCo would free it in whichever context is current."""
         if getattr(self, "_gl", None) is not None:
             self.close()
+
+
+@contextlib.contextmanager
+def _watch() -> Iterator[None]:
+    """See to it that a stuck driver does not go unnoticed."""
+    if before_first_picture is not None:
+        before_first_picture()
+        yield
+        return
+    hint = (
+        f"warning: no first picture in {FIRST_PICTURE_SECONDS:.0f} s; the OpenGL driver is stuck. "
+        "Stop this process and set MUJOCO_GL=osmesa to draw in software."
+    )
+    timer = threading.Timer(FIRST_PICTURE_SECONDS, lambda: print(hint, file=sys.stderr))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 _open_renderers: weakref.WeakSet[Renderer] = weakref.WeakSet()

@@ -68,12 +68,17 @@ class VideoMode(Mode):
         self._order, self._episodes = order, 0
         self._clips = find_clips(name, data_dir, videos)
         self._clip: clips.Clip
-        self._decision = 0
+        self._world = self._decision = 0
 
     @property
     def provenance(self) -> dict[str, Any]:
         """Where the clips come from, how many there are, and their hash."""
         return {"mode": self.name} | self._clips.provenance | {"order": self._order}
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Which clip the episode shows."""
+        return {"world": self._world}
 
     def prepare(self, model: Any, domain: str) -> None:
         """Paint sky and, in `video_hard`, floor green."""
@@ -88,7 +93,7 @@ class VideoMode(Mode):
         self._episodes += 1
         drawn = int(rng.integers(len(self._clips)))
         number = drawn if self._order == "random" else self._episodes % len(self._clips)
-        self._clip, self._decision = self._clips.open(number), 0
+        self._world, self._clip, self._decision = number, self._clips.open(number), 0
         self._clip.frame(0)  # a damaged file is reported by reset, not by a later picture
 
     def update(self, scene: Scene) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import json
+import math
 import os
 import signal
 import socket
@@ -12,15 +14,20 @@ import sys
 import traceback
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
-from svea.envs import make_env
+from svea.envs import make_env, rendering
 from svea.envs.vector import COUNT_FORMAT, Shared
+from svea.errors import NumericsError
 
 
 def main() -> None:
     """Serve commands until the socket closes."""
     end_with_parent()
+    last_words = os.fdopen(int(sys.argv[2]), "wb", buffering=0)
+    faulthandler.enable(last_words)  # a crash in native code leaves its stack there
+    faulthandler.register(signal.SIGUSR1, last_words)  # and so does a hang, when asked
     for number in (signal.SIGINT, signal.SIGTERM):  # they are the parent's to handle
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as end, contextlib.suppress(BrokenPipeError):
@@ -39,12 +46,13 @@ def main() -> None:
 
 def serve(end: socket.socket, lines: Any, greeting: dict[str, Any]) -> None:
     """Make the environment, share memory, and obey."""
+    rendering.before_first_picture = lambda: tell(end, drawing=True)
     environment = make_env(**greeting["environment"])
     index = greeting["index"]
     shape = list(environment.observation_space.shape or ())
-    actions = int(np.prod(environment.action_space.shape or ()))
+    actions, choices = describe_actions(environment.action_space)
     provenance = getattr(environment.unwrapped, "provenance", {})
-    tell(end, observation=shape, actions=actions, provenance=provenance)
+    tell(end, observation=shape, actions=actions, choices=choices, provenance=provenance)
     message, files, _, _ = socket.recv_fds(end, COUNT_FORMAT.size, 1)
     if not message:  # the parent gave up while we were starting
         return
@@ -59,7 +67,7 @@ def serve(end: socket.socket, lines: Any, greeting: dict[str, Any]) -> None:
         elif command["do"] == "replay":
             observation[:], _ = environment.reset(seed=command["seed"])
             for action in command["actions"]:
-                observation[:], *_ = environment.step(np.asarray(action, np.float32))
+                observation[:], *_ = environment.step(as_action(environment, action))
             tell(end)
         else:
             answer = step(environment, shared, index, command["next_seed"])
@@ -69,8 +77,10 @@ def serve(end: socket.socket, lines: Any, greeting: dict[str, Any]) -> None:
 
 def step(environment: Any, shared: Shared, index: int, next_seed: int | None) -> dict[str, Any]:
     """One decision; at an episode's end also the next episode's first observation."""
-    action = shared.actions[index].copy()
+    action = as_action(environment, shared.actions[index].copy())
     seen, reward, terminated, truncated, info = environment.step(action)
+    if not math.isfinite(reward):
+        raise NumericsError(f"the reward of environment {index} is {reward}; it must be finite")
     shared.observations[index] = seen
     if terminated or truncated:
         shared.finals[index] = seen
@@ -85,6 +95,20 @@ def step(environment: Any, shared: Shared, index: int, next_seed: int | None) ->
         "truncated": bool(truncated),
         "info": plain,
     }
+
+
+def describe_actions(space: gym.Space[Any]) -> tuple[int, int]:
+    """Numbers in an action, and choices if it is one of several (0: a vector in [-1, 1])."""
+    if isinstance(space, gym.spaces.Discrete):
+        return 1, int(space.n)
+    return int(np.prod(space.shape or ())), 0
+
+
+def as_action(environment: Any, action: Any) -> Any:
+    """What the environment's ``step`` takes, from the numbers that lie in shared memory."""
+    if isinstance(environment.action_space, gym.spaces.Discrete):
+        return int(environment.action_space.start) + int(action[0])
+    return np.asarray(action, np.float32)
 
 
 def tell(end: socket.socket, **answer: Any) -> None:

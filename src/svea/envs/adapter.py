@@ -1,0 +1,254 @@
+"""Somebody else's Gymnasium environment of pictures, as the kind that svea learns from.
+
+Pictures of any size, channels first or last, colour or grey, become three stacked RGB frames of one
+size; actions of any finite range become a vector in [-1, 1]; discrete actions stay what they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from PIL import Image
+
+from svea.envs.discrete import read_choice
+from svea.envs.dmc import FRAME_STACK
+from svea.errors import NumericsError, UserError
+
+_STACKED = 3 * FRAME_STACK
+_CHANNELS = (1, 3, _STACKED)
+_NEEDED = (
+    "svea learns from pictures: a Box from 0 to 255 (or floats from 0 to 1) shaped (H, W), "
+    "(H, W, C) or (C, H, W), where C is 1, 3, or 9 for three stacked RGB frames."
+)
+
+
+class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
+    """An environment whose observations are `(9, image_size, image_size)` uint8, oldest first.
+
+    Built by `make_env`, which checks the arguments. What the environment must do by itself: draw
+    everything random from the seed given to `reset`, so that an episode is a function of its seed
+    and its actions. Resuming a run relies on it.
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        *,
+        seed: int,
+        image_size: int,
+        action_repeat: int,
+        episode_frames: int,
+        render_mode: str | None,
+        render_size: int,
+    ) -> None:
+        """Read the environment's spaces; refuse those that cannot be adapted."""
+        super().__init__(env)
+        self._layout = read_layout(env.observation_space)
+        self._first_seed, self._seeded, self._running = seed, False, False
+        self._action_repeat, self._episode_frames = action_repeat, episode_frames
+        self._draws, self._render_size = render_mode is not None, render_size
+        self._frames = 0
+        shape = (_STACKED, image_size, image_size)
+        self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
+        self._stack = np.zeros(shape, np.uint8)
+        self._stacked_before: np.ndarray | None = None
+        self.action_space = unit_actions(env.action_space)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode; the very first one without a seed has the one given to `make_env`."""
+        if seed is None and not self._seeded:
+            seed = self._first_seed
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._seeded = self._running = True
+        self._frames, self._stacked_before = 0, None
+        self._stack.reshape(FRAME_STACK, 3, *self._stack.shape[1:])[:] = self._resize(
+            self._newest(observation)
+        )
+        return self._stack.copy(), info | {"frames": 0}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Repeat the action, sum its rewards, and show the picture it led to."""
+        if not self._running:
+            raise gym.error.ResetNeeded("the episode is over or was never begun: call reset()")
+        theirs = self._rescale(action)
+        total = 0.0
+        for _ in range(self._action_repeat):
+            observation, reward, terminated, truncated, info = self.env.step(theirs)
+            newest = self._newest(observation)
+            total += float(reward)
+            self._frames += 1
+            truncated = bool(truncated) or self._frames >= self._episode_frames
+            if terminated or truncated:
+                self._running = False
+                break
+        if not np.isfinite(total):
+            raise NumericsError(f"the environment's reward is {total}, which is not finite.")
+        self._stack[:-3] = self._stack[3:]
+        self._stack[-3:] = self._resize(newest)
+        info = info | {"frames": self._frames}
+        return self._stack.copy(), total, bool(terminated), truncated, info
+
+    def render(self) -> Any:
+        """The environment's own picture if it has one, else the newest that the agent saw."""
+        if not self._draws:
+            return None
+        if self.env.render_mode == "rgb_array":
+            return self.env.render()
+        enlarge = max(1, self._render_size // self._stack.shape[-1])
+        return self._stack[-3:].transpose(1, 2, 0).repeat(enlarge, axis=0).repeat(enlarge, axis=1)
+
+    def _newest(self, observation: Any) -> np.ndarray:
+        """The newest picture, `(H, W)` or `(H, W, C)` uint8, of what the environment showed."""
+        picture = self._layout.read(observation)
+        if self._layout.channels < _STACKED:
+            return picture
+        # The replay stores single frames and stacks them itself: a stack of another kind would be
+        # acted on but never learned from.
+        before = self._stacked_before
+        expected = np.tile(picture[..., -3:], FRAME_STACK) if before is None else before[..., 3:]
+        if not np.array_equal(picture[..., : expected.shape[-1]], expected):
+            raise UserError(
+                "the environment's observations have 9 channels but are no stack of three RGB "
+                "frames (oldest first; at reset three times the first). Return single frames: "
+                "svea stacks them."
+            )
+        self._stacked_before = picture.copy()  # environments may draw into the same array again
+        return picture[..., -3:]
+
+    def _resize(self, picture: np.ndarray) -> np.ndarray:
+        """Scale a picture to the stack's size, `(3, size, size)`, or `(1, size, size)` if grey.
+
+        Bilinear, and smoothed where it shrinks; other aspect ratios are stretched to the square.
+        """
+        size = self._stack.shape[-1]
+        if picture.shape[:2] != (size, size):
+            scaled = Image.fromarray(picture).resize((size, size), Image.Resampling.BILINEAR)
+            picture = np.asarray(scaled)
+        return picture.transpose(2, 0, 1) if picture.ndim == 3 else picture[None]
+
+    def _rescale(self, action: Any) -> Any:
+        """The environment's own action."""
+        theirs = self.env.action_space
+        if isinstance(theirs, gym.spaces.Discrete):
+            return theirs.start + read_choice(action, int(theirs.n))
+        assert isinstance(theirs, gym.spaces.Box)
+        given = np.asarray(action, np.float64)
+        if given.shape != self.action_space.shape:
+            raise UserError(
+                f"action has shape {given.shape}; this task takes {self.action_space.shape}."
+            )
+        if not np.isfinite(given).all():
+            raise NumericsError(f"action {given.tolist()} is not finite.")
+        low, high = theirs.low.astype(np.float64), theirs.high.astype(np.float64)
+        unit = np.clip(given, -1, 1).reshape(theirs.shape)
+        values = (low + high) / 2 + unit * (high - low) / 2  # exact where the range is [-1, 1]
+        return np.clip(values.astype(theirs.dtype), theirs.low, theirs.high)  # rounding overshoots
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an environment's pictures lie in memory."""
+
+    shape: tuple[int, ...]
+    channel_axis: int | None  # 0 or 2; None: a grey picture without an axis of channels
+    scale: float | None  # from the environment's floats to bytes; None: they are bytes
+
+    @property
+    def channels(self) -> int:
+        """1 for grey, 3 for RGB, 9 for three stacked RGB frames."""
+        return 1 if self.channel_axis is None else self.shape[self.channel_axis]
+
+    def read(self, observation: Any) -> np.ndarray:
+        """A picture as `(H, W, C)` uint8, or `(H, W)` if it is grey."""
+        picture = np.asarray(observation)
+        kind = np.uint8 if self.scale is None else np.floating
+        if picture.shape != self.shape or not np.issubdtype(picture.dtype, kind):
+            raise UserError(
+                f"the environment showed {picture.dtype} shaped {picture.shape}, but its "
+                f"observation space has {'uint8' if self.scale is None else 'floats'} shaped "
+                f"{self.shape}: make the two agree."
+            )
+        if self.scale is not None:
+            picture = self._bytes(picture)
+        if self.channel_axis is None:
+            return picture
+        if self.channels == 1:
+            return picture.squeeze(self.channel_axis)
+        return np.moveaxis(picture, self.channel_axis, -1)
+
+    def _bytes(self, picture: np.ndarray) -> np.ndarray:
+        """Floats in the declared range, rounded to bytes."""
+        assert self.scale is not None
+        rounded = np.rint(picture * self.scale)
+        if not (rounded.min() >= 0 and rounded.max() <= 255):  # written so that NaN fails
+            raise NumericsError(
+                f"the environment showed values from {picture.min():g} to {picture.max():g}; its "
+                f"observation space allows 0 to {255 / self.scale:g}."
+            )
+        return rounded.astype(np.uint8)
+
+
+def read_layout(space: gym.Space[Any]) -> Layout:
+    """Find out how pictures of an observation space lie in memory; refuse what is no picture."""
+    if not isinstance(space, gym.spaces.Box):
+        raise _refusal(space, _cure_for_parts(space))
+    if len(space.shape) not in (2, 3):
+        cure = (
+            "svea stacks frames itself: return single ones."
+            if len(space.shape) > 3
+            else "If it can draw itself, make it with render_mode='rgb_array' and wrap it in "
+            "gymnasium.wrappers.AddRenderObservation(env)."
+        )
+        raise _refusal(space, cure)
+    floats = np.issubdtype(space.dtype, np.floating)
+    top = float(space.high.flat[0])
+    is_plain = (space.low == 0).all() and (space.high == top).all()
+    allowed = (1, 255) if floats else (255,) if space.dtype == np.uint8 else ()
+    if not is_plain or top not in allowed:
+        raise _refusal(space, "Show and declare bytes: Box(0, 255, shape, numpy.uint8).")
+    axes = [axis for axis in (0, 2) if len(space.shape) == 3 and space.shape[axis] in _CHANNELS]
+    if len(space.shape) == 3 and len(axes) != 1:
+        which = "C could be its first or its last axis" if axes else "none of its axes is C"
+        raise _refusal(space, f"Here {which}. svea stacks frames itself: return single ones.")
+    return Layout(space.shape, axes[0] if axes else None, 255 / top if floats else None)
+
+
+def unit_actions(space: gym.Space[Any]) -> gym.Space[Any]:
+    """The action space that an agent sees: flat and in [-1, 1], or discrete and counted from 0."""
+    if isinstance(space, gym.spaces.Discrete):
+        return gym.spaces.Discrete(int(space.n))
+    allowed = "allowed are a Box of floats with finite bounds, and Discrete."
+    if not isinstance(space, gym.spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        raise UserError(
+            f"has action space {space}; {allowed} gymnasium.wrappers.TransformAction(env, "
+            "function, space) makes one of another."
+        )
+    if not space.is_bounded():
+        raise UserError(
+            f"has action space {space}; {allowed} Set bounds: gymnasium.wrappers.TransformAction("
+            f"env, lambda action: action, gymnasium.spaces.Box(-1, 1, {space.shape}))."
+        )
+    return gym.spaces.Box(-1.0, 1.0, (int(np.prod(space.shape)),), np.float32)
+
+
+def _refusal(space: gym.Space[Any], cure: str) -> UserError:
+    """An error that says what an observation space must be."""
+    return UserError(f"has observation space {space}; {_NEEDED} {cure}")
+
+
+def _cure_for_parts(space: gym.Space[Any]) -> str:
+    """How to take the picture out of a dictionary of observations."""
+    if not isinstance(space, gym.spaces.Dict):
+        return "Wrap it in gymnasium.wrappers.TransformObservation."
+    keys = list(space.spaces)
+    pictures = [key for key in keys if len(space.spaces[key].shape or ()) in (2, 3)]
+    key = (pictures or keys)[0]
+    return (
+        f"Choose one of its keys ({', '.join(keys)}): gymnasium.wrappers.TransformObservation(env, "
+        f"lambda seen: seen[{key!r}], env.observation_space[{key!r}])."
+    )

@@ -1,0 +1,64 @@
+"""Discrete actions for tasks with continuous ones, as Q-learning without a policy needs them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from svea.errors import UserError
+
+MOST_ACTIONS = 4096
+"""Every action is an output of the Q-network, and more than this cannot be explored anyway."""
+
+
+class DiscreteActions(gym.ActionWrapper[np.ndarray, Any, np.ndarray]):
+    """A task with actions in [-1, 1]^n as one with `bins**n` numbered actions.
+
+    Every dimension takes `bins` evenly spaced values from -1 to 1. The numbers count them up with
+    the last dimension fastest:
+
+    >>> from svea.envs import make_env
+    >>> env = make_env("cartpole_balance", action_bins=3, image_size=16)
+    >>> env.action_space, env.vectors.tolist()
+    (Discrete(3), [[-1.0], [0.0], [1.0]])
+    >>> env.close()
+    """
+
+    def __init__(self, env: gym.Env[np.ndarray, np.ndarray], bins: int) -> None:
+        """List the actions; refuse too few of them, too many, and spaces of another kind."""
+        super().__init__(env)
+        space = env.action_space
+        if not isinstance(space, gym.spaces.Box):
+            raise UserError(
+                f"action_bins is {bins}, but this task's actions are {space}: leave action_bins "
+                "out (0)."
+            )
+        if bins < 2:
+            raise UserError(f"action_bins is {bins}; allowed are 2 or more, or 0: continuous.")
+        dimensions = int(np.prod(space.shape))
+        if bins**dimensions > MOST_ACTIONS:
+            most = int(MOST_ACTIONS ** (1 / dimensions) + 1e-9)
+            cure = f"use {most} or fewer" if most >= 2 else "this task has too many dimensions"
+            raise UserError(
+                f"action_bins is {bins}, which makes {bins}**{dimensions} = {bins**dimensions:,} "
+                f"actions; allowed are {MOST_ACTIONS}: {cure}."
+            )
+        values = np.linspace(-1, 1, bins, dtype=np.float32)
+        self.vectors = np.array(list(itertools.product(values, repeat=dimensions)), np.float32)
+        """What each action does, `(bins**n, n)`."""
+        self.action_space = gym.spaces.Discrete(len(self.vectors))
+
+    def action(self, action: Any) -> np.ndarray:
+        """The vector of a numbered action."""
+        return self.vectors[read_choice(action, len(self.vectors))].copy()
+
+
+def read_choice(action: Any, count: int) -> int:
+    """Read a choice among `count`, given as a number or, as agents do, as an array of one."""
+    given = np.asarray(action)
+    if given.size != 1 or given.item() not in range(count):
+        raise UserError(f"action is {action!r}; allowed are 0 to {count - 1}.")
+    return int(given.item())

@@ -1,0 +1,92 @@
+"""Numbered actions for tasks with continuous ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Discrete
+
+from svea.envs import make_env
+from svea.envs.discrete import DiscreteActions
+from svea.envs.vector import Workers
+from svea.errors import UserError
+from toy import Toy
+
+
+class Wide(Toy):
+    """A toy with more dimensions of action, of which it remembers the last."""
+
+    def __init__(self, dimensions: int) -> None:
+        super().__init__()
+        self.action_space = type(self.action_space)(-1.0, 1.0, (dimensions,), np.float32)
+
+    def step(self, action):
+        self.received = action
+        return super().step(action)
+
+
+@pytest.mark.parametrize(("bins", "dimensions"), [(2, 1), (3, 2), (4, 3), (2, 12), (4096, 1)])
+def test_every_number_is_one_corner_of_a_grid(bins, dimensions):
+    env = DiscreteActions(Wide(dimensions), bins)
+    assert env.action_space == Discrete(bins**dimensions)
+    env.reset(seed=0)
+    for number in {0, 1, bins**dimensions // 2, bins**dimensions - 1}:
+        env.step(number)
+        digits = [number // bins**place % bins for place in reversed(range(dimensions))]
+        expected = [-1 + 2 * digit / (bins - 1) for digit in digits]
+        np.testing.assert_allclose(env.unwrapped.received, expected, atol=1e-6)
+        assert env.unwrapped.received.dtype == np.float32
+    assert len({tuple(vector) for vector in env.vectors.tolist()}) == bins**dimensions
+
+
+@pytest.mark.parametrize(
+    ("bins", "dimensions", "message"),
+    [
+        (1, 1, "action_bins is 1; allowed are 2 or more, or 0"),
+        (5, 6, r"5\*\*6 = 15,625 actions; allowed are 4096: use 4 or fewer"),
+        (2, 13, r"2\*\*13 = 8,192 actions.*too many dimensions"),
+    ],
+)
+def test_too_few_and_too_many_are_refused_with_the_number(bins, dimensions, message):
+    with pytest.raises(UserError, match=message):
+        DiscreteActions(Wide(dimensions), bins)
+
+
+def test_no_bins_for_what_is_already_discrete(examples_on_path):
+    with pytest.raises(UserError, match=r"actions are Discrete\(3\): leave action_bins out"):
+        make_env("own_environment:make_discrete_catch", action_bins=3)
+
+
+@pytest.mark.parametrize("action", [-1, 3, 0.5, float("nan"), [0, 1], []])
+def test_numbers_out_of_range_are_refused(action):
+    env = DiscreteActions(Toy(), 3)
+    env.reset()
+    with pytest.raises(UserError, match="allowed are 0 to 2"):
+        env.step(action)
+
+
+def test_a_suite_task_with_numbered_actions_is_the_same_task():
+    small = {"task": "cartpole_balance", "image_size": 16, "rendering": "fast"}
+    plain, numbered = make_env(**small), make_env(**small, action_bins=5)
+    assert numbered.action_space == Discrete(5)
+    np.testing.assert_array_equal(plain.reset(seed=2)[0], numbered.reset(seed=2)[0])
+    one, two = plain.step(np.array([0.5], np.float32)), numbered.step(3)
+    np.testing.assert_array_equal(one[0], two[0])
+    assert one[1:] == two[1:]
+    plain.close()
+    numbered.close()
+
+
+def test_numbered_actions_in_a_worker():
+    toy = {"task": "toy:make", "image_size": 16}
+    alone = make_env(**toy)
+    with Workers([toy | {"action_bins": 3}]) as workers:
+        assert (workers.choices, workers.action_size) == (3, 1)
+        workers.reset([1])
+        alone.reset(seed=1)
+        for number, value in ((0.0, -1.0), (2.0, 1.0), (1.0, 0.0)):
+            workers.send(np.array([[number]], np.float32), [None])
+            (step,) = workers.receive()
+            seen, reward, *_ = alone.step(np.array([value], np.float32))
+            np.testing.assert_array_equal(workers.observations[0], seen)
+            assert step.reward == reward

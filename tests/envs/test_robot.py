@@ -1,0 +1,289 @@
+"""The robot tasks: control, rewards, success, and that they can be solved but not by chance."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from svea.envs import ROBOT_TASKS, make_env, prepare_simulator
+from svea.errors import UserError
+
+prepare_simulator()
+
+import mujoco  # noqa: E402  (after the OpenGL backend is chosen)
+
+from svea.envs.robot import MARK_AREA, RADIUS, RULES, SPEEDS, WORKSPACE, load  # noqa: E402
+from svea.envs.robot_expert import expert_action  # noqa: E402
+from svea.envs.robot_model import JOINTS, TOOL_HEIGHT, joint_angles  # noqa: E402
+
+STEPS = 50
+SHARE = {"reach": 0.5, "reach_moving": 0.5, "push": 0.25}
+LEAST = {"reach": 0.99, "reach_moving": 0.95, "push": 0.90}  # of the scripted controller
+MOST = {"reach": 0.05, "reach_moving": 0.05, "push": 0.02}  # of a random policy
+
+
+class Game:
+    """A task without pictures: dm_control's own loop around it."""
+
+    def __init__(self, name):
+        self.env = load("robot", name)
+        self.task, self.physics = self.env.task, self.env.physics
+        self.data = self.physics.data.ptr
+
+    def reset(self, seed):
+        self.task._random = np.random.RandomState(seed)
+        self.env.reset()
+        return self
+
+    def step(self, action):
+        reward = self.env.step(np.asarray(action)).reward
+        return reward, self.task.episode_info(self.physics)
+
+    def play(self, seed, policy, steps=STEPS):
+        """Rewards and infos of an episode."""
+        self.reset(seed)
+        rng = np.random.default_rng(seed)
+        return zip(*(self.step(policy(self, rng, k)) for k in range(steps)), strict=True)
+
+    @property
+    def tool(self):
+        return self.data.site("tool").xpos.copy()
+
+    @property
+    def mark(self):
+        return self.data.mocap_pos[0, :2].copy()
+
+    @property
+    def tilt(self):
+        """Degrees between the gripper and straight down."""
+        turned = np.trace(np.diag([1.0, -1.0, -1.0]) @ self.data.site("tool").xmat.reshape(3, 3))
+        return math.degrees(math.acos(np.clip((turned - 1) / 2, -1, 1)))
+
+
+def expert(game, rng, step):
+    return expert_action(game.task, game.physics)
+
+
+def uniform(game, rng, step):
+    return rng.uniform(-1, 1, 2)
+
+
+def extreme(game, rng, step):
+    return rng.choice([-1.0, 1.0], 2)
+
+
+def cornering(game, rng, step):
+    """Full speed into one corner for ten steps, then into another."""
+    if step % 10 == 0:
+        game.corner = rng.choice([-1.0, 1.0], 2)
+    return game.corner
+
+
+@pytest.fixture(scope="module")
+def games():
+    return {name: Game(name) for name in RULES}
+
+
+@pytest.fixture(params=list(RULES))
+def game(request, games):
+    return games[request.param]
+
+
+def test_one_unit_of_action_is_five_centimetres(games):
+    game = games["reach"].reset(1)
+    start = game.tool
+    game.step([0.8, -0.4])
+    for _ in range(10):  # the arm settles
+        game.step([0.0, 0.0])
+    np.testing.assert_allclose(game.tool - start, [0.04, -0.02, 0.0], atol=2e-5)
+
+
+def test_the_gripper_is_about_one_decision_behind(games):
+    game = games["reach"].reset(1)
+    start = game.tool[:2]
+    for step in range(3):
+        game.step([0.5, 0.0])
+        assert 0.025 * (step - 0.6) < (game.tool[:2] - start)[0] < 0.025 * (step + 1)
+
+
+@pytest.mark.parametrize("corner", [(-1, -1), (-1, 1), (1, -1), (1, 1)])
+def test_the_gripper_stops_at_the_workspace(games, corner):
+    game = games["reach"].reset(0)
+    for _ in range(25):
+        game.step(corner)
+        assert (game.tool[:2] > WORKSPACE[0] - 0.003).all()
+        assert (game.tool[:2] < WORKSPACE[1] + 0.003).all()
+    limits = [WORKSPACE[(side + 1) // 2, axis] for axis, side in enumerate(corner)]
+    np.testing.assert_allclose(game.tool[:2], limits, atol=1e-4)
+
+
+def test_reward_is_minus_the_distance_and_one_on_the_mark(game):
+    seen = set()
+    for policy in (expert, uniform):
+        game.reset(2)
+        rng = np.random.default_rng(0)
+        for k in range(STEPS):
+            reward, info = game.step(policy(game, rng, k))
+            cube = game.task._rules.cube is not None
+            place = game.data.body("cube").xpos[:2] if cube else game.tool[:2]
+            distance = float(np.linalg.norm(place - game.mark))
+            on_mark = distance <= RADIUS
+            assert reward == pytest.approx(on_mark - distance, abs=1e-12)
+            assert (
+                info["distance"] == pytest.approx(distance) and info["in_success_state"] == on_mark
+            )
+            seen.add(on_mark)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("name", list(RULES))
+def test_success_is_a_share_of_the_steps(games, name):
+    for policy in (expert, uniform):
+        _, infos = games[name].play(4, policy)
+        inside = np.array([info["in_success_state"] for info in infos])
+        share = inside.cumsum() / np.arange(1, STEPS + 1)
+        assert [info["success"] for info in infos] == (share >= SHARE[name]).tolist()
+
+
+@pytest.mark.parametrize("name", list(RULES))
+def test_the_greatest_return_is_fifty_and_can_be_had(games, name):
+    """With gripper or cube on the mark from the beginning, and keeping it there."""
+    game = games[name].reset(0)
+    if name == "push":
+        game.physics.data.mocap_pos[0, :2] = game.data.body("cube").xpos[:2]
+    else:
+        game.task.command = game.mark
+        game.physics.data.qpos[:JOINTS] = joint_angles(*game.mark)
+        game.physics.forward()
+    total = 0.0
+    for k in range(STEPS):
+        action = expert(game, None, k) if name == "reach_moving" else np.zeros(2)
+        total += game.step(action)[0]
+    assert (49.8 if name == "reach_moving" else 49.99) < total <= 50
+
+
+def test_the_moving_mark_zigzags_at_one_speed(games):
+    game = games["reach_moving"]
+    speeds = []
+    for seed in range(12):
+        game.reset(seed)
+        places = [game.mark]
+        for _ in range(STEPS):
+            game.step([0.0, 0.0])
+            places.append(game.mark)
+        places = np.array(places)
+        assert (places >= MARK_AREA[0] - 1e-12).all() and (places <= MARK_AREA[1] + 1e-12).all()
+        moves = np.abs(np.diff(places, axis=0))
+        speed = np.median(moves)
+        speeds.append(speed)
+        away = np.abs(places[:-1, :, None] - MARK_AREA.T[None]).min(2) > speed
+        np.testing.assert_allclose(moves[away], speed, atol=1e-12)  # but where it turns round
+    assert SPEEDS[0] <= min(speeds) < 0.0018 and 0.0032 < max(speeds) <= SPEEDS[1]
+
+
+def test_episodes_begin_apart_and_differ(game):
+    seen = []
+    for seed in range(20):
+        game.reset(seed)
+        info = game.task.episode_info(game.physics)
+        assert info["distance"] > RADIUS and not info["success"]
+        seen.append((*game.tool[:2], *game.mark))
+    assert np.ptp(np.array(seen), axis=0).min() > 0.008
+
+
+def check_bounds(game, policy, seed):
+    """The gripper keeps height and orientation, and the arm stays out of the table."""
+    model, table = game.physics.model.ptr, game.physics.model.ptr.geom("table").id
+    arm = [g for g in range(model.ngeom) if model.geom_contype[g] == 2]
+    game.reset(seed)
+    rng = np.random.default_rng(seed)
+    for k in range(STEPS):
+        _, info = game.step(policy(game, rng, k))
+        assert abs(game.tool[2] - TOOL_HEIGHT) < 0.005 and game.tilt < 5
+        if k % 10 == 0:
+            gaps = [mujoco.mj_geomDistance(model, game.data, g, table, 0.5, None) for g in arm]
+            assert min(gaps) > 0.01
+        if game.task._rules.cube is not None:
+            place = game.data.body("cube").xpos
+            falling = 0.15  # metres beyond the edge within which it may not have fallen yet
+            outside = np.abs(place[:2] - [0.55, 0.0]) > np.array([0.45, 0.6]) + falling
+            assert info["off_table"] == (place[2] < 0.02)
+            assert info["off_table"] or not outside.any()
+    assert not any(warning.number for warning in game.data.warning)
+
+
+@pytest.mark.parametrize("policy", [uniform, extreme, cornering])
+def test_physics_is_stable(game, policy):
+    for seed in range(2):
+        check_bounds(game, policy, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [uniform, extreme, cornering])
+def test_physics_is_stable_for_a_hundred_episodes(game, policy):
+    for seed in range(100):  # benchmarks/robot.py plays a thousand
+        check_bounds(game, policy, seed)
+
+
+def successes(game, policy, episodes):
+    return np.mean([list(game.play(seed, policy))[1][-1]["success"] for seed in range(episodes)])
+
+
+def test_a_controller_that_sees_the_state_solves_it_and_chance_does_not(game):
+    assert successes(game, expert, 6) > 0.8
+    assert successes(game, uniform, 6) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(RULES))
+def test_success_rates_over_two_hundred_episodes(games, name):
+    assert successes(games[name], expert, 200) >= LEAST[name]
+    assert successes(games[name], uniform, 200) < MOST[name]
+
+
+def test_an_episode_says_when_the_cube_has_left_the_table(games):
+    game = games["push"].reset(0)
+    assert game.step([0.0, 0.0])[1]["off_table"] is False
+    game.physics.data.qpos[JOINTS : JOINTS + 3] = [1.5, 0.0, 0.04]  # beyond the edge
+    for _ in range(4):
+        reward, info = game.step([0.0, 0.0])
+    assert info["off_table"] is True and not info["success"] and reward < -0.5
+
+
+@pytest.mark.parametrize("task", ROBOT_TASKS)
+def test_an_episode_has_fifty_steps_and_two_actions(task):
+    env = make_env(task, image_size=16, rendering="fast")
+    env.reset(seed=0)
+    assert env.action_space.shape == (2,) and env.metadata["render_fps"] == 25
+    ends = [env.step(np.zeros(2, np.float32))[2:4] for _ in range(STEPS)]
+    assert ends == [(False, False)] * 49 + [(False, True)]
+    env.close()
+
+
+def test_info_holds_plain_values():
+    env = make_env("robot_push", image_size=16, rendering="fast")
+    _, info = env.reset(seed=0)
+    info = env.step(np.ones(2, np.float32))[-1]
+    kinds = {"frames": int, "distance": float, "in_success_state": bool, "success": bool}
+    assert {key: type(value) for key, value in info.items()} == kinds | {"off_table": bool}
+    env.close()
+
+
+def test_a_robot_task_has_no_action_repeat():
+    with pytest.raises(
+        UserError, match=r"action_repeat is 4; a robot task takes 1: a step is 0\.04"
+    ):
+        make_env("robot_reach", action_repeat=4)
+
+
+@pytest.mark.parametrize("preset", ["paper", "quick"])
+def test_a_run_has_the_papers_episodes_and_tests_in_the_test_worlds(preset):
+    from svea.config import configure
+
+    config = configure("robot_push", preset=preset)
+    assert (config.action_repeat, config.episode_frames, config.episode_length) == (1, 50, 50)
+    assert config.eval_mode == "test"
+    with pytest.raises(UserError, match="'color_hard' does not fit robot_push"):
+        configure("robot_push", eval_mode="color_hard")

@@ -1,0 +1,162 @@
+"""The robot's test worlds: stored draws, in which the red mark stays red and in sight."""
+
+from __future__ import annotations
+
+import colorsys
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from svea.envs import expand_modes, make_env, parse_mode
+from svea.envs.robot_worlds import (
+    CAMERA,
+    FIRST_SEED,
+    PATTERNS,
+    SURFACES,
+    WORLDS,
+    Pattern,
+    draw,
+    stored,
+)
+from svea.errors import UserError
+
+LEAST_RED = 10  # pixels of 84 x 84: about a third of the mark
+
+
+@pytest.fixture(scope="module")
+def env():
+    env = make_env("robot_reach", "test", rendering="fast").unwrapped
+    yield env
+    env.close()
+
+
+def red(observation):
+    """Which pixels of the newest frame are red."""
+    r, g, b = observation[-3:].astype(int)
+    return (r >= 120) & (r >= 2 * np.maximum(g, b))
+
+
+def test_the_stored_worlds_are_the_draws():
+    drawn = [draw(FIRST_SEED + k) for k in range(WORLDS)]
+    as_json = [json.dumps(dataclasses.asdict(world)) for world in stored()]
+    assert as_json == [json.dumps(dataclasses.asdict(world)) for world in drawn]
+    assert len(as_json) == len(set(as_json)) == 25
+
+
+def test_worlds_differ_and_none_is_the_training_look():
+    worlds = stored()
+    for name in SURFACES:
+        looks = {(w.surfaces[name].kind, str(w.surfaces[name].colors)) for w in worlds}
+        assert len(looks) == WORLDS
+        assert {w.surfaces[name].kind for w in worlds} == set(PATTERNS)
+    cameras = np.array([world.camera for world in worlds])
+    assert (np.abs(cameras - CAMERA) < [0.1001, 0.2501, 0.1001]).all()
+    assert (np.ptp(cameras, axis=0) > [0.14, 0.4, 0.14]).all()
+    assert {world.shadow for world in worlds} == {True, False}
+
+
+def test_nothing_but_the_mark_is_red():
+    for world in stored():
+        for pattern in world.surfaces.values():
+            for color in pattern.colors:
+                hue, saturation, _ = colorsys.rgb_to_hsv(*color)
+                assert min(hue, 1 - hue) * 360 > 39 or saturation < 0.1
+
+
+def test_patterns():
+    light, dark = (1.0, 1.0, 1.0), (0.0, 0.5, 1.0)
+    paint = {kind: Pattern(kind, (light, dark), 5).paint(64, 64) for kind in PATTERNS}
+    assert (paint["flat"] == 255).all()
+    assert (paint["checker"][:8, :8] == 255).all()
+    assert (paint["checker"][:8, 8:16] == [0, 128, 255]).all()
+    assert (paint["gradient"][0] == 255).all()
+    assert (paint["gradient"][-1] == [0, 128, 255]).all()
+    assert (np.diff(paint["gradient"][:, 0, 0].astype(int)) < 0).all()
+    noise = paint["noise"][..., 0].astype(int)
+    assert 60 < noise.std() < 90 and (np.diff(noise) != 0).mean() > 0.9
+    assert (paint["noise"] == Pattern("noise", (light, dark), 5).paint(64, 64)).all()
+
+
+def test_the_seed_chooses_the_world_and_then_they_take_turns(env):
+    assert [env.reset(seed=seed)[1]["world"] for seed in (0, 7, 24, 25, 1031)] == [0, 7, 24, 0, 6]
+    assert [env.reset()[1]["world"] for _ in range(3)] == [7, 8, 9]
+    assert env.reset(seed=3, options={"world": 20})[1]["world"] == 20
+    assert env.step(np.zeros(2))[-1]["world"] == 20
+    with pytest.raises(UserError, match="world is 25; allowed are 0 to 24"):
+        env.reset(options={"world": 25})
+
+
+def test_without_a_seed_the_first_episodes_show_every_world():
+    env = make_env("robot_reach", "test", image_size=16, rendering="fast")
+    assert [env.reset()[1]["world"] for _ in range(26)] == [*range(25), 0]
+    env.close()
+
+
+def test_one_world_alone(env):
+    one = make_env("robot_reach", "test:7", rendering="fast").unwrapped
+    np.testing.assert_array_equal(one.reset(seed=3)[0], env.reset(seed=3, options={"world": 7})[0])
+    assert one.reset(seed=4, options={"world": 9})[1]["world"] == 7
+    assert one.provenance["world"] == 7 and "worlds" not in one.provenance
+    assert env.provenance["worlds"] == 25 and env.provenance["sha256"] == one.provenance["sha256"]
+    one.close()
+
+
+@pytest.mark.parametrize("size", [1, pytest.param(20, marks=pytest.mark.slow)])
+def test_the_mark_is_red_and_in_sight_in_every_world(env, size):
+    for world in range(WORLDS):
+        for seed in range(size):
+            observation, _ = env.reset(seed=100 + seed, options={"world": world})
+            count = int(red(observation).sum())
+            assert count >= LEAST_RED, f"world {world}, seed {seed}: {count} red pixels"
+
+
+def test_without_the_mark_nothing_looks_red(env):
+    for world in range(WORLDS):
+        env.reset(seed=5, options={"world": world})
+        env._physics.data.mocap_pos[0] = [0.0, 0.0, -5.0]
+        assert not red(env.step(np.zeros(2))[0]).any(), f"world {world}"
+
+
+def test_the_camera_follows_the_gripper_from_where_it_stands(env):
+    env.reset(seed=0, options={"world": 4})
+    data, places = env._physics.data.ptr, []
+    for action in ([1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]):
+        for _ in range(3):
+            env.step(np.array(action))
+        camera = data.cam("view")
+        ahead = -camera.xmat.reshape(3, 3)[:, 2]
+        towards = data.body("fingers").xpos - camera.xpos
+        np.testing.assert_allclose(ahead, towards / np.linalg.norm(towards), atol=1e-9)
+        places.append(camera.xpos.copy())
+    np.testing.assert_allclose(places, [stored()[4].camera] * 3, atol=1e-12)
+
+
+def test_modes_of_a_robot_task():
+    assert expand_modes(["all"], "robot_push") == ["train", "test"]
+    assert parse_mode("test:24", "robot_push") == ("test", {"world": 24})
+    with pytest.raises(
+        UserError, match="'color_hard' does not fit robot_reach, which has train, test"
+    ):
+        make_env("robot_reach", "color_hard")
+    with pytest.raises(
+        UserError, match="'test' does not fit walker_walk, which has train, color_easy"
+    ):
+        make_env("walker_walk", "test")
+    for text, message in {
+        "test:25": "world is 25; allowed are 0 to 24",
+        "test:-1": "world is -1",
+        "test:x": "no world behind its colon",
+        "train:1": "which only distracting_cs and test take",
+        "tset": "Did you mean 'test'",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            expand_modes([text], "robot_reach")
+    for world in (True, 1.0, "7"):
+        with pytest.raises(UserError, match="it must be an integer from 0 to 24"):
+            make_env("robot_reach", "test", world=world)
+    with pytest.raises(UserError, match="world is given twice"):
+        make_env("robot_reach", "test:3", world=4)
+    with pytest.raises(UserError, match="unknown option 'world' of mode 'train'"):
+        make_env("robot_reach", "train", world=4)
