@@ -23,9 +23,19 @@ def write_run(
     evaluations: int = 7,
     final: dict[str, float] | None = None,
     random: float = 40.0,
+    success: dict[str, float] | None = None,
+    variance: float | None = None,
+    curves: tuple[str, ...] | None = None,
+    noise: float = 0.0,
     **config: Any,
 ) -> Path:
-    """Write a finished run whose final mean returns are exactly `final`."""
+    """Write a finished run whose final mean returns are exactly `final`.
+
+    Training logs the modes in `curves` (all, unless given), as straight lines from zero, or with
+    `noise` as curves that jump by that share of their height. With `success`, that share of the
+    episodes of each mode succeeds (to a tenth); with `variance`, every evaluation logs it as
+    `q_target_variance`, times one plus its number.
+    """
     final = final or {"train": 300.0, "color_hard": 240.0}
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
@@ -45,14 +55,34 @@ def write_run(
     }
     (folder / "config.json").write_text(json.dumps(settings))
     generator = np.random.default_rng(seed)
-    write_lines(folder / "metrics.jsonl", training(decisions, evaluations, final, generator))
+    watched = {mode: final[mode] for mode in curves or final}
+    lines = training(decisions, evaluations, watched, generator)
+    for line in lines if noise else []:
+        if line["kind"] == "eval":
+            line["return_mean"] *= 1 + float(generator.normal(0, noise))
+    if variance is not None:
+        for number, line in enumerate(line for line in lines if line.get("mode") == "train"):
+            line["q_target_variance"] = variance * (1 + number)
+    write_lines(folder / "metrics.jsonl", lines)
     who = {"task": task, "method": method, "augment": augment, "run_seed": seed}
     records = []
     for mode, mean in final.items():
         for policy, level, decision in (("agent", mean, decisions), ("random", random, 0)):
             records += episodes(who, policy, mode, level, decision)
+    for record in records if success else []:
+        successes = round(success[record["mode"]] * EPISODES) if record["policy"] == "agent" else 0
+        record["success"] = record["episode"] < successes
     write_lines(folder / "eval.jsonl", records)
+    checkpoint = folder / "checkpoints" / f"{decisions:09d}"
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    (checkpoint / "manifest.json").write_text("{}")
     return folder
+
+
+def write_analysis(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    """What `svea analyze` leaves behind."""
+    (folder / "analysis").mkdir(exist_ok=True)
+    (folder / "analysis" / f"{name}.json").write_text(json.dumps({"rows": rows}))
 
 
 def training(

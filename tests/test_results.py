@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fake_runs import write_run
-from svea.results import caveats, group_runs, mean_curve, summarise
+from svea.results import aggregate, caveats, group_runs, mean_curve, summarise
 from svea.runs import read_run
 
 
@@ -99,3 +99,30 @@ def test_caveats_name_seeds_preset_and_generated_data(tmp_path):
 def test_a_random_policy_at_or_below_zero_gives_no_ratio(tmp_path):
     (group,) = groups_of(write_run(tmp_path / "a", random=-5.0))
     assert math.isnan(summarise(group, np.random.default_rng(0))[0].times_random)
+
+
+def test_the_area_of_a_row_is_that_of_its_straight_curves(tmp_path):
+    (group,) = groups_of(
+        write_run(tmp_path / "a", seed=0, final={"train": 300}),
+        write_run(tmp_path / "b", seed=1, final={"train": 500}),
+    )
+    (train,) = summarise(group, np.random.default_rng(0))
+    assert (train.area.low, train.area.point, train.area.high) == pytest.approx((150, 200, 250))
+    (alone,) = groups_of(tmp_path / "a")
+    (train,) = summarise(alone, np.random.default_rng(0))
+    assert train.area.point == pytest.approx(150) and math.isnan(train.area.low)
+
+
+def test_tasks_are_strata_of_an_aggregate(tmp_path):
+    groups = groups_of(
+        write_run(tmp_path / "a", task="walker_walk", final={"train": 900}),
+        write_run(tmp_path / "b", task="walker_walk", seed=1, final={"train": 900}),
+        write_run(tmp_path / "c", task="finger_spin", final={"train": 100}),
+        write_run(tmp_path / "d", task="finger_spin", seed=1, final={"train": 100}),
+        write_run(tmp_path / "e", task="finger_spin", method="drq", final={"train": 1}),
+    )
+    (one,) = aggregate(groups, np.random.default_rng(0))
+    assert (one.label, one.tasks, one.seeds) == ("svea + conv", ("finger_spin", "walker_walk"), 4)
+    # Resampling across tasks would spread the mean over 100 to 900.
+    assert (one.mean.low, one.mean.point, one.mean.high) == pytest.approx((500, 500, 500))
+    assert one.iqm.point == pytest.approx(500)

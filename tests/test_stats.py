@@ -99,3 +99,18 @@ def test_probability_of_improvement_is_mann_whitney_u():
 def test_probability_of_improvement_counts_ties_half_and_averages_tasks():
     interval = stats.probability_of_improvement([[1, 1], [5, 6]], [[1, 1], [0, 0]], rng())
     assert (interval.low, interval.point, interval.high) == (0.75, 0.75, 0.75)
+
+
+def test_the_difference_of_means_has_the_width_of_its_closed_form():
+    x, y = rng().normal(3, 2, 80), rng().normal(1, 1, 50)
+    ours = stats.mean_difference([x], [y], rng(), resamples=20_000)
+    assert ours.point == pytest.approx(x.mean() - y.mean())
+    error = math.sqrt(x.var() / 80 + y.var() / 50)  # of the bootstrap's normal limit
+    width = 2 * scipy.stats.norm.ppf(0.975) * error
+    assert ours.high - ours.low == pytest.approx(width, rel=0.03)
+
+
+def test_differences_are_averaged_over_tasks_and_resampled_within_them():
+    interval = stats.mean_difference([[1, 1], [900, 900]], [[0, 0], [890, 890]], rng())
+    assert (interval.low, interval.point, interval.high) == (5.5, 5.5, 5.5)
+    assert math.isnan(stats.mean_difference([[1]], [[]], rng()).point)

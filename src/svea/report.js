@@ -1,7 +1,9 @@
 "use strict";
 
-// Filters: everything about a run carries data-task and data-method.
-const filters = [...document.querySelectorAll("select[data-filter]")];
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+// Filters: everything about a run carries data-task, data-method or both.
+const filters = all("select[data-filter]");
 
 function matches(element) {
   return filters.every((filter) => {
@@ -11,17 +13,29 @@ function matches(element) {
 }
 
 function applyFilters() {
-  for (const element of document.querySelectorAll("main [data-task]")) {
+  for (const element of all("main [data-task], main [data-method]")) {
     element.hidden = !matches(element);
   }
-  const method = filters.find((filter) => filter.dataset.filter === "method");
-  for (const figure of document.querySelectorAll("figure[data-methods]")) {
+  const method = filters.find((filter) => filter.dataset.filter === "method")?.value;
+  for (const figure of all("figure[data-methods]")) {
     const owners = JSON.parse(figure.dataset.methods);
-    for (const mark of figure.querySelectorAll("[data-series]")) {
-      const owner = owners[Number(mark.dataset.series)];
-      mark.style.display = method && method.value && owner !== method.value ? "none" : "";
+    figure.hidden = Boolean(method) && !owners.includes(method);
+    for (const mark of all("[data-series]", figure)) {
+      mark.style.display = method && owners[Number(mark.dataset.series)] !== method ? "none" : "";
     }
   }
+  for (const matrix of all(".matrix")) {
+    const empty = (parts) => parts.length > 0 && parts.every((part) => part.hidden);
+    matrix.hidden = empty(all("tr[data-task]", matrix)) || empty(all("th[data-method]", matrix));
+  }
+  for (const section of all("main > section")) {
+    section.hidden = false;
+    const parts = all(".card, .chart, .matrix, .gallery, .run, #returns [data-task]", section);
+    section.hidden = parts.length > 0 && parts.every((part) => part.closest("[hidden]"));
+    const link = document.querySelector(`nav a[href="#${section.id}"]`);
+    if (link) link.hidden = section.hidden;
+  }
+  document.querySelector("#nothing").hidden = all(".card").some((card) => !card.hidden);
 }
 
 for (const filter of filters) filter.addEventListener("change", applyFilters);
@@ -46,8 +60,85 @@ function sortBy(head) {
   body.append(...rows);
 }
 
-for (const button of document.querySelectorAll("th button")) {
+for (const button of all("th button")) {
   button.addEventListener("click", () => sortBy(button.parentElement));
+}
+
+// Figures: point at one and read its lines off. The points are those that are drawn.
+const vertices = (path) =>
+  [...path.getAttribute("d").matchAll(/[ML] (\S+) (\S+)/g)].map((m) => [Number(m[1]), Number(m[2])]);
+
+const words = (value) =>
+  Math.abs(value) >= 10 || value === 0
+    ? Math.round(value).toLocaleString("en-US")
+    : value.toLocaleString("en-US", { maximumSignificantDigits: 3 });
+
+function readings(svg, x) {
+  const lines = all('[id$="-line"][data-series]', svg).filter((g) => g.style.display !== "none");
+  return lines.flatMap((line) => {
+    const path = line.querySelector("path");
+    const points = path ? vertices(path) : [];
+    if (!points.length) return [];
+    const near = points.reduce((a, b) => (Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a));
+    const name = svg.querySelector(`[id$="series-${line.dataset.series}-text"]`)?.textContent.trim();
+    return [{ near, name, color: getComputedStyle(path).stroke }];
+  });
+}
+
+function reader(figure) {
+  const svg = figure.querySelector("svg");
+  const [left, top, right, bottom] = svg.dataset.box.split(" ").map(Number);
+  const [x0, y1, x1, y0] = svg.dataset.limits.split(" ").map(Number);
+  const log = svg.dataset.scale === "log";
+  const inX = (x) => x0 + ((x - left) / (right - left)) * (x1 - x0);
+  const inY = (y) => {
+    const share = (bottom - y) / (bottom - top);
+    return log ? y0 * (y1 / y0) ** share : y0 + share * (y1 - y0);
+  };
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+  figure.append(tip);
+  const rule = document.createElementNS("http://www.w3.org/2000/svg", "line");
+  rule.setAttribute("class", "rule");
+  rule.style.display = "none";
+  svg.append(rule);
+
+  svg.addEventListener("pointermove", (event) => {
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+    const found = at.x < left || at.x > right ? [] : readings(svg, at.x);
+    tip.hidden = !found.length;
+    rule.style.display = found.length ? "" : "none";
+    if (!found.length) return;
+    const x = found.reduce((a, b) => (Math.abs(b.near[0] - at.x) < Math.abs(a.near[0] - at.x) ? b : a)).near[0];
+    for (const [name, value] of Object.entries({ x1: x, x2: x, y1: top, y2: bottom })) {
+      rule.setAttribute(name, value);
+    }
+    const here = found.filter(({ near }) => Math.abs(near[0] - x) < (right - left) / 40);
+    here.sort((a, b) => a.near[1] - b.near[1]);
+    tip.replaceChildren(
+      words(inX(x)),
+      ...here.map(({ near, name, color }) => {
+        const row = document.createElement("div");
+        row.append(`${name ?? ""} `, Object.assign(document.createElement("b"), { textContent: words(inY(near[1])) }));
+        row.style.borderLeftColor = color;
+        return row;
+      }),
+    );
+    const box = figure.getBoundingClientRect();
+    const place = event.clientX - box.left;
+    tip.style.top = `${event.clientY - box.top + 14}px`;
+    tip.style.left = place < box.width / 2 ? `${place + 14}px` : "";
+    tip.style.right = place < box.width / 2 ? "" : `${box.width - place + 14}px`;
+  });
+  svg.addEventListener("pointerleave", () => {
+    tip.hidden = true;
+    rule.style.display = "none";
+  });
+}
+
+for (const figure of all("figure.chart")) {
+  if (figure.querySelector('[id$="-line"][data-series]')) reader(figure);
 }
 
 // Light and dark: the system's choice until the reader makes one.
@@ -59,6 +150,16 @@ document.querySelector("#theme").addEventListener("click", () => {
   root.style.colorScheme = dark ? "light" : "dark";
 });
 
+// Pictures: a click shows one as large as the window, another closes it.
+const stage = document.body.appendChild(document.createElement("dialog"));
+stage.addEventListener("click", () => stage.close());
+for (const picture of all(".modes img")) {
+  picture.addEventListener("click", () => {
+    stage.replaceChildren(picture.cloneNode());
+    stage.showModal();
+  });
+}
+
 // Videos play while they are on the screen, unless the reader asked for less motion.
 if ("IntersectionObserver" in window && !matchMedia("(prefers-reduced-motion: reduce)").matches) {
   const watcher = new IntersectionObserver((entries) => {
@@ -67,10 +168,18 @@ if ("IntersectionObserver" in window && !matchMedia("(prefers-reduced-motion: re
       else target.pause();
     }
   });
-  for (const video of document.querySelectorAll("video")) watcher.observe(video);
+  for (const video of all("video")) watcher.observe(video);
 }
 
-// Paper shows what a screen folds away.
+// Paper shows what a screen folds away; the configurations of a large study would be a book.
+const FEW_RUNS = 12;
+let opened = [];
 addEventListener("beforeprint", () => {
-  for (const details of document.querySelectorAll("details")) details.open = true;
+  const runs = all("details.run");
+  const kept = runs.length > FEW_RUNS ? runs : [];
+  opened = all("details:not([open])").filter((details) => !kept.includes(details));
+  for (const details of opened) details.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const details of opened) details.open = false;
 });

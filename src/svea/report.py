@@ -6,102 +6,172 @@ small run pass for a replication: whatever is smaller than the paper's setting i
 
 from __future__ import annotations
 
-import base64
+import contextlib
+import csv
 import html
+import io
 import json
 import math
+import os
+import re
 import string
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from svea import paper_results, plots
+from svea import figures, paper_results, plots, tables
+from svea.album import Album
 from svea.envs import describe
 from svea.errors import StorageError
-from svea.results import Group, Result, caveats, group_runs, mean_curve, random_return, summarise
-from svea.runs import Run, read_runs
-
-MEDIA_BYTES = 48_000_000
-"""Videos and frames beyond this are named, not embedded: browsers choke on larger pages."""
+from svea.figures import Exhibit
+from svea.markup import Markup, element, join
+from svea.results import (
+    Aggregate,
+    Group,
+    Result,
+    Success,
+    aggregate,
+    caveats,
+    group_runs,
+    mean_curve,
+    summarise,
+    summarise_success,
+)
+from svea.runs import Curve, Run, read_runs
+from svea.wording import count, decisions, duration, listed, number, plural, rate
 
 BOOTSTRAP_SEED = 0
+FEW_CAVEATS = 8  # more are folded
+FEW_CARDS = 3  # more have fewer figures each
+SPARK_POINTS = 60  # of the small curve on a card: more do not show at its size
 
 
-class Markup(str):
-    """Text that is HTML already; every other string is escaped when it enters the page."""
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Everything a report shows, computed once from run folders."""
+
+    groups: list[Group]
+    results: list[Result]
+    aggregates: list[Aggregate]
+    successes: list[Success]
+    exhibits: list[Exhibit]
+    problems: list[str]
+    """Folders that are no runs, each with the reason."""
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every run, group by group."""
+        return [run for group in self.groups for run in group.runs]
 
 
-def element(name: str, *children: object, **attributes: object) -> Markup:
-    """One HTML element. Children are escaped unless they are Markup; None is left out.
+def gather(folders: Sequence[Path]) -> Evidence:
+    """Read runs and compute what there is to show.
 
-    Attribute names lose a trailing underscore and turn the others into hyphens.
-
-    >>> element("td", "a < b", class_="text")
-    '<td class="text">a &lt; b</td>'
+    Raises:
+        UserError: None of the folders is a run.
     """
-    pairs = [
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    ]
-    return Markup(f"<{name}{''.join(pairs)}>{join(children)}</{name}>")
+    runs, problems = read_runs([Path(folder) for folder in folders])
+    generator = np.random.default_rng(BOOTSTRAP_SEED)
+    groups = group_runs(runs)
+    results = [result for group in groups for result in summarise(group, generator)]
+    successes = [one for group in groups for one in summarise_success(group, generator)]
+    robot = {success.group.task for success in successes}  # its returns have another scale
+    aggregates = aggregate([group for group in groups if group.task not in robot], generator)
+    shown = figures.exhibits(groups, results, successes, generator)
+    return Evidence(groups, results, aggregates, successes, shown, problems)
 
 
-def join(children: Iterable[object]) -> Markup:
-    """Children one after another, escaped unless they are Markup."""
-    shown = (child for child in children if child is not None)
-    return Markup("".join(c if isinstance(c, Markup) else html.escape(str(c)) for c in shown))
-
-
-def write_report(runs: Sequence[Path], out: Path, *, generated: datetime | None = None) -> Path:
+def write_report(
+    runs: Sequence[Path],
+    out: Path,
+    *,
+    figures_dir: Path | None = None,
+    generated: datetime | None = None,
+    on_problem: Callable[[str], None] = lambda problem: None,
+) -> Path:
     """Write one HTML page about runs.
 
     Args:
         runs: Run folders, or folders with runs beneath them.
         out: The page; or an existing folder, which then gets `report.html`.
+        figures_dir: Also write the figures, tables and numbers as files into this folder.
         generated: The date printed on the page; now, unless given.
+        on_problem: Called with each folder that is no run, and each damage to one that is.
 
     Returns:
         The path of the page.
 
     Raises:
         UserError: None of the folders is a run.
-        StorageError: The page cannot be written.
+        StorageError: A file cannot be written.
     """
-    found, problems = read_runs([Path(run) for run in runs])
+    evidence = gather(runs)
     out = Path(out)
     out = out / "report.html" if out.is_dir() else out
-    page = render(found, problems, generated or datetime.now(UTC))
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"cannot write {str(out)!r}: {error.strerror}") from error
+    _write(out, render(evidence, generated or datetime.now(UTC)).encode())
+    if figures_dir is not None:
+        write_figures(evidence, Path(figures_dir))
+    for problem in evidence.problems:
+        on_problem(problem)
+    for run in evidence.runs:
+        for warning in run.warnings:
+            on_problem(f"{run.name}: {warning}")
     return out
 
 
-def render(runs: Sequence[Run], problems: Sequence[str], generated: datetime) -> str:
+def write_figures(evidence: Evidence, folder: Path) -> list[Path]:
+    """Write figures as PNG, PDF and CSV, tables as LaTeX and Markdown, and all results as CSV.
+
+    Returns:
+        The files.
+    """
+    files: dict[str, bytes] = {}
+    for exhibit in evidence.exhibits:
+        name = _unused(_file_name(exhibit.name), files)
+        files[f"{name}.png"] = plots.to_png(exhibit.figure, dpi=200)
+        files[f"{name}.pdf"] = plots.to_pdf(exhibit.figure)
+        files[f"{name}.csv"] = _csv(exhibit.numbers)
+    for table in _tables(evidence):
+        name = _unused("table-" + _file_name(table.name), files)
+        files[f"{name}.tex"] = tables.to_latex(table).encode()
+        files[f"{name}.md"] = tables.to_markdown(table).encode()
+    files["results.csv"] = _csv(tables.result_rows(evidence.results))
+    if evidence.successes:
+        files["success.csv"] = _csv(tables.success_rows(evidence.successes))
+    for name, content in files.items():
+        _write(folder / name, content)
+    return [folder / name for name in files]
+
+
+def render(evidence: Evidence, generated: datetime) -> str:
     """The whole page as text."""
-    generator = np.random.default_rng(BOOTSTRAP_SEED)
-    groups = group_runs(runs)
-    results = [result for group in groups for result in summarise(group, generator)]
-    gallery, left_out = _gallery_section(groups)
-    title = _title(groups)
+    album = Album(evidence.groups)
+    sections = [
+        ("overview", "Overview", _overview(evidence)),
+        ("caveats", "Caveats", _caveats_section(evidence, album.left_out)),
+        ("learning", "Learning", _topic(evidence, figures.LEARNING, "Learning")),
+        ("generalisation", "Generalisation", _generalisation_section(evidence)),
+        ("robot", "Robot", _robot_section(evidence)),
+        ("q-values", "Q-values", _topic(evidence, figures.Q_VALUES, "Q-values")),
+        ("results", "Returns", _results_section(evidence.results)),
+        ("gallery", "Gallery", album.gallery()),
+        ("saliency", "Saliency", album.analyses()),
+        ("runs", "Runs", _runs_section(evidence.groups)),
+    ]
+    shown = [(anchor, name, body) for anchor, name, body in sections if body]
+    title = _title(evidence.groups)
     body = join(
         [
-            _header(title, groups, generated),
+            _header(title, evidence, generated),
+            _bar([(anchor, name) for anchor, name, _ in shown], evidence.groups),
             element(
                 "main",
-                _overview(groups, results),
-                _caveats_section(groups, [*problems, *left_out]),
-                _figures_section(groups, results),
-                _results_section(results),
-                gallery,
-                _runs_section(groups),
+                *(element("section", body, id=anchor) for anchor, _, body in shown),
+                element("p", "No run matches both choices.", id="nothing", hidden=""),
             ),
             _footer(),
         ]
@@ -113,6 +183,46 @@ def render(runs: Sequence[Run], problems: Sequence[str], generated: datetime) ->
         script=(parts / "report.js").read_text(encoding="utf-8"),
         body=body,
     )
+
+
+# --- Files
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(content)
+        os.replace(beside, path)
+    except OSError as error:
+        raise StorageError(f"cannot write {str(path)!r}: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(OSError):  # only there if it was not moved
+            beside.unlink()
+
+
+def _file_name(text: str) -> str:
+    """A name that every file system takes, and that leads nowhere else."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:100] or "unnamed"
+
+
+def _unused(name: str, files: dict[str, bytes]) -> str:
+    """The name, or the name with the first number behind it that no file has yet."""
+    taken = {Path(file).stem for file in files}
+    numbered = (f"{name}-{place}" for place in range(2, len(taken) + 3))
+    return next(one for one in (name, *numbered) if one not in taken)
+
+
+def _csv(rows: Sequence[tables.Row]) -> bytes:
+    """Rows with their header; what is not a number is an empty field."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        missing = {k for k, v in row.items() if isinstance(v, float) and math.isnan(v)}
+        writer.writerow({k: "" if k in missing else v for k, v in row.items()})
+    return text.getvalue().encode()
 
 
 # --- Head and foot
@@ -127,21 +237,29 @@ def _title(groups: Sequence[Group]) -> str:
     return f"{left} on {right}"
 
 
-def _header(title: str, groups: Sequence[Group], generated: datetime) -> Markup:
-    """Title, date, filters (where there is something to choose) and the theme switch."""
-    count = sum(len(group.runs) for group in groups)
+def _header(title: str, evidence: Evidence, generated: datetime) -> Markup:
+    """Title and date."""
     date = generated.strftime("%Y-%m-%d %H:%M %Z").strip()
-    words = f"{_plural(count, 'run')} · svea report of {date}"
+    words = f"{plural(len(evidence.runs), 'run')} · svea report of {date}"
+    return element("header", element("h1", title), element("p", words), class_="top")
+
+
+def _bar(links: Sequence[tuple[str, str]], groups: Sequence[Group]) -> Markup:
+    """What stays in sight: links to the sections, filters where there is a choice, the theme."""
+    anchors = [element("a", name, href=f"#{anchor}") for anchor, name in links]
     controls = [
         _filter("task", sorted({group.task for group in groups})),
         _filter("method", sorted({group.method for group in groups})),
-        element("button", "Light / dark", id="theme", class_="plain", type="button"),
+        element("button", "◐", id="theme", type="button", title="light or dark"),
     ]
-    heading = element("div", element("h1", title), element("p", words), class_="words")
     return element(
-        "header",
-        element("div", heading, element("div", *controls, class_="controls")),
-        class_="top",
+        "nav",
+        element(
+            "div",
+            element("div", *anchors, class_="links"),
+            element("div", *controls, class_="controls"),
+        ),
+        class_="bar",
     )
 
 
@@ -151,7 +269,7 @@ def _filter(kind: str, values: Sequence[str]) -> Markup | None:
         return None
     options = [element("option", f"all {kind}s", value="")]
     options += [element("option", value, value=value) for value in values]
-    return element("label", kind, element("select", *options, data_filter=kind))
+    return element("select", *options, data_filter=kind, aria_label=f"show {kind}")
 
 
 def _footer() -> Markup:
@@ -169,45 +287,89 @@ def _footer() -> Markup:
 # --- Overview and caveats
 
 
-def _overview(groups: Sequence[Group], results: Sequence[Result]) -> Markup:
-    """One card per group: the figures a reader looks for first."""
-    cards = [_card(group, [r for r in results if r.group is group]) for group in groups]
-    return element("div", *cards, class_="cards single" if len(cards) == 1 else "cards")
+def _overview(evidence: Evidence) -> Markup:
+    """The study in a line, then one card per group: the figures a reader looks for first."""
+    cards = [
+        _card(
+            group,
+            [r for r in evidence.results if r.group is group],
+            [s for s in evidence.successes if s.group is group],
+            brief=len(evidence.groups) > FEW_CARDS,
+        )
+        for group in evidence.groups
+    ]
+    size = "cards single" if len(cards) == 1 else "cards"
+    strip = _study(evidence.runs) if len(evidence.runs) > 1 else None
+    return join([strip, element("div", *cards, class_=size)])
 
 
-def _card(group: Group, results: Sequence[Result]) -> Markup:
+def _study(runs: Sequence[Run]) -> Markup:
+    """How large the whole is."""
+    finished = sum(run.finished for run in runs)
+    seconds = [run.seconds for run in runs if run.seconds is not None]
+    total = sum(run.decisions_done for run in runs)
+    facts = [
+        ("runs", count(len(runs)), f"{finished} finished" if finished < len(runs) else None),
+        ("tasks", str(len({run.task for run in runs})), None),
+        ("methods", str(len({run.method for run in runs})), None),
+        ("seeds", str(len({run.seed for run in runs})), None),
+        ("decisions in all", count(total), None),
+        ("wall time in all", duration(sum(seconds)) if seconds else "–", None),
+    ]
+    return element("div", *(_tile(*fact) for fact in facts), class_="study")
+
+
+def _card(
+    group: Group, results: Sequence[Result], successes: Sequence[Success], *, brief: bool
+) -> Markup:
     """Train and test return against the random policy, and how large the run was."""
     by_mode = {result.mode: result for result in results}
     train, test = by_mode.get("train"), by_mode.get(group.test_mode or "")
     tiles = []
     if train is not None:
         note = f"{train.times_random:.1f}× random" if train.times_random > 0 else None
-        tiles.append(_tile("return in training", _number(train.mean), note))
+        tiles.append(_tile("return in training", number(train.mean), note))
     if test is not None:
         kept = test.percent_of_train
         note = f"{_percent(test)} of training" if math.isfinite(kept) else None
-        tiles.append(_tile(f"return in {test.mode}", _number(test.mean), note))
-    shown = train or test
-    if shown is not None and math.isfinite(shown.random):
-        tiles.append(_tile("random policy", _number(shown.random), None))
-    seconds = [run.seconds for run in group.runs if run.seconds is not None]
-    if seconds:
-        each = " (mean)" if len(seconds) > 1 else ""
-        tiles.append(_tile(f"wall time{each}", _duration(float(np.mean(seconds))), None))
+        tiles.append(_tile(f"return in {test.mode}", number(test.mean), note))
+    tiles += [_tile(f"success in {s.mode}", rate(s.rate), None) for s in successes[:2]]
+    if not brief:
+        tiles += _background(group, train or test)
     if not results:
         tiles.append(_tile("no evaluation yet", "–", None))
-    badge = None
-    if any(result.paper and not result.is_replication for result in results):
-        badge = element("span", "not a replication", class_="badge warn")
     return element(
-        "section",
-        element("h3", f"{group.task} · {group.label}", badge),
+        "article",
+        element(
+            "header",
+            element("h3", group.label, element("span", group.task)),
+            _spark(group),
+        ),
         element("div", *tiles, class_="tiles"),
-        element("p", _size(group), class_="size"),
+        element("p", _size(group), *_badges(group, results), class_="size"),
         class_="card panel",
         data_task=group.task,
         data_method=group.method,
     )
+
+
+def _background(group: Group, result: Result | None) -> Iterator[Markup]:
+    """What a return is to be seen against: the random policy's, and the time it took."""
+    if result is not None and math.isfinite(result.random):
+        yield _tile("random policy", number(result.random), None)
+    seconds = [run.seconds for run in group.runs if run.seconds is not None]
+    if seconds:
+        each = " (mean)" if len(seconds) > 1 else ""
+        yield _tile(f"wall time{each}", duration(float(np.mean(seconds))), None)
+
+
+def _badges(group: Group, results: Sequence[Result]) -> Iterator[Markup]:
+    """What a reader must not miss."""
+    if any(result.paper and not result.is_replication for result in results):
+        yield element("span", "not a replication", class_="badge warn")
+    unfinished = sum(not run.finished for run in group.runs)
+    if unfinished:
+        yield element("span", f"{unfinished} unfinished", class_="badge warn")
 
 
 def _tile(name: str, value: str, note: str | None) -> Markup:
@@ -218,18 +380,50 @@ def _tile(name: str, value: str, note: str | None) -> Markup:
     )
 
 
-def _size(group: Group) -> str:
-    """Seeds, decisions and frames of a group in words."""
-    done = max(run.decisions_done for run in group.runs)
-    seeds = _plural(len(group.runs), "seed")
-    return (
-        f"{seeds} · {_decisions(done, group.runs[0].action_repeat)} · preset {group.runs[0].preset}"
+def _spark(group: Group) -> Markup | None:
+    """The learning curves of a group, train and first test mode, as small as a word."""
+    modes = [mode for mode in ("train", group.test_mode) if mode]
+    curves = [mean_curve(group, mode)[0] for mode in modes]
+    curves = [curve for curve in curves if curve.decisions.size > 1]
+    if not curves:
+        return None
+    right = max(curve.decisions[-1] for curve in curves)
+    heights = np.concatenate([curve.returns for curve in curves])
+    bottom, top = min(0.0, float(heights.min())), max(float(heights.max()), 1e-9)
+    lines = [
+        Markup(
+            f'<polyline points="{_polyline(curve, right, bottom, top)}" '
+            f'style="stroke: var(--c{place})"/>'
+        )
+        for place, curve in reversed(list(enumerate(curves)))
+    ]
+    label = "learning curves: " + ", ".join(modes)
+    return element(
+        "svg", *lines, class_="spark", viewBox="0 0 120 36", role="img", aria_label=label
     )
 
 
-def _caveats_section(groups: Sequence[Group], problems: Sequence[str]) -> Markup | None:
+def _polyline(curve: Curve, right: float, bottom: float, top: float) -> str:
+    """The points of a curve in a box of 120 × 36."""
+    chosen = np.linspace(0, curve.decisions.size - 1, SPARK_POINTS).round().astype(int)
+    places = np.unique(chosen)
+    x = 2 + 116 * curve.decisions[places] / max(right, 1e-9)
+    y = 34 - 32 * (curve.returns[places] - bottom) / (top - bottom)
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+
+
+def _size(group: Group) -> str:
+    """Seeds, decisions and frames of a group in words."""
+    done = max(run.decisions_done for run in group.runs)
+    run = group.runs[0]
+    seeds = plural(len(group.runs), "seed")
+    return f"{seeds} · {decisions(done, run.action_repeat)} · preset {run.preset} "
+
+
+def _caveats_section(evidence: Evidence, left_out: Sequence[str]) -> Markup | None:
     """Everything that keeps the numbers from meaning more than they do, equal ones merged."""
-    found: dict[str, list[str]] = {problem: [] for problem in problems}
+    groups = evidence.groups
+    found: dict[str, list[str]] = {problem: [] for problem in (*evidence.problems, *left_out)}
     only = len(groups) == 1
     for group in groups:
         for caveat in caveats(group):
@@ -239,142 +433,122 @@ def _caveats_section(groups: Sequence[Group], problems: Sequence[str]) -> Markup
                 found.setdefault(warning, []).append(run.name)
     everyone = [f"{group.task} · {group.label}" for group in groups]
     found = {text: ["all settings"] if who == everyone else who for text, who in found.items()}
-    versions = {str(run.config.get("svea_version", "?")) for g in groups for run in g.runs}
+    versions = {str(run.config.get("svea_version", "unknown")) for run in evidence.runs}
     if len(versions) > 1:
         found[f"runs of different versions of svea: {', '.join(sorted(versions))}"] = []
     if not found:
         return None
     items = [
-        element("li", text, element("span", f" — {_listed(who)}") if who else None)
+        element("li", text, element("span", f" — {listed(who)}") if who else None)
         for text, who in found.items()
     ]
     return element(
         "details",
-        element("summary", f"Before you compare: {_plural(len(items), 'caveat')}"),
+        element("summary", f"Before you compare: {plural(len(items), 'caveat')}"),
         element("ul", *items),
         class_="panel caveats",
-        **({"open": ""} if len(items) <= 8 else {}),
+        open="" if len(items) <= FEW_CAVEATS else None,
     )
 
 
-# --- Figures
+# --- Figures and the tables beside them
 
 
-def _figures_section(groups: Sequence[Group], results: Sequence[Result]) -> Markup | None:
-    """Learning curves and generalisation bars, task by task."""
-    blocks: list[Markup] = []
-    number = 0
-    labels = dict.fromkeys(group.label for group in groups)
-    colors = {label: place for place, label in enumerate(labels)}  # the same on every figure
-    for task in dict.fromkeys(group.task for group in groups):
-        members = [group for group in groups if group.task == task]
-        figures = _curve_figures(task, members, colors, number)
-        number += len(figures)
-        bars = [result for result in results if result.group.task == task]
-        if bars:
-            figures.append(_bar_figure(task, members, bars, colors, number))
-            number += 1
-        if figures:
-            blocks.append(element("div", *figures, class_="figures", data_task=task))
-    if not blocks:
+def _topic(evidence: Evidence, topic: str, title: str, *more: Markup | None) -> Markup | None:
+    """The figures of a topic, task by task, and what belongs below them."""
+    numbered = enumerate(evidence.exhibits)
+    chosen = [(place, exhibit) for place, exhibit in numbered if exhibit.topic == topic]
+    if not chosen and not any(more):
         return None
-    return element("section", element("h2", "Learning and generalisation"), *blocks)
+    blocks = [
+        element(
+            "div",
+            *(_figure(exhibit, f"f{place}") for place, exhibit in chosen if exhibit.task == task),
+            class_="figures",
+            data_task=task,
+        )
+        for task in dict.fromkeys(exhibit.task for _, exhibit in chosen)
+    ]
+    return join([element("h2", title), *blocks, *more])
 
 
-def _curve_figures(
-    task: str, groups: Sequence[Group], colors: dict[str, int], number: int
-) -> list[Markup]:
-    """One figure with all modes for a single group; else one per mode with a line per group."""
-    alone = len(groups) == 1
-    modes = list(dict.fromkeys(mode for group in groups for mode in group.modes))
-    drawn = []
-    for group in groups:
-        for place, mode in enumerate(modes):
-            curve, std = mean_curve(group, mode)
-            if not curve.decisions.size:
-                continue
-            episodes = [run.episode_curve() for run in group.runs] if mode == "train" else []
-            label, color = (mode, place) if alone else (group.label, colors[group.label])
-            dashed = not alone and color >= len(plots.PALETTE)
-            line = plots.Series(label, curve, std, episodes if alone else [], color, dashed)
-            drawn.append((group, mode, line))
-    subjects = [None] if alone else modes
-    figures: list[Markup] = []
-    for subject in subjects:
-        chosen = [(g, line) for g, mode, line in drawn if subject in (None, mode)]
-        if chosen:
-            name = f"f{number + len(figures)}"
-            figures.append(_curve_figure(task, subject, chosen, name))
-    return figures
-
-
-def _curve_figure(
-    task: str, mode: str | None, lines: Sequence[tuple[Group, plots.Series]], name: str
-) -> Markup:
-    """A learning-curve figure with its caption."""
-    group = lines[0][0]
-    svg = plots.to_svg(
-        plots.learning_curves(
-            [line for _, line in lines],
-            title=f"{task}: {mode or 'learning curve'}",
-            action_repeat=group.runs[0].action_repeat,
-            random=random_return(group, mode or "train"),
-        ),
-        name,
-    )
-    seeds = sorted({len(group.runs) for group, _ in lines})
-    spread = "bands: ± 1 standard deviation over seeds" if seeds[-1] > 1 else "one seed, no band"
-    dots = "; dots: training episodes" if any(len(line.episodes) for _, line in lines) else ""
+def _figure(exhibit: Exhibit, name: str) -> Markup:
+    """A figure with its caption."""
     return element(
         "figure",
-        Markup(svg),
-        element("figcaption", f"Lines: mean return of evaluations; {spread}{dots}."),
-        class_="panel",
-        data_methods=json.dumps([group.method for group, _ in lines]),
+        Markup(plots.to_svg(exhibit.figure, name)),
+        element("figcaption", exhibit.caption),
+        class_="panel chart",
+        data_methods=json.dumps(exhibit.methods),
     )
 
 
-def _bar_figure(
-    task: str,
-    groups: Sequence[Group],
-    results: Sequence[Result],
-    colors: dict[str, int],
-    number: int,
-) -> Markup:
-    """The generalisation figure of a task."""
-    modes = list(dict.fromkeys(result.mode for result in results))
-    cells = {(id(result.group), result.mode): result for result in results}
-    bars = []
-    for group in groups:
-        row = [cells.get((id(group), mode)) for mode in modes]
-        bars.append(
-            plots.Bar(
-                label=group.label,
-                values=[r.mean if r else math.nan for r in row],
-                lows=[r.mean_interval.low if r else math.nan for r in row],
-                highs=[r.mean_interval.high if r else math.nan for r in row],
-                color=colors[group.label],
-                paper=[r.paper.mean if r and r.paper else math.nan for r in row],
+def _generalisation_section(evidence: Evidence) -> Markup | None:
+    """Bars per mode, intensity curves, and the tables beside the paper's."""
+    several = len(evidence.groups) > 1  # one setting alone has all of it in the table of returns
+    below = _matrices(_return_tables(evidence) if several else [])
+    return _topic(evidence, figures.GENERALISATION, "Generalisation", below)
+
+
+def _robot_section(evidence: Evidence) -> Markup | None:
+    """Success rates beside the paper's."""
+    table = tables.success_table(evidence.successes)
+    return _topic(evidence, figures.ROBOT, "Robot: success", _matrices([table] if table else []))
+
+
+def _return_tables(evidence: Evidence) -> list[tables.Table]:
+    """Returns by mode and task, and over all tasks."""
+    methods = {group.label: group.method for group in evidence.groups}
+    over_tasks = tables.aggregate_table(evidence.aggregates, methods)
+    return [*([over_tasks] if over_tasks else []), *tables.return_tables(evidence.results)]
+
+
+def _tables(evidence: Evidence) -> list[tables.Table]:
+    """Every table that is also a file."""
+    success = tables.success_table(evidence.successes)
+    return [*_return_tables(evidence), *([success] if success else [])]
+
+
+def _matrices(shown: Sequence[tables.Table]) -> Markup | None:
+    """Tables with settings side by side, and how to read them."""
+    if not shown:
+        return None
+    notes = dict.fromkeys(note for table in shown for note in table.notes)
+    grid = element("div", *map(_matrix, shown), class_="matrices")
+    return join([grid, element("p", " ".join(notes), class_="footnote")])
+
+
+def _matrix(table: tables.Table) -> Markup:
+    """A table with settings side by side, the paper's figure below ours."""
+    heads = [
+        element("th", label, data_method=method, scope="col")
+        for label, method in table.columns.items()
+    ]
+    rows = []
+    for name, (task, cells) in table.rows.items():
+        values = []
+        for label, method in table.columns.items():
+            cell = cells.get(label, tables.Cell("–"))
+            paper = element("small", f"paper {cell.paper}") if cell.paper else None
+            values.append(element("td", cell.ours, paper, data_method=method))
+        rows.append(
+            element(
+                "tr",
+                element("th", name, class_="text", scope="row"),
+                *values,
+                data_task=task or None,
             )
         )
-    levels = [[random_return(group, mode) for group in groups] for mode in modes]
-    random = [next((level for level in row if math.isfinite(level)), math.nan) for row in levels]
-    figure = plots.generalisation_bars(bars, modes, title=f"{task}: return per mode", random=random)
-    caption = "Whiskers: 95 % bootstrap interval of the mean, over seeds (one seed: over episodes)."
-    if any(result.paper for result in results):
-        caption += " Diamonds: the paper, 500,000 decisions × 5 seeds"
-        smaller = any(result.paper and not result.is_replication for result in results)
-        caption += "; ours are smaller runs, see the table." if smaller else "."
+    head = element("tr", element("th", table.corner, class_="text", scope="col"), *heads)
     return element(
-        "figure",
-        Markup(plots.to_svg(figure, f"f{number}")),
-        element("figcaption", caption),
-        class_="panel",
-        data_methods=json.dumps([group.method for group in groups]),
+        "div",
+        element("h3", table.title),
+        element("table", element("thead", head), element("tbody", *rows)),
+        class_="panel scroll matrix" + (" wide" if len(table.columns) > 3 else ""),
     )
 
 
-# --- Table
+# --- The table of all returns
 
 
 def _results_section(results: Sequence[Result]) -> Markup | None:
@@ -396,12 +570,12 @@ def _results_section(results: Sequence[Result]) -> Markup | None:
         for result in results
     ]
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
-    return element(
-        "section",
-        element("h2", "Returns"),
-        element("div", table, class_="panel scroll"),
-        element("p", *_footnotes(results), class_="footnote"),
-        id="results",
+    return join(
+        [
+            element("h2", "All returns"),
+            element("div", table, class_="panel scroll tall", id="returns"),
+            element("p", *_footnotes(results), class_="footnote"),
+        ]
     )
 
 
@@ -420,8 +594,8 @@ def _columns(results: Sequence[Result]) -> list[Column]:
         ("Mode", "text", lambda r: element("td", _made_with(r), class_="text")),
         ("Return\nmean ± std", None, _return_cell),
         ("IQM\n95 % interval", None, _iqm_cell),
-        ("Random\npolicy", None, lambda r: _cell(r.random, _number(r.random))),
-        ("Times\nrandom", None, lambda r: _cell(r.times_random, f"{r.times_random:.1f}×")),
+        ("Area under\nthe curve", None, lambda r: _cell(r.area.point, number(r.area.point))),
+        ("Random\npolicy", None, _random_cell),
         ("Of train\nreturn", None, lambda r: _cell(r.percent_of_train, _percent(r))),
         ("Seeds ×\nepisodes", None, _sample_cell),
         ("Paper\n500k × 5 seeds", "paper", _paper_cell),
@@ -430,15 +604,21 @@ def _columns(results: Sequence[Result]) -> list[Column]:
 
 def _return_cell(result: Result) -> Markup:
     """Mean return, with its deviation over seeds where there is one."""
-    std = f" ± {_number(result.std)}" if math.isfinite(result.std) else ""
-    return _cell(result.mean, f"{_number(result.mean)}{std}", "main")
+    std = f" ± {number(result.std)}" if math.isfinite(result.std) else ""
+    return _cell(result.mean, f"{number(result.mean)}{std}", "main")
 
 
 def _iqm_cell(result: Result) -> Markup:
     """The interquartile mean and its interval."""
     iqm = result.iqm
-    interval = element("small", f" [{_number(iqm.low)}, {_number(iqm.high)}]")
-    return _cell(iqm.point, join([_number(iqm.point), interval]))
+    interval = element("small", f" [{number(iqm.low)}, {number(iqm.high)}]")
+    return _cell(iqm.point, join([number(iqm.point), interval]))
+
+
+def _random_cell(result: Result) -> Markup:
+    """The random policy's return, and how many times it ours is."""
+    times = f" {result.times_random:.1f}×" if math.isfinite(result.times_random) else ""
+    return _cell(result.random, join([number(result.random), element("small", times)]))
 
 
 def _made_with(result: Result) -> str:
@@ -473,8 +653,10 @@ def _paper_cell(result: Result) -> Markup:
     if paper is None:
         return element("td", "–", class_="paper", data_value="")
     mark = "" if result.is_replication else "†"
-    figure = f"{_number(paper.mean)} ± {_number(paper.std)}{mark} "
-    return _cell(paper.mean, join([figure, element("small", paper.table)]), "paper")
+    std = f" ± {number(paper.std)}" if math.isfinite(paper.std) else ""
+    figure = f"{'~' if paper.approximate else ''}{number(paper.mean)}{std}{mark} "
+    source = element("small", paper.table, title=paper.table)
+    return _cell(paper.mean, join([figure, source]), "paper")
 
 
 def _footnotes(results: Sequence[Result]) -> list[Markup]:
@@ -482,14 +664,17 @@ def _footnotes(results: Sequence[Result]) -> list[Markup]:
     notes = [
         "Mean over episodes per seed, then mean ± standard deviation over seeds, as in the paper. "
         "IQM: mean of the middle half, with its 95 % bootstrap interval, over seeds; with a single "
-        "seed, over its episodes, which says nothing about other seeds. "
+        "seed, over its episodes, which says nothing about other seeds. Area under the curve: the "
+        "mean height of the evaluation curve, a measure of sample efficiency. "
     ]
+    if any(result.paper and result.paper.approximate for result in results):
+        notes.append("~ Read off a figure, to about 10 points. ")
     smaller = [result for result in results if result.paper and not result.is_replication]
-    gaps = dict.fromkeys(_gap(result) for result in smaller)
+    gaps = list(dict.fromkeys(_gap(result) for result in smaller))
     if gaps:
         notes.append(
             "† Not a replication. The paper trains for 500,000 decisions (ViT: 300,000) and "
-            f"5 seeds at 84 px; here: {'; '.join(gaps)}."
+            f"5 seeds at 84 px; here: {listed(gaps)}."
         )
     return [element("span", note) for note in notes]
 
@@ -500,81 +685,8 @@ def _gap(result: Result) -> str:
     runs = result.group.runs
     done, wanted = min(run.decisions_done for run in runs), result.paper.decisions
     share = f"{100 * done / wanted:.2g} %"
-    size = f"{done:,} decisions ({share}), {_plural(result.seeds, 'seed')}"
+    size = f"{done:,} decisions ({share}), {plural(result.seeds, 'seed')}"
     return f"{result.group.task} {result.group.label}, {size}, preset {runs[0].preset}"
-
-
-# --- Gallery
-
-
-def _gallery_section(groups: Sequence[Group]) -> tuple[Markup | None, list[str]]:
-    """Videos and frames of every run, and the names of files too large to embed."""
-    owned = [(group, run) for group in groups for run in group.runs]
-    chosen, left_out = _embeddable([run for _, run in owned])
-    blocks = []
-    for group, run in owned:
-        videos, frames = run.media(".mp4"), run.media(".png")
-        figures = []
-        for mode in sorted({*videos, *frames}, key=lambda m: (m != "train", m)):
-            files = [f for f in (videos.get(mode), frames.get(mode)) if f in chosen]
-            if files:
-                figures.append(_mode_figure(mode, files, run))
-        if figures:
-            blocks.append(_gallery(group, run, figures))
-    if not blocks:
-        return None, left_out
-    lead = "What the agent sees and does: videos of the final policy, and sample frames."
-    section = element(
-        "section", element("h2", "Gallery"), element("p", lead, class_="lead"), *blocks
-    )
-    return section, left_out
-
-
-def _embeddable(runs: Sequence[Run]) -> tuple[set[Path], list[str]]:
-    """The media files that fit into the page, first come, first served; the rest is named."""
-    room, chosen, left_out = MEDIA_BYTES, set(), []
-    for run in runs:
-        for file in (*run.media(".png").values(), *run.media(".mp4").values()):
-            size = file.stat().st_size
-            if size <= room:
-                room -= size
-                chosen.add(file)
-            else:
-                left_out.append(f"media/{file.name} of {run.name} does not fit into the page")
-    return chosen, left_out
-
-
-def _gallery(group: Group, run: Run, figures: Sequence[Markup]) -> Markup:
-    """The pictures of one run."""
-    return element(
-        "div",
-        element("h3", f"{group.task} · {group.label} · {_seed(run)}"),
-        element("div", *figures, class_="modes"),
-        class_="gallery panel",
-        data_task=group.task,
-        data_method=group.method,
-    )
-
-
-def _mode_figure(mode: str, files: Sequence[Path], run: Run) -> Markup:
-    """The video and frames of one mode, with the return below."""
-    parts = []
-    for file in files:
-        if file.suffix == ".mp4":
-            switches = dict.fromkeys(("controls", "muted", "loop", "playsinline"), "")
-            source = _data_uri(file, "video/mp4")
-            parts.append(element("video", src=source, preload="metadata", title=mode, **switches))
-        else:
-            source = _data_uri(file, "image/png")
-            parts.append(Markup(f'<img alt="frames in {html.escape(mode)}" src="{source}">'))
-    returns = run.final_returns(mode)
-    mean = f": mean return {_number(returns.mean())}" if returns.size else ""
-    return element("figure", *parts, element("figcaption", f"{mode}{mean}"))
-
-
-def _data_uri(file: Path, kind: str) -> str:
-    """A file's content as a URI."""
-    return f"data:{kind};base64,{base64.b64encode(file.read_bytes()).decode('ascii')}"
 
 
 # --- Runs
@@ -583,82 +695,36 @@ def _data_uri(file: Path, kind: str) -> str:
 def _runs_section(groups: Sequence[Group]) -> Markup:
     """The exact configuration, command, provenance and warnings of each run."""
     runs = [_run_details(group, run) for group in groups for run in group.runs]
-    return element("section", element("h2", "Runs"), *runs, id="runs")
+    return join([element("h2", "Runs"), element("div", *runs, class_="panel runs")])
 
 
 def _run_details(group: Group, run: Run) -> Markup:
     """One run, folded."""
-    unfinished = None
-    if not run.finished:
-        unfinished = element("span", "unfinished", class_="badge warn")
+    badges = [] if run.finished else [element("span", "unfinished", class_="badge warn")]
     facts: list[tuple[str, object]] = [
         ("Folder", run.name),
-        ("Trained for", _decisions(run.decisions_done, run.action_repeat)),
-        ("Wall time", _duration(run.seconds) if run.seconds is not None else "not recorded"),
+        ("Trained for", decisions(run.decisions_done, run.action_repeat)),
+        ("Wall time", duration(run.seconds) if run.seconds is not None else "not recorded"),
         ("Version", f"svea {run.config.get('svea_version', 'not recorded')}"),
     ]
     facts += [
-        (f"Provenance of {mode}", _provenance(where)) for mode, where in run.provenance().items()
+        (f"Provenance of {mode}", "; ".join(f"{k}: {v}" for k, v in where.items()) or "–")
+        for mode, where in run.provenance().items()
     ]
     facts += [("Warning", warning) for warning in run.warnings]
     rows = [part for name, value in facts for part in (element("dt", name), element("dd", value))]
-    command = run.command or "not recorded"
     config = json.dumps(run.config, indent=2, sort_keys=True, ensure_ascii=False)
-    label = element("span", f" · {group.task} · {group.label} · {_seed(run)}", class_="soft")
+    seed = f"seed {run.seed}" if run.seed is not None else "seed not recorded"
+    label = element("span", f"{group.task} · {group.label} · {seed}", class_="soft")
     return element(
         "details",
-        element("summary", run.name, label, unfinished),
+        element("summary", element("b", run.name), label, *badges),
         element("dl", *rows),
         element("strong", "Command"),
-        element("pre", command),
+        element("pre", run.command or "not recorded", class_="command"),
         element("strong", "Configuration"),
         element("pre", config, class_="config"),
-        class_="run panel",
+        class_="run",
         data_task=group.task,
         data_method=group.method,
     )
-
-
-def _provenance(where: dict[str, Any]) -> str:
-    """A provenance record in one line."""
-    return "; ".join(f"{key}: {value}" for key, value in where.items()) or "not recorded"
-
-
-# --- Numbers in words
-
-
-def _number(value: float) -> str:
-    """A return, as precise as its size deserves."""
-    if not math.isfinite(value):
-        return "–"
-    size = abs(value)
-    return f"{value:,.0f}" if size >= 10 else f"{value:.1f}" if size >= 1 else f"{value:.2g}"
-
-
-def _decisions(count: int, action_repeat: int | None) -> str:
-    """Decisions with the frames they took, both named."""
-    frames = f" = {count * action_repeat:,} frames" if action_repeat else ""
-    return f"{count:,} decisions{frames}"
-
-
-def _duration(seconds: float) -> str:
-    """A wall time such as 42 s, 12 min, 3.1 h."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _plural(count: int, noun: str) -> str:
-    """'1 run', '5 runs'."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def _listed(names: Sequence[str], most: int = 6) -> str:
-    """The first few names, and how many more there are."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _seed(run: Run) -> str:
-    """'seed 3'."""
-    return f"seed {run.seed}" if run.seed is not None else "seed not recorded"

@@ -70,6 +70,9 @@ class Result:
     mean_interval: stats.Interval
     iqm: stats.Interval
     """95 % bootstrap intervals: over seeds, or over the episodes of a single seed."""
+    area: stats.Interval
+    """Sample efficiency: the area under the evaluation curve in this mode, as a mean return, up to
+    the last decision that all seeds were evaluated at; its interval is over seeds."""
     random: float
     """The random policy's mean return in the same mode; nan where it was not evaluated."""
     train: float
@@ -97,6 +100,23 @@ class Result:
                 for run in self.group.runs
             )
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Success:
+    """How often a group succeeds in one mode, where episodes can."""
+
+    group: Group
+    mode: str
+    seeds: int
+    episodes: int
+    rate: float
+    """The mean over seeds of each seed's share of successful episodes."""
+    std: float
+    """Over seeds; nan for a single seed."""
+    interval: stats.Interval
+    """95 % bootstrap interval: over seeds, or over the episodes of a single seed."""
+    paper: PaperResult | None
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
@@ -138,6 +158,7 @@ def summarise(group: Group, generator: np.random.Generator) -> list[Result]:
                 std=std,
                 mean_interval=stats.bootstrap_interval([sample], stats.mean, generator),
                 iqm=stats.bootstrap_interval([sample], stats.interquartile_mean, generator),
+                area=_mean_area(group, mode, generator),
                 random=random_return(group, mode),
                 train=train,
                 paper=_paper_return(group.runs[0], mode),
@@ -146,28 +167,126 @@ def summarise(group: Group, generator: np.random.Generator) -> list[Result]:
     return results
 
 
+def summarise_success(group: Group, generator: np.random.Generator) -> list[Success]:
+    """One success rate per mode whose episodes can succeed or fail."""
+    found = []
+    for mode in group.modes:
+        outcomes = [run.final_successes(mode) for run in group.runs]
+        outcomes = [values for values in outcomes if values.size]
+        if not outcomes:
+            continue
+        rate, std = stats.mean_and_std_over_seeds(outcomes)
+        sample = stats.seed_scores(outcomes) if len(outcomes) > 1 else outcomes[0]
+        run = group.runs[0]
+        paper = paper_results.lookup(run.task, mode, run.method, run.augment, run.encoder)
+        found.append(
+            Success(
+                group=group,
+                mode=mode,
+                seeds=len(outcomes),
+                episodes=sum(values.size for values in outcomes),
+                rate=rate,
+                std=std,
+                interval=stats.bootstrap_interval([sample], stats.mean, generator),
+                paper=paper if paper is not None and paper.unit == "success" else None,
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """How one setting does in one mode over several tasks, each of them a stratum."""
+
+    label: str
+    mode: str
+    tasks: tuple[str, ...]
+    seeds: int
+    """Runs, over all tasks."""
+    mean: stats.Interval
+    iqm: stats.Interval
+    """95 % bootstrap intervals: seeds are drawn anew within each task."""
+
+
+def aggregate(groups: Sequence[Group], generator: np.random.Generator) -> list[Aggregate]:
+    """One row per setting and mode that has results on several tasks.
+
+    Returns are pooled as they are: every task of the suite pays 0 to 1,000 an episode.
+    """
+    pooled: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
+    for group in groups:
+        for mode in group.modes:
+            scores = stats.seed_scores([run.final_returns(mode) for run in group.runs])
+            if scores.size:
+                pooled.setdefault((group.label, mode), {})[group.task] = scores
+    return [
+        Aggregate(
+            label=label,
+            mode=mode,
+            tasks=tuple(by_task),
+            seeds=sum(scores.size for scores in by_task.values()),
+            mean=stats.bootstrap_interval(list(by_task.values()), stats.mean, generator),
+            iqm=stats.bootstrap_interval(
+                list(by_task.values()), stats.interquartile_mean, generator
+            ),
+        )
+        for (label, mode), by_task in pooled.items()
+        if len(by_task) > 1
+    ]
+
+
+def areas(runs: Sequence[Run], mode: str, until: float | None = None) -> NDArray[np.float64]:
+    """The area under each run's evaluation curve, up to one decision that all reach.
+
+    Args:
+        runs: to be compared, so that all areas end at the same decision.
+        mode: of the evaluations.
+        until: where the areas end; default: the last decision that all runs were evaluated at.
+    """
+    curves = [run.evaluation_curve(mode) for run in runs]
+    curves = [curve for curve in curves if curve.decisions.size]
+    if not curves:
+        return np.empty(0)
+    end = min(float(curve.decisions[-1]) for curve in curves) if until is None else until
+    found = np.array([stats.area_under_curve(c.decisions, c.returns, end) for c in curves])
+    return found[np.isfinite(found)]
+
+
+def _mean_area(group: Group, mode: str, generator: np.random.Generator) -> stats.Interval:
+    """The area of a group: its mean over seeds; a single seed has no interval."""
+    found = areas(group.runs, mode)
+    if found.size == 1:
+        return stats.Interval(float(found[0]), float("nan"), float("nan"))
+    return stats.bootstrap_interval([found], stats.mean, generator)
+
+
 def random_return(group: Group, mode: str) -> float:
     """The random policy's mean return in a mode, over the runs it was evaluated beside."""
     return stats.mean_and_std_over_seeds([run.random_returns(mode) for run in group.runs])[0]
 
 
 def mean_curve(group: Group, mode: str) -> tuple[Curve, NDArray[np.float64]]:
-    """The evaluation curve averaged over seeds, and its deviation (nan for one seed).
+    """The evaluation curve averaged over seeds, and its deviation (nan for one seed)."""
+    grid, heights = common_curve([run.evaluation_curve(mode) for run in group.runs])
+    if not grid.size:
+        return Curve(grid, grid), grid
+    std = heights.std(axis=0, ddof=1) if len(heights) > 1 else np.full(grid.shape, np.nan)
+    return Curve(grid, heights.mean(axis=0)), std
+
+
+def common_curve(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Curves of several seeds on one grid of decisions, as (points,) and (seeds, points).
 
     Seeds are compared where all of them have been evaluated, at every decision where one was.
     """
-    curves = [run.evaluation_curve(mode) for run in group.runs]
     curves = [curve for curve in curves if curve.decisions.size]
-    empty = np.empty(0)
     if not curves:
-        return Curve(empty, empty), empty
+        return np.empty(0), np.empty((0, 0))
     first = max(curve.decisions[0] for curve in curves)
     last = min(curve.decisions[-1] for curve in curves)
     grid = np.unique(np.concatenate([curve.decisions for curve in curves]))
     grid = grid[(grid >= first) & (grid <= last)]
-    heights = np.array([np.interp(grid, c.decisions, c.returns) for c in curves])  # (seeds, points)
-    std = heights.std(axis=0, ddof=1) if len(curves) > 1 else np.full(grid.shape, np.nan)
-    return Curve(grid, heights.mean(axis=0)), std
+    return grid, np.array([np.interp(grid, c.decisions, c.returns) for c in curves])
 
 
 def caveats(group: Group) -> list[str]:

@@ -1,8 +1,9 @@
 """Reading run folders: what is there is used, what is missing or damaged is named.
 
 A run folder holds `config.json`, `metrics.jsonl` (one line per event of training), `eval.jsonl`
-(one line per evaluation episode), `media/<mode>.mp4|png` and perhaps `summary.json`. Runs are
-often read while they train or after a crash, so a half-written line must not hide the rest.
+(one line per evaluation episode), `media/<mode>.mp4|png` and perhaps `summary.json` and what
+`svea analyze` wrote: `analysis/<name>.json` and pictures. Runs are often read while they train or
+after a crash, so a half-written line must not hide the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -50,6 +51,8 @@ class Run:
     summary: Record = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     """What was missing or damaged, in words for the reader of a report."""
+    analyses: dict[str, list[Record]] = field(default_factory=dict)
+    """The rows of each `analysis/<name>.json`, by name."""
 
     @property
     def name(self) -> str:
@@ -142,8 +145,25 @@ class Run:
 
     def evaluation_curve(self, mode: str) -> Curve:
         """Mean return at each evaluation during training."""
+        return self._evaluation_curves.get(mode, Curve(np.empty(0), np.empty(0)))
+
+    def evaluation_hours(self, mode: str) -> Curve:
+        """Hours of wall time, in place of returns, at each evaluation during training."""
         records = [r for r in self._evaluations() if r.get("mode") == mode]
-        return _curve(records, "return_mean")
+        curve = _curve(records, "seconds")
+        return Curve(curve.decisions, curve.returns / 3600)
+
+    @cached_property
+    def _evaluation_curves(self) -> dict[str, Curve]:
+        """The evaluation curve of each mode: asked for many times, and slow over long records."""
+        by_mode: dict[str, list[Record]] = {}
+        for record in self._evaluations():
+            by_mode.setdefault(str(record.get("mode")), []).append(record)
+        return {mode: _curve(records, "return_mean") for mode, records in by_mode.items()}
+
+    def variance_curve(self) -> Curve:
+        """Variance of the Q-target at each evaluation during training, where it was logged."""
+        return _curve(self._evaluations(), "q_target_variance")
 
     def episode_curve(self) -> Curve:
         """Return of each training episode."""
@@ -154,10 +174,8 @@ class Run:
 
         Without records in `eval.jsonl`, those of the last evaluation during training.
         """
-        records = [r for r in self._agent_episodes() if r.get("mode") == mode]
-        if records:
-            last = max(_number(r.get("decision")) or 0 for r in records)
-            return _returns(r for r in records if (_number(r.get("decision")) or 0) == last)
+        if records := self._last_episodes(mode):
+            return _returns(records)
         evaluations = [r for r in self._evaluations() if r.get("mode") == mode]
         if not evaluations:
             return np.empty(0)
@@ -165,6 +183,14 @@ class Run:
         listed = last_one.get("returns")
         values = listed if isinstance(listed, list) and listed else [last_one.get("return_mean")]
         return np.array([v for v in values if _is_plausible(v)], dtype=np.float64)
+
+    def final_successes(self, mode: str) -> NDArray[np.float64]:
+        """1 for each success and 0 for each failure of the agent, at the last decision evaluated.
+
+        Empty where the task knows no success.
+        """
+        outcomes = (r.get("success") for r in self._last_episodes(mode))
+        return np.array([float(one) for one in outcomes if isinstance(one, bool)])
 
     def random_returns(self, mode: str) -> NDArray[np.float64]:
         """Episode returns of the random policy in a mode, as evaluated beside this run."""
@@ -192,6 +218,12 @@ class Run:
         if given is None:
             given = next((r[key] for r in self.episodes if r.get(key) is not None), None)
         return default if given is None else str(given)
+
+    def _last_episodes(self, mode: str) -> list[Record]:
+        """The agent's evaluation episodes in a mode, at the last decision evaluated there."""
+        records = [r for r in self._agent_episodes() if r.get("mode") == mode]
+        last = max((_number(r.get("decision")) or 0 for r in records), default=0)
+        return [r for r in records if (_number(r.get("decision")) or 0) == last]
 
     def _agent_episodes(self) -> list[Record]:
         """Evaluation episodes of the agent, as opposed to the random policy."""
@@ -242,9 +274,13 @@ def read_run(folder: Path) -> Run:
     if (folder / "summary.json").exists():
         summary = _read_json(folder / "summary.json", warnings)
     warnings += _implausible_returns(metrics, episodes)
-    run = Run(folder, config, metrics, episodes, summary)
+    analyses = {
+        path.stem: _rows(_read_json(path, warnings), f"analysis/{path.name}", warnings)
+        for path in sorted((folder / "analysis").glob("*.json"))
+    }
+    run = Run(folder, config, metrics, episodes, summary, analyses=analyses)
     warnings += _contradictions(run)
-    return Run(folder, config, metrics, episodes, summary, tuple(warnings))
+    return replace(run, warnings=tuple(warnings))
 
 
 def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
@@ -310,6 +346,15 @@ def _read_lines(path: Path, warnings: list[str]) -> list[Record]:
     return records
 
 
+def _rows(content: Record, name: str, warnings: list[str]) -> list[Record]:
+    """The rows of an analysis; anything else in their place is a warning."""
+    rows = content.get("rows", [])
+    if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
+        return rows
+    warnings.append(f"{name} has no list of rows; it is left out")
+    return []
+
+
 def _parse(line: str) -> Record | None:
     """One line as a JSON object, or None."""
     try:
@@ -349,6 +394,9 @@ def _contradictions(run: Run) -> list[str]:
         found.append(f"eval.jsonl also holds episodes of {', '.join(strangers)}")
     if run.modes and not run._agent_episodes():
         found.append("returns come from the last evaluation during training")
+    weights = (*run.folder.glob("checkpoints/*/manifest.json"), run.folder / "actor.safetensors")
+    if not any(file.is_file() for file in weights):
+        found.append("no checkpoint: `svea eval`, `watch` and `analyze` cannot load its agent")
     return found
 
 
@@ -387,5 +435,5 @@ def _number(value: object) -> float | None:
 
 
 def _is_plausible(value: object) -> TypeGuard[int | float]:
-    """Whether a value can be a return or a count of decisions."""
-    return _is_number(value) and abs(value) <= LARGEST_PLAUSIBLE
+    """Whether a JSON value can be a return or a count of decisions: asked of every record."""
+    return type(value) in (int, float) and -LARGEST_PLAUSIBLE <= value <= LARGEST_PLAUSIBLE  # type: ignore[operator]

@@ -89,6 +89,36 @@ def bootstrap_interval(
     return _percentiles(point, statistic(drawn), confidence)
 
 
+def bootstrap_band(
+    heights: ArrayLike,
+    generator: np.random.Generator,
+    *,
+    resamples: int = 1000,
+    confidence: float = 0.95,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The pointwise bootstrap interval of a mean curve over seeds: its lower and upper edge.
+
+    Whole curves are resampled, so the band of each point is `bootstrap_interval` of the mean there.
+    One seed has no spread: its band is nan.
+
+    Args:
+        heights: (seeds, points).
+        generator: The source of the resamples.
+        resamples: How many times the seeds are drawn anew.
+        confidence: The share of resampled means inside the band.
+    """
+    curves = np.asarray(heights, dtype=np.float64)
+    seeds = len(curves)
+    if seeds < 2:
+        nothing = np.full(curves.shape[1:], np.nan)
+        return nothing, nothing
+    drawn = generator.integers(seeds, size=(resamples, seeds))
+    weights = (drawn[:, :, None] == np.arange(seeds)).mean(axis=1)  # (resamples, seeds)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(weights @ curves, [tail, 1 - tail], axis=0)
+    return low, high
+
+
 def area_under_curve(decisions: ArrayLike, returns: ArrayLike, until: float | None = None) -> float:
     """Sample efficiency: the trapezoid area under a training curve over its width.
 
@@ -128,6 +158,33 @@ def probability_of_improvement(
     point = float(np.mean([_share_of_wins(x, y) for x, y in pairs]))
     drawn = [
         _share_of_wins(_resample(x, generator, resamples), _resample(y, generator, resamples))
+        for x, y in pairs
+    ]
+    return _percentiles(point, np.mean(drawn, axis=0), confidence)
+
+
+def mean_difference(
+    ours: Sequence[ArrayLike],
+    theirs: Sequence[ArrayLike],
+    generator: np.random.Generator,
+    *,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+) -> Interval:
+    """How much higher our mean is than theirs on the same task, averaged over tasks.
+
+    Both sides have one array per task, in the same order, with one score per seed; seeds are
+    resampled within each task and side.
+    """
+    pairs = [
+        (np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
+        for x, y in zip(ours, theirs, strict=True)
+    ]
+    if not pairs or any(x.size == 0 or y.size == 0 for x, y in pairs):
+        return Interval(float("nan"), float("nan"), float("nan"))
+    point = float(np.mean([x.mean() - y.mean() for x, y in pairs]))
+    drawn = [
+        mean(_resample(x, generator, resamples)) - mean(_resample(y, generator, resamples))
         for x, y in pairs
     ]
     return _percentiles(point, np.mean(drawn, axis=0), confidence)
