@@ -14,7 +14,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --disable-pip-version-check
 READY := $(VENV)/.ready
 
-.PHONY: help setup gl demo test test-all lint format lock clean
+.PHONY: help setup gl demo test test-all faults lint format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -32,6 +32,9 @@ test: setup lint ## lint, then the tests (some minutes on 2 cores)
 
 test-all: setup lint ## the tests including the slow ones
 	@$(PYTEST) -m ""
+
+faults: setup ## the fault kit at full size: up to 2 hours on 2 cores; FAULTS="--scale 0.1" for less
+	@$(PY) tests/faults/run.py $(FAULTS)
 
 lint: $(READY) ## ruff and mypy
 	@$(PY) -m ruff check .

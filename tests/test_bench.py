@@ -26,6 +26,20 @@ def test_environment_rows_compare_with_the_first_mode(monkeypatch, capsys):
     assert "cartpole" in capsys.readouterr().out
 
 
+def test_tasks_are_compared_with_the_first_and_may_end_their_episodes():
+    rows = bench.env(
+        tasks=["cartpole_balance", "robot_reach"],
+        modes=["train"],
+        decisions=60,  # the robot's episodes have 50
+        resets=1,
+        size=16,
+        rendering="fast",
+    )
+    assert [(row.task, row.extra) for row in rows] == [("cartpole_balance", 0), ("robot_reach", 0)]
+    assert rows[0].relative == 1
+    assert rows[1].relative == pytest.approx(rows[1].ms / rows[0].ms)
+
+
 def test_nothing_to_measure_is_refused():
     with pytest.raises(UserError, match="decisions is 0"):
         bench.env(decisions=0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from svea import checkpoint
-from svea.errors import StorageError
+from faults.disks import Hooked, hooked
+from svea import checkpoint, storage
+from svea.errors import NumericsError, StorageError, UserError
 from svea.replay import Replay
 
 
@@ -28,6 +29,7 @@ class Run:
         self.replay = Replay(capacity, 16, 1, episode_length=1000)
         self.replay.begin(0, self.frame())
         self.segments: list[dict[str, Any]] = []
+        self.weight = 0.0
 
     def frame(self) -> Any:
         return np.full((3, 16, 16), self.decision, np.uint8)
@@ -39,7 +41,7 @@ class Run:
             self.replay.append(0, action, self.decision, False, self.frame())
 
     def save(self) -> None:
-        weights = {"w": torch.arange(300.0) + self.decision}
+        weights = {"w": torch.arange(300.0) + self.decision + self.weight}
         state = {"replay": self.replay.state(), "text": "state"}
         self.segments = checkpoint.save(
             self.folder, self.decision, weights, state, self.replay, self.segments
@@ -55,8 +57,7 @@ def restore(folder: Path, capacity: int = 20) -> tuple[checkpoint.Checkpoint, Re
 
 
 def contents(replay: Replay) -> list[float]:
-    rows = torch.arange(replay.first_transition, replay.transitions_seen) % replay.capacity
-    return replay.gather(rows).rewards.tolist()
+    return replay.gather(torch.arange(len(replay))).rewards.tolist()
 
 
 @pytest.fixture
@@ -106,11 +107,88 @@ def test_overwritten_segments_are_dropped_and_the_rest_rebuilds_the_ring(tmp_pat
     assert len(list((run.folder / "replay").iterdir())) <= 9, "the disk does not fill up"
 
 
-def test_saving_the_same_decision_again_replaces_it(saved_run: Run) -> None:
+def test_saving_the_same_decision_again_is_the_newest(saved_run: Run) -> None:
+    """It stands beside the first one: there is no moment without a whole checkpoint."""
+    saved_run.weight = 7.0
     saved_run.save()
     saved, replay = restore(saved_run.folder)
-    assert saved.decision == 15 and len(replay) == 15
+    assert saved.decision == 15 and len(replay) == 15 and saved.name == "000000015.1"
+    assert torch.equal(saved.agent["w"], torch.arange(300.0) + 15 + 7)
+    names = sorted(p.name for p in (saved_run.folder / "checkpoints").iterdir())
+    assert names == ["000000015", "000000015.1"]
     assert not [p for p in saved_run.folder.rglob(".*")], "nothing half-written is left"
+    for _ in range(10):
+        saved_run.save()
+    assert restore(saved_run.folder)[0].name == "000000015.11", "in the order of numbers"
+    checkpoint.remove_newer(saved_run.folder, saved)
+    saved_run.go(1)
+    saved_run.save()
+    assert restore(saved_run.folder)[0].name == "000000016"
+
+
+def test_what_a_killed_process_left_is_swept_away(saved_run: Run) -> None:
+    for part in ("checkpoints", "replay"):
+        left = saved_run.folder / part / ".000000020.77.partial"
+        left.mkdir()
+        (left / "agent.safetensors").touch()
+    saved_run.go(1)
+    saved_run.save()
+    assert not [p for p in saved_run.folder.rglob(".*")]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_not_finite_is_never_saved(saved_run: Run, bad: float) -> None:
+    saved_run.go(1)
+    saved_run.weight = bad
+    with pytest.raises(NumericsError, match=r"w became infinite or undefined"):
+        saved_run.save()
+    assert restore(saved_run.folder)[0].decision == 15
+    with pytest.raises(NumericsError):
+        checkpoint.to_json({"loss": bad})
+
+
+def test_tensors_are_written_as_safetensors(tmp_path: Path) -> None:
+    tensors = {
+        "flags": torch.tensor([True, False, True]),
+        "one": torch.tensor(3.5),
+        "half": torch.arange(5, dtype=torch.bfloat16),
+        "frames": torch.arange(24, dtype=torch.uint8).reshape(2, 3, 4).permute(2, 0, 1),
+        "count": torch.tensor([2**62]),
+        "none": torch.zeros(0, 4),
+    }
+    path = tmp_path / "tensors.safetensors"
+    fingerprint = storage.write(path, checkpoint.tensor_blocks(tensors))
+    assert fingerprint["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    read = load_file(path)
+    assert read.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert read[name].dtype == tensor.dtype and torch.equal(read[name], tensor), name
+
+
+def test_everything_is_synced_before_it_gets_its_name_and_the_name_after(saved_run: Run) -> None:
+    """What a power cut needs: data, then name, then folder."""
+    saved_run.go(1)
+    with hooked(Hooked()) as hook:
+        saved_run.save()
+    calls = hook.calls
+    names = [place for place, call in enumerate(calls) if call == "replace"]
+    assert len(names) == 2, "a segment of the replay and a checkpoint"
+    for place in names:
+        written = max(k for k in range(place) if calls[k] == "write")
+        assert "fsync" in calls[written:place], "data first"
+        assert calls[place + 1 : place + 4] == ["open", "fsync", "close"], "then the folder"
+    assert calls.count("fsync") >= calls.count("mkdir") + 4
+
+
+def test_two_processes_cannot_train_in_one_folder(tmp_path: Path) -> None:
+    with (
+        checkpoint.lock(tmp_path),
+        pytest.raises(UserError, match="another process is training"),
+        checkpoint.lock(tmp_path),
+    ):
+        pass
+    with checkpoint.lock(tmp_path):
+        pass
 
 
 def files(folder: Path) -> list[Path]:
@@ -175,53 +253,6 @@ def test_a_damaged_replay_does_not_matter_for_evaluation(saved_run: Run) -> None
     assert checkpoint.load(saved_run.folder).decision == 9  # type: ignore[union-attr]
 
 
-def test_a_failed_write_keeps_the_last_checkpoint(
-    saved_run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    saved_run.go(2)
-    for function in ("save_file", "write_json", "_sync"):
-        with monkeypatch.context() as patched:
-            patched.setattr(checkpoint, function, full)
-            with pytest.raises(StorageError, match=r"No space left.*GB are free.*intact"):
-                saved_run.save()
-        assert not [p for p in saved_run.folder.rglob(".*")], "nothing half-written is left"
-    saved, _ = restore(saved_run.folder)
-    assert saved.decision == 15
-    saved_run.save()
-    assert restore(saved_run.folder)[0].decision == 17
-
-
-def test_a_crash_between_files_leaves_the_last_checkpoint(
-    saved_run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As if the power failed just before the rename."""
-
-    class PowerCut(BaseException):
-        pass
-
-    def cut(source: Path, target: Path) -> None:
-        if "checkpoints" in str(target):
-            raise PowerCut
-        real(source, target)
-
-    real = os.replace
-    saved_run.go(2)
-    with monkeypatch.context() as patched, pytest.raises(PowerCut):
-        patched.setattr(checkpoint.os, "replace", cut)
-        saved_run.save()
-    assert restore(saved_run.folder)[0].decision == 15
-    saved_run.save()
-    assert contents(restore(saved_run.folder)[1]) == list(range(1, 18))
-
-
-def test_json_without_nan(tmp_path: Path) -> None:
-    with pytest.raises(ValueError):
-        checkpoint.write_json(tmp_path / "x.json", {"loss": float("nan")})
-
-
 def test_replacing_json_leaves_old_or_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "config.json"
     checkpoint.replace_json(path, {"a": 1})
@@ -229,7 +260,7 @@ def test_replacing_json_leaves_old_or_new(tmp_path: Path, monkeypatch: pytest.Mo
     def fail(*_: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(checkpoint.os, "replace", fail)
+    monkeypatch.setattr(storage.os, "replace", fail)
     with pytest.raises(StorageError):
         checkpoint.replace_json(path, {"a": 2})
     assert json.loads(path.read_text()) == {"a": 1}

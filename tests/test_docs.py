@@ -11,11 +11,30 @@ SOURCE_LINES = {line.strip() for line in SOURCE.splitlines()}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def test_every_line_quoted_in_how_it_works_stands_in_the_source():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-it-works.md").read_text(), re.S)
+@pytest.mark.parametrize("page", ["how-it-works.md", "methods.md"])
+def test_every_line_quoted_from_the_source_stands_there(page):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
     quoted = [line.strip() for block in blocks for line in block.splitlines() if line.strip()]
     assert len(quoted) > 10
     assert [line for line in quoted if line not in SOURCE_LINES] == []
+
+
+def test_methods_has_a_section_or_row_for_every_method_base_encoder_and_task():
+    from svea.agents import BASES
+    from svea.agents.auxiliary import AUXILIARIES
+    from svea.config import ENCODERS
+    from svea.methods import METHODS
+
+    text = (ROOT / "docs/methods.md").read_text()
+    for name in (*METHODS, *BASES, *ENCODERS, *AUXILIARIES):
+        assert re.search(rf"(`|--\w+ ){re.escape(name)}`", text), name
+    rows = [line for line in text.splitlines() if re.match(r"\| \d", line)]
+    numbers = [int(n) for line in rows for n in line.split("|")[1].split(",")]
+    assert numbers == list(range(1, 13))
+    for line in rows:
+        row = {int(n) for n in line.split("|")[1].split(",")}
+        typed = re.findall(r"`([\w+-]+)(?: --augment conv)?`", line.split("|")[3])
+        assert any({int(n) for n in METHODS[name].rows.split(", ")} == row for name in typed), line
 
 
 def test_every_name_in_the_walk_through_of_algorithm_1_exists():

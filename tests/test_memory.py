@@ -28,15 +28,30 @@ def test_the_smaller_of_machine_and_container_counts(monkeypatch: pytest.MonkeyP
     assert memory.available_bytes() == 500
 
 
-def test_control_group_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit, used = tmp_path / "memory.max", tmp_path / "memory.current"
-    places = {"/sys/fs/cgroup/memory.max": limit, "/sys/fs/cgroup/memory.current": used}
+def test_control_group_limits(tmp_path: Path) -> None:
+    assert memory._allowed(tmp_path) is None, "no control group"
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("400\n")
+    (tmp_path / "memory.stat").write_text("anon 90\ninactive_file 250\nactive_file 60\n")
+    assert memory._allowed(tmp_path) == 850, "cached files are given up when memory is needed"
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory._allowed(tmp_path) is None
+
+
+def test_the_tightest_control_group_above_a_process_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "proc"
+    own.write_text("0::/slice/job\n")
+    places = {"/proc/self/cgroup": own, "/sys/fs/cgroup": tmp_path}
     monkeypatch.setattr(memory, "Path", lambda path: places[path])
-    assert memory._cgroup() is None, "no control group"
-    limit.write_text("1000\n")
-    used.write_text("400\n")
+    for group, limit in ((tmp_path / "slice", 700), (tmp_path / "slice" / "job", 900)):
+        group.mkdir()
+        (group / "memory.max").write_text(f"{limit}\n")
+        (group / "memory.current").write_text("100\n")
+        (group / "memory.stat").write_text("inactive_file 0\n")
     assert memory._cgroup() == 600
-    limit.write_text("max\n")
+    own.unlink()
     assert memory._cgroup() is None
 
 

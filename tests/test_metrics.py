@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from svea.errors import NumericsError, StorageError
-from svea.metrics import Accumulator, Log, scalars
+from svea.errors import NumericsError, StorageError, UserError
+from svea.metrics import Accumulator, Log, WeightsAndBiases, scalars
 
 CPU = torch.device("cpu")
 
@@ -114,3 +116,37 @@ def test_tensorboard_takes_a_run(tmp_path: Path) -> None:
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     (event,) = events.Scalars("train/critic_loss")
     assert (event.step, event.value) == (3, 0.5)
+
+
+def test_a_sink_that_fails_is_dropped_and_the_log_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(Sink):
+        def write(self, record: dict[str, Any]) -> None:
+            raise OSError("no space left")
+
+    healthy = Sink()
+    log = Log(tmp_path / "metrics.jsonl", sinks=[Full(), healthy])
+    for decision in (1, 2):
+        log.write("train", decision=decision)
+    log.close()
+    assert len(lines(tmp_path / "metrics.jsonl")) == len(healthy.records) == 2 and healthy.closed
+    assert capsys.readouterr().err.count("Full failed and gets no more log lines") == 1
+
+
+def test_numbers_that_are_not_finite_are_named_and_not_logged(tmp_path: Path) -> None:
+    log = Log(tmp_path / "metrics.jsonl")
+    with pytest.raises(NumericsError, match="return_mean in the log is not finite"):
+        log.write("eval", decision=1, return_mean=float("nan"))
+    assert (tmp_path / "metrics.jsonl").read_bytes() == b""
+
+
+def test_weights_and_biases_that_cannot_begin_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(**settings: Any) -> None:
+        raise ConnectionError("api.wandb.ai cannot be reached")
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
+    with pytest.raises(UserError, match=r"cannot begin: api\.wandb\.ai .*WANDB_MODE=offline"):
+        WeightsAndBiases(tmp_path, {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any
 
 import gymnasium as gym
@@ -121,3 +122,63 @@ def make_grey(image_size: int = 16) -> gym.Env[Any, Any]:
     environment = Toy(image_size)
     environment.observation_space = gym.spaces.Box(0, 255, (3, image_size, image_size), np.uint8)
     return environment
+
+
+class Undefined(Toy):
+    """An environment that answers NaN."""
+
+    def __init__(self, image_size: int, what: str) -> None:
+        super().__init__(image_size)
+        self.what = what
+        self.observation_space = gym.spaces.Box(0, 1, (3, image_size, image_size), np.float32)
+
+    def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
+        seen, info = super().reset(**settings)
+        return (seen[-3:] / 255).astype(np.float32), info
+
+    def step(self, action: NDArray[np.float32]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        seen, reward, terminated, truncated, info = super().step(action)
+        picture = (seen[-3:] / 255).astype(np.float32)
+        if self.what == "reward":
+            reward = float("nan")
+        else:
+            picture[0, 0, 0] = np.nan
+        return picture, reward, terminated, truncated, info
+
+
+def make_undefined_reward(image_size: int = 16) -> Undefined:
+    """The reward is NaN."""
+    return Undefined(image_size, "reward")
+
+
+def make_undefined_observation(image_size: int = 16) -> Undefined:
+    """The observation is NaN."""
+    return Undefined(image_size, "observation")
+
+
+def make_stuck(image_size: int = 16) -> Toy:
+    """Begins to draw and never ends, as some drivers do, unless OSMesa draws."""
+    from svea.envs import rendering
+
+    if rendering.before_first_picture is not None:
+        rendering.before_first_picture()
+    if os.environ.get("MUJOCO_GL") != "osmesa":
+        time.sleep(600)
+    return Toy(image_size)
+
+
+class Diverging(Toy):
+    """An environment whose simulation diverges in the fourth decision of every episode."""
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        seen, reward, terminated, truncated, info = super().step(action)
+        if self.clock == 4:
+            return seen, reward, False, True, info | {"physics_error": "the toy diverged"}
+        return seen, reward, terminated, truncated, info
+
+
+def make_diverging(image_size: int = 16) -> Diverging:
+    """Every episode is broken off after four decisions."""
+    return Diverging(image_size)

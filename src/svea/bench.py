@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -95,21 +95,23 @@ class EnvironmentRow:
         task: The task.
         mode: The mode, and what its pictures are made with.
         ms: A decision: its simulator steps and one picture.
-        extra: How much more that is than in the first mode, as a fraction.
+        extra: How much more that is than in the task's first mode, as a fraction.
+        relative: How many times the first row's it is.
         reset_ms: A reset.
-        extra_reset_ms: How much more that is than in the first mode.
+        extra_reset_ms: How much more that is than in the task's first mode.
     """
 
     task: str
     mode: str
     ms: float
     extra: float
+    relative: float
     reset_ms: float
     extra_reset_ms: float
 
 
 def env(
-    tasks: Iterable[str] = ("walker_walk", "cartpole_swingup"),
+    tasks: Iterable[str] = ("walker_walk", "cartpole_swingup", "robot_reach"),
     modes: Iterable[str] = ("all",),
     decisions: int = 100,
     resets: int = 20,
@@ -119,11 +121,12 @@ def env(
 ) -> list[EnvironmentRow]:
     """Time decisions and resets in every mode beside the first one, which should be `train`.
 
-    The modes take turns with every decision, so that other work on the machine disturbs all alike.
+    All tasks and modes take turns with every decision, so that other work on the machine disturbs
+    all alike.
 
     Args:
-        tasks: Which tasks.
-        modes: Which modes; `all` is train and the five test modes.
+        tasks: Which tasks; the first is the yardstick of the others.
+        modes: Which modes; `all` is all that a task has.
         decisions: Measured decisions of each.
         resets: Measured resets of each, with a new seed every time.
         size: Side of the observation in pixels.
@@ -134,25 +137,42 @@ def env(
 
     if decisions < 1 or resets < 1:
         raise UserError(f"decisions is {decisions} and resets is {resets}; both must be 1 or more")
+    options: dict[str, Any] = {"image_size": size, "rendering": rendering, "data_dir": data_dir}
+    names = [(task, mode) for task in tasks for mode in expand_modes(modes, task)]
+    envs = [make_env(task, mode, **options) for task, mode in names]
+    reset_ms = _median_ms_in_turns([each.reset for each in envs], resets, seeded=True)
+    still = [np.zeros(each.action_space.shape or (), np.float32) for each in envs]
+    decide = [partial(_decide, each, action) for each, action in zip(envs, still, strict=True)]
+    step_ms = _median_ms_in_turns(decide, decisions)
+    first = {task: index for index, (task, _) in reversed(list(enumerate(names)))}
     rows = []
-    for task in tasks:
-        options: dict[str, Any] = {"image_size": size, "rendering": rendering}
-        envs = [make_env(task, m, data_dir=data_dir, **options) for m in expand_modes(modes)]
-        reset_ms = _median_ms_in_turns([each.reset for each in envs], resets, seeded=True)
-        action = np.zeros(envs[0].action_space.shape or (), np.float32)
-        step_ms = _median_ms_in_turns([partial(each.step, action) for each in envs], decisions)
-        names = [describe(each.unwrapped.provenance) for each in envs]  # type: ignore[attr-defined]
-        for name, ms, reset in zip(names, step_ms, reset_ms, strict=True):
-            extra, extra_reset = ms / step_ms[0] - 1, reset - reset_ms[0]
-            rows.append(EnvironmentRow(task, name, ms, extra, reset, extra_reset))
-        for each in envs:
-            each.close()
+    for index, (task, _) in enumerate(names):
+        ms, reset, yardstick = step_ms[index], reset_ms[index], first[task]
+        rows.append(
+            EnvironmentRow(
+                task=task,
+                mode=describe(envs[index].unwrapped.provenance),  # type: ignore[attr-defined]
+                ms=ms,
+                extra=ms / step_ms[yardstick] - 1,
+                relative=ms / step_ms[0],
+                reset_ms=reset,
+                extra_reset_ms=reset - reset_ms[yardstick],
+            )
+        )
+        envs[index].close()
     _show_environments(rows, f"environments, {size} px, {rendering} rendering")
     return rows
 
 
+def _decide(env: Any, action: np.ndarray) -> None:
+    """Take a decision; a new episode's beginning counts as a decision where one has ended."""
+    _, _, terminated, truncated, _ = env.step(action)
+    if terminated or truncated:
+        env.reset()
+
+
 def _median_ms_in_turns(
-    calls: list[Callable[..., object]], repeats: int, seeded: bool = False
+    calls: Sequence[Callable[..., object]], repeats: int, seeded: bool = False
 ) -> list[float]:
     """Time calls one after the other, again and again, after one round that does not count."""
     times = np.zeros((repeats + 1, len(calls)))
@@ -167,12 +187,12 @@ def _median_ms_in_turns(
 def _show_environments(rows: list[EnvironmentRow], title: str) -> None:
     """Print the cost of modes as a table under the name of the machine."""
     table = Table(title=f"{title} · {machine()}", title_justify="left")
-    table.add_column("task")
+    table.add_column("task", overflow="fold")
     table.add_column("mode")
-    for column in ("ms / decision", "more", "ms / reset", "more ms"):
+    for column in ("ms", "more", "/ first", "reset ms", "more ms"):
         table.add_column(column, justify="right")
     for row in rows:
-        numbers = (f"{row.ms:.2f}", f"{row.extra:+.0%}")
+        numbers = (f"{row.ms:.2f}", f"{row.extra:+.0%}", f"{row.relative:.2f}")
         table.add_row(
             row.task, row.mode, *numbers, f"{row.reset_ms:.1f}", f"{row.extra_reset_ms:+.1f}"
         )
@@ -242,6 +262,7 @@ def _measure_cuda(function: Augment, x: Tensor, repeats: int) -> float:
 
 def _measure_captured(function: Augment, x: Tensor, repeats: int) -> float:
     """Compile, capture in a CUDA graph, and time replays of the graph."""
+    torch.compiler.reset()  # the last one's compilations must not count against this one's limit
     compiled = torch.compile(function, dynamic=False, fullgraph=True)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())

@@ -7,7 +7,9 @@ A run folder holds
 
 A checkpoint is written beside its place, synced and renamed, so that it is whole or absent. Its
 manifest names every file it needs, replay segments included, with size and SHA-256; a damaged
-checkpoint is passed over for the one before it, with a warning. Two generations are kept.
+checkpoint is passed over for the one before it, with a warning. Two generations are kept. A second
+checkpoint of one decision (a run that was resumed and went no further) is named 000010000.1: there
+is no moment without a whole one.
 """
 
 from __future__ import annotations
@@ -15,8 +17,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,14 +24,26 @@ from pathlib import Path
 from typing import Any
 
 import safetensors
-from safetensors.torch import load_file, save_file
+import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
-from svea.errors import StorageError
+from svea import storage
+from svea.errors import NumericsError, StorageError, UserError
+from svea.numerics import divergence, not_finite
 from svea.replay import Replay
 
 GENERATIONS = 2
 FORMAT = 1
+_TYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+DAMAGE = (
+    *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError),  # of another shape
+    *(OverflowError, RecursionError, MemoryError, RuntimeError, safetensors.SafetensorError),
+)
+"""What reading a damaged or hostile file may raise."""
 
 
 @dataclass
@@ -42,6 +54,31 @@ class Checkpoint:
     agent: dict[str, Tensor]
     state: dict[str, Any]
     segments: list[dict[str, Any]]
+    name: str
+    """Of its folder."""
+
+
+@contextlib.contextmanager
+def lock(run: Path) -> Iterator[None]:
+    """Keep other processes from training in the same folder; a killed process keeps nothing."""
+    try:
+        import fcntl
+    except ImportError:  # not a Unix
+        yield
+        return
+    descriptor = storage.os.open(run, storage.os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another process is training in {run}; wait for its end, or name another --out"
+            ) from None
+        except OSError as error:  # some network disks know no locks
+            print(f"warning: {run} cannot be locked: {error.strerror}", file=sys.stderr)
+        yield
+    finally:
+        storage.os.close(descriptor)
 
 
 def save(
@@ -57,39 +94,39 @@ def save(
     Args:
         run: the run folder.
         decision: how far the run is.
-        agent: named tensors.
+        agent: named tensors; all must be finite.
         state: everything else that draws or counts, JSON-able.
         replay: what came since the last segment is written, once.
         segments: those written so far.
     """
-    place = run / "checkpoints" / f"{decision:09d}"
-    with _storage(place):
-        segments = _write_segment(run, replay, segments)
-        beside = place.with_name(f".{place.name}.{os.getpid()}")
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        save_file(
-            {key: value.contiguous() for key, value in agent.items()}, beside / "agent.safetensors"
-        )
-        write_json(beside / "state.json", state)
+    if bad := not_finite(agent):
+        raise divergence(bad)
+    folder, news = run / "checkpoints", replay.since(_mark(segments))
+    needed = sum(tensor.nbytes for tensor in (*agent.values(), *news.values()))
+    comfort = "Earlier checkpoints are whole. "
+    with storage.errors(folder / f"{decision:09d}", needed, comfort), _sweeping(run):
+        for part in (folder, run / "replay"):
+            storage.make_folder(part)
+            storage.sweep(part)  # of a process that was killed
+        segments = _write_segment(run, replay, segments, news)
+        place = _free_place(folder, decision)
+        beside = storage.partial(place)
+        storage.make_folder(beside)
         manifest = {
             "format": FORMAT,
             "decision": decision,
             "files": {
-                name: _fingerprint(beside / name) for name in ("agent.safetensors", "state.json")
+                "agent.safetensors": storage.write(
+                    beside / "agent.safetensors", tensor_blocks(agent)
+                ),
+                "state.json": storage.write(beside / "state.json", [to_json(state)]),
             },
             "segments": segments,
         }
-        write_json(beside / "manifest.json", manifest | {"seal": _seal(manifest)})
-        for file in beside.iterdir():
-            _sync(file)
-        _sync(beside)
-        aside = place.with_name(f".old-{place.name}.{os.getpid()}")
-        if place.exists():  # the same decision again, after a resume that went no further
-            os.replace(place, aside)
-        os.replace(beside, place)
-        shutil.rmtree(aside, ignore_errors=True)
-        _sync(place.parent)
+        sealed = manifest | {"seal": storage.seal(manifest)}
+        storage.write(beside / "manifest.json", [to_json(sealed)])
+        storage.sync_folder(beside)
+        storage.rename(beside, place)
         _forget_old(run)
     return segments
 
@@ -101,20 +138,12 @@ def load(run: Path, replay: bool = True) -> Checkpoint | None:
         run: the run folder.
         replay: also verify the replay segments (not needed to evaluate).
     """
-    places = _places(run)
     problems = []
-    for place in reversed(places):
+    for place in reversed(_places(run)):
         try:
             checkpoint = _read(run, place, replay)
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,  # JSON of another shape
-            safetensors.SafetensorError,
-        ) as error:
-            problems.append(f"{place}: {error}")
+        except DAMAGE as error:
+            problems.append(f"{place}: {error or type(error).__name__}")
             continue
         for problem in problems:
             print(f"warning: damaged checkpoint passed over: {problem}", file=sys.stderr)
@@ -127,146 +156,168 @@ def load(run: Path, replay: bool = True) -> Checkpoint | None:
     return None
 
 
-def remove_newer(run: Path, decision: int) -> None:
+def remove_newer(run: Path, checkpoint: Checkpoint) -> None:
     """Remove checkpoints from after the one that a run resumes from: they were damaged."""
     for place in _places(run):
-        if int(place.name) > decision:
-            shutil.rmtree(place, ignore_errors=True)
+        if _order(place) > _order(Path(checkpoint.name)):
+            with storage.errors(place):
+                storage.remove(place)
 
 
 def restore_replay(run: Path, checkpoint: Checkpoint, replay: Replay) -> None:
     """Fill a replay buffer from a checkpoint's segments."""
-    for segment in checkpoint.segments:
-        replay.extend(load_file(run / "replay" / segment["name"]))
-    replay.load_state(checkpoint.state["replay"])
+    try:
+        for segment in checkpoint.segments:
+            tensors = load_file(run / "replay" / Path(segment["name"]).name)
+            _check_span(tensors)
+            replay.extend(tensors)
+        replay.load_state(checkpoint.state["replay"])
+    except DAMAGE as error:
+        raise StorageError(
+            f"the replay in {run / 'replay'} does not fit its checkpoint: {error}"
+        ) from error
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON in one go; NaN is refused, because JSON has none."""
-    path.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n")
+def tensor_blocks(tensors: dict[str, Tensor]) -> Iterator[memoryview | bytes]:
+    """The bytes of a safetensors file, tensor by tensor, so that no copy of all is made."""
+    # The widest types first: every tensor then begins at a multiple of its own width.
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
+    header, end = {}, 0
+    for name, tensor in ordered:
+        start, end = end, end + tensor.nbytes
+        header[name] = {
+            "dtype": _TYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for _, tensor in ordered:
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        if flat.numel():
+            yield flat.view(torch.uint8).numpy().data
+
+
+def to_json(value: Any) -> bytes:
+    """JSON as it stands in files; it has no NaN and no infinity."""
+    try:
+        return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
+    except ValueError as error:
+        raise NumericsError(f"a number to be saved is not finite: {error}") from error
 
 
 def replace_json(path: Path, value: Any) -> None:
     """Write JSON beside its place and rename it, so that readers see the old or the new file."""
-    with _storage(path):
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        write_json(beside, value)
-        _sync(beside)
-        os.replace(beside, path)
+    text = to_json(value)
+    with storage.errors(path, len(text)):
+        storage.replace(path, [text])
+
+
+def _mark(segments: list[dict[str, Any]]) -> tuple[int, int]:
+    """Up to where the replay is on disk."""
+    return (segments[-1]["frames"], segments[-1]["transitions"]) if segments else (0, 0)
 
 
 def _write_segment(
-    run: Path, replay: Replay, segments: list[dict[str, Any]]
+    run: Path, replay: Replay, segments: list[dict[str, Any]], news: dict[str, Tensor]
 ) -> list[dict[str, Any]]:
     """Write what is new in the replay; drop segments that the rings have wholly overwritten."""
-    frames, transitions = (
-        (segments[-1]["frames"], segments[-1]["transitions"]) if segments else (0, 0)
-    )
     kept = [s for s in segments if s["frames"] > replay.frames_seen - replay.slots]
-    if replay.mark() == (frames, transitions):
+    if replay.mark() == _mark(segments):
         return kept
-    name = f"{frames:010d}-{replay.frames_seen:010d}.safetensors"
-    path = run / "replay" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{name}.{os.getpid()}")
-    save_file(replay.since((frames, transitions)), beside)
-    _sync(beside)
-    os.replace(beside, path)
-    _sync(path.parent)
+    name = f"{_mark(segments)[0]:010d}-{replay.frames_seen:010d}.safetensors"
     written = {"name": name, "frames": replay.frames_seen, "transitions": replay.transitions_seen}
-    return [*kept, written | _fingerprint(path)]
+    return [*kept, written | storage.replace(run / "replay" / name, tensor_blocks(news))]
 
 
 def _read(run: Path, place: Path, replay: bool) -> Checkpoint:
     """Read one checkpoint and check every byte of it."""
     manifest = json.loads((place / "manifest.json").read_text())
     seal = manifest.pop("seal", None)
-    if seal is not None and seal != _seal(manifest):
+    if seal is not None and seal != storage.seal(manifest):
         raise ValueError("manifest.json has changed since it was written")
     if manifest["format"] != FORMAT:
         raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
     for name, wanted in manifest["files"].items():
-        _verify(place / Path(name).name, wanted)
+        verify(place / Path(name).name, wanted)
     for segment in manifest["segments"] if replay else []:
-        _verify(run / "replay" / Path(segment["name"]).name, segment)
+        verify(run / "replay" / Path(segment["name"]).name, segment)
+    state = json.loads((place / "state.json").read_text())
+    if not isinstance(state, dict):
+        raise ValueError("state.json holds no state")
     return Checkpoint(
         decision=int(manifest["decision"]),
         agent=load_file(place / "agent.safetensors"),
-        state=json.loads((place / "state.json").read_text()),
+        state=state,
         segments=manifest["segments"],
+        name=place.name,
     )
 
 
 def _places(run: Path) -> list[Path]:
     """Checkpoint folders, oldest first."""
     folder = run / "checkpoints"
-    return sorted(p for p in folder.glob("[0-9]*") if p.is_dir()) if folder.is_dir() else []
+    found = (
+        (p for p in folder.glob("[0-9]*") if p.is_dir() and _order(p)) if folder.is_dir() else ()
+    )
+    return sorted(found, key=_order)
+
+
+def _order(place: Path) -> tuple[int, ...]:
+    """Decision and repetition of a checkpoint; empty for a folder of another name."""
+    parts = place.name.split(".")
+    return tuple(map(int, parts)) if len(parts) < 3 and all(map(str.isdecimal, parts)) else ()
+
+
+def _free_place(folder: Path, decision: int) -> Path:
+    """Where the next checkpoint goes: after every one of the same decision."""
+    taken = [_order(place)[1:] for place in folder.glob(f"{decision:09d}*") if _order(place)]
+    if not taken:
+        return folder / f"{decision:09d}"
+    return folder / f"{decision:09d}.{1 + max(number[0] if number else 0 for number in taken)}"
 
 
 def _forget_old(run: Path) -> None:
     """Keep the newest generations, and the segments that any of them needs."""
     places = _places(run)
     for place in places[:-GENERATIONS]:
-        shutil.rmtree(place)
+        storage.remove(place)
     needed = set()
     for place in places[-GENERATIONS:]:
-        with contextlib.suppress(OSError, ValueError, KeyError):
+        with contextlib.suppress(*DAMAGE):
             manifest = json.loads((place / "manifest.json").read_text())
             needed |= {segment["name"] for segment in manifest["segments"]}
-    for path in (run / "replay").glob("[0-9]*.safetensors"):
+    for path in sorted((run / "replay").glob("[0-9]*.safetensors")):
         if path.name not in needed:
-            path.unlink()
+            storage.remove(path)
 
 
-def _seal(manifest: dict[str, Any]) -> str:
-    """SHA-256 of a manifest's content."""
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+def _check_span(segment: dict[str, Tensor]) -> None:
+    """Refuse a segment that says it is longer than it is."""
+    first_frame, end_frame, first_row, end_row, slots = segment["span"].tolist()
+    frames, rows = len(segment["frames"]), len(segment["actions"])
+    if not (end_frame - first_frame == frames and end_row - first_row == rows and slots > 0):
+        raise ValueError(f"a segment of {frames} frames claims to be {segment['span'].tolist()}")
 
 
-def _fingerprint(path: Path) -> dict[str, Any]:
-    """Size and SHA-256 of a file."""
-    with path.open("rb") as file:
-        return {
-            "size": path.stat().st_size,
-            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
-        }
-
-
-def _verify(path: Path, wanted: dict[str, Any]) -> None:
+def verify(path: Path, wanted: dict[str, Any]) -> None:
     """Refuse a file that is not byte for byte what was written."""
     size = path.stat().st_size
     if size != wanted["size"]:
         raise ValueError(f"{path.name} has {size} bytes, {wanted['size']} were written")
-    if _fingerprint(path)["sha256"] != wanted["sha256"]:
-        raise ValueError(f"{path.name} has changed since it was written")
-
-
-def _sync(path: Path) -> None:
-    """Force a file or a folder's entries onto the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != wanted["sha256"]:
+            raise ValueError(f"{path.name} has changed since it was written")
 
 
 @contextlib.contextmanager
-def _storage(path: Path) -> Iterator[None]:
-    """Turn the system's word on a failed write into ours, and leave nothing half-written."""
+def _sweeping(run: Path) -> Iterator[None]:
+    """Leave nothing half-written when a save fails."""
     try:
         yield
-    except (OSError, safetensors.SafetensorError) as error:
-        for folder in (path.parent, path.parent.parent / "replay"):
-            for left in folder.glob(f".*.{os.getpid()}"):
-                shutil.rmtree(left, ignore_errors=True)
-                left.unlink(missing_ok=True)
-        free = shutil.disk_usage(_existing(path)).free
-        raise StorageError(
-            f"cannot write {path}: {error} ({free / 1e9:.1f} GB are free there). The last "
-            "checkpoint is intact: make room or mend the permissions, then run the command again"
-        ) from error
-
-
-def _existing(path: Path) -> Path:
-    """The nearest folder above that exists."""
-    return path if path.exists() else _existing(path.parent)
+    except BaseException:
+        for part in (run / "checkpoints", run / "replay"):
+            with contextlib.suppress(OSError):
+                storage.sweep(part)
+        raise

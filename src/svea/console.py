@@ -18,8 +18,12 @@ from rich.text import Text
 class Display:
     """Progress of a training run."""
 
-    def __init__(self, title: str, decisions: int, action_repeat: int, start: int = 0) -> None:
+    def __init__(
+        self, title: str, decisions: int, action_repeat: int, start: int = 0, prefix: str = ""
+    ) -> None:
+        """Show a run; the prefix tells its lines from those of others in the same process."""
         self.title, self.decisions, self.action_repeat = title, decisions, action_repeat
+        self.prefix = prefix
         self.console = Console(highlight=False)
         self.values: dict[str, Any] = {}
         self.decision = self._first = start
@@ -51,7 +55,7 @@ class Display:
     def line(self, text: str) -> None:
         """Print a progress line where there is no panel."""
         if self._live is None:
-            self.say(f"{self._where()}  {text}  {self._eta()}")
+            self.say(f"{self.prefix}{self._where()}  {text}  {self._eta()}")
 
     def _where(self) -> str:
         frames = self.decision * self.action_repeat

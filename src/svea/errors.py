@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class SveaError(Exception):
-    """The root of all errors that svea raises on purpose."""
+    """The root of all errors that svea raises on purpose.
+
+    What a user may want to read besides the one message (the traceback of a worker) is in notes.
+    """
 
     exit_code = 1
+    details: Path | None = None
+    """The file that the notes were written to."""
 
 
 class UserError(SveaError, ValueError):

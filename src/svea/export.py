@@ -6,20 +6,23 @@ import json
 from pathlib import Path
 from typing import Any
 
-import safetensors
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
-from svea import checkpoint
-from svea.agents import SAC, make_agent
+from svea import checkpoint, storage
+from svea.agents import BASES, Agent, make_agent
 from svea.config import Config, from_dict
 from svea.errors import StorageError, UserError
 from svea.speed import choose_device
 
-ABOUT = ("svea_version", "command", "decision")  # stands in config.json beside the configuration
+# What stands in config.json beside the configuration.
+ABOUT = ("svea_version", "command", "decision", "files")
 
 # Which networks stand in which file of an export. The targets are copies that only training needs.
-EXPORTED = {"actor": ("trunk", "actor"), "critic": ("critic", "log_temperature")}
+EXPORTED = {
+    "actor": ("trunk", "actor"),
+    "critic": ("critic", "log_temperature", "auxiliary"),  # PAD's task adapts at test time
+}
 
 
 def load_config(run: Path) -> Config:
@@ -45,7 +48,7 @@ def read_config(run: Path) -> dict[str, Any]:
     return stored
 
 
-def load_agent(run: str | Path, device: str = "cpu") -> SAC:
+def load_agent(run: str | Path, device: str = "cpu") -> Agent:
     """The agent of a run (its newest checkpoint) or of an export.
 
     Example:
@@ -65,7 +68,7 @@ def load_agent(run: str | Path, device: str = "cpu") -> SAC:
             )
         state, decision = newest.agent, newest.decision
     try:
-        actions = state["actor.mlp.output.bias"].shape[0] // 2  # a mean and a deviation per action
+        actions = BASES[config.base].actions_in(state)
         agent = make_agent(config, actions, choose_device(device))
         agent.load_state_dict(state)
     except (KeyError, RuntimeError) as error:
@@ -82,22 +85,24 @@ def export(run: str | Path, folder: str | Path) -> Path:
     agent = load_agent(run)
     state = agent.state_dict()
     stored = read_config(run) | {"decision": agent.decision}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with storage.errors(folder):
+        storage.make_folder(folder)
+        stored["files"] = {}
         for name, networks in EXPORTED.items():
-            part = {k: v.contiguous() for k, v in state.items() if k.split(".")[0] in networks}
-            save_file(part, folder / f"{name}.safetensors")
+            part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
+            file = f"{name}.safetensors"
+            stored["files"][file] = storage.replace(folder / file, checkpoint.tensor_blocks(part))
         checkpoint.replace_json(folder / "config.json", stored)
-    except OSError as error:
-        raise StorageError(f"cannot write {folder}: {error}") from error
     return folder
 
 
 def _exported_state(folder: Path) -> dict[str, Tensor]:
     """The networks of an export, its targets set equal to the trained networks."""
     try:
+        for file, wanted in read_config(folder).get("files", {}).items():
+            checkpoint.verify(folder / Path(file).name, wanted)
         state = load_file(folder / "actor.safetensors") | load_file(folder / "critic.safetensors")
-    except (OSError, safetensors.SafetensorError) as error:
+    except checkpoint.DAMAGE as error:
         raise StorageError(f"{folder} cannot be read: {error}") from error
     targets = {f"target_{k}": v for k, v in state.items() if k.startswith(("trunk.", "critic."))}
     return state | targets

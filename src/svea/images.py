@@ -19,7 +19,14 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from svea.envs.clips import MOST_PIXELS, PICTURE_ENDINGS, PROCEDURAL, SECONDS, VIDEO_ENDINGS
+from svea.envs.clips import (
+    MOST_PIXELS,
+    PICTURE_ENDINGS,
+    PICTURE_FORMATS,
+    PROCEDURAL,
+    SECONDS,
+    VIDEO_ENDINGS,
+)
 from svea.errors import UserError
 from svea.inventory import PICTURE_FOLDERS, SMALLEST_SIDE
 
@@ -29,7 +36,11 @@ SIDE = 128
 MOST_PICTURES = 2048
 """At most this many pictures are kept: 100 MB, and 2 to 3 seconds to decode on two cores."""
 
+MOST_PICTURE_PIXELS = 6000 * 6000
+"""Larger pictures are skipped: whatever they hold, decoding one takes at most about 220 MB."""
+
 MOST_VIDEOS = 128
+_DECODERS = 4  # at once
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,7 @@ class ImageBank:
     Attributes:
         pictures: uint8 `(count, 3, side, side)`.
         source: Where they come from, in words that fit a report: `284 pictures from photos`.
-        skipped: How many files could not be read or were too small.
+        skipped: How many files could not be read, or were too small or too large.
     """
 
     pictures: Tensor
@@ -93,19 +104,21 @@ class ImageBank:
         """
         path = Path(path).expanduser()
         files = _files(path)
-        with ThreadPoolExecutor() as pool:  # pillow and ffmpeg leave the interpreter to others
+        with ThreadPoolExecutor(
+            _DECODERS
+        ) as pool:  # pillow and ffmpeg leave the interpreter to others
             groups = list(pool.map(_read, files))
         skipped = sum(not group for group in groups)
         pictures = [picture for group in groups for picture in group][:MOST_PICTURES]
         if not pictures:
             raise UserError(
                 f"none of the {len(files)} pictures and videos in {path} can be used: all are "
-                f"damaged, or smaller than {SMALLEST_SIDE} pixels"
+                f"damaged, smaller than {SMALLEST_SIDE} pixels, or larger than 36 megapixels"
             )
         if skipped:
             warnings.warn(
-                f"skipped {skipped} of {len(files)} files in {path}: damaged, or smaller than "
-                f"{SMALLEST_SIDE} pixels",
+                f"skipped {skipped} of {len(files)} files in {path}: damaged, smaller than "
+                f"{SMALLEST_SIDE} pixels, or larger than 36 megapixels",
                 stacklevel=2,
             )
         stacked = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
@@ -210,8 +223,11 @@ def _read(path: Path) -> list[np.ndarray]:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(path) as picture:
-            if min(picture.size) < SMALLEST_SIDE:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # refused below
+            opened = Image.open(path, formats=PICTURE_FORMATS)
+        with opened as picture:
+            if min(picture.size) < SMALLEST_SIDE or math.prod(picture.size) > MOST_PICTURE_PIXELS:
                 return []
             picture.draft("RGB", (SIDE, SIDE))  # JPEG: decode at 1/2, 1/4, 1/8 where that is enough
             width, height = picture.size

@@ -41,9 +41,28 @@ def _meminfo() -> int | None:
 
 
 def _cgroup() -> int | None:
-    """Linux containers: what the control group still allows."""
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    """Linux containers: what the control group of this process, and those above it, still allow."""
     try:
-        return int(limit.read_text()) - int(used.read_text())
-    except (OSError, ValueError):  # no control group, or "max"
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
         return None
+    own = next((line[3:] for line in lines if line.startswith("0::")), "/").lstrip("/")
+    root = Path("/sys/fs/cgroup")
+    groups = [root / own, *(root / own).parents]
+    allowed = [_allowed(group) for group in groups if group.is_relative_to(root)]
+    return min((value for value in allowed if value is not None), default=None)
+
+
+def _allowed(group: Path) -> int | None:
+    """What one control group still allows; None where it sets no limit.
+
+    The kernel counts cached files as used, but gives them up before it refuses memory: what has not
+    been read lately (`inactive_file`) is as good as free.
+    """
+    try:
+        limit = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no such group, or "max"
+        return None
+    return limit - used + int(stat.get("inactive_file", 0))

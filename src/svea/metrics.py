@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from svea.errors import NumericsError, StorageError, UserError
+from svea import storage
+from svea.errors import NumericsError, UserError
+from svea.numerics import divergence
 
 
 class Accumulator:
@@ -23,10 +26,11 @@ class Accumulator:
 
     def add(self, values: dict[str, Tensor]) -> None:
         """Add one update's scalars."""
+        known = [name for name in values if name in self._sums]
+        if known:  # one launch for all of them
+            torch._foreach_add_([self._sums[n] for n in known], [values[n] for n in known])
         for name, value in values.items():
-            if name in self._sums:
-                self._sums[name] += value
-            else:
+            if name not in self._sums:
                 self._sums[name] = value.detach().to(torch.float32, copy=True)
             self._counts[name] = self._counts.get(name, 0) + 1
 
@@ -43,11 +47,7 @@ class Accumulator:
         totals = torch.stack([self._sums[n] for n in names]).tolist() if names else []
         bad = [name for name, total in zip(names, totals, strict=True) if not math.isfinite(total)]
         if bad:
-            raise NumericsError(
-                f"{', '.join(bad)} became infinite or undefined: training diverged. The last "
-                "checkpoint is from before; a smaller --sac.learning-rate or --precision float32 "
-                "may help"
-            )
+            raise divergence(bad)
         return {"sums": dict(zip(names, totals, strict=True)), "counts": dict(self._counts)}
 
     def load_state(self, state: dict[str, Any], device: torch.device) -> None:
@@ -70,45 +70,51 @@ class Sink(Protocol):
 
 
 class Log:
-    """metrics.jsonl: one JSON object a line, flushed as written.
+    """metrics.jsonl: one JSON object a line, written at once.
 
     A resumed run cuts the file back to where its checkpoint stood, so each line stands there once.
+    Sinks are copies: one that fails is dropped with a warning, and training goes on.
     """
 
     def __init__(self, path: Path, offset: int = 0, sinks: list[Sink] | None = None) -> None:
         """Open the file and forget what comes after the offset."""
-        self.sinks = sinks or []
-        self._path = path
-        try:
-            self._file = path.open("r+b" if path.exists() else "w+b")
-            self._file.truncate(
-                min(offset, path.stat().st_size)
-            )  # never pads a lost log with zeros
-            self._file.seek(0, os.SEEK_END)
-        except OSError as error:
-            raise StorageError(f"cannot write {path}: {error}") from error
+        self.sinks = list(sinks or [])
+        self._lines = storage.Lines(path, offset)
 
     @property
     def offset(self) -> int:
         """Bytes written so far."""
-        return self._file.tell()
+        return self._lines.offset
 
     def write(self, kind: str, **values: Any) -> None:
         """Write one line."""
         record = {"kind": kind, **values}
         try:
-            self._file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
-            self._file.flush()
-        except OSError as error:
-            raise StorageError(f"cannot write {self._path}: {error}") from error
-        for sink in self.sinks:
-            sink.write(record)
+            line = json.dumps(record, allow_nan=False)
+        except ValueError:
+            bad = [k for k, v in values.items() if isinstance(v, float) and not math.isfinite(v)]
+            raise NumericsError(f"{', '.join(bad) or kind} in the log is not finite") from None
+        self._lines.append(line.encode() + b"\n")
+        for sink in list(self.sinks):
+            self._try(sink, lambda sink=sink: sink.write(record))  # type: ignore[misc]
 
     def close(self) -> None:
         """End the log."""
-        self._file.close()
-        for sink in self.sinks:
-            sink.close()
+        self._lines.close()
+        for sink in list(self.sinks):
+            self._try(sink, sink.close)
+        self.sinks = []
+
+    def _try(self, sink: Sink, action: Callable[[], None]) -> None:
+        """Let a sink act; drop it when it cannot."""
+        try:
+            action()
+        except Exception as error:  # of a foreign package, on a disk or a network
+            self.sinks.remove(sink)
+            print(
+                f"warning: {type(sink).__name__} failed and gets no more log lines: {error}",
+                file=sys.stderr,
+            )
 
 
 class TensorBoard:
@@ -142,9 +148,16 @@ class WeightsAndBiases:
             import wandb
         except ImportError:
             raise UserError("--wandb needs the package wandb: pip install 'svea[wandb]'") from None
-        self._run = wandb.init(
-            project="svea", id=run.name, name=run.name, dir=str(run), config=config, resume="allow"
-        )
+        try:
+            self._run = wandb.init(
+                project="svea", id=run.name, name=run.name, dir=str(run), config=config,
+                resume="allow",
+            )  # fmt: skip
+        except Exception as error:  # no login, no network, another version of the service
+            raise UserError(
+                f"--wandb cannot begin: {error}. Use `wandb login`, set WANDB_MODE=offline, "
+                "or leave --wandb out"
+            ) from error
 
     def write(self, record: dict[str, Any]) -> None:
         """Write every number of the line."""

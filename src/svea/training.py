@@ -17,16 +17,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from svea import checkpoint, evaluation, memory, speed
+from svea import analysis, checkpoint, evaluation, incidents, memory, numerics, speed, storage
 from svea.agents import make_agent
-from svea.agents.sac import restore_generator
+from svea.agents.agent import restore_generator
 from svea.config import Config, check, differences, seconds, to_dict
 from svea.console import Display
-from svea.envs.vector import Step, Workers
-from svea.errors import SveaError, UserError
+from svea.envs.vector import Step, Workers, print_incident
+from svea.errors import StorageError, SveaError, UserError
 from svea.export import ABOUT, read_config
 from svea.metrics import Accumulator, Log, Sink, TensorBoard, WeightsAndBiases
 from svea.replay import Replay, replay_bytes
+from svea.seeds import seed_for
 from svea.version import __version__
 
 
@@ -48,9 +49,44 @@ def train(config: Config) -> Path:
     """
     check(config)
     with ExitStack() as stack:
+        stack.enter_context(incidents.noted(config.folder))
         trainer = Trainer(config, stack)
         trainer.run()
     return config.folder
+
+
+def train_together(configs: list[Config]) -> list[Path]:
+    """Train several runs, e.g. seeds of one configuration, in one process, taking turns.
+
+    On a GPU each run has a stream of its own: while one waits for its environments or its actions,
+    the others compute, and their small kernels run side by side.
+    """
+    for config in configs:
+        check(config)
+    with ExitStack() as stack:
+        for config in configs:
+            stack.enter_context(incidents.noted(config.folder))
+        interrupt = stack.enter_context(interrupts())
+        waiting: list[tuple[Trainer, Iterator[None], Any]] = []
+        for config in configs:
+            trainer = Trainer(config, stack, interrupt, len(configs))
+            if not trainer.finished_before:
+                waiting.append((trainer, trainer.turns(), speed.own_stream(trainer.device)))
+        trainers = [trainer for trainer, _, _ in waiting]
+        while waiting:
+            still = []
+            for trainer, turns, stream in waiting:
+                with stream:
+                    if next(turns, STOPPED) is not STOPPED:
+                        still.append((trainer, turns, stream))
+            waiting = still
+        for trainer in trainers:
+            trainer.say_how_it_ended()
+    return [config.folder for config in configs]
+
+
+VARIANCE_BATCH, VARIANCE_DRAWS = 64, 8  # transitions and views of each, at every evaluation
+STOPPED = object()  # what an iterator without more turns gives
 
 
 class EpisodeInProgress:
@@ -89,27 +125,43 @@ class Trainer:
     _reported_updates: int
     _reported_decision: int
 
-    def __init__(self, config: Config, stack: ExitStack) -> None:
-        """Check the folder and the memory, start the environments, and resume if there is a run."""
+    def __init__(
+        self,
+        config: Config,
+        stack: ExitStack,
+        interrupt: Interrupt | None = None,
+        together: int = 1,
+    ) -> None:
+        """Check the folder and the memory, start the environments, and resume if there is a run.
+
+        Args:
+            config: of the run.
+            stack: what is entered here is left when the stack is closed.
+            interrupt: whether a signal came, where several runs share the process.
+            together: how many runs share the process, and its memory.
+        """
         self.config = config
         self.folder = config.folder
         self.started = time.monotonic()
         self.device = speed.choose_device(config.device)
         self.precision = speed.choose_precision(config.precision, self.device)
+        self.speed = speed.choose_speed(config.speed, self.device)
+        self._stack = stack
         saved = self._open_folder()
         # Environments decide together, so a run may end a few decisions late; all are remembered.
         self.capacity = min(config.replay, -(-config.decisions // config.envs) * config.envs)
-        self.interrupt = stack.enter_context(interrupts())
+        self.interrupt = interrupt or stack.enter_context(interrupts())
+        self.together = together
         self.display = Display(
             f"svea · {config.task} · {config.method} · seed {config.seed}",
             config.decisions,
             config.action_repeat,
             saved.decision if saved else 0,
+            f"seed {config.seed}: " if together > 1 else "",
         )
-        self._stack = stack
         self.evaluators: dict[str, Workers] = {}
         finished = saved is not None and saved.decision >= config.decisions
-        if finished and saved is not None and saved.state["next_evaluation"] > saved.decision:
+        if finished and saved and saved.state.get("next_evaluation", 0) > saved.decision:
             self.finished_before = True
             self.display.say(
                 f"{self.folder} is finished ({saved.decision:,} decisions); a larger --decisions "
@@ -117,23 +169,37 @@ class Trainer:
             )
             return
         self.finished_before = False
-        self.environments = stack.enter_context(Workers([config.environment] * config.envs))
+        self.environments = stack.enter_context(
+            Workers([config.environment] * config.envs, self._note)
+        )
         self._announce()
-        self.agent = make_agent(config, self.environments.action_size, self.device)
-        speed.prepare(self.agent)
+        self._check_actions()
+        choices = self.environments.choices
+        self.agent = make_agent(config, choices or self.environments.action_size, self.device)
         self.replay = Replay(
             self.capacity,
-            config.image_size,
+            config.rendered_size,
             self.environments.action_size,
             config.envs,
             config.episode_length,
             self._replay_device(),
-            config.seed,
+            seed_for(config.seed, "replay"),
+            discount=config.options.discount,
+            n_step=config.options.n_step,
         )
+        self.learner = speed.Learner(
+            self.agent,
+            self.replay,
+            config.batch_size,
+            precision=self.precision,
+            speed=self.speed,
+            say=lambda message: self.display.progress(self.decision, message),
+        )
+        self._check_disk()
         self.figures = Accumulator()
-        self.random = np.random.default_rng(config.seed)  # warm-up actions
+        self.random = np.random.default_rng(seed_for(config.seed, "warm-up"))  # its actions
         if saved:
-            self._resume(saved)
+            self._try_to_resume(saved)
         else:
             self._begin()
         sinks = self._sinks()
@@ -146,33 +212,47 @@ class Trainer:
         """Train until the last decision, the time limit, or an interrupt; save in any case."""
         if self.finished_before:
             return
-        config = self.config
         with self.display.show():
-            while True:
-                if self.decision >= self.next_evaluation:
-                    self.evaluate()
-                if self.decision >= config.decisions or self.must_stop():
-                    break
-                if self.decision >= self.next_save:
-                    self.save()
-                if self.owed_updates:
-                    self.catch_up()
-                    continue
-                actions = self.choose_actions()
-                self.environments.send(actions, self.next_seeds())
-                self.learn()  # while the environments carry out the actions
-                self.store(actions, self.environments.receive())
-                self.report()
-            self.save()
-        self._say_how_it_ended()
+            for _ in self.turns():
+                pass
+        self.say_how_it_ended()
+
+    def turns(self) -> Iterator[None]:
+        """The run, a turn at a time: between turns other runs can have theirs."""
+        while True:
+            if self.decision >= self.next_evaluation:
+                self.evaluate()
+            if self.decision >= self.config.decisions or self.must_stop():
+                break
+            if self.decision >= self.next_save:
+                self.save()
+            if self.owed_updates:
+                self.catch_up()
+                continue
+            actions = self.choose_actions()
+            self.environments.send(actions, self.next_seeds())
+            self.learn()  # while the environments carry out the actions
+            yield
+            self.store(actions, self.environments.receive())
+            self.report()
+        self.save()
 
     def choose_actions(self) -> np.ndarray:
         """One action per environment: random in the warm-up, then from the policy."""
         if self.decision < self.config.warmup:
             size = (len(self.environments), self.environments.action_size)
+            if self.environments.choices:
+                return self.random.integers(self.environments.choices, size=size).astype(np.float32)
             return self.random.uniform(-1, 1, size).astype(np.float32)
-        with speed.precision_context(self.device, self.precision):
+        self.agent.decision = self.decision
+        with self.acting():
             return self.agent.act(self.environments.observations, explore=True)
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        """The region in which actions are computed: the updates' precision, nothing compiled."""
+        with speed.precision_context(self.device, self.precision), speed.uncompiled():
+            yield
 
     def next_seeds(self) -> list[int]:
         """Each environment's next episode, should this one end."""
@@ -201,9 +281,9 @@ class Trainer:
 
     def update(self, decision: int) -> None:
         """One update on one batch."""
-        with speed.precision_context(self.device, self.precision):
-            batch = self.replay.sample(self.config.batch_size).to(self.device)
-            self.figures.add(self.agent.update(batch, decision))
+        losses = self.learner.update(decision)
+        numerics.check_update(self.agent, losses)
+        self.figures.add(losses)
         self.updates += 1
 
     def store(self, actions: np.ndarray, steps: list[Step]) -> None:
@@ -215,45 +295,75 @@ class Trainer:
             episode.total += step.reward
             seen = self.environments.finals if step.done else self.environments.observations
             self.replay.append(
-                index, actions[index], step.reward, step.terminated, seen[index, -3:]
+                index, actions[index], step.reward, step.terminated, seen[index, -3:], step.done
             )
             self.decision += 1
             if step.done:
-                self._end_episode(index, episode)
+                self._end_episode(index, episode, step)
         if before < self.config.warmup <= self.decision:
-            self.owed_updates = self.config.warmup
+            self.owed_updates = self.config.warmup - 1  # the decision that follows makes one more
 
     def evaluate(self) -> None:
         """Whole episodes in train and in the test mode."""
         config, began = self.config, time.monotonic()
-        seeds = evaluation.evaluation_seeds(config.seed, config.eval_episodes)
-        results = []
+        results: dict[str, list[evaluation.Episode]] = {}
         try:
             for mode in dict.fromkeys(("train", config.eval_mode)):
                 self.display.progress(self.decision, f"evaluating in {mode}")
-                with speed.precision_context(self.device, self.precision):
+                workers = self._evaluator(mode)
+                worlds = workers.provenance.get("worlds", 1)
+                seeds = evaluation.evaluation_seeds(config.seed, config.eval_episodes, worlds)
+                with self.acting():
                     policy = evaluation.agent_policy(self.agent, config)
-                    played = evaluation.play(policy, self._evaluator(mode), seeds, self.must_stop)
-                results.append((mode, [episode.total for episode in played]))
+                    results[mode] = evaluation.play(policy, workers, seeds, self.must_stop)
         except evaluation.Interrupted:
             return  # it is still due, and the resumed run begins with it
-        for mode, returns in results:
-            self._write(
-                "eval",
-                mode=mode,
-                return_mean=float(np.mean(returns)),
-                return_std=float(np.std(returns)),
-                episodes=len(returns),
-                returns=returns,
-                provenance=self.evaluators[mode].provenance,
-            )
-            self.display.progress(self.decision, values={f"return_{mode}": float(np.mean(returns))})
+        variance = self._q_target_variance()
+        for mode, played in results.items():
+            self._write_evaluation(mode, played, variance if mode == "train" else {})
+        means = {mode: np.mean([e.total for e in played]) for mode, played in results.items()}
+        self.display.progress(
+            self.decision, values={f"return_{mode}": float(mean) for mode, mean in means.items()}
+        )
         self.display.line(
-            "evaluation: "
-            + ", ".join(f"{mode} {np.mean(returns):.1f}" for mode, returns in results)
+            "evaluation: " + ", ".join(f"{mode} {mean:.1f}" for mode, mean in means.items())
         )
         self._plan_evaluation()
         self._last_report += time.monotonic() - began  # rates are those of learning alone
+
+    def _write_evaluation(
+        self, mode: str, played: list[evaluation.Episode], more: dict[str, float]
+    ) -> None:
+        """A log line for one mode."""
+        returns = [episode.total for episode in played]
+        successes = [e.success for e in played if e.success is not None]
+        if successes:
+            more = more | {"success_rate": float(np.mean(successes))}
+        self._write(
+            "eval",
+            mode=mode,
+            return_mean=float(np.mean(returns)),
+            return_std=float(np.std(returns)),
+            episodes=len(returns),
+            returns=returns,
+            provenance=self.evaluators[mode].provenance,
+            **more,
+        )
+
+    def _q_target_variance(self) -> dict[str, float]:
+        """The paper's Fig. 2 (top) for this moment, from draws of its own: training is unchanged.
+
+        In full precision: bfloat16's rounding would count as variance.
+        """
+        if not len(self.replay):
+            return {}
+        seed = seed_for(self.config.seed, f"Q-target variance at {self.decision}")
+        rows = np.random.default_rng(seed).integers(len(self.replay), size=VARIANCE_BATCH)
+        batch = self.replay.gather(torch.from_numpy(rows).to(self.replay.device)).to(self.device)
+        generator = torch.Generator(self.device).manual_seed(seed)
+        with speed.uncompiled():
+            value = analysis.q_target_variance(self.agent, batch, VARIANCE_DRAWS, generator)
+        return {"q_target_variance": value}
 
     def _plan_evaluation(self) -> None:
         """The next evaluation comes at a multiple of eval_every, or at the run's end."""
@@ -306,6 +416,11 @@ class Trainer:
             not is_run and self.folder.exists() and any(self.folder.iterdir())
         ):
             raise UserError(f"{self.folder} is not empty and not a run; name another --out")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make the run folder {self.folder}: {error}") from error
+        self._stack.enter_context(checkpoint.lock(self.folder))
         saved = checkpoint.load(self.folder)
         if saved:  # a run that never came to a checkpoint may be begun anew in any way
             theirs = {k: v for k, v in read_config(self.folder).items() if k not in ABOUT}
@@ -321,10 +436,6 @@ class Trainer:
                 f"decisions is {self.config.decisions:,}, but the run in {self.folder} is already "
                 f"at {saved.decision:,}; give at least that many, or another --out"
             )
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot make the run folder {self.folder}: {error}") from error
         about = {"svea_version": __version__, "command": command_line()}
         checkpoint.replace_json(self.folder / "config.json", mine | about)
         return saved
@@ -346,6 +457,18 @@ class Trainer:
             self.replay.begin(index, self.environments.observations[index, -3:])
         self._start_clocks()
 
+    def _try_to_resume(self, saved: checkpoint.Checkpoint) -> None:
+        """Resume; a checkpoint that is whole may still be of another make."""
+        try:
+            self._resume(saved)
+        except SveaError:
+            raise
+        except checkpoint.DAMAGE as error:
+            raise StorageError(
+                f"the checkpoint {saved.name} in {self.folder} does not fit this configuration and "
+                f"version ({type(error).__name__}: {error}); begin anew with another --out"
+            ) from error
+
     def _resume(self, saved: checkpoint.Checkpoint) -> None:
         """Take over a checkpoint, and play every open episode up to where it was."""
         state = saved.state
@@ -361,7 +484,7 @@ class Trainer:
         self.figures.load_state(state["figures"], self.device)
         self.agent.load_state_dict(saved.agent)
         checkpoint.restore_replay(self.folder, saved, self.replay)
-        checkpoint.remove_newer(self.folder, saved.decision)
+        checkpoint.remove_newer(self.folder, saved)
         here = (self.agent.generator, self.replay.generator)
         there = (saved.agent["generator"], saved.agent["replay.generator"])
         if not all(restore_generator(*pair) for pair in zip(here, there, strict=True)):
@@ -416,10 +539,11 @@ class Trainer:
             kind, decision=self.decision, frame=frame, seconds=round(self.seconds, 3), **values
         )
 
-    def _end_episode(self, index: int, episode: EpisodeInProgress) -> None:
+    def _end_episode(self, index: int, episode: EpisodeInProgress, step: Step) -> None:
         """Log an episode, and begin the next one, which the worker has already started."""
         length = len(episode.actions)
-        self._write("episode", env=index, length=length, **{"return": episode.total})
+        cut = {k: v for k, v in step.info.items() if k == "physics_error"}
+        self._write("episode", env=index, length=length, **{"return": episode.total}, **cut)
         self.display.progress(self.decision, values={"last_episode": round(episode.total, 1)})
         following = EpisodeInProgress(episode.number + 1, self.next_seeds()[index])
         self.episodes[index] = following
@@ -430,26 +554,48 @@ class Trainer:
         if mode not in self.evaluators:
             config = self.config
             count = evaluation.parallel_environments(config.eval_envs, config.eval_episodes)
-            specification = config.environment | {"mode": mode}
-            self.evaluators[mode] = self._stack.enter_context(Workers([specification] * count))
+            specification = evaluation.environment_in(config, mode)
+            self.evaluators[mode] = self._stack.enter_context(
+                Workers([specification] * count, self._note)
+            )
         return self.evaluators[mode]
+
+    def _note(self, incident: dict[str, Any]) -> None:
+        """Something went wrong in a worker and was mended."""
+        print_incident(incident)
+        incidents.note(self.folder, **incident)
+
+    def _check_disk(self) -> None:
+        """Refuse a run that the disk has no room for: replay, three checkpoints, the log."""
+        learned = sum(
+            p.nbytes for o in self.agent.optimisers.values() for p in o.param_groups[0]["params"]
+        )
+        agent = sum(tensor.nbytes for tensor in numerics.learned(self.agent).values()) + 2 * learned
+        lines = self.config.decisions / self.config.episode_length
+        lines += 2 * self.config.decisions / min(self.config.log_every, self.config.eval_every)
+        needed = self._replay_bytes() + 3 * agent + round(500 * lines)
+        there = sum(storage.size_of(self.folder / part) for part in ("replay", "checkpoints"))
+        storage.require_space(self.folder, needed - there, "this run")
 
     def _replay_device(self) -> torch.device:
         """The learner's device if the replay fits there, else the host; refused if nowhere."""
         needed = self._replay_bytes()
         if self.device.type == "cuda":
             free, _ = torch.cuda.mem_get_info(self.device)
-            if needed < 0.8 * free:
+            if needed < 0.8 * free:  # what other runs here have taken is not free any more
                 return self.device
             self.display.say(
                 f"replay: {needed / 1e9:.2f} GB do not fit into the GPU's free "
                 f"{free / 1e9:.2f} GB; it stays in main memory"
             )
+        # The system counts memory when it is written to, so the runs' needs are added up here.
+        several = f"{self.together} times " if self.together > 1 else ""
         memory.require(
-            needed,
+            needed * self.together,
             memory.available_bytes(),
-            f"the replay buffer of {self.capacity:,} decisions",
-            "Use a smaller --replay, fewer --decisions or a smaller --image-size",
+            f"{several}the replay buffer of {self.capacity:,} decisions",
+            "Use a smaller --replay, fewer --decisions, a smaller --image-size"
+            + (" or fewer --seeds" if several else ""),
         )
         return torch.device("cpu")
 
@@ -457,11 +603,25 @@ class Trainer:
         config = self.config
         return replay_bytes(
             self.capacity,
-            config.image_size,
+            config.rendered_size,
             self.environments.action_size,
             config.envs,
             config.episode_length,
         )
+
+    def _check_actions(self) -> None:
+        """The base algorithm fits the environment's actions."""
+        discrete = self.environments.choices > 0
+        if discrete and self.config.base != "dqn":
+            raise UserError(
+                f"{self.config.task} has {self.environments.choices} discrete actions, but base "
+                f"{self.config.base} takes a vector; use --base dqn"
+            )
+        if not discrete and self.config.base == "dqn":
+            raise UserError(
+                f"base dqn chooses among discrete actions, but {self.config.task} has a vector of "
+                f"{self.environments.action_size}; use --action-bins 3, or --base sac"
+            )
 
     def _announce(self) -> None:
         """What is about to happen, in numbers, before it happens."""
@@ -470,7 +630,7 @@ class Trainer:
             f"{config.task}, {config.method} (augment {config.augment}), seed {config.seed}, "
             f"preset {config.preset}: {config.decisions:,} decisions = "
             f"{config.decisions * config.action_repeat:,} frames, {config.envs} environment(s), "
-            f"{self.device.type} in {str(self.precision).removeprefix('torch.')}\n"
+            f"{self.device.type} in {str(self.precision).removeprefix('torch.')}, {self.speed}\n"
             f"run folder {self.folder}; replay {self._replay_bytes() / 1e9:.2f} GB for "
             f"{self.capacity:,} decisions, in memory and in the folder"
         )
@@ -484,7 +644,7 @@ class Trainer:
             sinks.append(WeightsAndBiases(self.folder, to_dict(self.config)))
         return sinks
 
-    def _say_how_it_ended(self) -> None:
+    def say_how_it_ended(self) -> None:
         """The last word: done, out of time, or interrupted."""
         if self.decision >= self.config.decisions and self.next_evaluation > self.decision:
             self.display.say(f"done: {self.decision:,} decisions in {self.folder}")

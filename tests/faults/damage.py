@@ -1,0 +1,248 @@
+"""Truncated files and flipped bits: noticed, or harmless; never a crash, never wrong data."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from faults.disks import check_whole, later_save
+from faults.profiles import TOY, config
+from faults.tally import Tally, expect
+from svea.errors import SveaError
+
+Damage = Callable[[bytes, np.random.Generator], bytes]
+
+
+@dataclass
+class Kind:
+    """A kind of file: where one lies, and what must hold whatever became of it."""
+
+    path: Path
+    check: Callable[[], None]
+
+
+def truncations(cases: range, seed: int, folder: Path) -> Tally:
+    """Files cut short at a random length."""
+    return damage(cases, seed, folder, cut)
+
+
+def bit_flips(cases: range, seed: int, folder: Path) -> Tally:
+    """Files with 1, 8 or 64 bits flipped."""
+    return damage(cases, seed, folder, flip)
+
+
+def media_truncations(cases: range, seed: int, folder: Path) -> Tally:
+    """Pictures and videos cut short."""
+    return damage(cases, seed, folder, cut, media_kinds)
+
+
+def media_bit_flips(cases: range, seed: int, folder: Path) -> Tally:
+    """Pictures and videos with flipped bits."""
+    return damage(cases, seed, folder, flip, media_kinds)
+
+
+def cut(content: bytes, random: np.random.Generator) -> bytes:
+    """The first bytes of a file."""
+    return content[: int(random.integers(0, len(content)))]
+
+
+def flip(content: bytes, random: np.random.Generator) -> bytes:
+    """A file with 1, 8 or 64 bits flipped."""
+    changed = np.frombuffer(content, np.uint8).copy()
+    for bit in random.choice(8 * len(changed), random.choice([1, 8, 64]), replace=False):
+        changed[bit // 8] ^= 1 << (bit % 8)
+    return changed.tobytes()
+
+
+def damage(
+    cases: range,
+    seed: int,
+    folder: Path,
+    harm: Damage,
+    make_kinds: Callable[[Path], dict[str, Kind]] | None = None,
+) -> Tally:
+    """Damage every kind of file, once per case, and mend it again."""
+    tally, kinds = Tally(), (make_kinds or data_kinds)(folder)
+    for number, (name, kind) in enumerate(kinds.items()):
+        whole = kind.path.read_bytes()
+        for case in cases:
+            random = np.random.default_rng([seed, 5, number, case])
+            kind.path.write_bytes(harm(whole, random))
+            with tally.case(f"{harm.__name__} {name} {case}"), quiet():
+                try:
+                    kind.check()
+                except SveaError as error:
+                    expect(error.exit_code in (2, 4), f"exit code {error.exit_code}")
+        kind.path.write_bytes(whole)
+    return tally
+
+
+@contextlib.contextmanager
+def quiet():
+    """Without the warnings that damage is right to cause."""
+    with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def data_kinds(folder: Path) -> dict[str, Kind]:
+    """Everything that a run writes, an export, an archive, and the benchmark's tables."""
+    saver = later_save(folder / "run")
+    saver.save()
+    newest = folder / "run" / "checkpoints" / f"{saver.decision:09d}"
+    segment = max((folder / "run" / "replay").iterdir())
+
+    def whole() -> None:
+        check_whole(saver, saver.decision - 11)
+
+    return {
+        "weights": Kind(newest / "agent.safetensors", whole),
+        "state": Kind(newest / "state.json", whole),
+        "manifest": Kind(newest / "manifest.json", whole),
+        "replay segment": Kind(segment, whole),
+        **run_kinds(folder / "trained"),
+        "export": export_kind(folder / "export"),
+        "archive": archive_kind(folder),
+        "colour table": table_kind(folder),
+    }
+
+
+def run_kinds(run: Path) -> dict[str, Kind]:
+    """The configuration and the log: text without a checksum, so they may say something else."""
+    from svea.config import to_dict
+    from svea.export import load_config
+    from svea.runs import read_run
+
+    run.mkdir()
+    (run / "config.json").write_text(json.dumps(to_dict(config(TOY, run)), indent=1))
+    lines = [{"kind": "episode", "decision": k, "frame": k, "return": k / 3} for k in range(99)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def read() -> None:
+        found = read_run(run)
+        expect(len(found.metrics) <= len(lines), "lines were made up")
+        found.episode_curve()
+
+    return {
+        "configuration": Kind(run / "config.json", lambda: load_config(run) and None),
+        "log": Kind(run / "metrics.jsonl", read),
+    }
+
+
+def export_kind(folder: Path) -> Kind:
+    """The weights of an export."""
+    from svea import checkpoint, storage
+    from svea.agents import make_agent
+    from svea.config import to_dict
+    from svea.export import EXPORTED, load_agent
+
+    made = make_agent(config(TOY, folder), 1)
+    state, files = made.state_dict(), {}
+    folder.mkdir()
+    for name, networks in EXPORTED.items():
+        part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
+        files[f"{name}.safetensors"] = storage.write(
+            folder / f"{name}.safetensors", checkpoint.tensor_blocks(part)
+        )
+    about = {"files": files, "decision": 1}
+    (folder / "config.json").write_text(json.dumps(to_dict(config(TOY, folder)) | about))
+
+    def load() -> None:
+        read = load_agent(folder).state_dict()
+        for name in ("trunk", "actor"):
+            same = [torch.equal(v, state[k]) for k, v in read.items() if k.startswith(f"{name}.")]
+            expect(same and all(same), "weights have changed")
+
+    load()
+    return Kind(folder / "actor.safetensors", load)
+
+
+def archive_kind(folder: Path) -> Kind:
+    """A downloaded archive."""
+    import shutil
+
+    from svea.archives import unpack
+
+    path, target = folder / "archive.zip", folder / "unpacked"
+    content = {f"clips/{k}.txt": bytes([k]) * 500 for k in range(20)}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+
+    def read() -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        unpack(path, "zip", [(r"clips/(\d+)\.txt", r"\1")], target, most_files=99, most_bytes=10**5)
+        for file in target.iterdir():
+            expect(file.read_bytes() == content[f"clips/{file.name}.txt"], "wrong content")
+
+    read()
+    return Kind(path, read)
+
+
+def table_kind(folder: Path) -> Kind:
+    """A pickled table of colours: 3 numbers under each name, or a refusal; never a program."""
+    from archive_server import legacy_arrays, save_legacy
+    from svea.envs.colors import generate_settings
+    from svea.legacy_tables import read_legacy_table
+
+    path = save_legacy(folder / "color_hard.pt", legacy_arrays(generate_settings(0.2)))
+
+    def read() -> None:
+        rows = read_legacy_table(path)
+        expect(all(np.isfinite(v).all() for row in rows for v in row.values()), "not finite")
+
+    read()
+    return Kind(path, read)
+
+
+def media_kinds(folder: Path) -> dict[str, Kind]:
+    """Pictures for overlay and videos for backgrounds."""
+    from svea.envs import clips
+    from svea.images import ImageBank
+
+    random = np.random.default_rng(0)
+    kinds = {}
+    for name, ending in (("PNG", "png"), ("JPEG", "jpg")):
+        place = folder / name
+        place.mkdir()
+        for k in range(2):
+            pixels = random.integers(0, 255, (40, 48, 3)).astype(np.uint8)
+            Image.fromarray(pixels).save(place / f"{k}.{ending}")
+
+        def draw(place: Path = place) -> None:
+            expect(ImageBank.folder(place).draw(2, 16, 16).isfinite().all(), "not a picture")
+
+        draw()
+        kinds[name] = Kind(place / f"0.{ending}", draw)
+    video = folder / "video" / "clip.mp4"
+    write_video(video, random)
+
+    def show() -> None:
+        clips._cache.clear()
+        frame = clips.in_folder(video.parent).open(0).frame(3)
+        expect(frame.dtype == np.uint8 and frame.ndim == 3, "not a picture")
+
+    show()
+    return kinds | {"video": Kind(video, show)}
+
+
+def write_video(path: Path, random: np.random.Generator) -> None:
+    """Eight noisy frames of H.264."""
+    import imageio_ffmpeg
+
+    path.parent.mkdir()
+    writer = imageio_ffmpeg.write_frames(str(path), (64, 64), fps=10, ffmpeg_log_level="error")
+    writer.send(None)
+    for _ in range(8):
+        writer.send(random.integers(0, 255, (64, 64, 3)).astype(np.uint8))
+    writer.close()

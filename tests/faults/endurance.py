@@ -1,0 +1,192 @@
+"""Memory: what a run needs is what was said, and a long run takes no more than a short one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from faults.environments import held
+from faults.kills import can_draw, children
+from faults.profiles import CARTPOLE, TOY, config, metrics
+from faults.tally import Tally, expect
+
+MOST_GROWTH = 10 * 1024  # KB in all, after the first quarter
+FEWEST_SAMPLES = 20  # a shorter run tells nothing about growth
+TOLERANCE = 0.05
+
+SOAK = TOY | {
+    "decisions": 200_000,
+    "replay": 2_000,
+    "eval_every": 20_000,
+    "log_every": 1_000,
+    "save_every": 5_000,
+    "batch_size": 4,
+}
+RENDERED = CARTPOLE | {
+    "decisions": 5_000,
+    "replay": 1_000,
+    "eval_every": 1_000,
+    "eval_mode": "color_hard",
+    "save_every": 500,
+    "log_every": 250,
+    "batch_size": 4,
+}
+
+
+def memory_forecasts(cases: range, seed: int, folder: Path) -> Tally:
+    """The replay's forecast against what a process really grows by when it is full."""
+    from svea.replay import replay_bytes
+
+    tally = Tally()
+    for case in cases:
+        random = np.random.default_rng([seed, 10, case])
+        capacity, size = int(random.integers(2_000, 20_000)), int(random.choice([40, 64, 84]))
+        shape = (capacity, size, int(random.integers(1, 22)), int(random.integers(1, 5)))
+        length = int(random.integers(50, 250))
+        with tally.case(f"replay of {capacity} decisions at {size} pixels"):
+            grown, wanted = measure_apart(*shape, length), replay_bytes(*shape, length)
+            off = abs(grown / wanted - 1)
+            tally.measure("% that a forecast was off", 100 * off)
+            expect(off < TOLERANCE, f"{wanted} bytes were forecast, {grown} were taken")
+    return tally
+
+
+def measure_apart(*shape: int) -> int:
+    """Bytes that a full replay takes, measured in a fresh process: this one has freed memory."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"from faults.endurance import fill; print(fill(*{shape}))"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(done.stdout)
+
+
+def fill(capacity: int, size: int, actions: int, environments: int, length: int) -> int:
+    """Make a replay, fill it, and say by how much the process grew."""
+    from svea.replay import Replay
+
+    def use(replay: Replay) -> Replay:
+        frame = np.full((3, size, size), 7, np.uint8)
+        for number in range(replay.capacity + length):
+            index, clock = number % environments, number // environments % length
+            if clock == 0:
+                replay.begin(index, frame)
+            replay.append(index, np.zeros(actions, np.float32), 0.0, False, frame)
+        replay.sample(2)
+        return replay
+
+    use(Replay(50, size, actions, environments, length))  # torch's own memory comes with first use
+    before = held()["memory"]
+    full = use(Replay(capacity, size, actions, environments, length))
+    return 1024 * (held()["memory"] - before) + 0 * len(full)
+
+
+def soak(cases: range, seed: int, folder: Path) -> Tally:
+    """A long run of the toy, in thousands of decisions."""
+    return endure(SOAK | {"decisions": 1000 * len(cases)}, folder / "soak", 1000)
+
+
+def rendered_soak(cases: range, seed: int, folder: Path) -> Tally:
+    """A long run with rendering, in hundreds of decisions."""
+    if not can_draw():
+        return Tally(skipped="no OpenGL library here")
+    return endure(RENDERED | {"decisions": 100 * len(cases)}, folder / "rendered", 100)
+
+
+def endure(profile: dict[str, Any], run: Path, unit: int) -> Tally:
+    """Train, and watch memory, descriptors and processes grow or not."""
+    from svea.training import train
+
+    tally, samples, done = Tally(), list[dict[str, int]](), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(2.0):
+            samples.append(
+                held() | {"workers": of_children(), "decision": newest(run)} | listening()
+            )
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    began = time.monotonic()
+    with tally.case(f"{profile['decisions']} decisions", profile["decisions"]):
+        watcher.start()
+        try:
+            train(config(profile, run))
+        finally:
+            done.set()
+            watcher.join()
+        tally.measure("decisions per second", profile["decisions"] / (time.monotonic() - began))
+        logged = [line["decision"] for line in metrics(run)]
+        expect(logged == sorted(logged) and logged[-1] == profile["decisions"], "log out of order")
+        expect(not any(s["listening sockets"] for s in samples), "a socket was listening")
+        steady = [s for s in samples if s["decision"] >= profile["decisions"] / 4]
+        if len(steady) >= FEWEST_SAMPLES:
+            for name, allowed in (("memory", MOST_GROWTH), ("workers", MOST_GROWTH)):
+                grown = growth([sample[name] for sample in steady])
+                tally.measure(f"KB that {name} grew by", grown)
+                expect(grown < allowed, f"{name} grew by {grown:.0f} KB")
+            grown = growth([sample["descriptors"] for sample in steady])
+            expect(grown < 3, f"descriptors grew by {grown:.1f}")
+    (run.parent / f"{run.name}-samples.json").write_text(json.dumps(samples))
+    return tally
+
+
+def newest(run: Path) -> int:
+    """The last decision in a run's log."""
+    path = run / "metrics.jsonl"
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 4096))
+        lines = file.read().split(b"\n")
+    return json.loads(lines[-2])["decision"] if len(lines) > 2 else 0
+
+
+def growth(values: list[int]) -> float:
+    """The rise of the straight line through values, from the first to the last."""
+    slope = np.polyfit(np.arange(len(values)), values, 1)[0]
+    return float(slope * (len(values) - 1))
+
+
+def of_children() -> int:
+    """Memory of all child processes, in KB."""
+    total = 0
+    for pid in children(os.getpid()):
+        try:
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        except OSError:
+            continue
+        total += next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
+    return total
+
+
+def listening() -> dict[str, int]:
+    """Sockets on which this process or its children wait for strangers."""
+    waiting = set()
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        path = Path(f"/proc/net/{table}")
+        for line in path.read_text().splitlines()[1:] if path.exists() else []:
+            fields = line.split()
+            if fields[3] == "0A" or table.startswith("udp"):
+                waiting.add(f"socket:[{fields[9]}]")
+    held_here = 0
+    for pid in (os.getpid(), *children(os.getpid())):
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                held_here += os.readlink(link) in waiting
+            except OSError:
+                continue
+    return {"listening sockets": held_here}
+
+
+torch.set_num_threads(1)

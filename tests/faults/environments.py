@@ -1,0 +1,158 @@
+"""Environment processes that die, hang and leak."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from faults.faulty import KINDS
+from faults.kills import can_draw, children
+from faults.profiles import TOY, config, digest
+from faults.tally import Tally, expect
+from svea.envs import vector
+from svea.errors import WorkerError
+from svea.evaluation import TRAINING, episode_seed
+from svea.training import train
+
+PROFILE = TOY | {"task": "faults.faulty:make", "decisions": 100, "eval_every": 200}
+FAILURES = 4  # in one run; the budget is five
+QUICK_HANG = 4.0  # seconds instead of 30, in all runs but one
+PATIENT = 3  # that one: it has a stop and a hang
+
+
+def worker_failures(cases: range, seed: int, folder: Path) -> Tally:
+    """Several failures in one run: it ends bit for bit like one without."""
+    tally, watch = Tally(), Watch()
+    wanted = digest(train_with([], folder / "whole"))
+    limit = vector.HANG_SECONDS
+    for case in cases:
+        random = np.random.default_rng([seed, 8, case])
+        kinds = [KINDS[(FAILURES * case + k) % len(KINDS)] for k in range(FAILURES)]
+        run = folder / f"failing-{case}"
+        vector.HANG_SECONDS = limit if case == PATIENT else QUICK_HANG
+        with tally.case(f"{', '.join(kinds)} (case {case})", FAILURES), watch:
+            faults = [
+                (episode_seed(0, TRAINING, 0, int(random.integers(10))), clock, kind)
+                for clock, kind in zip(random.permutation(10).tolist(), kinds, strict=False)
+            ]
+            train_with(faults, run)
+            happened = len(list(folder.glob(f"{run.name}-faults-*")))
+            expect(happened == FAILURES, f"{happened} of {FAILURES} failures happened")
+            expect(len(watch.delays) == FAILURES, f"{len(watch.delays)} failures were seen")
+            for kind, delay in watch.delays.items():
+                slow = kind in ("stop", "hang")
+                expect(delay < (vector.HANG_SECONDS if slow else 0) + 5, f"{kind}: {delay:.1f} s")
+                tally.measure(f"seconds until {'hangs' if slow else 'deaths'} were seen", delay)
+            expect(digest(run) == wanted, "the run differs from one without failures")
+        shutil.rmtree(run, ignore_errors=True)
+    vector.HANG_SECONDS = limit
+    return tally
+
+
+class Watch:
+    """Measures how long after its mark a failure is accounted for."""
+
+    def __enter__(self) -> None:
+        self.delays: dict[str, float] = {}
+        self.real = vector.Workers._account_for
+
+        def account(workers: Any, index: int, error: Any, before: Any) -> None:
+            path = Path(os.environ["SVEA_FAULTS"])
+            marks = {mark: mark.stat().st_mtime for mark in path.parent.glob(f"{path.stem}-*")}
+            newest = max(marks, key=lambda mark: marks[mark])
+            kind = json.loads(path.read_text())[int(newest.name.rsplit("-", 1)[1])][2]
+            self.delays[f"{kind}"] = time.time() - marks[newest]
+            self.real(workers, index, error, before)
+
+        vector.Workers._account_for = account  # type: ignore[method-assign]
+
+    def __exit__(self, *exception: object) -> None:
+        vector.Workers._account_for = self.real  # type: ignore[method-assign]
+
+
+def train_with(faults: list[Any], run: Path) -> Path:
+    """Train in an environment that fails by a plan."""
+    plan = run.with_name(f"{run.name}-faults")
+    plan.write_text(json.dumps(faults))
+    os.environ["SVEA_FAULTS"] = str(plan)
+    return train(config(PROFILE, run))
+
+
+def hopeless_workers(cases: range, seed: int, folder: Path) -> Tally:
+    """Environments that fail again and again: exit code 5, the cause, and the traceback."""
+    tally = Tally()
+    for case in cases:
+        task, cause = (
+            ("toy:make_dying", "died with signal 9"),
+            ("toy:make_broken", "raised ZeroDivisionError: the toy broke"),
+        )[case % 2]
+        run = folder / f"hopeless-{case}"
+        with tally.case(f"{task} {case}"):
+            try:
+                train(config(TOY, run, task=task))
+            except WorkerError as error:
+                expect(error.exit_code == 5 and cause in str(error), str(error))
+                notes = "".join(getattr(error, "__notes__", []))
+                expect("toy.py" in notes or "dying" in task, "no traceback")
+            else:
+                raise AssertionError("the run went on")
+            expect(not children(os.getpid()), "a process was left")
+        shutil.rmtree(run, ignore_errors=True)
+    return tally
+
+
+def cycles(cases: range, seed: int, folder: Path) -> Tally:
+    """Environments made and closed, here and in processes of their own: nothing piles up."""
+    from svea.envs import make_env
+
+    draws = can_draw()
+    tally = Tally(skipped="" if draws else "no OpenGL library here: the toy alone")
+    task = "cartpole_swingup" if draws else "toy:make"
+
+    def cycle() -> None:
+        env = make_env(task, image_size=32)
+        env.reset(seed=0)
+        env.step(env.action_space.sample())
+        env.close()
+
+    def process_cycle() -> None:
+        with vector.Workers([{"task": "toy:make", "image_size": 16}]) as workers:
+            workers.reset([0])
+
+    for make, every in ((cycle, 1), (process_cycle, 4)):
+        for _ in range(3):  # caches fill
+            make()
+        before = held()
+        count = len(range(cases.start, cases.stop, every))
+        with tally.case(f"{make.__name__} x {count}", count):
+            for _ in range(count):
+                make()
+            after = held()
+            tally.measure(
+                f"KB kept per {make.__name__}", (after["memory"] - before["memory"]) / count
+            )
+            for name in ("descriptors", "threads", "shared memory", "children"):
+                expect(after[name] <= before[name], f"{name}: {before[name]} to {after[name]}")
+            grown = after["memory"] - before["memory"]
+            few = count < 50  # caches of the simulator and the driver still fill
+            expect(few or grown < 4096 + 8 * count, f"memory grew by {grown} KB in {count} cycles")
+    return tally
+
+
+def held() -> dict[str, int]:
+    """What this process holds: numbers, and memory in KB."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    return {
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": threading.active_count(),
+        "shared memory": len(os.listdir("/dev/shm")),
+        "children": len(children(os.getpid())),
+        "memory": next(int(line.split()[1]) for line in status if line.startswith("VmRSS")),
+    }

@@ -1,0 +1,201 @@
+"""The fault kit: everything that can go wrong, tried; one table of what survived.
+
+    python tests/faults/run.py                       # all of it: at most 2 hours on 2 cores
+    python tests/faults/run.py --scale 0.1 --jobs 16 --json results.json --markdown
+    python tests/faults/run.py kills hostile         # some parts
+
+It needs Linux, svea's training packages, and nothing else: no network, no pytest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import ctypes.util
+import dataclasses
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:1] = [str(ROOT / "src"), str(ROOT / "tests")]  # instead of the folder of this file
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"  # small tensors; and results must not depend on the machine
+os.environ.pop("SVEA_DATA", None)
+if ctypes.util.find_library("OSMesa"):
+    os.environ.setdefault("MUJOCO_GL", "osmesa")  # draws the same each time, which GPUs do not
+
+from faults import configurations, damage, disks, endurance, environments, hostile, kills, undefined  # noqa: E402
+from faults.tally import MOST_REPORTS, Part, Tally, shards  # noqa: E402
+
+SHARD_SECONDS = 7200.0
+
+PARTS = (  # the longest first, so that no core waits for it at the end
+    Part("soak", "decisions of a long run, in thousands", 200, 200, endurance.soak),
+    Part("rendered-soak", "the same with rendering, in hundreds", 50, 50, endurance.rendered_soak),
+    Part("kills", "SIGKILL at a random time, then the same command", 100, 10, kills.kills),
+    Part("nan", "NaN and infinity put into an update", 180, 18, undefined.nan_injections),
+    Part("workers", "runs with four worker failures each", 25, 5, environments.worker_failures),
+    Part("signals", "SIGINT and SIGTERM at a random time", 40, 10, kills.signals),
+    Part("truncations", "truncated files, of each of 9 kinds", 4000, 500, damage.truncations),
+    Part("bit-flips", "files with flipped bits, of each of 9 kinds", 5000, 500, damage.bit_flips),
+    Part("save-kills", "SIGKILL at each system call of a save", 1000, 250, disks.save_kills),
+    Part("storage", "six errors at each write", 1000, 250, disks.storage_errors),
+    Part("full-disks", "runs with a storage error", 36, 6, disks.full_disks),
+    Part("media-truncations", "truncated pictures and videos", 200, 50, damage.media_truncations),
+    Part(
+        "media-bit-flips", "pictures and videos with flipped bits", 200, 50, damage.media_bit_flips
+    ),
+    Part("cycles", "environments made and closed", 200, 200, environments.cycles),
+    Part("physics", "simulations that diverge", 300, 300, undefined.physics),
+    Part("hopeless", "environments that always fail", 6, 2, environments.hopeless_workers),
+    Part(
+        "configurations", "random configurations", 5000, 1250, configurations.fuzzed_configurations
+    ),
+    Part("hostile", "hostile files", 61, 61, hostile.hostile),
+    Part("forecasts", "memory forecasts", 40, 20, endurance.memory_forecasts),
+)
+
+
+def main() -> int:
+    """Read the flags, run the parts, print the table; the exit code is 1 if anything was lost."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    names = [part.name for part in PARTS]
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of: {', '.join(names)}")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once (2)")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the full size (1.0)")
+    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (0)")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    parser.add_argument("--shard", type=int, nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(names):
+        parser.error(f"unknown part {', '.join(sorted(unknown))}; allowed: {', '.join(names)}")
+    parts = [part for part in PARTS if part.name in options.parts or not options.parts]
+    if options.shard:
+        return run_shard(parts[0], range(*options.shard), options.seed, options.json)
+    began = time.monotonic()
+    results = run(parts, options.jobs, options.scale, options.seed)
+    seconds = time.monotonic() - began
+    print((markdown if options.markdown else plain)(results, options, seconds))
+    if options.json:
+        options.json.write_text(json.dumps(record(results, options, seconds), indent=1) + "\n")
+    for part, tally in results:
+        for loss in tally.losses[:MOST_REPORTS]:
+            print(f"\nLOST in {part.name}: {loss}", file=sys.stderr)
+    return int(any(tally.losses for _, tally in results))
+
+
+def run(parts: list[Part], jobs: int, scale: float, seed: int) -> list[tuple[Part, Tally]]:
+    """Run every shard in a process of its own, several at once."""
+    results = {part.name: Tally() for part in parts}
+    work = [(part, cases) for part in parts for cases in shards(part, scale)]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(start_shard, p, cases, seed): (p, cases) for p, cases in work}
+        for number, future in enumerate(concurrent.futures.as_completed(waiting), 1):
+            part, cases = waiting[future]
+            tally = future.result()
+            results[part.name].add(tally)
+            lost = f", {len(tally.losses)} LOST" if tally.losses else ""
+            share = f"{part.name} {cases.start}-{cases.stop}"
+            print(
+                f"[{number}/{len(work)}] {share}: {tally.survived} of {tally.tried}{lost} "
+                f"({tally.measured.get('shard seconds', 0):.0f} s)",
+                file=sys.stderr,
+                flush=True,
+            )
+    for part in parts:
+        results[part.name].measured.pop("shard seconds", None)
+    return [(part, results[part.name]) for part in parts]
+
+
+def start_shard(part: Part, cases: range, seed: int) -> Tally:
+    """One shard, in a process of its own: a crash there is a loss, not the end."""
+    with tempfile.TemporaryDirectory(prefix="svea-faults-") as folder:
+        place = Path(folder) / "tally.json"
+        words = [part.name, "--shard", str(cases.start), str(cases.stop), "--seed", str(seed)]
+        began = time.monotonic()
+        try:
+            done = subprocess.run(
+                [sys.executable, __file__, *words, "--json", str(place)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=SHARD_SECONDS,
+                check=False,
+            )
+            said = done.stdout[-3000:]
+        except subprocess.TimeoutExpired:
+            said = f"no end after {SHARD_SECONDS:.0f} s"
+        if not place.exists():
+            return Tally(len(cases), 0, [f"the shard {cases} itself failed:\n{said}"])
+        tally = Tally(**json.loads(place.read_text()))
+        tally.measure("shard seconds", time.monotonic() - began)
+        return tally
+
+
+def run_shard(part: Part, cases: range, seed: int, place: Path) -> int:
+    """In the shard's process: try, and write the count."""
+    with tempfile.TemporaryDirectory(prefix="svea-faults-") as folder:
+        tally = part.function(cases, seed, Path(folder))
+    place.write_text(json.dumps(dataclasses.asdict(tally)))
+    return 0
+
+
+def plain(results: list[tuple[Part, Tally]], options: argparse.Namespace, seconds: float) -> str:
+    """The table for a terminal."""
+    lines = [f"{'part':<48} {'tried':>8} {'survived':>9} {'lost':>5}  worst measured"]
+    for part, tally in results:
+        counts = f"{tally.tried:>8,} {tally.survived:>9,} {tally.tried - tally.survived:>5,}"
+        lines.append(f"{part.title:<48} {counts}  {remarks(tally)}".rstrip())
+    return "\n".join([*lines, footer(options, seconds)])
+
+
+def markdown(results: list[tuple[Part, Tally]], options: argparse.Namespace, seconds: float) -> str:
+    """The table for docs/reliability.md."""
+    lines = ["| part | tried | survived | lost | worst measured |", "|---|---:|---:|---:|---|"]
+    for part, tally in results:
+        lost = tally.tried - tally.survived
+        lines.append(
+            f"| {part.title} | {tally.tried:,} | {tally.survived:,} | {lost:,} | {remarks(tally)} |"
+        )
+    return "\n".join([*lines, "", footer(options, seconds)])
+
+
+def remarks(tally: Tally) -> str:
+    """What was measured, and why something was skipped."""
+    found = [f"{name}: {value:.3g}" for name, value in tally.measured.items()]
+    return "; ".join([*found, *([tally.skipped] if tally.skipped else [])])
+
+
+def footer(options: argparse.Namespace, seconds: float) -> str:
+    """Command, machine and date."""
+    import torch
+
+    words = [*options.parts, f"--scale {options.scale:g}", f"--jobs {options.jobs}"]
+    words += [f"--seed {options.seed}"]
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    return (
+        f"`python tests/faults/run.py {' '.join(words)}`, {today}: {seconds / 60:.0f} minutes on "
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}."
+    )
+
+
+def record(
+    results: list[tuple[Part, Tally]], options: argparse.Namespace, seconds: float
+) -> dict[str, object]:
+    """The results as JSON."""
+    parts = {part.name: {"title": part.title, **dataclasses.asdict(t)} for part, t in results}
+    return {"scale": options.scale, "seed": options.seed, "seconds": seconds, "parts": parts}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
