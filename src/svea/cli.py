@@ -174,7 +174,7 @@ def evaluate(arguments: list[str]) -> int:
 
     def command(
         runs: Positional[tuple[Path, ...]],
-        modes: tuple[str, ...] = ("train", "color_hard"),
+        modes: tuple[str, ...] = ("usual",),
         episodes: int = 30,
         seed: int = 0,
         random_policy: bool = False,
@@ -191,8 +191,8 @@ def evaluate(arguments: list[str]) -> int:
 
         Args:
             runs: folders made by `svea train` or `svea export`, or folders with such beneath them.
-            modes: where to evaluate; `all` is train and every test mode of the task,
-                `distracting_cs:all` the eight intensities.
+            modes: where to evaluate; `usual` is train and color_hard (robot tasks: test), `all`
+                train and every test mode of the task, `distracting_cs:all` the eight intensities.
             episodes: per mode.
             seed: of the evaluation; the same seed gives every agent the same episodes.
             random_policy: evaluate the random policy too, for comparison.
@@ -218,7 +218,7 @@ def watch(arguments: list[str]) -> int:
 
     def command(
         run: Positional[Path],
-        modes: tuple[str, ...] = ("train", "color_hard"),
+        modes: tuple[str, ...] = ("usual",),
         out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
         gif: bool = False,
         seed: int = 0,
@@ -230,7 +230,8 @@ def watch(arguments: list[str]) -> int:
 
         Args:
             run: folder made by `svea train` or `svea export`.
-            modes: what to show; `all` is train and every test mode of the task.
+            modes: what to show; `usual` is train and color_hard (robot tasks: test), `all` train
+                and every test mode of the task.
             out: the video; default RUN/watch.mp4.
             gif: also write a smaller GIF beside it.
             seed: of the evaluation whose first episode is shown.
@@ -329,7 +330,7 @@ def analyze(arguments: list[str]) -> int:
 
     def saliency(
         run: Positional[Path],
-        modes: tuple[str, ...] = ("train", "color_hard"),
+        modes: tuple[str, ...] = ("usual",),
         out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
         samples: int = 4,
         seed: int = 0,
@@ -340,7 +341,7 @@ def analyze(arguments: list[str]) -> int:
 
         Args:
             run: folder made by `svea train` or `svea export`.
-            modes: side by side.
+            modes: side by side; `usual` is train and color_hard (robot tasks: test).
             out: the picture; default RUN/analysis/saliency.png.
             samples: moments of the episode.
             seed: of the evaluation whose first episode is shown.

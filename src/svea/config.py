@@ -410,6 +410,11 @@ def check_networks(config: Config) -> None:
 
 def check_combination(config: Config) -> None:
     """Base, auxiliary task and actions fit together."""
+    if config.task in envs.ROBOT_TASKS and config.action_repeat != 1:
+        raise UserError(
+            f"action_repeat is {config.action_repeat}, but one decision of {config.task} is one "
+            "step of 0.04 s; allowed: 1"
+        )
     bins, discrete = config.action_bins, config.base == "dqn"
     if bins == 1:
         raise UserError(

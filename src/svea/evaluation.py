@@ -77,6 +77,9 @@ def parallel_environments(requested: int, episodes: int) -> int:
     return min(episodes, requested or min(16, available_cores()))
 
 
+USUAL = "usual"  # train and the test mode that one looks at first: color_hard, or a robot's test
+
+
 def modes_for(
     task: str, modes: Iterable[str], on_problem: Callable[[str, UserError], None]
 ) -> list[str]:
@@ -89,8 +92,11 @@ def modes_for(
     """
     found: list[str] = []
     for mode in modes:
-        if ":" in task and mode == "all":  # a user's own environment has one look
+        if ":" in task and mode in ("all", USUAL):  # a user's own environment has one look
             found.append("train")
+            continue
+        if mode == USUAL:
+            found += ["train", "test" if task in envs.ROBOT_TASKS else "color_hard"]
             continue
         try:
             found += envs.expand_modes([mode], None if ":" in task else task)
@@ -230,7 +236,7 @@ class Request:
             raise UserError(
                 "no modes to evaluate; name at least one, e.g. --modes train color_hard"
             )
-        envs.expand_modes(self.modes)
+        envs.expand_modes(mode for mode in self.modes if mode != USUAL)
         for policy in self.policies:
             if policy not in POLICIES:
                 raise unknown_name("policy", str(policy), POLICIES)

@@ -165,8 +165,17 @@ class CapturedUpdate:
         return self._learner.sample(), self._learner.sample_auxiliary(self._phase)
 
 
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done everything."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
 def own_stream(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """A context, to be entered many times, in which a GPU works beside others' work."""
+    """A context, to be entered many times, in which a GPU works beside others' work.
+
+    It knows nothing of what was started outside it: `synchronise` first.
+    """
     if device.type != "cuda":
         return contextlib.nullcontext()
     return torch.cuda.stream(torch.cuda.Stream())

@@ -73,6 +73,8 @@ def train_together(configs: list[Config]) -> list[Path]:
             if not trainer.finished_before:
                 waiting.append((trainer, trainer.turns(), speed.own_stream(trainer.device)))
         trainers = [trainer for trainer, _, _ in waiting]
+        for trainer in trainers:
+            speed.synchronise(trainer.device)  # what they were made with was made outside
         while waiting:
             still = []
             for trainer, turns, stream in waiting:

@@ -111,15 +111,16 @@ def train(seeds: list[int], seconds: float, **settings: Any) -> list[TrainRow]:
         for trainer in trainers:
             trainer.next_evaluation = trainer.next_save = 10**9
             runs.append((trainer, trainer.turns(), speed.own_stream(trainer.device)))
+        speed.synchronise(trainers[0].device)
         began, before = 0.0, 0
         while not began or time.perf_counter() - began < seconds:
             for _, turns, stream in runs:
                 with stream:
                     next(turns)
             if not began and all(t.updates > 400 + 8 * t.config.envs for t in trainers):
-                synchronise(trainers[0].device)
+                speed.synchronise(trainers[0].device)
                 began, before = time.perf_counter(), sum(t.decision for t in trainers)
-        synchronise(trainers[0].device)
+        speed.synchronise(trainers[0].device)
         elapsed = time.perf_counter() - began
         made = sum(trainer.decision for trainer in trainers) - before
         cuda = trainers[0].device.type == "cuda"
@@ -135,12 +136,6 @@ def train(seeds: list[int], seconds: float, **settings: Any) -> list[TrainRow]:
         f"({row.decisions:,} decisions in {row.seconds:.1f} s) · {machine()}"
     )
     return [row]
-
-
-def synchronise(device: torch.device) -> None:
-    """Wait until the device has done everything."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def measure(
@@ -202,10 +197,10 @@ def timed(call: Callable[[], object], device: torch.device, repeats: int) -> flo
     """The median time of a call in milliseconds, to its completion on the device."""
     times = []
     for _ in range(repeats + 1):
-        synchronise(device)
+        speed.synchronise(device)
         start = time.perf_counter()
         call()
-        synchronise(device)
+        speed.synchronise(device)
         times.append(time.perf_counter() - start)
     return 1e3 * statistics.median(times[1:])
 
