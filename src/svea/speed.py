@@ -19,7 +19,6 @@ import torch
 
 from svea import compilation
 from svea.errors import UserError
-from svea.networks import CNN
 from svea.networks.vit import Attention
 from svea.replay import Batch, Replay
 
@@ -309,11 +308,6 @@ def precision_context(
 
 def prepare(agent: Agent) -> None:
     """Make ready what speeds up every update without changing it."""
-    for network in agent.networks.values():
-        for weight in network.parameters():
-            # Pixels whose channels lie together: what tensor cores and wide registers want.
-            if weight.ndim == 4 and isinstance(network, CNN):
-                weight.data = weight.data.to(memory_format=torch.channels_last)
     if agent.device.type == "cuda":
         torch.backends.cudnn.benchmark = True  # shapes never change: try all kernels once
         torch.set_float32_matmul_precision("high")

@@ -52,6 +52,8 @@ class CNN(nn.Module):
         self.maps = (filters, side, side)
         self.features = filters * side**2
         self.apply(initialise)
+        # Pixels whose channels lie together: what wide registers and tensor cores want.
+        self.to(memory_format=torch.channels_last)
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, 9, H, W) in [0, 1] -> (B, features)."""
