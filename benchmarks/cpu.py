@@ -25,7 +25,7 @@ from svea.update_bench import noise_replay
 
 
 def serve(kind: str, updates: int) -> None:
-    """A child: on every line it reads, time some updates and answer with the milliseconds of one."""
+    """A child: on every line it reads, time some updates and answer with milliseconds."""
     config = configure("walker_walk", preset="quick")
     cpu = torch.device("cpu")
     agent, replay = make_agent(config, 6), noise_replay(config, cpu)

@@ -228,3 +228,12 @@ def test_hours_to_a_return_are_read_off_the_mean_curve(tmp_path: Path) -> None:
     assert drq.hours_to(180) == pytest.approx(2 * whole * 0.9)
     assert svea.hours_to(0) == 0 and math.isnan(svea.hours_to(401))
     assert wall_times(group_runs(runs), "video_hard") == []
+
+
+def test_the_replay_of_a_crop_method_opens_in_its_rendered_size(tmp_path: Path) -> None:
+    from svea.training import train
+    from tiny_runs import tiny
+
+    run = train(tiny(tmp_path / "rad", method="rad", augment="none", crop=4, decisions=20))
+    replay = open_replay(run, load_agent(run))
+    assert replay.sample(2).observations.shape == (2, 9, 20, 20)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from svea import cli
-from svea.config import PRESETS
+from svea.config import PRESETS, configure
+from svea.errors import UserError
 from svea.methods import METHODS
 from svea.training import train
 from svea.version import __version__
@@ -204,3 +205,19 @@ def test_train_twice_by_the_same_command(
     assert "done: 5 decisions" in capsys.readouterr().out
     assert call(command) == 0
     assert "is finished (5 decisions)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flags", ["--base ddpg --preset quick", "--encoder vit", "--method pad"])
+def test_the_command_line_resolves_like_configure(flags: str) -> None:
+    words = flags.split()
+    named = {words[i].removeprefix("--"): words[i + 1] for i in range(0, len(words), 2)}
+    assert cli.train_config(["walker_walk", *words]) == configure("walker_walk", **named)
+
+
+def test_seeds_are_read_and_mistakes_named() -> None:
+    assert cli.train_flags(["walker_walk", "--seeds", "0-2", "7"])[1] == [0, 1, 2, 7]
+    for words, said in ((["0", "0-1"], "twice"), (["x"], "allowed"), (["3-1"], "allowed")):
+        with pytest.raises(UserError, match=said):
+            cli.train_flags(["walker_walk", "--seeds", *words])
+    with pytest.raises(UserError, match="one of them"):
+        cli.train_flags(["walker_walk", "--seed", "3", "--seeds", "0"])

@@ -19,7 +19,7 @@ import torch
 
 from svea import checkpoint, training
 from svea.config import Config
-from svea.errors import NumericsError, StorageError, UserError
+from svea.errors import NumericsError, StorageError, SveaError, UserError
 from svea.evaluation import TRAINING, episode_seed, evaluate
 from svea.export import load_agent, load_config
 from svea.replay import Replay
@@ -414,3 +414,35 @@ def test_svea_learns_the_toy_from_pixels(tmp_path: Path) -> None:
     chance = [r["return"] for r in evaluate(run, episodes=20, environments=1, policy="random")]
     assert load_agent(run).decision == 500
     assert np.mean(agent) > np.mean(chance) + 3, (np.mean(agent), np.mean(chance))
+
+
+# Several runs in one process ----------------------------------------------------------------------
+
+
+def test_runs_that_take_turns_are_the_runs_alone(tmp_path: Path) -> None:
+    alone = [train(tiny(tmp_path / f"alone-{seed}", seed=seed)) for seed in (0, 1)]
+    together = training.train_together(
+        [tiny(tmp_path / f"together-{seed}", seed=seed) for seed in (0, 1)]
+    )
+    for one, other in zip(alone, together, strict=True):
+        assert_same(one, other)
+
+
+def test_a_run_that_fails_does_not_take_the_others_down(tmp_path: Path) -> None:
+    good, bad = tiny(tmp_path / "good"), tiny(tmp_path / "bad", "toy:make_broken", seed=1)
+    with pytest.raises(SveaError, match="the toy broke"):
+        training.train_together([bad, good])
+    assert_same(train(tiny(tmp_path / "alone")), tmp_path / "good")
+
+
+def test_exploration_schedules_go_on_after_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DQN's share of random actions, in an evaluation that was due when the run stopped."""
+    settings: dict[str, Any] = {
+        "base": "dqn", "action_bins": 3, "eval_actions": "sampled", "dqn.epsilon_decisions": 30,
+    }  # fmt: skip
+    config = tiny(tmp_path / "stopped", **settings)
+    train_until(monkeypatch, config, lambda t: t.decision == 30 and t.next_evaluation == 30)
+    train(config)
+    assert_same(train(tiny(tmp_path / "whole", **settings)), tmp_path / "stopped")

@@ -127,7 +127,7 @@ def open_replay(run: Path, agent: Agent, seed: int = 0) -> Replay:
         raise StorageError(f"{first} cannot be read: {error}") from error
     replay = Replay(
         min(config.replay, -(-config.decisions // config.envs) * config.envs),
-        config.image_size,
+        config.rendered_size,
         actions,
         config.envs,
         config.episode_length,

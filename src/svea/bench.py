@@ -75,6 +75,8 @@ def augment(
         "crop": {"size": size},
         "overlay": {"images": ImageBank.procedural(device=device)},
     }
+    if repeats < 1:
+        raise UserError(f"repeats is {repeats}; allowed: 1 or more")
     rows = [_reference(torch.rand(batch, 9, size, size, device=device, dtype=dtype), repeats)]
     for name in names or AUGMENTATIONS:
         side = size + 16 if name == "crop" else size

@@ -110,26 +110,6 @@ def train(arguments: list[str]) -> int:
     return 0
 
 
-def parse_seeds(texts: Sequence[str]) -> list[int]:
-    """Seeds as users write them: `0-4`, or `0 1 2`, or both.
-
-    >>> parse_seeds(["0-2", "7"])
-    [0, 1, 2, 7]
-    """
-    seeds: list[int] = []
-    for text in texts:
-        first, dash, last = text.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise UserError(f"seeds has {text!r}; allowed: numbers and ranges, e.g. 0-4 or 0 1 2")
-        low, high = int(first), int(last if dash else first)
-        if not low <= high < low + 1000:
-            raise UserError(f"seeds has {text!r}; allowed: from a number to a larger one, e.g. 0-4")
-        seeds += range(low, high + 1)
-    if len(set(seeds)) < len(seeds):
-        raise UserError(f"seeds names a seed twice: {' '.join(texts)}")
-    return seeds
-
-
 def train_config(arguments: list[str]) -> Config:
     """The configuration that the flags of `svea train` describe."""
     return train_flags(arguments)[0]
@@ -138,6 +118,7 @@ def train_config(arguments: list[str]) -> Config:
 def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
     """Read the flags twice: once to learn preset, method and task, once over their defaults."""
     from svea.config import Config, check, configure
+    from svea.studies import parse_seeds
 
     @dataclasses.dataclass(frozen=True)
     class Train(Config):
@@ -160,11 +141,19 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
             default=Train(**values | {"task": tyro.MISSING}),
         )
         seeds[:] = parse_seeds(flags.seeds)
+        if len(set(seeds)) < len(seeds):
+            raise UserError(f"seeds names a seed twice: {' '.join(flags.seeds)}")
+        if seeds and flags.seed != Config.seed:
+            raise UserError(f"both seed {flags.seed} and seeds are given; allowed: one of them")
         return Config(**{f.name: getattr(flags, f.name) for f in dataclasses.fields(Config)})
 
     first = read(Config(task=tyro.MISSING))
     defaults = configure(
-        first.task, preset=first.preset, encoder=first.encoder, method=first.method
+        first.task,
+        preset=first.preset,
+        base=first.base,
+        encoder=first.encoder,
+        method=first.method,
     )
     return check(read(defaults)), seeds
 
@@ -598,7 +587,7 @@ def bench(arguments: list[str]) -> int:
         from svea.speed import choose_device
         from svea.update_bench import update as update_bench
 
-        chosen = tuple(METHODS) if methods == ("all",) else methods
+        chosen = tuple(METHODS) if "all" in methods else methods
         rows = update_bench(
             chosen, base=base, encoder=encoder, preset=preset, device=choose_device(device),
             precision=precision, how=speed, batch=batch, repeats=repeats, parts=parts,
@@ -631,6 +620,7 @@ def bench(arguments: list[str]) -> int:
             speed: auto, eager, compiled or captured.
             json: print JSON too.
         """
+        from svea.studies import parse_seeds
         from svea.update_bench import train as train_bench
 
         rows = train_bench(

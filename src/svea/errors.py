@@ -52,6 +52,12 @@ class RendererError(SveaError):
     exit_code = 6
 
 
+class DeviceError(SveaError):
+    """A GPU stopped working in mid-run."""
+
+    exit_code = 7
+
+
 def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> UserError:
     """An error for a name that is not registered, with the nearest names first.
 

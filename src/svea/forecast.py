@@ -22,19 +22,20 @@ GENERATIONS = 3  # checkpoints on disk at once: two kept, one being written
 
 @dataclass(frozen=True)
 class Speed:
-    """A measured speed of whole runs, evaluations included."""
+    """A measured speed of whole runs; the evaluations that go with them are extra."""
 
     device: str
     encoder: str
     preset: str
+    envs: int
     decisions_per_second: float
     source: str
 
 
 # One run at a time. Other machines differ; `--speed` and the study's own runs count before these.
 SPEEDS: tuple[Speed, ...] = (
-    Speed("cpu", "cnn", "quick", 7.9, "measured on 2 vCPUs without GPU, docs/demo.md"),
-    Speed("cuda", "cnn", "paper", 335.5, "measured on one H200, benchmarks/RESULTS.md"),
+    Speed("cpu", "cnn", "quick", 1, 7.9, "measured on 2 vCPUs without GPU, docs/demo.md"),
+    Speed("cuda", "cnn", "paper", 16, 335.5, "SVEA on one H200, benchmarks/RESULTS.md"),
 )
 
 
@@ -159,8 +160,8 @@ def run_replay_bytes(config: Config) -> int:
 
 def _known_speed(config: Config, device: str) -> Speed | None:
     """The table's speed for a configuration."""
-    key = (device, config.encoder, config.preset)
-    return next((s for s in SPEEDS if (s.device, s.encoder, s.preset) == key), None)
+    key = (device, config.encoder, config.preset, config.envs)
+    return next((s for s in SPEEDS if (s.device, s.encoder, s.preset, s.envs) == key), None)
 
 
 def _size(folder: Path) -> int:

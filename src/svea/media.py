@@ -80,7 +80,8 @@ def shoot(
     chosen: dict[str, Any] = {"render_size": size} if size else {"render_mode": None}
     environment = make_env(**environment_in(config, mode, data_dir) | chosen)
     policy = deployed_policy(agent, config)
-    episode = Episode(evaluation_seeds(seed, 1)[0])
+    worlds = getattr(environment.unwrapped, "provenance", {}).get("worlds", 1)
+    episode = Episode(evaluation_seeds(seed, 1, worlds)[0])
     take = Take(mode, environment.metadata.get("render_fps", 25))
     try:
         observation, _ = environment.reset(seed=episode.seed)

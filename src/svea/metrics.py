@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -150,8 +151,8 @@ class WeightsAndBiases:
             raise UserError("--wandb needs the package wandb: pip install 'svea[wandb]'") from None
         try:
             self._run = wandb.init(
-                project="svea", id=run.name, name=run.name, dir=str(run), config=config,
-                resume="allow",
+                project="svea", id=f"{run.name}-{zlib.crc32(str(run.resolve()).encode()):08x}",
+                name=run.name, dir=str(run), config=config, resume="allow",
             )  # fmt: skip
         except Exception as error:  # no login, no network, another version of the service
             raise UserError(

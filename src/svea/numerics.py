@@ -62,6 +62,5 @@ def divergence(names: Sequence[str]) -> NumericsError:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return NumericsError(
         f"{', '.join(names[:3])}{more} became infinite or undefined: training diverged. The last "
-        "checkpoint is from before; a smaller learning rate (--sac.learning-rate) or --precision "
-        "float32 may help"
+        "checkpoint is from before; a smaller learning rate or --precision float32 may help"
     )

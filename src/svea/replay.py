@@ -10,7 +10,7 @@ is overwritten, or when ``capacity`` newer ones have come.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +36,13 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
-        return Batch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+        if device.type == "cuda" and self.rewards.device.type == "cpu":  # pinned: nobody waits
+            return Batch(**{k: t.pin_memory().to(device, non_blocking=True) for k, t in self})
+        return Batch(**{name: tensor.to(device) for name, tensor in self})
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        """Names and tensors."""
+        return iter(vars(self).items())
 
 
 class Replay:

@@ -12,13 +12,14 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import torch
 
 from svea import compilation
-from svea.errors import UserError
+from svea.errors import DeviceError, UserError, unknown_name
 from svea.networks.vit import Attention
 from svea.replay import Batch, Replay
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from svea.agents.agent import Agent, Losses, Phase
 
 SPEEDS = ("eager", "compiled", "captured")
+PRECISIONS = ("auto", "float32", "bfloat16")
 WARM_UP = 3  # updates of a kind before it is captured: they compile, choose kernels and allocate
 
 
@@ -170,6 +172,24 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """A region in which a GPU that fails or is full says so in one message."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise UserError(
+            f"the GPU's memory is full: {str(error).splitlines()[0]} Use a smaller --batch-size or "
+            "--replay, fewer --seeds, or end other programs on it; the same command continues from "
+            "the last checkpoint"
+        ) from error
+    except torch.AcceleratorError as error:
+        raise DeviceError(
+            f"the GPU failed: {str(error).splitlines()[0]} The last checkpoint is whole and the "
+            "same command continues from it; if it fails again, try --speed eager"
+        ) from error
+
+
 def own_stream(device: torch.device) -> contextlib.AbstractContextManager[object]:
     """A context, to be entered many times, in which a GPU works beside others' work.
 
@@ -182,8 +202,17 @@ def own_stream(device: torch.device) -> contextlib.AbstractContextManager[object
 
 def choose_speed(name: str, device: torch.device) -> str:
     """``auto`` is captured on CUDA, and eager elsewhere, where compiling gains little."""
+    if name not in ("auto", *SPEEDS):
+        raise unknown_name("speed", name, ("auto", *SPEEDS))
+    if name == "auto" and device.type == "cuda" and not can_compile(device):
+        warnings.warn(
+            "updates run uncompiled, several times slower: torch.compile needs Triton, which is "
+            "not installed",
+            stacklevel=2,
+        )
+        return "eager"
     if name == "auto":
-        return "captured" if device.type == "cuda" and can_compile(device) else "eager"
+        return "captured" if device.type == "cuda" else "eager"
     if name == "captured" and device.type != "cuda":
         raise UserError(
             f"speed is captured, but device {device.type} has no CUDA graphs; allowed here: auto, "
@@ -215,6 +244,8 @@ def compile_networks(agent: Agent) -> None:
     torch._dynamo.config.cache_size_limit = 64  # a network sees several batch sizes
     for network in agent.networks.values():
         if network is agent.auxiliary:
+            for part in network.children() if agent.device.type == "cuda" else ():
+                fuse_convolutions(part)  # SODA's slow trunk
             continue
         if agent.device.type == "cuda":
             if fuse_convolutions(network):
@@ -272,6 +303,8 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     On CPUs float32 is as fast at the sizes one trains there, and some virtual machines announce
     bfloat16 tiles (AMX) that they do not have: so it must be asked for, and is tried first.
     """
+    if name not in PRECISIONS:
+        raise unknown_name("precision", name, PRECISIONS)
     if name == "float32":
         return torch.float32
     if device.type == "cpu" and name == "bfloat16" and not cpu_computes_bfloat16():

@@ -50,6 +50,7 @@ def train(config: Config) -> Path:
     check(config)
     with ExitStack() as stack:
         stack.enter_context(incidents.noted(config.folder))
+        stack.enter_context(speed.explained())
         trainer = Trainer(config, stack)
         trainer.run()
     return config.folder
@@ -63,28 +64,37 @@ def train_together(configs: list[Config]) -> list[Path]:
     """
     for config in configs:
         check(config)
+    endings: list[SveaError] = []  # a run that fails or is stopped does not take the others down
     with ExitStack() as stack:
-        for config in configs:
-            stack.enter_context(incidents.noted(config.folder))
         interrupt = stack.enter_context(interrupts())
-        waiting: list[tuple[Trainer, Iterator[None], Any]] = []
+        runs: list[tuple[Trainer, Iterator[None], Any]] = []
         for config in configs:
-            trainer = Trainer(config, stack, interrupt, len(configs))
+            with incidents.noted(config.folder), speed.explained():
+                trainer = Trainer(config, stack, interrupt, len(configs))
             if not trainer.finished_before:
-                waiting.append((trainer, trainer.turns(), speed.own_stream(trainer.device)))
-        trainers = [trainer for trainer, _, _ in waiting]
-        for trainer in trainers:
+                runs.append((trainer, trainer.turns(), speed.own_stream(trainer.device)))
+        for trainer, _, _ in runs:
             speed.synchronise(trainer.device)  # what they were made with was made outside
-        while waiting:
-            still = []
-            for trainer, turns, stream in waiting:
-                with stream:
-                    if next(turns, STOPPED) is not STOPPED:
-                        still.append((trainer, turns, stream))
-            waiting = still
-        for trainer in trainers:
-            trainer.say_how_it_ended()
+        while runs:
+            runs = [run for run in runs if take_turn(*run, endings)]
+    if endings:
+        raise endings[0]
     return [config.folder for config in configs]
+
+
+def take_turn(
+    trainer: Trainer, turns: Iterator[None], stream: Any, endings: list[SveaError]
+) -> bool:
+    """One turn of one of several runs; False if it was the last."""
+    try:
+        with incidents.noted(trainer.folder), speed.explained(), stream:
+            if next(turns, STOPPED) is not STOPPED:
+                return True
+        trainer.say_how_it_ended()
+    except SveaError as error:
+        trainer.display.say(f"{trainer.display.prefix}{error}")
+        endings.append(error)
+    return False
 
 
 VARIANCE_BATCH, VARIANCE_DRAWS = 64, 8  # transitions and views of each, at every evaluation
@@ -195,7 +205,7 @@ class Trainer:
             config.batch_size,
             precision=self.precision,
             speed=self.speed,
-            say=lambda message: self.display.progress(self.decision, message),
+            say=self.display.line,
         )
         self._check_disk()
         self.figures = Accumulator()
@@ -308,6 +318,7 @@ class Trainer:
     def evaluate(self) -> None:
         """Whole episodes in train and in the test mode."""
         config, began = self.config, time.monotonic()
+        self.agent.decision = self.decision  # schedules of exploration go by it
         results: dict[str, list[evaluation.Episode]] = {}
         try:
             for mode in dict.fromkeys(("train", config.eval_mode)):
@@ -577,7 +588,8 @@ class Trainer:
         lines += 2 * self.config.decisions / min(self.config.log_every, self.config.eval_every)
         needed = self._replay_bytes() + 3 * agent + round(500 * lines)
         there = sum(storage.size_of(self.folder / part) for part in ("replay", "checkpoints"))
-        storage.require_space(self.folder, needed - there, "this run")
+        several = "this run" if self.together == 1 else f"{self.together} runs like this"
+        storage.require_space(self.folder, (needed - there) * self.together, several)
 
     def _replay_device(self) -> torch.device:
         """The learner's device if the replay fits there, else the host; refused if nowhere."""

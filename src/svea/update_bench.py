@@ -21,10 +21,12 @@ from svea import speed
 from svea.agents import Agent, make_agent
 from svea.bench import machine
 from svea.config import Config, configure
+from svea.errors import UserError, unknown_name
+from svea.methods import METHODS
 from svea.replay import Replay
 from svea.training import Interrupt, Trainer
 
-ACTIONS = 6  # walker's
+ACTIONS = 6  # walker's; for DQN as many choices, a small number
 PEAKS = {"NVIDIA H200": (989e12, 4.8e12), "NVIDIA H100": (989e12, 3.35e12)}
 """Dense bfloat16 operations and bytes per second, from the makers' data sheets."""
 
@@ -64,15 +66,23 @@ def update(
     parts: bool = True,
 ) -> list[UpdateRow]:
     """Time one update of each method, sampling included, on frames of noise."""
-    rows = []
+    if repeats < 1:
+        raise UserError(f"repeats is {repeats}; allowed: 1 or more")
+    configs = []
     for method in methods:
+        if method not in METHODS:
+            raise unknown_name("method", method, [*METHODS, "all"])
         settings = {"base": base, "encoder": encoder, "preset": preset, "method": method}
         if batch is not None:
             settings["batch_size"] = batch  # type: ignore[assignment]
         if base == "dqn":
             settings["action_bins"] = 3  # type: ignore[assignment]
-        config = configure("walker_walk", overlay_dir="procedural", **settings)
-        chosen = speed.choose_speed(how, device)
+        if base == "ddpg" and METHODS[method].auxiliary == "pad":
+            settings["ddpg.n_step"] = 1  # type: ignore[assignment]
+        configs.append(configure("walker_walk", overlay_dir="procedural", **settings))
+    chosen = speed.choose_speed(how, device)
+    rows = []
+    for config in configs:  # all of them are known to be good before the first is timed
         rows.append(measure(config, device, precision, chosen, repeats, parts))
         torch.compiler.reset()  # another method's networks must not count as recompilations
     show(rows)

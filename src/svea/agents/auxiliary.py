@@ -113,7 +113,9 @@ class CURL(Auxiliary):
         with torch.no_grad():
             other = now[name, len(agent.streams.prediction)]  # a view nobody has seen
             positive = projection_of(agent.target_critic)(agent.target_trunk(other))
-        logits = anchor.float() @ self.bilinear @ positive.float().T  # (B, B)
+        # In full precision: bfloat16 would round logits of 100 to halves.
+        with torch.autocast(anchor.device.type, enabled=False):
+            logits = anchor.float() @ self.bilinear @ positive.float().T  # (B, B)
         own = torch.arange(len(logits), device=logits.device)
         found = (logits.detach().argmax(1) == own).float().mean()
         return F.cross_entropy(logits, own), {"auxiliary_accuracy": found}
@@ -147,9 +149,9 @@ class SODA(Auxiliary):
         """
         assert own_batch is not None, "SODA takes a batch of its own"
         views = self.agent.views(own_batch.observations)
-        online = self.predictor(self.projection(self.agent.trunk(views["strong", 0]).float()))
+        online = self.predictor(self.projection(self.agent.trunk(views["strong", 0])))
         with torch.no_grad():
-            target = self.target_projection(self.target_trunk(views["weak", 1]).float())
+            target = self.target_projection(self.target_trunk(views["weak", 1]))
         return F.mse_loss(F.normalize(online, dim=1), F.normalize(target, dim=1)), {}
 
     def update(self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None) -> Losses:

@@ -98,6 +98,8 @@ def _threads(cores: int, count: int) -> dict[str, str]:
     """Threads per process, so that runs do not fight for cores; a user's own setting stays."""
     if "OMP_NUM_THREADS" in os.environ:
         return {}
+    if count == 1:
+        return {}  # as in `svea train`, which leaves a core to the environments
     return {"OMP_NUM_THREADS": str(max(cores // count, 1))}
 
 

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+SMALLEST, DIMENSIONS = 16, (16, 32, 64, 128)  # what a matrix product of tiles can be made of
 ROWS, WARPS, BACKWARD_ROWS, BACKWARD_WARPS = 32, 2, 32, 2  # by trial on an H200
 
 
@@ -116,9 +117,13 @@ def _backward(
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Like `scaled_dot_product_attention` on (B, heads, tokens, dim), in low precision."""
-    if q.dtype == torch.float32:
-        return F.scaled_dot_product_attention(q, k, v)  # full precision: the library's
+    """Like `scaled_dot_product_attention` on (B, heads, tokens, dim), in low precision.
+
+    Full precision, fewer than 16 tokens and heads of odd sizes are left to the library.
+    """
+    tokens, dim = q.shape[2:]
+    if q.dtype == torch.float32 or tokens < SMALLEST or dim not in DIMENSIONS:
+        return F.scaled_dot_product_attention(q, k, v)
     return attend(q, k, v)[0].transpose(1, 2)
 
 
@@ -187,5 +192,5 @@ def _strides(x: Tensor) -> tuple[int, int, int]:
 
 def _split(tokens: int) -> tuple[int, int]:
     """Tokens as a large block and a small one, each a power of two: 145 = 128 + 17 -> 128, 32."""
-    first = max(16, triton.next_power_of_2(tokens + 1) // 2)
-    return first, max(16, triton.next_power_of_2(max(1, tokens - first)))
+    first = triton.next_power_of_2(tokens + 1) // 2
+    return first, max(SMALLEST, triton.next_power_of_2(max(1, tokens - first)))

@@ -154,7 +154,7 @@ class FusedConvolutions:
 
     @staticmethod
     def fits(network: torch.nn.Module) -> bool:
-        """Whether the kernels are written for these shapes: one stride, then none; 16 to 128."""
+        """Whether the kernels are made for these shapes: one stride, then none; 16 to 64."""
         if not isinstance(network, CNN):
             return False
         convolutions = [m for m in network.layers if isinstance(m, torch.nn.Conv2d)]

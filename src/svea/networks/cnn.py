@@ -53,7 +53,7 @@ class CNN(nn.Module):
         self.features = filters * side**2
         self.apply(initialise)
         # Pixels whose channels lie together: what wide registers and tensor cores want.
-        self.to(memory_format=torch.channels_last)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, 9, H, W) in [0, 1] -> (B, features)."""
