@@ -275,11 +275,11 @@ def fuse_attention(network: torch.nn.Module) -> None:
             module.mix = attention
 
 
-@contextlib.contextmanager
-def uncompiled() -> Iterator[None]:
+def uncompiled(speed: str) -> contextlib.AbstractContextManager[object]:
     """Networks as written: acting sees other batch sizes, each of which would compile anew."""
-    with torch.compiler.set_stance("force_eager"):
-        yield
+    if speed == "eager":
+        return contextlib.nullcontext()  # importing the compiler takes seconds
+    return torch.compiler.set_stance("force_eager")
 
 
 def choose_device(name: str) -> torch.device:
