@@ -191,6 +191,9 @@ def test_eval_and_export_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     printed = capsys.readouterr().out.splitlines()
     assert [json.loads(line) for line in printed] == [json.loads(line) for line in records]
     assert call(["export", str(run), str(tmp_path / "small")]) == 2
+    for verb in ["watch"], ["analyze", "saliency"]:
+        assert call([*verb, str(run), "--modes", "colour_hard"]) == 2
+        assert "unknown mode 'colour_hard'" in capsys.readouterr().err
 
 
 def test_train_twice_by_the_same_command(
@@ -212,6 +215,19 @@ def test_the_command_line_resolves_like_configure(flags: str) -> None:
     words = flags.split()
     named = {words[i].removeprefix("--"): words[i + 1] for i in range(0, len(words), 2)}
     assert cli.train_config(["walker_walk", *words]) == configure("walker_walk", **named)
+
+
+@pytest.mark.parametrize(
+    ("flags", "field", "value"),
+    [
+        ("--base dqn --action-bins 3", "action_bins", 3),
+        ("--base ddpg --method pad --ddpg.n-step 1", "auxiliary", "pad"),
+    ],
+)
+def test_flags_that_only_fit_together_are_taken_together(
+    flags: str, field: str, value: object
+) -> None:
+    assert getattr(cli.train_config(["walker_walk", *flags.split()]), field) == value
 
 
 def test_seeds_are_read_and_mistakes_named() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json as jsonlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -117,7 +118,7 @@ def train_config(arguments: list[str]) -> Config:
 
 def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
     """Read the flags twice: once to learn preset, method and task, once over their defaults."""
-    from svea.config import Config, check, configure
+    from svea.config import Config, check, resolve
     from svea.studies import parse_seeds
 
     @dataclasses.dataclass(frozen=True)
@@ -148,7 +149,7 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
         return Config(**{f.name: getattr(flags, f.name) for f in dataclasses.fields(Config)})
 
     first = read(Config(task=tyro.MISSING))
-    defaults = configure(
+    defaults = resolve(
         first.task,
         preset=first.preset,
         base=first.base,
@@ -232,8 +233,7 @@ def watch(arguments: list[str]) -> int:
 
         from svea.media import watch as film
 
-        problems: list[SveaError] = []
-        with Console(stderr=True).status("playing") as status:
+        with collected() as problems, Console(stderr=True).status("playing") as status:
             for path in film(
                 run, modes, out or run / "watch.mp4", gif=gif, seed=seed, size=size,
                 device=device, data_dir=data_dir or None,
@@ -339,12 +339,12 @@ def analyze(arguments: list[str]) -> int:
         """
         from svea.saliency import saliency as draw
 
-        problems: list[SveaError] = []
-        path = draw(
-            run, modes, out or run / "analysis" / "saliency.png", samples=samples, seed=seed,
-            device=device, data_dir=data_dir or None,
-            on_problem=lambda mode, error: problems.append(error),
-        )  # fmt: skip
+        with collected() as problems:
+            path = draw(
+                run, modes, out or run / "analysis" / "saliency.png", samples=samples, seed=seed,
+                device=device, data_dir=data_dir or None,
+                on_problem=lambda mode, error: problems.append(error),
+            )  # fmt: skip
         print(path)
         return print_problems(problems)
 
@@ -870,6 +870,17 @@ VERBS: dict[str, Callable[[list[str]], int]] = {
     "data": data,
     "doctor": doctor,
 }
+
+
+@contextmanager
+def collected() -> Iterator[list[SveaError]]:
+    """A list of problems that are printed, too, if nothing is left to go on with."""
+    problems: list[SveaError] = []
+    try:
+        yield problems
+    except SveaError:
+        print_problems(problems)
+        raise
 
 
 def print_problems(problems: Sequence[SveaError]) -> int:

@@ -275,6 +275,11 @@ def configure(task: str, **explicit: Any) -> Config:
         >>> configure("cartpole_swingup", preset="quick", seed=3).action_repeat
         8
     """
+    return check(resolve(task, **explicit))
+
+
+def resolve(task: str, **explicit: Any) -> Config:
+    """As `configure`, but not checked as a whole: other flags may have yet to make it fit."""
     preset, encoder = explicit.get("preset", "paper"), explicit.get("encoder", "cnn")
     method = explicit.get("method", "svea")
     names = {"task": task, "preset": preset, "encoder": encoder, "method": method}
@@ -295,7 +300,7 @@ def configure(task: str, **explicit: Any) -> Config:
     if encoder == "vit":
         _merge(values, vit_coefficients(task, method))
     _merge(values, explicit)
-    return from_dict(values)
+    return _build(Config, values, "")
 
 
 def method_defaults(method: str, preset: str, encoder: str) -> dict[str, Any]:

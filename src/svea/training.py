@@ -451,7 +451,15 @@ class Trainer:
             )
         about = {"svea_version": __version__, "command": command_line()}
         checkpoint.replace_json(self.folder / "config.json", mine | about)
+        self._stack.push(self._remove_if_refused)
         return saved
+
+    def _remove_if_refused(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Leave no folder that looks like a run where a user's mistake kept one from beginning."""
+        alone = [path.name for path in self.folder.iterdir()] == ["config.json"]
+        if kind and issubclass(kind, UserError) and alone:
+            (self.folder / "config.json").unlink()
+            self.folder.rmdir()
 
     def _begin(self) -> None:
         """Counters of a new run, and the first episode of every environment."""

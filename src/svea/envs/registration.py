@@ -364,7 +364,10 @@ def _call_factory(path: str, **settings: Any) -> gym.Env[np.ndarray, Any]:
     try:
         factory = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:
-        raise UserError(f"task {path!r} cannot be imported: {error}.") from error
+        raise UserError(
+            f"task {path!r} cannot be imported: {error}. Allowed: module:function of a module that "
+            "is installed, on PYTHONPATH, or in this folder."
+        ) from error
     env = factory(**_accepted(path, factory, {k: settings[k] for k in ("seed", "image_size")}))
     if not isinstance(env, gym.Env):
         raise UserError(f"task {path!r} returned {type(env).__name__}, not a gymnasium.Env.")
