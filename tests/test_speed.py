@@ -169,3 +169,51 @@ def test_a_captured_run_resumes_from_its_state() -> None:
         torch.testing.assert_close(
             second["critic_loss"], first["critic_loss"], rtol=0.05, atol=1e-3
         )
+
+
+# The compiled path on a CPU -----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not speed.can_compile(CPU), reason="torch.compile needs a C++ compiler here")
+@pytest.mark.parametrize("encoder", ["cnn", "vit"])
+def test_compiled_updates_are_the_eager_ones_on_a_cpu(tmp_path: Any, encoder: str) -> None:
+    from svea.update_bench import noise_replay
+
+    config = tiny(tmp_path, encoder=encoder)
+    learners = [
+        speed.Learner(make_agent(config, 6), noise_replay(config, CPU, 200), 8, speed=how)
+        for how in ("eager", "compiled")
+    ]
+    for decision in range(4):
+        first, second = (one.update(decision) for one in learners)
+        for name, loss in first.items():
+            torch.testing.assert_close(second[name], loss, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_speeds_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(speed, "can_compile", lambda device: True)
+    assert speed.choose_speed("auto", CPU) == "eager"
+    assert speed.choose_speed("auto", gpu) == "captured"
+    assert speed.choose_speed("compiled", CPU) == "compiled"
+    with pytest.raises(UserError, match=r"no CUDA graphs; allowed here: auto, eager, compiled"):
+        speed.choose_speed("captured", CPU)
+    with pytest.raises(UserError, match="unknown speed 'fast'"):
+        speed.choose_speed("fast", CPU)
+    monkeypatch.setattr(speed, "can_compile", lambda device: False)
+    with pytest.raises(UserError, match=r"does not work here: it needs a C\+\+ compiler"):
+        speed.choose_speed("compiled", CPU)
+    with pytest.warns(UserWarning, match="uncompiled.*Triton"):
+        assert speed.choose_speed("auto", gpu) == "eager"
+
+
+def test_a_gpu_that_is_full_or_fails_is_explained() -> None:
+    from svea.errors import DeviceError
+
+    full = r"memory is full: no room\. Use a smaller --batch-size"
+    with pytest.raises(UserError, match=full), speed.explained():
+        raise torch.OutOfMemoryError("no room.\nmany details")
+    with pytest.raises(DeviceError, match="the GPU failed") as caught, speed.explained():
+        raise torch.AcceleratorError("illegal address")
+    assert caught.value.exit_code == 7
