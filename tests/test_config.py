@@ -221,11 +221,11 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
     ("changes", "words"),
     [
         ({"seed": -1}, ["seed is -1", "0 to"]),
-        ({"seed": "3"}, ["seed is '3', a str", "allowed: a int"]),
+        ({"seed": "3"}, ["seed is '3', a str", "allowed: a whole number"]),
         ({"seed": True}, ["seed is True, a bool"]),
         ({"decisions": 0}, ["decisions is 0", "1 to"]),
         ({"decisions": 10**12}, ["decisions is 1000000000000"]),
-        ({"decisions": 1e5}, ["decisions is 100000.0, a float", "int"]),
+        ({"decisions": 1e5}, ["decisions is 100000.0, a float", "whole"]),
         ({"image_size": 15}, ["image_size is 15", "16 to"]),
         ({"image_size": 16}, ["16 pixels are too small for 11 layers"]),
         ({"sac": {"discount": 1.01}}, ["sac.discount is 1.01", "0 to 1"]),

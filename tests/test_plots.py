@@ -52,6 +52,15 @@ def test_lines_hold_the_curves():
     assert line(figure, "series-1-line").get_color() == PALETTE[1]
 
 
+def test_a_long_legend_makes_the_figure_taller_and_not_the_axes_flat():
+    many = [Series(f"a setting of many words, {i}", Curve(X, X * i), color=i) for i in range(9)]
+    figure = learning_curves(many, title="walker_walk", action_repeat=4)
+    axes, height = figure.axes[0], 72 * figure.get_size_inches()[1]
+    assert axes.get_position().height * height >= 129
+    legend = figure.legends[0].get_window_extent()
+    assert legend.y0 >= 0 and legend.y1 < axes.get_window_extent().y0
+
+
 def test_the_band_lies_between_its_edges():
     (band,) = figure_of_two().axes[0].collections
     heights = band.get_paths()[0].vertices

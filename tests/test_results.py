@@ -47,6 +47,13 @@ def test_a_row_holds_the_known_figures(tmp_path):
     assert (test.mean_interval.low, test.mean_interval.high) == pytest.approx((300, 320))
 
 
+def test_the_papers_figures_stand_beside_its_own_base_alone(tmp_path):
+    for base, expected in (("sac", 760), ("ddpg", None), ("dqn", None)):
+        (group,) = groups_of(write_run(tmp_path / base, base=base))
+        paper = summarise(group, np.random.default_rng(0))[1].paper
+        assert (paper and paper.mean) == expected
+
+
 def test_one_seed_takes_its_interval_over_episodes(tmp_path):
     (group,) = groups_of(write_run(tmp_path / "a"))
     train = summarise(group, np.random.default_rng(0))[0]

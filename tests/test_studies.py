@@ -138,7 +138,7 @@ def test_seeds_and_settings_as_text() -> None:
     assert parse_settings(words) == {
         "eval_every": 7, "recipe.beta": 0.25, "tensorboard": True, "augment": "a=b",
     }  # fmt: skip
-    for wrong, word in (("decisions", "name=value"), ("decisions=ten", "a int"),
+    for wrong, word in (("decisions", "name=value"), ("decisions=ten", "a whole number"),
                         ("tensorboard=maybe", "true or false"), ("sede=3", "'seed'")):  # fmt: skip
         with pytest.raises(UserError, match=word):
             parse_settings([wrong])

@@ -140,7 +140,7 @@ class Config:
     data_dir: str = ""
     """Folder with benchmark data (beats SVEA_DATA)."""
     out: str = ""
-    """Folder of the run; default runs/TASK-METHOD-SEED."""
+    """Folder of the run; default runs/TASK-METHOD-SEED, with base, encoder, preset if unusual."""
     tensorboard: bool = False
     """Also write TensorBoard events into the run folder."""
     wandb: bool = False
@@ -148,9 +148,14 @@ class Config:
 
     @property
     def folder(self) -> Path:
-        """Where the run lies."""
-        name = re.sub(r"[^\w.+-]+", "_", f"{self.task}-{self.method}-{self.seed}")
-        return Path(self.out or Path("runs") / name)
+        """Where the run lies; the name says what is not the method's usual choice."""
+        usual = {"base": "sac", "encoder": "cnn", "preset": "paper"}
+        usual["augment"] = METHODS[self.method].augment if self.method in METHODS else "none"
+        chosen = [
+            getattr(self, name) for name, value in usual.items() if getattr(self, name) != value
+        ]
+        name = "-".join([self.task, self.method, *chosen, str(self.seed)])
+        return Path(self.out or Path("runs") / re.sub(r"[^\w.+-]+", "_", name))
 
     @property
     def episode_length(self) -> int:
@@ -464,8 +469,9 @@ def check_types(options: Any, prefix: str = "") -> None:
             continue
         good = isinstance(value, int | float) if kind is float else isinstance(value, kind)
         if not good or (isinstance(value, bool) and kind is not bool):
+            allowed = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
             raise UserError(
-                f"{path} is {value!r}, a {type(value).__name__}; allowed: a {kind.__name__}"
+                f"{path} is {value!r}, a {type(value).__name__}; allowed: {allowed[kind]}"
             )
 
 

@@ -13,7 +13,7 @@ from svea import comparison, plots, stats
 from svea.analysis import Sample, WallTime, common_level, q_gap, q_variance, wall_times
 from svea.errors import StorageError, SveaError, UserError
 from svea.results import caveats, group_runs
-from svea.runs import find_runs, read_runs
+from svea.runs import find_runs, read_run, read_runs
 from svea.wording import number
 
 BOOTSTRAP_SEED = 0
@@ -60,26 +60,27 @@ def _table(
     """A row per run, means over seeds, and what could not be analysed."""
     if not runs:
         raise UserError("no run to analyse; name at least one folder made by `svea train`")
-    groups: dict[tuple[str, str], Rows] = {}
+    analysed: dict[Path, dict[str, Any]] = {}
     problems: list[SveaError] = []
     for run in find_runs(runs):
         try:
             sample = Sample.of(run, transitions, draws, seed, device)
-            config = sample.config
             who = {"run": str(run), "decision": f"{sample.agent.decision:,}"}
-            setting = (config.task, config.method + (f"+{config.augment}" if
-                       config.augment != "none" else ""))  # fmt: skip
-            groups.setdefault(setting, []).append(who | row(sample))
+            analysed[run] = who | row(sample)
         except SveaError as error:
             problems.append(error)
+    groups = {
+        f"{group.task} {group.label}": [analysed[run.folder] for run in group.runs]
+        for group in group_runs([read_run(run) for run in analysed])
+    }
     rows = [one for members in groups.values() for one in members]
     rows += [_mean_row(setting, members) for setting, members in groups.items() if members[1:]]
     return [{name: _shown(value) for name, value in one.items()} for one in rows], problems
 
 
-def _mean_row(setting: tuple[str, str], members: Rows) -> dict[str, Any]:
+def _mean_row(setting: str, members: Rows) -> dict[str, Any]:
     """The mean ± standard deviation over the runs of a setting."""
-    mean: dict[str, Any] = {"run": " ".join(setting), "decision": f"{len(members)} seeds"}
+    mean: dict[str, Any] = {"run": setting, "decision": f"{len(members)} seeds"}
     for name, first in members[0].items():
         if isinstance(first, float):
             values = [one[name] for one in members]

@@ -34,6 +34,7 @@ CSS_VARIABLES = {
     **{color: f"--c{index}" for index, color in enumerate(PALETTE)},
 }
 SIZE = (5.8, 3.8)  # inches; small enough that 11-point text stays readable on a phone
+LEAST_HEIGHT = 130  # of the axes, in points
 MANY_POINTS = 600  # beyond it episode dots are drawn as one picture: an SVG dot costs 80 bytes
 
 _STYLE: dict[Any, Any] = {
@@ -338,6 +339,8 @@ def _add_frame_axis(axes: Axes, action_repeat: int) -> None:
 def _lay_out(figure: Figure, *, top: float, bottom: float) -> None:
     """Set the margins, in points. A layout engine would find them, at four times the cost."""
     width, height = (72 * inches for inches in figure.get_size_inches())
+    height = max(height, top + LEAST_HEIGHT + bottom)  # a long legend adds to a figure
+    figure.set_size_inches(width / 72, height / 72)
     longest = max(len(_thousands(tick)) for tick in figure.axes[0].get_yticks())
     left = max(54, 28 + 6.8 * longest)  # the axis' name, and a digit's width for each of a tick
     figure.subplots_adjust(

@@ -178,7 +178,7 @@ def summarise_success(group: Group, generator: np.random.Generator) -> list[Succ
         rate, std = stats.mean_and_std_over_seeds(outcomes)
         sample = stats.seed_scores(outcomes) if len(outcomes) > 1 else outcomes[0]
         run = group.runs[0]
-        paper = paper_results.lookup(run.task, mode, run.method, run.augment, run.encoder)
+        paper = _paper(run, mode)
         found.append(
             Success(
                 group=group,
@@ -340,9 +340,16 @@ def _labels(first_runs: list[Run]) -> list[str]:
     ]
 
 
+def _paper(run: Run, mode: str) -> PaperResult | None:
+    """The paper's figure for a run's setting; the base of all its figures is SAC."""
+    if run.base != "sac":
+        return None
+    return paper_results.lookup(run.task, mode, run.method, run.augment, run.encoder)
+
+
 def _paper_return(run: Run, mode: str) -> PaperResult | None:
     """The paper's return for a run's setting; its success rates do not compare with returns."""
-    found = paper_results.lookup(run.task, mode, run.method, run.augment, run.encoder)
+    found = _paper(run, mode)
     return found if found is not None and found.unit == "return" else None
 
 

@@ -80,6 +80,11 @@ class Run:
         return self._setting("encoder", "cnn")
 
     @property
+    def base(self) -> str:
+        """The base algorithm: `sac` (also where the configuration has none), `ddpg` or `dqn`."""
+        return self._setting("base", "sac")
+
+    @property
     def preset(self) -> str:
         """The named preset the run started from."""
         return self._setting("preset", "unknown")

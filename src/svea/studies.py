@@ -511,7 +511,7 @@ def _parse_value(name: str, kind: Any, text: str) -> Any:
             return {"true": True, "false": False}[text.lower()]
         return kind(text) if kind in (int, float) else text
     except (ValueError, KeyError):
-        allowed = "true or false" if kind is bool else f"a {kind.__name__}"
+        allowed = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
         raise UserError(f"{name} is {text!r}; allowed: {allowed}") from None
 
 

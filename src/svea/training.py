@@ -649,7 +649,8 @@ class Trainer:
         """What is about to happen, in numbers, before it happens."""
         config = self.config
         self.display.say(
-            f"{config.task}, {config.method} (augment {config.augment}), seed {config.seed}, "
+            f"{config.task}, {config.method} on {config.base} with {config.encoder} (augment "
+            f"{config.augment}), seed {config.seed}, "
             f"preset {config.preset}: {config.decisions:,} decisions = "
             f"{config.decisions * config.action_repeat:,} frames, {config.envs} environment(s), "
             f"{self.device.type} in {str(self.precision).removeprefix('torch.')}, {self.speed}\n"
