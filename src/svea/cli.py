@@ -126,7 +126,8 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
         """Train an agent. The same command again continues the run."""
 
         task: Positional[str] = tyro.MISSING
-        """A dm_control suite task as domain_task, or module:function of your own environment."""
+        """A dm_control suite task as domain_task, robot_reach, robot_reach_moving or robot_push, or
+        module:function of your own environment."""
         seeds: tuple[str, ...] = ()
         """Several seeds, trained together in one process: 0-4, or 0 1 2. Instead of seed."""
 
@@ -481,6 +482,7 @@ def gallery(arguments: list[str]) -> int:
         from svea.images import ImageBank
 
         path = out or Path(f"{sheet}.png")
+        sheets.check_name(path)
         if sheet == "environments":
             print(sheets.environments(path, seed=seed, data_dir=data_dir or None))
         elif sheet == "robot":

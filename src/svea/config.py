@@ -58,7 +58,8 @@ class Config:
     """Everything that decides what a run does."""
 
     task: str
-    """A dm_control suite task as domain_task, or module:function of your own environment."""
+    """A dm_control suite task as domain_task, robot_reach, robot_reach_moving or robot_push, or
+    module:function of your own environment."""
     method: str = "svea"
     """A method or recipe; `svea methods` lists them."""
     base: Literal["sac", "ddpg", "dqn"] = "sac"

@@ -67,5 +67,5 @@ def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> UserError:
     names = sorted(allowed)
     near = difflib.get_close_matches(given, names, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-    shown = ", ".join(names[:40]) + (f", ... ({len(names)} in all)" if len(names) > 40 else "")
+    shown = ", ".join(names[:80]) + (f", ... ({len(names)} in all)" if len(names) > 80 else "")
     return UserError(f"unknown {kind} {given!r}.{hint} Allowed: {shown}")

@@ -207,10 +207,15 @@ def _picture(observation: Tensor, side: int) -> Image.Image:
     return picture.resize((side, side), Image.Resampling.NEAREST)
 
 
-def save(sheet: Image.Image, out: Path) -> Path:
-    """Write the sheet, making its folder."""
+def check_name(out: Path) -> None:
+    """Refuse a name that is no PNG's, before anything is drawn."""
     if out.suffix.lower() != ".png":
         raise UserError(f"the sheet is a PNG; got {out}. Name a file that ends in .png")
+
+
+def save(sheet: Image.Image, out: Path) -> Path:
+    """Write the sheet, making its folder."""
+    check_name(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(out, optimize=True)
     return out
