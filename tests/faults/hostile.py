@@ -91,7 +91,8 @@ def open_apart(open_it: Open) -> tuple[float, float]:
 
 def judge(open_it: Open) -> str:
     """In the child: an error of ours, or none at all, is right; anything else is not."""
-    before, began, error = peak(), time.monotonic(), ""
+    peak()  # forget what the process that forked this one once held
+    before, began, error = status("VmRSS"), time.monotonic(), ""
     with quiet():
         try:
             open_it()
@@ -108,10 +109,15 @@ def judge(open_it: Open) -> str:
 
 def peak() -> int:
     """The most memory this process has held since it last asked, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    held = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    held = status("VmHWM")
     Path("/proc/self/clear_refs").write_text("5")
-    return held * 1024
+    return held
+
+
+def status(name: str) -> int:
+    """A size that the kernel knows of this process, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
 
 
 def files(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
