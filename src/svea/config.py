@@ -136,6 +136,8 @@ class Config:
     """auto: bfloat16 where the hardware multiplies it natively, float32 elsewhere."""
     speed: Literal["auto", "eager", "compiled", "captured"] = "auto"
     """How updates run: as written, compiled, or compiled and captured in CUDA graphs."""
+    deterministic: bool = False
+    """On a GPU, updates that repeat bit for bit (on a CPU they always do)."""
     time_limit: str = "none"
     """Save and stop after this wall time, e.g. 90s, 9m, 1h30m; the same command continues."""
     data_dir: str = ""
@@ -185,8 +187,8 @@ class Config:
 
 # Fields that say how, where or how long to run, not what: they may change when a run is resumed.
 HOW_TO_RUN = {
-    "decisions", "eval_envs", "save_every", "device", "speed", "time_limit", "data_dir", "out",
-    "tensorboard", "wandb",
+    "decisions", "eval_envs", "save_every", "device", "speed", "deterministic", "time_limit",
+    "data_dir", "out", "tensorboard", "wandb",
 }  # fmt: skip
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -49,6 +50,7 @@ class Learner:
         *,
         precision: torch.dtype = torch.float32,
         speed: str = "eager",
+        deterministic: bool = False,
         say: Callable[[str], None] = lambda message: None,
     ) -> None:
         """Prepare the agent for a way of updating.
@@ -59,6 +61,7 @@ class Learner:
             batch_size: transitions per update.
             precision: of the networks' arithmetic.
             speed: ``eager``, ``compiled`` or ``captured``, as `choose_speed` resolved it.
+            deterministic: the same bits every time, also on a GPU.
             say: called with a line when something takes long.
         """
         self.agent, self.replay, self.batch_size = agent, replay, batch_size
@@ -66,6 +69,8 @@ class Learner:
         self._counts: dict[Phase, int] = {}
         self._graphs: dict[Phase, CapturedUpdate] = {}
         prepare(agent)
+        if deterministic and agent.device.type == "cuda":
+            repeat_exactly()
         if speed != "eager":
             compile_networks(agent)
         if speed == "captured":
@@ -119,17 +124,16 @@ class SideStream:
     waited for. The main stream waits before it goes on, so memory is never reused too early.
     """
 
-    def __init__(self) -> None:
-        self._stream = torch.cuda.Stream()
-
     def __call__(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
         """Start, and return how to wait for the result."""
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
+        main = torch.cuda.current_stream()
+        side = side_stream(main.cuda_stream)
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
             value = function()
 
         def wait() -> torch.Tensor:
-            torch.cuda.current_stream().wait_stream(self._stream)
+            torch.cuda.current_stream().wait_stream(side)
             return value
 
         return wait
@@ -148,7 +152,7 @@ class CapturedUpdate:
         for generator in {agent.generator, replay.generator} if self._inside else {agent.generator}:
             self._graph.register_generator_state(generator)
         pool = next((other._graph.pool() for other in learner._graphs.values()), None)
-        with torch.cuda.graph(self._graph, pool=pool):
+        with torch.cuda.graph(self._graph, pool=pool, stream=capture_stream()):
             batch, auxiliary_batch = self._batches or self._sample()
             self._losses = learner.learn(batch, phase, auxiliary_batch)
 
@@ -190,14 +194,40 @@ def explained() -> Iterator[None]:
         ) from error
 
 
-def own_stream(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """A context, to be entered many times, in which a GPU works beside others' work.
+LANES = 8  # runs that compute at once; torch has 32 streams to give, and a lane takes two
 
-    It knows nothing of what was started outside it: `synchronise` first.
+
+def lane(device: torch.device, number: int) -> contextlib.AbstractContextManager[object]:
+    """A context, to be entered many times, in which a GPU works beside other runs' work.
+
+    Runs of one lane wait for each other. A lane knows nothing of what was started outside it:
+    `synchronise` first.
     """
     if device.type != "cuda":
         return contextlib.nullcontext()
-    return torch.cuda.stream(torch.cuda.Stream())
+    return torch.cuda.stream(lane_stream(number % LANES))
+
+
+@cache
+def lane_stream(number: int) -> torch.cuda.Stream:
+    """The lane's stream."""
+    return torch.cuda.Stream()
+
+
+@cache
+def side_stream(main: int) -> torch.cuda.Stream:
+    """The stream beside a stream."""
+    return torch.cuda.Stream()
+
+
+def capture_stream() -> torch.cuda.Stream | None:
+    """Where to capture a graph: in a lane on its own stream, else on torch's, which all share.
+
+    A library's scratch memory belongs to the stream that a graph was captured on, and kernels wait
+    for one another in it: of two such graphs at work at once, one waited for ever.
+    """
+    current = torch.cuda.current_stream()
+    return None if current == torch.cuda.default_stream() else current
 
 
 def choose_speed(name: str, device: torch.device) -> str:
@@ -347,6 +377,18 @@ def prepare(agent: Agent) -> None:
     if agent.device.type == "cpu":
         keep_freed_memory()
         leave_a_core()
+
+
+def repeat_exactly() -> None:
+    """Let every CUDA library add up in the same order each time, for the whole process.
+
+    Our own kernels always do.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read before its first product
+    torch.backends.cudnn.benchmark = False  # the fastest kernel of a trial may be another next time
+    # nothing reads it before it is written
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True)
 
 
 def keep_freed_memory() -> None:

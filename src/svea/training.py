@@ -59,7 +59,7 @@ def train(config: Config) -> Path:
 def train_together(configs: list[Config]) -> list[Path]:
     """Train several runs, e.g. seeds of one configuration, in one process, taking turns.
 
-    On a GPU each run has a stream of its own: while one waits for its environments or its actions,
+    On a GPU each run has a lane of its own: while one waits for its environments or its actions,
     the others compute, and their small kernels run side by side.
     """
     for config in configs:
@@ -68,11 +68,11 @@ def train_together(configs: list[Config]) -> list[Path]:
     with ExitStack() as stack:
         interrupt = stack.enter_context(interrupts())
         runs: list[tuple[Trainer, Iterator[None], Any]] = []
-        for config in configs:
+        for number, config in enumerate(configs):
             with incidents.noted(config.folder), speed.explained():
                 trainer = Trainer(config, stack, interrupt, len(configs))
             if not trainer.finished_before:
-                runs.append((trainer, trainer.turns(), speed.own_stream(trainer.device)))
+                runs.append((trainer, trainer.turns(), speed.lane(trainer.device, number)))
         for trainer, _, _ in runs:
             speed.synchronise(trainer.device)  # what they were made with was made outside
         while runs:
@@ -205,6 +205,7 @@ class Trainer:
             config.batch_size,
             precision=self.precision,
             speed=self.speed,
+            deterministic=config.deterministic,
             say=self.display.line,
         )
         self._check_disk()

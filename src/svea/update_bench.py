@@ -118,9 +118,9 @@ def train(seeds: list[int], seconds: float, **settings: Any) -> list[TrainRow]:
         ]  # fmt: skip
         trainers = [Trainer(config, stack, Interrupt(), len(configs)) for config in configs]
         runs = []
-        for trainer in trainers:
+        for number, trainer in enumerate(trainers):
             trainer.next_evaluation = trainer.next_save = 10**9
-            runs.append((trainer, trainer.turns(), speed.own_stream(trainer.device)))
+            runs.append((trainer, trainer.turns(), speed.lane(trainer.device, number)))
         speed.synchronise(trainers[0].device)
         began, before = 0.0, 0
         while not began or time.perf_counter() - began < seconds:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from faults.profiles import CARTPOLE, TOY, digest, finish, left_behind, metrics, start
+from faults.profiles import CARTPOLE, GPU, TOY, digest, finish, left_behind, metrics, start
 from faults.tally import Tally, expect
 from svea import checkpoint
 
@@ -49,6 +50,27 @@ def signals(cases: range, seed: int, folder: Path) -> Tally:
         with tally.case(f"{number.name} {case}"):
             stop_once(run, number, float(random.uniform(0, seconds)), tally)
             finish(TOY, run)
+            expect(digest(run) == wanted, "the resumed run differs from the uninterrupted one")
+        shutil.rmtree(run, ignore_errors=True)
+    return tally
+
+
+def gpu_kills(cases: range, seed: int, folder: Path) -> Tally:
+    """SIGKILL at a random time of a run on a GPU with --deterministic, then as above."""
+    tally = Tally()
+    if not torch.cuda.is_available():
+        tally.skipped = "no NVIDIA GPU here"
+        return tally
+    wanted, _ = References(folder / "compiles").get(GPU)  # the first run waits for the compiler
+    again, seconds = References(folder).get(GPU)
+    with tally.case("two runs that nobody interrupts"):
+        expect(again == wanted, "a run with --deterministic does not repeat itself")
+    for case in cases:
+        random = np.random.default_rng([seed, 3, case])
+        run = folder / f"killed-{case}"
+        with tally.case(f"kill {case} on a GPU"):
+            kill_once(GPU, run, float(random.uniform(0, seconds)), tally)
+            finish(GPU, run)
             expect(digest(run) == wanted, "the resumed run differs from the uninterrupted one")
         shutil.rmtree(run, ignore_errors=True)
     return tally

@@ -37,6 +37,14 @@ CARTPOLE: dict[str, Any] = TOY | {
     "eval_every": 50,
 }
 
+GPU: dict[str, Any] = TOY | {  # large enough for our own kernels; a graph is replayed from the 24th
+    "network": TINY["network"] | {"filters": 16},
+    "device": "cuda",
+    "precision": "bfloat16",
+    "speed": "captured",
+    "deterministic": True,
+}
+
 
 def config(profile: dict[str, Any], out: Path, **changes: Any) -> Config:
     """A profile as a configuration."""
@@ -50,7 +58,8 @@ def command(profile: dict[str, Any], out: Path) -> list[str]:
     for name, value in profile.items():
         inner = value if isinstance(value, dict) else {"": value}
         for key, given in inner.items() if name != "task" else ():
-            words += [f"--{name}.{key}".rstrip(".").replace("_", "-"), str(given)]
+            flag = f"--{name}.{key}".rstrip(".").replace("_", "-")
+            words += [flag] if given is True else [flag, str(given)]
     return words
 
 

@@ -39,6 +39,7 @@ PARTS = (  # the longest first, so that no core waits for it at the end
     Part("soak", "decisions of a long run, in thousands", 200, 200, endurance.soak),
     Part("rendered-soak", "the same with rendering, in hundreds", 50, 50, endurance.rendered_soak),
     Part("kills", "SIGKILL at a random time, then the same command", 100, 10, kills.kills),
+    Part("gpu-kills", "SIGKILL of a run on a GPU, --deterministic", 16, 4, kills.gpu_kills),
     Part("nan", "NaN and infinity put into an update", 180, 18, undefined.nan_injections),
     Part("workers", "runs with four worker failures each", 25, 5, environments.worker_failures),
     Part("signals", "SIGINT and SIGTERM at a random time", 40, 10, kills.signals),
