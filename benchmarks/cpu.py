@@ -1,42 +1,63 @@
 """The quick preset on a CPU: updates as `svea train` makes them beside the same updates plainly.
 
-Two processes take turns, so that a noisy machine disturbs both alike. *Plain* is `agent.update` in
-float32 with torch's defaults; the other has what `svea.speed` does for a CPU: threads, memory kept
-by the C library, pixels with their channels together.
+Three processes take turns, so that a noisy machine disturbs all alike, each with as many threads:
 
-    python benchmarks/cpu.py [--rounds 12] [--updates 6]
+- *plain*: SVEA as one would write it in PyTorch (`benchmarks/plain.py`), with torch's defaults;
+- *written*: svea's own update as it is written (`agent.update`), with torch's defaults;
+- *fast*: what `svea train --speed auto` does with it.
+
+Before anything is timed, plain and fast make some updates from the same weights with the same
+draws, and must come to the same losses.
+
+    python benchmarks/cpu.py [--rounds 12] [--updates 6] [--threads 1]
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import torch
+from plain import PlainSVEA
 
 from svea.agents import make_agent
 from svea.bench import machine
 from svea.config import configure
-from svea.speed import Learner
-from svea.update_bench import noise_replay
+from svea.speed import Learner, available_cores, choose_speed
+from svea.update_bench import ACTIONS, noise_replay
+
+CPU = torch.device("cpu")
+KINDS = ("plain", "written", "fast")
+
+
+def updater(kind: str) -> Callable[[int], dict[str, torch.Tensor]]:
+    """A function that samples and updates in this way; all start from one state."""
+    config = configure("walker_walk", preset="quick")
+    agent, replay = make_agent(config, ACTIONS), noise_replay(config, CPU)
+    if kind == "fast":
+        speed = choose_speed("auto", CPU)
+        return Learner(agent, replay, config.batch_size, speed=speed).update
+    update = PlainSVEA(config, agent).update if kind == "plain" else agent.update
+    return lambda decision: update(replay.sample(config.batch_size), decision)
+
+
+def check() -> None:
+    """Plain and fast updates come to the same losses."""
+    plain, fast = updater("plain"), updater("fast")
+    for decision in range(6):
+        wanted, found = plain(decision), fast(decision)
+        for name, loss in wanted.items():
+            torch.testing.assert_close(found[name], loss, rtol=1e-4, atol=1e-5, msg=name)
 
 
 def serve(kind: str, updates: int) -> None:
     """A child: on every line it reads, time some updates and answer with milliseconds."""
-    config = configure("walker_walk", preset="quick")
-    cpu = torch.device("cpu")
-    agent, replay = make_agent(config, 6), noise_replay(config, cpu)
-    learner = Learner(agent, replay, config.batch_size) if kind == "fast" else None
-
-    def update(decision: int) -> None:
-        if learner:
-            learner.update(decision)
-        else:
-            agent.update(replay.sample(config.batch_size), decision)
-
+    update = updater(kind)
     for decision in range(4):
         update(decision)
     print(torch.get_num_threads(), flush=True)
@@ -48,22 +69,27 @@ def serve(kind: str, updates: int) -> None:
 
 
 def main() -> None:
-    """Let both take turns, and print the medians and the median of the rounds' ratios."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--serve", choices=("plain", "fast"), help=argparse.SUPPRESS)
+    """Let all take turns, and print the medians and the medians of the rounds' ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--serve", choices=KINDS, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--updates", type=int, default=6)
+    parser.add_argument("--threads", type=int, default=max(1, available_cores() - 1))
     options = parser.parse_args()
     if options.serve:
         return serve(options.serve, options.updates)
+    check()
+    command = [sys.executable, __file__, "--updates", str(options.updates), "--serve"]
+    environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)}
     children = {
         kind: subprocess.Popen(
-            [sys.executable, __file__, "--serve", kind, "--updates", str(options.updates)],
+            [*command, kind], env=environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
         )
-        for kind in ("plain", "fast")
+        for kind in KINDS
     }  # fmt: skip
-    threads = {kind: int(child.stdout.readline()) for kind, child in children.items()}
+    for child in children.values():
+        assert int(child.stdout.readline()) == options.threads
     times: dict[str, list[float]] = {kind: [] for kind in children}
     for _ in range(options.rounds):
         for kind, child in children.items():
@@ -72,11 +98,12 @@ def main() -> None:
     for child in children.values():
         child.stdin.close()
         child.wait()
-    ratio = statistics.median(a / b for a, b in zip(times["plain"], times["fast"], strict=True))
+    print(f"an update of the quick preset, {options.threads} thread(s) · {machine()}")
     for kind, found in times.items():
-        print(f"{kind:5} {statistics.median(found):7.1f} ms ({threads[kind]} threads, best "
-              f"{min(found):.1f})")  # fmt: skip
-    print(f"plain / fast: {ratio:.2f} (median of {options.rounds} rounds) · {machine()}")
+        ratios = [other / own for other, own in zip(found, times["fast"], strict=True)]
+        print(f"{kind:8} median {statistics.median(found):6.1f} ms, best {min(found):6.1f}; "
+              f"takes {statistics.median(ratios):.2f} times as long as fast "
+              f"(rounds: {min(ratios):.2f} to {max(ratios):.2f})")  # fmt: skip
 
 
 if __name__ == "__main__":

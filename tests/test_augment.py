@@ -428,6 +428,12 @@ def test_pictures_are_made_only_for_overlay():
     assert torch.equal(y, augment.overlay(x, seeded(1), images=BANK))
 
 
+def test_the_ways_of_a_choice_have_one_size():
+    with pytest.raises(UserError, match=r"'crop\|conv' gives .* different sizes.*allowed"):
+        augmentation("crop|conv")
+    assert augmentation("crop|conv + crop")(observations(side=90), seeded(0)).shape[-1] == 84
+
+
 def mark(monkeypatch, name: str, value: float) -> None:
     """Register an augmentation that adds a value, for one test."""
     added = Augmentation(name, lambda x, generator=None: {}, lambda x: x + value)

@@ -243,39 +243,20 @@ def test_deterministic_captured_updates_resume_bit_for_bit() -> None:
         assert torch.equal(tensor, after[name]), name
 
 
-# The compiled path on a CPU -----------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not speed.can_compile(CPU), reason="torch.compile needs a C++ compiler here")
-@pytest.mark.parametrize("encoder", ["cnn", "vit"])
-def test_compiled_updates_are_the_eager_ones_on_a_cpu(tmp_path: Any, encoder: str) -> None:
-    from svea.update_bench import noise_replay
-
-    config = tiny(tmp_path, encoder=encoder)
-    learners = [
-        speed.Learner(make_agent(config, 6), noise_replay(config, CPU, 200), 8, speed=how)
-        for how in ("eager", "compiled")
-    ]
-    for decision in range(4):
-        first, second = (one.update(decision) for one in learners)
-        for name, loss in first.items():
-            torch.testing.assert_close(second[name], loss, rtol=1e-3, atol=1e-4, msg=name)
-
-
 def test_speeds_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = torch.device("cuda")
-    monkeypatch.setattr(speed, "can_compile", lambda device: True)
-    assert speed.choose_speed("auto", CPU) == "eager"
+    monkeypatch.setattr(speed, "missing_for_compiling", lambda device: "")
+    assert speed.choose_speed("auto", CPU) == "compiled"
+    assert speed.choose_speed("auto", torch.device("mps")) == "eager"
     assert speed.choose_speed("auto", gpu) == "captured"
     assert speed.choose_speed("compiled", CPU) == "compiled"
     with pytest.raises(UserError, match=r"no CUDA graphs; allowed here: auto, eager, compiled"):
         speed.choose_speed("captured", CPU)
     with pytest.raises(UserError, match="unknown speed 'fast'"):
         speed.choose_speed("fast", CPU)
-    monkeypatch.setattr(speed, "can_compile", lambda device: False)
-    with pytest.raises(UserError, match=r"does not work here: it needs a C\+\+ compiler"):
-        speed.choose_speed("compiled", CPU)
+    monkeypatch.setattr(speed, "missing_for_compiling", lambda device: "there is no Triton")
+    with pytest.raises(UserError, match=r"does not work here: there is no Triton.*--speed eager"):
+        speed.choose_speed("compiled", gpu)
     with pytest.warns(UserWarning, match="uncompiled.*Triton"):
         assert speed.choose_speed("auto", gpu) == "eager"
 

@@ -25,7 +25,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from svea.compilation import maybe_compiled
+from svea import compilation
 from svea.errors import UserError, unknown_name
 
 TRITON = find_spec("triton") is not None  # comes with torch's CUDA builds
@@ -68,7 +68,7 @@ class Augmentation:
         """Augment `x` with parameters that were drawn before."""
         # Autocast would turn the matrix products and coordinates below into bfloat16.
         with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
-            return maybe_compiled(self.function)(x, **draw)
+            return compilation.maybe_compiled(self.function)(x, **draw)
 
     def __call__(self, x: Tensor, generator: Generator | None = None, **parameters: Any) -> Tensor:
         """Augment every sample of `x`, shaped `(B, 3k, H, W)` with values in [0, 1]."""
@@ -260,6 +260,11 @@ def conv(x: Tensor, *, weight: Tensor) -> Tensor:
         from svea.kernels.random_convolution import random_convolution
 
         return random_convolution(x, weight)
+    if compilation.in_c():
+        from svea.kernels import cpu
+
+        if cpu.suits_random_convolution(x):
+            return cpu.random_convolution(x, weight)
     padded = F.pad(x, (1, 1, 1, 1), mode="replicate")
     # One group per frame: nothing is transposed, and one call serves the batch.
     y = F.conv2d(
@@ -507,7 +512,13 @@ def augmentation(spec: str, images: Callable[[], Pictures] | None = None) -> Aug
     Returns:
         A function `f(x, generator=None) -> x`.
     """
-    branches = [_sequence(branch.split("+"), images) for branch in spec.split("|")]
+    ways = [[name.strip() for name in way.split("+")] for way in spec.split("|")]
+    branches = [_sequence(way, images) for way in ways]
+    if len({"crop" in way for way in ways}) > 1:
+        raise UserError(
+            f"augmentation {spec!r} gives samples of one batch different sizes, because crop cuts "
+            "some of them smaller; allowed: crop in every way or in none"
+        )
     return branches[0] if len(branches) == 1 else _choice(branches)
 
 

@@ -71,7 +71,9 @@ class Learner:
         prepare(agent)
         if deterministic and agent.device.type == "cuda":
             repeat_exactly()
-        if speed != "eager":
+        if speed != "eager" and agent.device.type == "cpu":
+            convolve_in_c(agent)
+        elif speed != "eager":
             compile_networks(agent)
         if speed == "captured":
             agent.beside = SideStream()  # type: ignore[method-assign]
@@ -83,7 +85,7 @@ class Learner:
         self.replay.flush()
         phase = agent.phase(decision)
         seen = self._counts[phase] = self._counts.get(phase, 0) + 1
-        if seen == 1 and self.speed != "eager":
+        if seen == 1 and self.speed != "eager" and agent.device.type != "cpu":
             self._say("compiling an update (kept in a cache for later runs)")
         if self.speed != "captured" or seen <= WARM_UP:
             return self.learn(self.sample(), phase, self.sample_auxiliary(phase))
@@ -110,9 +112,11 @@ class Learner:
     @contextlib.contextmanager
     def region(self) -> Iterator[None]:
         """The region in which updates are computed."""
+        device = self.agent.device
+        compiled: compilation.How = "in C" if device.type == "cpu" else "by torch"
         with (
-            precision_context(self.agent.device, self.precision),
-            compilation.region(self.speed != "eager"),
+            precision_context(device, self.precision),
+            compilation.region("as written" if self.speed == "eager" else compiled),
         ):
             yield
 
@@ -231,39 +235,60 @@ def capture_stream() -> torch.cuda.Stream | None:
 
 
 def choose_speed(name: str, device: torch.device) -> str:
-    """``auto`` is captured on CUDA, and eager elsewhere, where compiling gains little."""
+    """``auto`` is captured on CUDA, compiled on a CPU, and eager elsewhere."""
     if name not in ("auto", *SPEEDS):
         raise unknown_name("speed", name, ("auto", *SPEEDS))
-    if name == "auto" and device.type == "cuda" and not can_compile(device):
-        warnings.warn(
-            "updates run uncompiled, several times slower: torch.compile needs Triton, which is "
-            "not installed",
-            stacklevel=2,
-        )
-        return "eager"
-    if name == "auto":
-        return "captured" if device.type == "cuda" else "eager"
     if name == "captured" and device.type != "cuda":
         raise UserError(
             f"speed is captured, but device {device.type} has no CUDA graphs; allowed here: auto, "
             "eager, compiled"
         )
-    if name != "eager" and not can_compile(device):
+    if name == "eager" or (name == "auto" and device.type not in ("cuda", "cpu")):
+        return "eager"
+    missing = missing_for_compiling(device)
+    if missing and name == "auto":
+        warnings.warn(f"updates run uncompiled and take much longer: {missing}", stacklevel=2)
+        return "eager"
+    if missing:
         raise UserError(
-            f"speed is {name}, but torch.compile does not work here: it needs "
-            + ("Triton" if device.type == "cuda" else "a C++ compiler (g++)")
-            + "; install it or use --speed eager"
+            f"speed is {name}, but compiling does not work here: {missing}. Install what is "
+            "missing or use --speed eager"
         )
+    if name == "auto":
+        return "captured" if device.type == "cuda" else "compiled"
     return name
 
 
-def can_compile(device: torch.device) -> bool:
-    """Whether torch.compile finds what it generates code with."""
+def missing_for_compiling(device: torch.device) -> str:
+    """What is missing to compile updates for a device, as half a sentence; empty if nothing is."""
+    if device.type == "cpu":
+        from svea.kernels import cpu
+
+        try:
+            cpu.library()  # a trial: an unusable compiler shows here, not in the first update
+        except cpu.BuildError as error:
+            return f"kernels in C cannot be compiled, {error}"
+        return ""
     if device.type == "cuda":
         from torch.utils._triton import has_triton
 
-        return has_triton()
-    return any(shutil.which(name) for name in (os.environ.get("CXX", ""), "g++", "clang++"))
+        return "" if has_triton() else "torch.compile needs Triton, which is not installed"
+    found = any(shutil.which(name) for name in (os.environ.get("CXX", ""), "g++", "clang++"))
+    return "" if found else "torch.compile needs a C++ compiler (g++), which is not installed"
+
+
+def convolve_in_c(agent: Agent) -> None:
+    """Let kernels in C compute convolutions, where they fit; on a CPU these are most of an update.
+
+    They are compiled in a second. torch.compile is left alone here: it takes most of a minute and
+    gains next to nothing, because it calls the same library (benchmarks/NOTES.md).
+    """
+    from svea.kernels import cpu
+
+    for network in agent.networks.values():
+        for part in (network, *network.children()):  # SODA's slow trunk is a child
+            if cpu.Convolutions.fits(part):
+                part.forward = cpu.Convolutions(part)  # type: ignore[arg-type, assignment]
 
 
 def compile_networks(agent: Agent) -> None:
@@ -305,9 +330,9 @@ def fuse_attention(network: torch.nn.Module) -> None:
             module.mix = attention
 
 
-def uncompiled(speed: str) -> contextlib.AbstractContextManager[object]:
-    """Networks as written: acting sees other batch sizes, each of which would compile anew."""
-    if speed == "eager":
+def uncompiled(speed: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Nothing compiled by torch: acting sees other batch sizes, and each would compile anew."""
+    if speed == "eager" or device.type == "cpu":
         return contextlib.nullcontext()  # importing the compiler takes seconds
     return torch.compiler.set_stance("force_eager")
 

@@ -264,7 +264,10 @@ class Trainer:
     @contextmanager
     def acting(self) -> Iterator[None]:
         """The region in which actions are computed: the updates' precision, nothing compiled."""
-        with speed.precision_context(self.device, self.precision), speed.uncompiled(self.speed):
+        with (
+            speed.precision_context(self.device, self.precision),
+            speed.uncompiled(self.speed, self.device),
+        ):
             yield
 
     def next_seeds(self) -> list[int]:
@@ -375,7 +378,7 @@ class Trainer:
         rows = np.random.default_rng(seed).integers(len(self.replay), size=VARIANCE_BATCH)
         batch = self.replay.gather(torch.from_numpy(rows).to(self.replay.device)).to(self.device)
         generator = torch.Generator(self.device).manual_seed(seed)
-        with speed.uncompiled(self.speed):
+        with speed.uncompiled(self.speed, self.device):
             value = analysis.q_target_variance(self.agent, batch, VARIANCE_DRAWS, generator)
         return {"q_target_variance": value}
 

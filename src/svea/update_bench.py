@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -84,6 +85,8 @@ def update(
     rows = []
     for config in configs:  # all of them are known to be good before the first is timed
         rows.append(measure(config, device, precision, chosen, repeats, parts))
+        # At once: on a GPU each method compiles first, and a table of all comes after minutes.
+        print(f"{config.method}: {rows[-1].ms:.2f} ms", file=sys.stderr, flush=True)
         torch.compiler.reset()  # another method's networks must not count as recompilations
     show(rows)
     return rows
@@ -107,6 +110,8 @@ class TrainRow:
 
 def train(seeds: list[int], seconds: float, **settings: Any) -> list[TrainRow]:
     """Train for a while in a folder that is thrown away, and count decisions."""
+    if seconds <= 0:
+        raise UserError(f"seconds is {seconds:g}; allowed: more than 0")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         configs = [
             configure(

@@ -1,1 +1,1 @@
-"""GPU kernels of our own, in Triton: imported only where there is a GPU to run them."""
+"""Kernels of our own: Triton where there is a GPU; C for CPUs, compiled where it runs."""

@@ -57,6 +57,8 @@ class CNN(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, 9, H, W) in [0, 1] -> (B, features)."""
+        if images.device.type == "cpu":  # once: the library would do it forward and backward
+            images = images.contiguous(memory_format=torch.channels_last)
         return self.layers(images - self.centre if self.centre else images).flatten(1)
 
 
