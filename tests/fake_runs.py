@@ -47,7 +47,7 @@ def write_run(
         "seed": seed,
         "decisions": decisions,
         "action_repeat": 4,
-        "image_size": 48,
+        "image_size": 84 if preset == "paper" else 48,
         "recipe": {"alpha": 0.5, "beta": 0.5, "K": 1, "M": 1},
         "svea_version": "0.1.0",
         "command": ["svea", "train", task, "--method", method, "--seed", str(seed)],

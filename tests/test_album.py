@@ -86,6 +86,15 @@ def test_a_video_that_lost_its_last_byte_is_not_shown(tmp_path):
     assert "<video" not in album_of(folder).gallery()
 
 
+@pytest.mark.parametrize("kind", ["GIF", "TIFF", "EPS", "PPM"])
+def test_only_what_svea_writes_is_decoded(tmp_path, kind):
+    folder = write_run(tmp_path / "a")
+    (folder / "media").mkdir()
+    Image.new("RGB", (30, 10)).save(folder / "media" / "train.png", kind)
+    (left,) = album_of(folder).left_out
+    assert "train.png" in left and "cannot be read" in left
+
+
 @pytest.mark.parametrize("damage", [b"", b"\x89PNG\r\n\x1a\n", "half", b"<html>", b"\0" * 99])
 @pytest.mark.parametrize("name", ["train.png", "train.mp4"])
 def test_damaged_files_are_named_and_the_rest_is_shown(tmp_path, name, damage):

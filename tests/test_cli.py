@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from svea import cli
+from svea.cli.training import train_config, train_flags
 from svea.config import PRESETS, configure
 from svea.errors import UserError
 from svea.methods import METHODS
@@ -85,10 +86,10 @@ def test_methods_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_flags_beat_task_beats_preset_beats_default(monkeypatch: pytest.MonkeyPatch) -> None:
     preset = {"batch_size": 64, "action_repeat": 3, "eval_every": 5, "network": {"filters": 5}}
     monkeypatch.setitem(PRESETS, "quick", preset)
-    config = cli.train_config(["cartpole_swingup", "--preset", "quick", "--eval-every", "6"])
+    config = train_config(["cartpole_swingup", "--preset", "quick", "--eval-every", "6"])
     assert config.batch_size == 64 and config.network.filters == 5
     assert config.action_repeat == 8 and config.eval_every == 6
-    config = cli.train_config(["cartpole_swingup", "--preset", "quick", "--action-repeat", "2"])
+    config = train_config(["cartpole_swingup", "--preset", "quick", "--action-repeat", "2"])
     assert config.action_repeat == 2 and config.eval_every == 5
 
 
@@ -96,7 +97,7 @@ def test_flags_are_the_same_as_configure() -> None:
     from svea.config import configure
 
     flags = "walker_walk --method drq --seed 7 --recipe.K 2 --sac.discount 0.9 --tensorboard"
-    assert cli.train_config(flags.split()) == configure(
+    assert train_config(flags.split()) == configure(
         "walker_walk",
         method="drq",
         seed=7,
@@ -104,7 +105,7 @@ def test_flags_are_the_same_as_configure() -> None:
         sac={"discount": 0.9},
         tensorboard=True,
     )
-    assert cli.train_config(["walker_walk", "--method", "drq"]).augment == "none"
+    assert train_config(["walker_walk", "--method", "drq"]).augment == "none"
 
 
 @pytest.mark.parametrize(
@@ -127,6 +128,13 @@ def test_flags_are_the_same_as_configure() -> None:
         ("eval", ["no run to evaluate"]),
         ("export missing-run there", ["missing-run is not a run or an export"]),
         ("report missing-run", ["missing-run"]),
+        ("analyze q-variance missing-run", ["missing-run is not a run or an export"]),
+        ("analyze q-gap missing-run", ["missing-run is not a run or an export"]),
+        ("analyze walltime missing-run", ["no run at 'missing-run'"]),
+        ("compare svea drq", ["'svea' is no folder", "--runs"]),
+        ("paper claims --out nowhere", ["'nowhere', which is no folder"]),
+        ("bench augment --names covn", ["unknown augmentation 'covn'", "'conv'"]),
+        ("bench augment --batch 0", ["batch is 0", "1 or more"]),
     ],
 )
 def test_mistakes_are_one_message_on_stderr_and_exit_code_two(
@@ -214,7 +222,7 @@ def test_train_twice_by_the_same_command(
 def test_the_command_line_resolves_like_configure(flags: str) -> None:
     words = flags.split()
     named = {words[i].removeprefix("--"): words[i + 1] for i in range(0, len(words), 2)}
-    assert cli.train_config(["walker_walk", *words]) == configure("walker_walk", **named)
+    assert train_config(["walker_walk", *words]) == configure("walker_walk", **named)
 
 
 @pytest.mark.parametrize(
@@ -227,13 +235,13 @@ def test_the_command_line_resolves_like_configure(flags: str) -> None:
 def test_flags_that_only_fit_together_are_taken_together(
     flags: str, field: str, value: object
 ) -> None:
-    assert getattr(cli.train_config(["walker_walk", *flags.split()]), field) == value
+    assert getattr(train_config(["walker_walk", *flags.split()]), field) == value
 
 
 def test_seeds_are_read_and_mistakes_named() -> None:
-    assert cli.train_flags(["walker_walk", "--seeds", "0-2", "7"])[1] == [0, 1, 2, 7]
+    assert train_flags(["walker_walk", "--seeds", "0-2", "7"])[1] == [0, 1, 2, 7]
     for words, said in ((["0", "0-1"], "twice"), (["x"], "allowed"), (["3-1"], "allowed")):
         with pytest.raises(UserError, match=said):
-            cli.train_flags(["walker_walk", "--seeds", *words])
+            train_flags(["walker_walk", "--seeds", *words])
     with pytest.raises(UserError, match="one of them"):
-        cli.train_flags(["walker_walk", "--seed", "3", "--seeds", "0"])
+        train_flags(["walker_walk", "--seed", "3", "--seeds", "0"])

@@ -12,6 +12,7 @@ from fake_runs import write_run
 from svea.comparison import compare, matches
 from svea.comparison import find_side as find
 from svea.errors import UserError
+from svea.findings import comparison_rows
 from svea.results import Group
 
 
@@ -59,6 +60,21 @@ def test_scores_differences_and_chances(runs: Path) -> None:
     assert written["matches"][0]["ours"] == pytest.approx([25, 30])
 
 
+def test_returns_of_several_suites_have_no_common_difference(tmp_path: Path) -> None:
+    for task, level in (("walker_walk", 800.0), ("robot_reach", 40.0)):
+        for method, share in (("svea", 1.0), ("drq", 0.5)):
+            final, success = {"train": level * share}, {"train": share}
+            folder = tmp_path / f"{task}-{method}"
+            write_run(folder, task=task, method=method, final=final, success=success)
+    pairs, _ = matches(find_side("svea", tmp_path), find_side("drq", tmp_path))
+    returns, success = (compare(pairs, "train", by, rng()) for by in ("return", "success"))
+    assert returns is not None and success is not None and success.difference is not None
+    assert returns.difference is None and returns.to_json()["difference"] is None
+    assert returns.chance.point == 1.0 and success.difference.point == pytest.approx(0.5)
+    last = comparison_rows(returns, "svea", "drq")[-1]
+    assert (last["task"], last["return of svea"], last["difference [95 %]"]) == ("all 2", "–", "–")
+
+
 def test_areas_end_where_the_shortest_run_ends(tmp_path: Path) -> None:
     # Both climb in a straight line to 300 at their end: up to 2000 the mean height is 150 and 50.
     write_run(tmp_path / "a" / "0", final={"train": 300}, decisions=2000)
@@ -85,7 +101,7 @@ def test_augmentations_pair_where_both_sides_vary_them(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_compared_is_refused_by_name(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"unknown folder, or method .* 'svae'\. Did you mean"):
+    with pytest.raises(UserError, match=r"unknown method or folder 'svae'\. Did you mean 'svea'"):
         find_side("svae", runs)
     with pytest.raises(UserError, match="is no folder, and"):
         find_side("svea", tmp_path / "nowhere")

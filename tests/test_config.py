@@ -279,7 +279,10 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"preset": ["quick"]}, ["preset is ['quick']"]),
         ({"method": None}, ["method is None"]),
         ({"task": 5}, ["task is 5"]),
-        ({"seed": 1, "seed.x": 2}, ["'x'", "1"]),
+        ({"seed": 1, "seed.x": 2}, ["seed.x cannot be set", "seed is 1", "named values"]),
+        ({"recipe": {"alpha": 3, "alpha.x": 2}}, ["recipe.alpha.x cannot", "recipe.alpha is 3"]),
+        ({"augment": "conv+crop"}, ["augment is 'conv+crop'", "--crop 16", "--method rad"]),
+        ({"augment": "conv | crop"}, ["augment is 'conv | crop'", "leave it out"]),
     ],
 )
 def test_wrong_values_are_named_with_what_is_allowed(changes: Any, words: list[str]) -> None:

@@ -101,6 +101,8 @@ def test_the_disk_forecast_covers_what_a_run_writes(
     parts = (run / "checkpoints", run / "replay", run / "metrics.jsonl")
     written = sum(storage.size_of(p) if p.is_dir() else p.stat().st_size for p in parts)
     assert written <= asked[0] < 4 * written, "three checkpoints may stand there for a moment"
+    on_disk = sum(512 * path.stat().st_blocks for path in run.rglob("*"))
+    assert on_disk <= storage.at_most(asked[0]), "all files and folders, in whole blocks"
     train(tiny(run, decisions=45))
     assert asked[1] < asked[0], "what stands there already is not needed again"
 

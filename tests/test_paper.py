@@ -332,6 +332,7 @@ def test_paper_list_and_dry_run(
     assert cli.main(["paper", "fig-q-gap", "--scale", "0.01", "--dry-run", "--speed", "5"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("SCALED") and shown.count("svea train") == 25
+    assert max(len(line) for line in shown.splitlines() if "svea train" in line) < 80
     assert "\n25 runs\n" in shown
     assert list(tmp_path.iterdir()) == []
 
@@ -340,3 +341,5 @@ def test_paper_claims_prints_every_rule(tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.main(["paper", "claims", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert all(claim.rule in shown and claim.paper in shown for claim in CLAIMS)
+    assert cli.main(["paper", "claims", "--out", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere', which is no folder; allowed:" in capsys.readouterr().err

@@ -91,6 +91,22 @@ def test_a_small_run_is_never_mistaken_for_a_replication(tmp_path):
     assert "procedural or generated data" in text
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"final": {"train": 300}, "task": "finger_spin"},  # the paper has no figure in this mode
+        {"preset": "paper", "base": "ddpg", "decisions": 500_000},
+        {"task": "robot_reach", "final": {"test": 40}, "success": {"test": 0.5}},
+        {"preset": "paper", "decisions": 1_000},
+    ],
+)
+def test_every_card_on_a_task_of_the_paper_says_what_it_is_not(tmp_path, run):
+    page, _ = make(tmp_path, write_run(tmp_path / "demo", **run))
+    assert "not a replication" in page.words
+    page, _ = make(tmp_path, write_run(tmp_path / "own", task="toy:make"))
+    assert "not a replication" not in page.words, "there is nothing to replicate"
+
+
 def test_a_replication_carries_no_dagger(tmp_path):
     folders = [
         write_run(tmp_path / str(s), seed=s, preset="paper", decisions=500_000) for s in range(5)

@@ -31,6 +31,51 @@ def test_seeds_group_and_settings_do_not(tmp_path):
     ]
 
 
+def test_labels_are_as_short_as_they_can_be(tmp_path):
+    sizes = {"image_size": 84, "network": {"filters": 32}, "sac": {"initial_temperature": 0.1}}
+    groups = groups_of(
+        write_run(tmp_path / "a", preset="paper", **sizes),
+        write_run(tmp_path / "b", preset="paper", base="ddpg", ddpg={"q_tau": 0.01}, **sizes),
+        write_run(tmp_path / "c", preset="quick"),
+        write_run(tmp_path / "d", preset="quick", decisions=9000, batch_size=8),
+    )
+    assert {group.runs[0].name.split("/")[1]: (group.label, group.unsaid) for group in groups} == {
+        "a": ("svea + conv, preset paper, base unset", ()),
+        "b": ("svea + conv, preset paper, base ddpg", ()),
+        "c": ("svea + conv, preset quick, decisions 6000", ("batch_size",)),
+        "d": ("svea + conv, preset quick, decisions 9000", ("batch_size",)),
+    }
+    assert "differ in more than their labels say: batch_size" in "\n".join(caveats(groups[2]))
+
+
+def test_a_label_means_the_same_on_every_task(tmp_path):
+    own = {"walker_walk": {"action_repeat": 4}, "finger_spin": {"action_repeat": 2}}
+    groups = groups_of(
+        write_run(tmp_path / "a", task="walker_walk", **own["walker_walk"]),
+        write_run(tmp_path / "b", task="finger_spin", **own["finger_spin"]),
+        write_run(tmp_path / "c", task="finger_spin", preset="paper", **own["finger_spin"]),
+    )
+    assert [(group.task, group.label) for group in groups] == [
+        ("finger_spin", "svea + conv, preset paper"),
+        ("finger_spin", "svea + conv, preset quick"),
+        ("walker_walk", "svea + conv, preset quick"),
+    ]
+    (pooled,) = {one.label for one in aggregate(groups, np.random.default_rng(0))}
+    assert pooled == "svea + conv, preset quick"
+    alone = groups_of(tmp_path / "a", tmp_path / "b")
+    assert {group.label for group in alone} == {"svea + conv"}
+    different = groups_of(tmp_path / "a", tmp_path / "c")
+    assert aggregate(different, np.random.default_rng(0)) == [], "other settings are not pooled"
+
+
+def test_numbers_that_a_run_does_not_use_do_not_tell_it_apart(tmp_path):
+    (group,) = groups_of(
+        write_run(tmp_path / "a", base="sac", ddpg={"q_tau": 0.01}, pad={"every": 1}),
+        write_run(tmp_path / "b", base="sac", seed=1, ddpg={"q_tau": 0.05}, deterministic=False),
+    )
+    assert (group.label, len(group.runs)) == ("svea + conv", 2)
+
+
 def test_a_row_holds_the_known_figures(tmp_path):
     (group,) = groups_of(
         write_run(tmp_path / "a", seed=0, final={"train": 400, "color_hard": 300}, random=50),
@@ -62,21 +107,33 @@ def test_one_seed_takes_its_interval_over_episodes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "decisions", "preset", "expected"),
+    ("seeds", "decisions", "preset", "more", "departures"),
     [
-        (5, 500_000, "paper", True),
-        (4, 500_000, "paper", False),
-        (5, 499_999, "paper", False),
-        (5, 500_000, "quick", False),
+        (5, 500_000, "paper", {}, ()),
+        (5, 600_000, "paper", {"speed": "eager", "eval_every": 7}, ()),
+        (4, 500_000, "paper", {}, ("4 seeds",)),
+        (5, 499_999, "paper", {}, ("499,999 decisions (100 %)",)),
+        (1, 6_000, "quick", {}, ("6,000 decisions (1.2 %)", "1 seed", "preset quick")),
+        (5, 500_000, "quick", {}, ("preset quick",)),
+        (5, 500_000, "paper", {"image_size": 64}, ("other settings (image_size)",)),
+        (5, 500_000, "paper", {"base": "ddpg"}, ("other settings (base)",)),
+        (5, 500_000, "paper", {"task": "robot_reach"}, ("a robot task of our own",)),
+        (5, 500_000, "paper", {"task": "cheetah_run", "image_size": 64}, ()),
     ],
 )
-def test_only_the_papers_size_is_a_replication(tmp_path, seeds, decisions, preset, expected):
+def test_only_the_papers_size_and_settings_are_a_replication(
+    tmp_path, seeds, decisions, preset, more, departures
+):
     folders = [
-        write_run(tmp_path / str(s), seed=s, decisions=decisions, preset=preset, evaluations=2)
+        write_run(
+            tmp_path / str(s), seed=s, decisions=decisions, preset=preset, evaluations=2, **more
+        )
         for s in range(seeds)
     ]
     (group,) = groups_of(*folders)
-    assert summarise(group, np.random.default_rng(0))[1].is_replication is expected
+    assert group.departures == departures
+    test = summarise(group, np.random.default_rng(0))[1]
+    assert test.is_replication is (not departures and test.paper is not None)
 
 
 def test_the_mean_curve_covers_what_all_seeds_have(tmp_path):

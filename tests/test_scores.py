@@ -17,6 +17,7 @@ from svea import scores
 from svea.cli import main
 from svea.errors import UserError
 from svea.evaluation import Request
+from svea.export import export
 from svea.records import read_records
 from svea.results import group_runs
 from svea.runs import read_run
@@ -74,7 +75,7 @@ def test_an_interrupted_evaluation_keeps_what_it_played(
     monkeypatch.setattr(scores, "append_records", then_stop)
     with pytest.raises(KeyboardInterrupt):
         verb(run, episodes=3)
-    assert "1 episodes are recorded, and the same command goes on" in capsys.readouterr().err
+    assert "1 new episode recorded, the same command goes on" in capsys.readouterr().err
     monkeypatch.undo()
     assert verb(run, episodes=3) == 0
     assert read_records(run)[:1] == written and len(read_records(run)) == 3
@@ -133,6 +134,36 @@ def test_nothing_to_evaluate_is_refused(tmp_path: Path) -> None:
         verb(tmp_path, modes=("colour",))
 
 
+def test_an_export_has_no_log_and_that_is_no_news(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = export(run, tmp_path / "exported")
+    assert verb(folder, modes=("train",)) == 0
+    out, err = capsys.readouterr()
+    assert "missing" not in out and "unfinished" not in out and err == ""
+    assert [len(group.runs) for group in group_runs([read_run(run), read_run(folder)])] == [2]
+
+
+def test_an_error_names_the_folder_once(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verb(tmp_path / "nothing", run, modes=("train", "color_hard")) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and all(line.startswith("svea: ") for line in lines)
+    assert lines[0].count(str(tmp_path / "nothing")) == 1
+    assert lines[1].count("color_hard") == 1 and lines[1].endswith(f"({run})")
+
+
+def test_robot_and_suite_are_not_pooled(tmp_path: Path) -> None:
+    for task in ("walker_walk", "finger_spin", "robot_reach", "robot_push", "toy:make", "toy:b"):
+        level = {"w": 800.0, "f": 400.0, "r": 30.0, "t": 5.0}[task[0]]
+        write_run(tmp_path / task, task=task, final={"train": level})
+    groups = group_runs([read_run(folder) for folder in sorted(tmp_path.iterdir())])
+    rows = {row["task"]: row["mean ± std"] for row in score_rows(groups)}
+    pooled = {name: mean for name, mean in rows.items() if name.startswith("all")}
+    assert pooled == {"all 2 DMControl tasks": "600", "all 2 robot tasks": "30"}
+
+
 def test_rows_stand_beside_the_papers_figures(tmp_path: Path) -> None:
     for seed, score in enumerate((300.0, 320.0)):
         write_run(tmp_path / "w" / str(seed), seed=seed, final={"color_hard": score}, random=40)
@@ -141,11 +172,11 @@ def test_rows_stand_beside_the_papers_figures(tmp_path: Path) -> None:
     groups = group_runs([read_run(tmp_path / task / seed) for task in "wf" for seed in "01"])
     rows = {(row["task"], row["mode"]): row for row in score_rows(groups)}
     walker = rows["walker_walk", "color_hard"]
-    assert (walker["mean ± std"], walker["paper"]) == ("310 ± 14", "760 ± 145")
+    assert (walker["mean ± std"], walker["paper"]) == ("310 ± 14", "760 ± 145 †")
     assert (walker["IQM [95 %]"], walker["area"]) == ("310 [300, 320]", "155")
     assert (walker["seeds"], walker["episodes"], walker["random"]) == ("2", "20", "40")
-    assert rows["finger_spin", "distracting_cs:0.1"]["paper"] == "≈ 290"
-    both = rows["all 2 tasks", "color_hard"]
+    assert rows["finger_spin", "distracting_cs:0.1"]["paper"] == "≈ 290 †"
+    both = rows["all 2 DMControl tasks", "color_hard"]
     assert (both["mean ± std"], both["IQM [95 %]"]) == ("405", "410 [400, 410]")
     assert len(score_rows(groups, ["distracting_cs:0.1"])) == 1
 
@@ -156,7 +187,7 @@ def test_success_rates_stand_beside_the_papers(tmp_path: Path) -> None:
     played = episodes(who, "agent", "test", 20.0, 6000)
     write_lines(folder / "eval.jsonl", [one | {"success": k < 7} for k, one in enumerate(played)])
     (row,) = score_rows(group_runs([read_run(folder)]), ["test"])
-    assert row["success"].startswith("0.70 [") and row["paper"] == "0.89"
+    assert row["success"].startswith("0.70 [") and row["paper"] == "0.89 †"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from svea import cli, forecast
+from svea.cli.training import train_config
 from svea.errors import UserError
 from svea.progress import headline, rows, table
 from svea.studies import (
@@ -28,7 +30,9 @@ from svea.studies import (
     read_state,
     read_study,
     read_study_file,
+    resolve,
 )
+from svea.sweeps import dry_lines
 
 SHORT = {"decisions": 100}
 
@@ -88,7 +92,7 @@ def test_the_command_of_a_run_resolves_to_its_configuration(tmp_path: Path) -> N
     (run,) = plan([Grid(["finger_spin"], seeds=[3], set={"sac": {"q_tau": 0.5}})], values)
     command = run.train_command(tmp_path / "here")
     assert command[0] == "train"
-    resolved = cli.train_config(command[1:])
+    resolved = train_config(command[1:])
     assert resolved == dataclasses.replace(run.config, out=str(tmp_path / "here"))
 
 
@@ -336,6 +340,8 @@ def test_time_is_estimated_from_the_studys_own_runs(tmp_path: Path) -> None:
     assert found.seconds == pytest.approx((50 + 3 * 100) / rate)
     assert found.wall_seconds == pytest.approx(found.seconds / 2)
     assert found.gpu_hours == pytest.approx(found.seconds * 0.5 / 3600)
+    done = forecast.forecast(study, states[:1], at_once=2)
+    assert done.lines() == ["1 run, all of them done"]
     given = forecast.forecast(study, states, at_once=2, speed=10.0)
     assert given.seconds == pytest.approx(35.0) and "--speed" in given.lines()[1]
 
@@ -348,6 +354,37 @@ def test_an_unknown_speed_is_called_unknown(
     found = forecast.forecast(study, study.states(), at_once=2)
     assert found.seconds is None and found.lines()[0] == "20 runs"
     assert "unknown" in found.lines()[1]
+    assert found.lines()[2] == "GPU hours: none, because no GPU is used"
+    for gpus in (0.5, None):  # a share of a GPU, or nobody knows
+        shown = forecast.forecast(study, study.states(), at_once=2, gpus=gpus).lines()
+        assert shown[2] == "GPU hours: unknown"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "options", "rate"),
+    [
+        (1.0, {"envs": 16}, 335.5),
+        (1.0, {"envs": 16, "decisions": 100_000, "eval_every": 9, "seed": 3}, 335.5),
+        (1.0, {}, None),
+        (1.0, {"envs": 16, "encoder": "vit"}, None),
+        (1.0, {"envs": 16, "preset": "quick"}, None),
+        (1.0, {"envs": 16, "method": "drq"}, None),
+        (1.0, {"envs": 16, "base": "ddpg"}, None),
+        (1.0, {"envs": 16, "batch_size": 512}, None),
+        (None, {"envs": 16}, None),
+        (0.0, {"envs": 16}, None),
+        (0.0, {"preset": "quick"}, 7.9),
+        (0.0, {"preset": "quick", "augment": "overlay"}, None),
+    ],
+)
+def test_a_measured_speed_counts_for_what_was_measured_alone(
+    tmp_path: Path, gpus: float | None, options: dict[str, Any], rate: float | None
+) -> None:
+    values = {"task": "walker_walk", "method": "svea", "seed": 0} | options
+    run = PlannedRun("one", values, resolve(values).decisions)
+    study = Study(tmp_path, (run,))
+    found = forecast.forecast(study, study.states(), at_once=1, gpus=gpus)
+    assert found.seconds == (rate and pytest.approx(run.decisions / rate))
 
 
 def test_disk_is_mostly_the_replay_and_only_those_at_work_count_when_it_is_dropped(
@@ -425,9 +462,39 @@ def test_a_dry_run_lists_everything_and_writes_nothing(
     assert cli.main(["sweep", *grid, *flags]) == 0
     shown = capsys.readouterr().out
     assert shown.count("svea train ") == 20
-    assert "\n20 runs\n" in shown
+    assert "queued   svea train walker_walk --method svea --seed 3\n" in shown
+    common = f"each with --decisions 1000 --replay 1000 --out {tmp_path}/runs/sweep/runs/NAME\n"
+    assert f"{common}20 runs\n" in shown
     assert "about 8m20s (--speed)" in shown  # 20 runs x 100 s on 4 processes
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_what_would_be_refused_is_refused_by_a_dry_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    dry: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(forecast.shutil, "disk_usage", lambda path: usage._replace(free=10**9))
+    assert cli.main(["sweep", "--tasks", "walker_walk", *dry]) == 2
+    out, err = capsys.readouterr()
+    assert "\ndisk: up to 11" in out and "needs up to 1" in err and "1.0 GB free" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_of_a_dry_run_fit_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study(Path("/study"), short(seeds="0-1"))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = "\n".join(dry_lines(study, study.states())).splitlines()
+    assert max(map(len, lines)) <= 40 and len(lines) > 3
+    unfolded = " ".join(line.strip() for line in lines)
+    assert "svea train walker_walk --seed 1" in unfolded and "/study/runs/NAME" in unfolded
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_tasks_are_pooled_by_setting(tmp_path):
     ]
     evidence = gather(folders)
     table = tables.aggregate_table(evidence.aggregates, {"svea + conv": "svea"})
-    (cell,) = table.rows["train, 2 tasks"][1].values()
+    (cell,) = table.rows["train, 2 DMControl tasks"][1].values()
     assert cell.ours == "400 [400, 400]"  # one seed each: resampling within tasks changes nothing
 
 

@@ -169,7 +169,7 @@ def _analysis_pictures(run: Run) -> list[Path]:
 
 def _picture(file: Path) -> tuple[str, bytes]:
     """A picture as JPEG: about a fifth of a PNG, and no wider than it is shown."""
-    with Image.open(file) as opened:
+    with Image.open(file, formats=("PNG",)) as opened:  # what svea writes; a folder may be anyone's
         picture = opened.convert("RGB")
     if picture.width > PICTURE_WIDTH:
         size = (PICTURE_WIDTH, max(1, picture.height * PICTURE_WIDTH // picture.width))

@@ -110,7 +110,7 @@ def _commands(folder: Path, run: PlannedRun) -> Iterator[list[str]]:
     if progress.missing_modes:
         yield [
             "eval", str(folder), "--modes", *progress.missing_modes, "--episodes",
-            str(run.episodes), "--no-videos", *device, *(["--data-dir", data] if data else []),
+            str(run.episodes), *device, *(["--data-dir", data] if data else []),
         ]  # fmt: skip
     for name in progress.missing_analyses:
         yield ["analyze", name, str(folder), *device]

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from svea.augment import AUGMENTATIONS, Augment
-from svea.errors import UserError
+from svea.errors import UserError, unknown_name
 from svea.images import ImageBank
 
 REFERENCE = "grouped convolution"
@@ -69,14 +69,19 @@ def augment(
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError("bench augment: no CUDA device here; use --device cpu")
-    batch = batch or (256 if device == "cuda" else 64)
+    batch = (256 if device == "cuda" else 64) if batch is None else batch
     dtype = torch.bfloat16 if bfloat16 else torch.float32
     special: dict[str, dict[str, Any]] = {
         "crop": {"size": size},
         "overlay": {"images": ImageBank.procedural(device=device)},
     }
-    if repeats < 1:
-        raise UserError(f"repeats is {repeats}; allowed: 1 or more")
+    for what, given in (("repeats", repeats), ("batch", batch), ("size", size)):
+        if given < 1:
+            raise UserError(f"{what} is {given}; allowed: 1 or more")
+    names = [name.replace("-", "_") for name in names]
+    for name in names:
+        if name not in AUGMENTATIONS:
+            raise unknown_name("augmentation", name, AUGMENTATIONS)
     rows = [_reference(torch.rand(batch, 9, size, size, device=device, dtype=dtype), repeats)]
     for name in names or AUGMENTATIONS:
         side = size + 16 if name == "crop" else size

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from svea import stats
 from svea.errors import UserError, unknown_name
-from svea.results import Group, areas, group_runs
+from svea.results import Group, areas, group_runs, suite
 from svea.runs import Run, read_runs
 
 Measure = Literal["return", "area", "success"]
@@ -41,9 +41,10 @@ class Comparison:
     differences: tuple[stats.Interval, ...]
     chances: tuple[stats.Interval, ...]
     """Of ours being better, with 95 % bootstrap intervals."""
-    difference: stats.Interval
+    difference: stats.Interval | None
+    """Over all matches, each of them a stratum; None where their returns have other scales."""
     chance: stats.Interval
-    """Over all matches, each of them a stratum."""
+    """Over all matches."""
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, in values that JSON can hold."""
@@ -62,7 +63,7 @@ class Comparison:
                     self.names, self.ours, self.theirs, self.differences, self.chances, strict=True
                 )
             ],
-            "difference": asdict(self.difference),
+            "difference": asdict(self.difference) if self.difference else None,
             "probability": asdict(self.chance),
             "wins": self.wins,
         }
@@ -95,8 +96,9 @@ def find_side(text: str, beneath: Path) -> tuple[list[Group], list[str]]:
     names = {group: (group.method, _short(group), group.label) for group in groups}
     found = [group for group in groups if text in names[group]]
     if not found:
-        allowed = {name for known in names.values() for name in known}
-        raise unknown_name(f"folder, or method of the runs in {beneath},", text, allowed)
+        allowed = {name for method, short, _ in names.values() for name in (method, short)}
+        error = unknown_name("method or folder", text, allowed)
+        raise UserError(f"{error} (the runs in {beneath}), or any folder of runs")
     return found, problems
 
 
@@ -139,21 +141,22 @@ def compare(
     pairs: Sequence[Match], mode: str, measure: Measure, generator: np.random.Generator
 ) -> Comparison | None:
     """Compare two sides in a mode; None where no match has scores on both sides."""
-    scored = [(pair.name, *_scores(pair, mode, measure)) for pair in pairs]
-    scored = [(name, x, y) for name, x, y in scored if x.size and y.size]
+    scored = [(pair, *_scores(pair, mode, measure)) for pair in pairs]
+    scored = [(pair, x, y) for pair, x, y in scored if x.size and y.size]
     if not scored:
         return None
-    names, ours, theirs = zip(*scored, strict=True)
+    competing, ours, theirs = zip(*scored, strict=True)
+    scales = {"success" if measure == "success" else suite(pair.ours.task) for pair in competing}
     chance, difference = stats.probability_of_improvement, stats.mean_difference
     return Comparison(
         mode=mode,
         measure=measure,
-        names=names,
+        names=tuple(pair.name for pair in competing),
         ours=ours,
         theirs=theirs,
         differences=tuple(difference([x], [y], generator) for _, x, y in scored),
         chances=tuple(chance([x], [y], generator) for _, x, y in scored),
-        difference=difference(ours, theirs, generator),
+        difference=difference(ours, theirs, generator) if len(scales) == 1 else None,
         chance=chance(ours, theirs, generator),
     )
 

@@ -135,7 +135,7 @@ class Config:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the hardware multiplies it natively, float32 elsewhere."""
     speed: Literal["auto", "eager", "compiled", "captured"] = "auto"
-    """How updates run: as written, compiled, or compiled and captured in CUDA graphs."""
+    """How updates run: as written, compiled (in C on a CPU), or captured in CUDA graphs."""
     deterministic: bool = False
     """On a GPU, updates that repeat bit for bit (on a CPU they always do)."""
     time_limit: str = "none"
@@ -511,6 +511,12 @@ def check_names(config: Config) -> None:
     envs.check_mode(config.eval_mode, None if ":" in config.task else config.task)
     if config.method not in METHODS:
         raise unknown_name("method", config.method, METHODS)
+    if "crop" in re.split(r"[+|\s]+", config.augment):
+        raise UserError(
+            f"augment is {config.augment!r}, but a strong view keeps the size that the agent sees, "
+            "and crop cuts it smaller; leave it out. As the weak augmentation: --crop 16, or "
+            "--method rad"
+        )
     augmentation(config.augment)
     row = METHODS[config.method].recipe_for(config.augment)
     if not row.is_mixed and (config.recipe.alpha, config.recipe.beta) != (0.5, 0.5):
@@ -538,16 +544,19 @@ def _at(config: Config, path: str) -> Any:
     return value
 
 
-def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
+def _merge(into: Any, values: dict[str, Any], prefix: str = "") -> None:
     """Lay values over others; dotted names and dictionaries reach into nested options."""
     if not isinstance(into, dict):
-        raise UserError(f"{', '.join(map(repr, values))} cannot be set inside {into!r}")
+        given = ", ".join(prefix + name for name in values)
+        raise UserError(
+            f"{given} cannot be set, because {prefix.rstrip('.')} is {into!r}; allowed there: "
+            "named values"
+        )
     for name, value in values.items():
         head, _, rest = name.partition(".")
-        if rest:
-            _merge(into.setdefault(head, {}), {rest: value})
-        elif isinstance(value, dict):
-            _merge(into.setdefault(head, {}), value)
+        if rest or isinstance(value, dict):
+            inner = {rest: value} if rest else value
+            _merge(into.setdefault(head, {}), inner, f"{prefix}{head}.")
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             into[head] = dataclasses.asdict(value)
         else:

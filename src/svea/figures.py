@@ -170,7 +170,7 @@ def _generalisation(
     if any(result.paper for result in results):
         caption += " Diamonds: the paper, 500,000 decisions × 5 seeds"
         smaller = any(result.paper and not result.is_replication for result in results)
-        caption += "; ours are smaller runs, see the table." if smaller else "."
+        caption += "; ours is no replication, see the table." if smaller else "."
     bars, numbers = _bars(groups, modes, colors, cells)
     yield Exhibit(
         name=f"generalisation-{task}",
@@ -262,7 +262,9 @@ def _distracting(
         ]
     caption = f"Bands: 95 % bootstrap interval of the mean over seeds{ONE_SEED}."
     if any(one.paper is not None for one in series):
-        caption += " Diamonds: the paper's curve, approximate (read off a figure)."
+        smaller = any(result.paper and not result.is_replication for result in results)
+        caption += " Diamonds: the paper's curve, approximate (read off a figure)"
+        caption += "; ours is no replication, see the table." if smaller else "."
     yield Exhibit(
         name=f"distracting-{task}",
         topic=GENERALISATION,
@@ -306,7 +308,8 @@ def _success(
     bars, numbers = _bars(groups, modes, colors, cells)
     caption = f"Whiskers: 95 % bootstrap interval over seeds{ONE_SEED}."
     if any(success.paper for success in successes):
-        caption += " Diamonds: the paper (its own robot tasks, which were never released)."
+        caption += " Diamonds: the paper, on its own robot tasks, which were never released: ours "
+        caption += "is no replication."
     yield Exhibit(
         name=f"success-{task}",
         topic=ROBOT,

@@ -11,17 +11,23 @@ import numpy as np
 
 from svea import comparison, plots, stats
 from svea.analysis import Sample, WallTime, common_level, q_gap, q_variance, wall_times
+from svea.console import print_problems, print_table
 from svea.errors import StorageError, SveaError, UserError
 from svea.results import caveats, group_runs
 from svea.runs import find_runs, read_run, read_runs
 from svea.wording import number
 
 BOOTSTRAP_SEED = 0
+LONGEST_NAME = 16  # in the head of a column
 
 Rows = list[dict[str, Any]]
 
 
-def q_variance_table(runs: Sequence[Path], **options: Any) -> tuple[Rows, list[SveaError]]:
+Findings = tuple[Rows, list[str], list[SveaError]]
+"""A table, notes on it, and what could not be analysed."""
+
+
+def q_variance_table(runs: Sequence[Path], **options: Any) -> Findings:
     """`svea analyze q-variance`: a row per run, and the mean over seeds below."""
 
     def row(sample: Sample) -> dict[str, Any]:
@@ -33,19 +39,22 @@ def q_variance_table(runs: Sequence[Path], **options: Any) -> tuple[Rows, list[S
             "of strong view": strong["variance"] if strong else math.nan,
         }
 
-    return _table(runs, row, **options)
+    rows, problems = _table(runs, row, **options)
+    note = "variance of the Q-target over draws of its view, mean over transitions"
+    return rows, [note], problems
 
 
-def q_gap_table(
-    runs: Sequence[Path], augmentations: Sequence[str], **options: Any
-) -> tuple[Rows, list[SveaError]]:
+def q_gap_table(runs: Sequence[Path], augmentations: Sequence[str], **options: Any) -> Findings:
     """`svea analyze q-gap`: a row per run with a column per augmentation; means over seeds."""
+    notes = {"mean |Q(s, a) - Q(aug(s), a)|": None}
 
     def row(sample: Sample) -> dict[str, Any]:
-        gaps = {one["augment"]: one["gap"] for one in q_gap(sample, augmentations)}
-        return {name: math.nan if gap is None else gap for name, gap in gaps.items()}
+        gaps = q_gap(sample, augmentations)
+        notes.update({one["why"]: None for one in gaps if one["gap"] is None})
+        return {one["augment"]: math.nan if one["gap"] is None else one["gap"] for one in gaps}
 
-    return _table(runs, row, **options)
+    rows, problems = _table(runs, row, **options)
+    return rows, list(notes), problems
 
 
 def _table(
@@ -84,7 +93,8 @@ def _mean_row(setting: str, members: Rows) -> dict[str, Any]:
     for name, first in members[0].items():
         if isinstance(first, float):
             values = [one[name] for one in members]
-            mean[name] = f"{_shown(np.mean(values))} ± {_shown(np.std(values, ddof=1))}"
+            spread = f" ± {_shown(np.std(values, ddof=1))}" if np.isfinite(values).all() else ""
+            mean[name] = _shown(np.mean(values)) + spread
         else:
             mean.setdefault(name, first)
     return mean
@@ -171,7 +181,9 @@ def comparisons(
     pairs, alone = comparison.matches(a, b)
     groups = [group for pair in pairs for group in (pair.ours, pair.theirs)]
     told = (text for group in groups for text in caveats(group))
-    notes = list(dict.fromkeys([*unread_a, *unread_b, *alone, *told]))
+    a_name, _ = _side_names(ours, theirs)
+    sides = [] if a_name == ours else [f"A: {ours}; B: {theirs}"]
+    notes = list(dict.fromkeys([*sides, *unread_a, *unread_b, *alone, *told]))
     generator = np.random.default_rng(BOOTSTRAP_SEED)
     made = []
     for mode in modes or _common_modes(pairs):
@@ -180,10 +192,15 @@ def comparisons(
             notes.append(f"{mode}: no {measure} on both sides of any task")
             continue
         made.append(found)
-        notes.append(f"{mode}: {ours} is better in {found.wins} of {len(found.names)}")
+        notes.append(f"{mode}: {a_name} is better in {found.wins} of {len(found.names)}")
     if not made:
         raise UserError("nothing to compare:\n" + "\n".join(notes))
     return made, notes
+
+
+def _side_names(ours: str, theirs: str) -> tuple[str, str]:
+    """What the columns call the two sides."""
+    return ("A", "B") if max(len(ours), len(theirs)) > LONGEST_NAME else (ours, theirs)
 
 
 def _common_modes(pairs: Sequence[comparison.Match]) -> list[str]:
@@ -194,10 +211,16 @@ def _common_modes(pairs: Sequence[comparison.Match]) -> list[str]:
 
 
 def comparison_rows(found: comparison.Comparison, ours: str, theirs: str) -> Rows:
-    """A row per match, and the last one over all."""
+    """A row per match, and the last one over all; long names of the sides are shown as A and B."""
+    ours, theirs = _side_names(ours, theirs)
 
     def row(
-        name: str, a: float, b: float, seeds: str, gain: stats.Interval, chance: stats.Interval
+        name: str,
+        a: float,
+        b: float,
+        seeds: str,
+        gain: stats.Interval | None,
+        chance: stats.Interval,
     ) -> dict[str, Any]:
         return {
             "task": name,
@@ -205,7 +228,7 @@ def comparison_rows(found: comparison.Comparison, ours: str, theirs: str) -> Row
             f"{found.measure} of {ours}": number(a),
             f"of {theirs}": number(b),
             "seeds": seeds,
-            "difference [95 %]": _interval(gain, number),
+            "difference [95 %]": _interval(gain, number) if gain else "–",
             f"P({ours} > {theirs}) [95 %]": _interval(chance, lambda value: f"{value:.2f}"),
         }
 
@@ -216,6 +239,8 @@ def comparison_rows(found: comparison.Comparison, ours: str, theirs: str) -> Row
     ]
     if len(rows) > 1:
         a, b = (float(np.mean([x.mean() for x in side])) for side in (found.ours, found.theirs))
+        if found.difference is None:  # returns of several suites have no common scale
+            a = b = math.nan
         n, m = (sum(x.size for x in side) for side in (found.ours, found.theirs))
         rows.append(row(f"all {len(rows)}", a, b, f"{n}, {m}", found.difference, found.chance))
     return rows
@@ -228,10 +253,8 @@ def _interval(one: stats.Interval, show: Callable[[float], str]) -> str:
 
 def print_findings(rows: Rows, notes: Sequence[str], problems: Sequence[SveaError] = ()) -> int:
     """A table, notes below it, problems on stderr; the exit code of the first problem."""
-    from svea.cli import print_problems, print_table
-
     if rows:
         print_table(rows)
-    for note in notes:
+    for note in notes if rows else ():  # they are about the table
         print(note)
     return print_problems(problems)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from svea import storage
 from svea.console import clock
 from svea.errors import UserError
 from svea.studies import RunState, Study
@@ -25,18 +26,19 @@ class Speed:
     """A measured speed of whole runs; the evaluations that go with them are extra."""
 
     device: str
-    encoder: str
     preset: str
     envs: int
     decisions_per_second: float
     source: str
 
 
-# One run at a time. Other machines differ; `--speed` and the study's own runs count before these.
+# SVEA with its defaults, one run at a time. Other machines differ; `--speed` and the study's own
+# runs count before these.
 SPEEDS: tuple[Speed, ...] = (
-    Speed("cpu", "cnn", "quick", 1, 7.9, "measured on 2 vCPUs without GPU, docs/demo.md"),
-    Speed("cuda", "cnn", "paper", 16, 335.5, "SVEA on one H200, benchmarks/RESULTS.md"),
-)
+    Speed("cpu", "quick", 1, 7.9, "as SVEA's on 2 vCPUs without GPU, docs/demo.md"),
+    Speed("cuda", "paper", 16, 335.5, "as SVEA's on one H200 without evaluations, "
+          "benchmarks/RESULTS.md"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,14 @@ class Forecast:
     def lines(self) -> list[str]:
         """For people."""
         left = self.runs - self.finished
+        size = f"{self.runs} run{'s' * (self.runs != 1)}"
+        if not left:
+            return [f"{size}, all of them done"]
         time = "unknown" if self.wall_seconds is None else f"about {clock(self.wall_seconds)}"
         gpu = "unknown" if self.gpu_hours is None else f"about {self.gpu_hours:,.1f}"
+        gpu = "none, because no GPU is used" if self.gpu_hours == 0 else gpu
         return [
-            f"{self.runs} run{'s' * (self.runs != 1)}"
-            + (f", {self.finished} of them done" if self.finished else ""),
+            size + (f", {self.finished} of them done" if self.finished else ""),
             f"time for the {left} left: {time} ({self.basis})",
             f"GPU hours: {gpu}",
             f"disk: up to {self.disk_bytes / 1e9:,.1f} GB",
@@ -68,7 +73,11 @@ class Forecast:
 
 
 def forecast(
-    study: Study, states: Sequence[RunState], at_once: int, speed: float = 0.0, gpus: float = 0.0
+    study: Study,
+    states: Sequence[RunState],
+    at_once: int,
+    speed: float = 0.0,
+    gpus: float | None = 0.0,
 ) -> Forecast:
     """Estimate what is left of a study.
 
@@ -77,11 +86,11 @@ def forecast(
         states: of its runs.
         at_once: how many runs work at the same time.
         speed: decisions per second of one run; 0: as measured in the study, else in the table.
-        gpus: share of a GPU that one run takes.
+        gpus: share of a GPU that one run takes; None: nobody knows before it starts.
     """
     left = [state for state in states if state.state != "done"]
     configs = [state.run.config for state in left]
-    device = "cuda" if gpus else "cpu"
+    device = "unknown" if gpus is None else "cuda" if gpus else "cpu"
     seconds, basis = 0.0, ""
     own = statistics.median(measured) if (measured := own_speeds(states)) else 0.0
     for state, config in zip(left, configs, strict=True):
@@ -89,10 +98,8 @@ def forecast(
         if not rate and (known := _known_speed(config, device)):
             rate, source = known.decisions_per_second, known.source
         if not rate:
-            seconds, basis = (
-                float("nan"),
-                "no run of this study is timed yet; --speed sets it",
-            )
+            seconds = float("nan")
+            basis = "no run of this study is timed yet, nor one like it; --speed sets it"
             break
         basis = source
         seconds += max(state.run.decisions - state.progress.decision, 0) / rate
@@ -106,10 +113,17 @@ def forecast(
         finished=len(states) - len(left),
         seconds=seconds if known_time else None,
         wall_seconds=seconds / max(min(at_once, len(left)), 1) if known_time else None,
-        gpu_hours=0.0 if not gpus else seconds * gpus / 3600 if known_time else None,
+        gpu_hours=_gpu_hours(seconds, gpus),
         disk_bytes=disk,
         basis=basis or "nothing is left",
     )
+
+
+def _gpu_hours(seconds: float, gpus: float | None) -> float | None:
+    """GPU hours of so many seconds; None where time or share are unknown."""
+    if gpus == 0:
+        return 0.0
+    return None if gpus is None or seconds != seconds else seconds * gpus / 3600
 
 
 def own_speeds(states: Sequence[RunState]) -> list[float]:
@@ -132,7 +146,7 @@ def disk_bytes(config: Config) -> int:
     heads = 3 * (size.projection + size.hidden + 2) * size.hidden
     # Two projections and their target, weights and Adam's two moments: four times is enough.
     agent = 4 * 4 * (2 * projection + heads) + 16_000_000
-    return run_replay_bytes(config) + GENERATIONS * agent
+    return storage.at_most(run_replay_bytes(config) + GENERATIONS * agent)
 
 
 def require_space(study: Study, forecast: Forecast) -> None:
@@ -159,9 +173,16 @@ def run_replay_bytes(config: Config) -> int:
 
 
 def _known_speed(config: Config, device: str) -> Speed | None:
-    """The table's speed for a configuration."""
-    key = (device, config.encoder, config.preset, config.envs)
-    return next((s for s in SPEEDS if (s.device, s.encoder, s.preset, s.envs) == key), None)
+    """The table's speed for a configuration that differs in nothing that takes time."""
+    from svea.config import differences, resolve, to_dict
+
+    free = ("seed", "warmup", "eval_", "log_every", "overlay_dir")
+    for one in SPEEDS:
+        measured = resolve(config.task, preset=one.preset, envs=one.envs)
+        changed = differences(to_dict(measured), to_dict(config))
+        if one.device == device and all(line.startswith(free) for line in changed):
+            return one
+    return None
 
 
 def _size(folder: Path) -> int:

@@ -207,3 +207,6 @@ def _all_results() -> dict[tuple[str, str, str, str, str], PaperResult]:
 
 PAPER_RESULTS = _all_results()
 """Every figure, by (task, mode, method, augment, encoder)."""
+
+TASKS = frozenset(result.task for result in PAPER_RESULTS.values())
+"""Every task that the paper has a figure for."""

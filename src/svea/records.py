@@ -35,7 +35,7 @@ def read_records(run: Path) -> list[Record]:
         return []
     except OSError as error:
         raise StorageError(f"cannot read {run / FILE}: {error.strerror}") from error
-    parsed = (_parse(line) for line in text.splitlines())
+    parsed = (parse_line(line) for line in text.splitlines())
     return [record for record in parsed if record is not None]
 
 
@@ -54,8 +54,8 @@ def append_records(run: Path, records: Iterable[Record]) -> None:
         raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _parse(line: str) -> Record | None:
-    """A line as a JSON object, or None."""
+def parse_line(line: str | bytes) -> Record | None:
+    """A line as a JSON object; None where it is damaged, or something else."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

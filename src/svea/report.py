@@ -79,10 +79,9 @@ def gather(folders: Sequence[Path]) -> Evidence:
     groups = group_runs(runs)
     results = [result for group in groups for result in summarise(group, generator)]
     successes = [one for group in groups for one in summarise_success(group, generator)]
-    robot = {success.group.task for success in successes}  # its returns have another scale
-    aggregates = aggregate([group for group in groups if group.task not in robot], generator)
     shown = figures.exhibits(groups, results, successes, generator)
-    return Evidence(groups, results, aggregates, successes, shown, problems)
+    pooled = aggregate(groups, generator)
+    return Evidence(groups, results, pooled, successes, shown, problems)
 
 
 def write_report(
@@ -346,7 +345,7 @@ def _card(
             _spark(group),
         ),
         element("div", *tiles, class_="tiles"),
-        element("p", _size(group), *_badges(group, results), class_="size"),
+        element("p", _size(group), *_badges(group), class_="size"),
         class_="card panel",
         data_task=group.task,
         data_method=group.method,
@@ -363,9 +362,9 @@ def _background(group: Group, result: Result | None) -> Iterator[Markup]:
         yield _tile(f"wall time{each}", duration(float(np.mean(seconds))), None)
 
 
-def _badges(group: Group, results: Sequence[Result]) -> Iterator[Markup]:
+def _badges(group: Group) -> Iterator[Markup]:
     """What a reader must not miss."""
-    if any(result.paper and not result.is_replication for result in results):
+    if group.departures:
         yield element("span", "not a replication", class_="badge warn")
     unfinished = sum(not run.finished for run in group.runs)
     if unfinished:
@@ -439,7 +438,7 @@ def _caveats_section(evidence: Evidence, left_out: Sequence[str]) -> Markup | No
     if not found:
         return None
     items = [
-        element("li", text, element("span", f" — {listed(who)}") if who else None)
+        element("li", text, element("span", f" — {listed(who, between='; ')}") if who else None)
         for text, who in found.items()
     ]
     return element(
@@ -670,23 +669,19 @@ def _footnotes(results: Sequence[Result]) -> list[Markup]:
     if any(result.paper and result.paper.approximate for result in results):
         notes.append("~ Read off a figure, to about 10 points. ")
     smaller = [result for result in results if result.paper and not result.is_replication]
-    gaps = list(dict.fromkeys(_gap(result) for result in smaller))
+    gaps = list(dict.fromkeys(_departures(result) for result in smaller))
     if gaps:
         notes.append(
             "† Not a replication. The paper trains for 500,000 decisions (ViT: 300,000) and "
-            f"5 seeds at 84 px; here: {listed(gaps)}."
+            f"5 seeds at 84 px; here: {listed(gaps, between='; ')}."
         )
     return [element("span", note) for note in notes]
 
 
-def _gap(result: Result) -> str:
-    """How much smaller than the paper's setting a result's is."""
-    assert result.paper is not None
-    runs = result.group.runs
-    done, wanted = min(run.decisions_done for run in runs), result.paper.decisions
-    share = f"{100 * done / wanted:.2g} %"
-    size = f"{done:,} decisions ({share}), {plural(result.seeds, 'seed')}"
-    return f"{result.group.task} {result.group.label}, {size}, preset {runs[0].preset}"
+def _departures(result: Result) -> str:
+    """How a result's setting differs from the paper's."""
+    own = result.group.departures or (plural(result.seeds, "seed"),)
+    return ", ".join([f"{result.group.task} {result.group.label}", *own])
 
 
 # --- Runs

@@ -6,23 +6,38 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svea import paper_results, stats
+from svea import envs, paper_results, stats
+from svea.errors import UserError
 from svea.paper_results import PaperResult
 from svea.runs import Curve, Run
+from svea.wording import listed, plural
 
 TEST_MODE = "color_hard"
 """The test mode that cards and headlines show where there is a choice."""
 
 NOT_SETTINGS = {
     "seed", "out", "command", "svea_version", "device", "time_limit", "data_dir", "tensorboard",
-    "wandb", "eval_every", "eval_episodes", "eval_envs", "log_every", "save_every",
+    "wandb", "eval_every", "eval_episodes", "eval_envs", "log_every", "save_every", "decision",
+    "files",
 }  # fmt: skip
 """Fields of a configuration that say which seed, where and how watched, not what is learned."""
+
+PARTS = {"sac": "base", "ddpg": "base", "dqn": "base",
+         "curl": "auxiliary", "soda": "auxiliary", "pad": "auxiliary"}  # fmt: skip
+"""Tables of a configuration that count only where this field names them."""
+
+TASK_DECIDES = {"task", "action_repeat", "episode_frames", "eval_mode", "recipe.alpha",
+                "recipe.beta"}  # fmt: skip
+"""Settings whose usual value depends on the task: across tasks they tell nothing apart."""
+
+FIRST_TO_TELL = ("preset", "base", "auxiliary", "decisions")
+"""Settings that tell groups apart best, because a reader chose them; all others come after."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +47,8 @@ class Group:
     runs: tuple[Run, ...]
     label: str
     """The method, with whatever tells it apart from the other groups of the report."""
+    unsaid: tuple[str, ...] = ()
+    """Settings that also differ among the groups of this preset, and that no label names."""
 
     @property
     def task(self) -> str:
@@ -54,6 +71,26 @@ class Group:
         """The test mode to show first."""
         tests = [mode for mode in self.modes if mode != "train"]
         return TEST_MODE if TEST_MODE in tests else next(iter(tests), None)
+
+    @cached_property
+    def departures(self) -> tuple[str, ...]:
+        """What keeps the group from being a replication, where the paper has its task."""
+        if self.task not in paper_results.TASKS:
+            return ()
+        run, found = self.runs[0], []
+        done = min(run.decisions_done for run in self.runs)
+        wanted = paper_results.DECISIONS.get(run.encoder, paper_results.DECISIONS["cnn"])
+        if done < wanted:
+            found.append(f"{done:,} decisions ({100 * done / wanted:.3g} %)")
+        if len(self.runs) < paper_results.SEEDS:
+            found.append(plural(len(self.runs), "seed"))
+        if run.preset != "paper":
+            found.append(f"preset {run.preset}")
+        if self.task in envs.ROBOT_TASKS:
+            found.append("a robot task of our own")
+        if not found and (changed := _changed_settings(run)):
+            found.append(f"other settings ({listed(changed)})")
+        return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,15 +128,9 @@ class Result:
 
     @property
     def is_replication(self) -> bool:
-        """Whether seeds, decisions and preset reach the paper's, so that figures compare."""
-        return (
-            self.paper is not None
-            and self.seeds >= paper_results.SEEDS
-            and all(
-                run.preset == "paper" and run.decisions_done >= self.paper.decisions
-                for run in self.group.runs
-            )
-        )
+        """Whether seeds, decisions and settings are the paper's, so that figures compare."""
+        is_whole = self.seeds >= paper_results.SEEDS
+        return self.paper is not None and is_whole and not self.group.departures
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +159,11 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     families: dict[tuple[str, ...], list[list[Run]]] = {}
     for members in grouped.values():
         members.sort(key=lambda run: (run.seed is None, run.seed or 0, run.name))
-        families.setdefault(_family(members[0]), []).append(members)
+        families.setdefault(_family(members[0])[1:], []).append(members)
     groups = [
-        Group(tuple(members), label)
+        Group(tuple(members), label, unsaid)
         for alike in families.values()
-        for members, label in zip(alike, _labels([group[0] for group in alike]), strict=True)
+        for members, (label, unsaid) in zip(alike, _labels([g[0] for g in alike]), strict=True)
     ]
     return sorted(groups, key=lambda group: (group.task, group.label))
 
@@ -200,6 +231,7 @@ class Aggregate:
 
     label: str
     mode: str
+    suite: str
     tasks: tuple[str, ...]
     seeds: int
     """Runs, over all tasks."""
@@ -209,20 +241,23 @@ class Aggregate:
 
 
 def aggregate(groups: Sequence[Group], generator: np.random.Generator) -> list[Aggregate]:
-    """One row per setting and mode that has results on several tasks.
+    """One row per setting, mode and suite that has results on several tasks.
 
-    Returns are pooled as they are: every task of the suite pays 0 to 1,000 an episode.
+    Returns are pooled as they are, so only within a suite: every task of DMControl pays 0 to 1,000
+    an episode, every robot task at most 50.
     """
-    pooled: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
+    pooled: dict[tuple[str, str, str], dict[str, NDArray[np.float64]]] = {}
     for group in groups:
         for mode in group.modes:
             scores = stats.seed_scores([run.final_returns(mode) for run in group.runs])
             if scores.size:
-                pooled.setdefault((group.label, mode), {})[group.task] = scores
+                place = (group.label, mode, suite(group.task))
+                pooled.setdefault(place, {})[group.task] = scores
     return [
         Aggregate(
             label=label,
             mode=mode,
+            suite=family,
             tasks=tuple(by_task),
             seeds=sum(scores.size for scores in by_task.values()),
             mean=stats.bootstrap_interval(list(by_task.values()), stats.mean, generator),
@@ -230,9 +265,20 @@ def aggregate(groups: Sequence[Group], generator: np.random.Generator) -> list[A
                 list(by_task.values()), stats.interquartile_mean, generator
             ),
         )
-        for (label, mode), by_task in pooled.items()
+        for (label, mode, family), by_task in pooled.items()
         if len(by_task) > 1
     ]
+
+
+def suite(task: str) -> str:
+    """The tasks whose returns have one scale; a user's own task stands for itself.
+
+    >>> suite("walker_walk"), suite("robot_push"), suite("my_package:make_env")
+    ('DMControl', 'robot', 'my_package:make_env')
+    """
+    if task in envs.ROBOT_TASKS:
+        return "robot"
+    return "DMControl" if task in envs.TASKS else task
 
 
 def areas(runs: Sequence[Run], mode: str, until: float | None = None) -> NDArray[np.float64]:
@@ -300,6 +346,11 @@ def caveats(group: Group) -> list[str]:
     run = group.runs[0]
     if run.preset not in ("paper", "unknown"):
         found.append(f"preset {run.preset!r}: a smaller setting than the paper's, no replication")
+    elif other := [one for one in group.departures if "decisions" in one or "settings" in one]:
+        found.append(f"{', '.join(other)}: not the paper's, no replication")
+    if group.unsaid:
+        found.append(f"settings of these runs differ in more than their labels say: "
+                     f"{listed(group.unsaid)}")  # fmt: skip
     if run.config.get("eval_actions") == "sampled":
         found.append("evaluations sample actions; the paper takes the policy's most likely one")
     for what, modes in _generated(run).items():
@@ -317,27 +368,92 @@ def _settings(run: Run) -> dict[str, str]:
     """Every setting that changes what is learned, under its dotted name."""
     settings: dict[str, str] = {}
     for name, value in run.config.items():
-        if name in NOT_SETTINGS:
+        unused = name in PARTS and getattr(run, PARTS[name]) != name
+        if name in NOT_SETTINGS or unused or value is False:  # older versions lack some switches
             continue
         inner = value if isinstance(value, dict) else {"": value}
         settings |= {f"{name}.{key}".rstrip("."): str(given) for key, given in inner.items()}
     return settings
 
 
-def _labels(first_runs: list[Run]) -> list[str]:
-    """Labels for groups of one family: its name, then only the settings that differ within it."""
+def _labels(first_runs: list[Run]) -> list[tuple[str, tuple[str, ...]]]:
+    """Labels for groups of one method, short ones, and what also differs within a preset.
+
+    A label is the method's name and then as few settings as tell the group from all others. Groups
+    of several tasks with the same settings have the same label, and no others have.
+    """
     _, method, augment, encoder = _family(first_runs[0])
     base = method + (f" + {augment}" if augment != "none" else "")
     base += f" ({encoder})" if encoder != "cnn" else ""
-    settings = [_settings(run) for run in first_runs]
-    names = sorted({name for one in settings for name in one})
-    telling = [name for name in names if len({one.get(name) for one in settings}) > 1]
-    if len({one.get("preset") for one in settings}) == len(settings) > 1:
-        telling = ["preset"]  # it stands for all that it sets
-    return [
-        ", ".join([base, *(f"{name} {one.get(name, 'unset')}" for name in telling)])
-        for one in settings
-    ]
+    settings = _across_tasks([_settings(run) for run in first_runs])
+    named = _tell_apart(settings)
+    labels = []
+    for own, names in zip(settings, named, strict=True):
+        alike = [n for n, one in enumerate(settings) if one.get("preset") == own.get("preset")]
+        said = {name for place in alike for name in named[place]}
+        rest = set(_differing([settings[place] for place in alike])) - said
+        unsaid = sorted(name for name in rest if PARTS.get(name.partition(".")[0]) not in said)
+        words = [f"{name} {own.get(name, 'unset')}" for name in names]
+        labels.append((", ".join([base, *words]), tuple(unsaid)))
+    return labels
+
+
+def _across_tasks(settings: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Settings without those that the task decides, as far as they are the same within each."""
+    by_task: dict[str | None, list[dict[str, str]]] = {}
+    for one in settings:
+        by_task.setdefault(one.get("task"), []).append(one)
+    varied = {name for members in by_task.values() for name in _differing(members)}
+    dropped = TASK_DECIDES - varied
+    return [{k: v for k, v in one.items() if k not in dropped} for one in settings]
+
+
+def _tell_apart(settings: Sequence[dict[str, str]]) -> list[list[str]]:
+    """For each, the names of the settings that tell it from the others, first things first."""
+    names = _differing(settings)
+    if not names:
+        return [[] for _ in settings]
+    name = min(names, key=lambda one: _rank(one, settings))
+    chosen: list[list[str]] = [[] for _ in settings]
+    for value in {one.get(name) for one in settings}:
+        places = [place for place, one in enumerate(settings) if one.get(name) == value]
+        for place, rest in zip(places, _tell_apart([settings[p] for p in places]), strict=True):
+            chosen[place] = [name, *rest]
+    return chosen
+
+
+def _rank(name: str, settings: Sequence[dict[str, str]]) -> tuple[int, int, str]:
+    """Where a setting stands among those that tell apart: chosen ones, then by how well it does."""
+    known = FIRST_TO_TELL.index(name) if name in FIRST_TO_TELL else len(FIRST_TO_TELL)
+    return known, -len({one.get(name) for one in settings}), name
+
+
+def _differing(settings: Sequence[dict[str, str]]) -> list[str]:
+    """Names of settings that are not the same everywhere."""
+    names = {name for one in settings for name in one}
+    return [name for name in names if len({one.get(name) for one in settings}) > 1]
+
+
+def _changed_settings(run: Run) -> list[str]:
+    """Settings that differ from the paper's for a run's task, method and encoder."""
+    try:
+        paper = _paper_settings(run.task, run.method, run.encoder)
+    except UserError:  # a name of another version
+        return ["method"]
+    own = _settings(run)
+    free = ("decisions", "augment", "overlay_dir", "speed", "precision")
+    return sorted(n for n in own if n in paper and n not in free and own[n] != paper[n])
+
+
+@lru_cache
+def _paper_settings(task: str, method: str, encoder: str) -> dict[str, str]:
+    """The settings of preset `paper`. Imports torch, so it is asked only of runs of its size."""
+    from pathlib import Path
+
+    from svea.config import resolve, to_dict
+
+    config = to_dict(resolve(task, method=method, encoder=encoder))
+    return _settings(Run(Path(), config, [], []))
 
 
 def _paper(run: Run, mode: str) -> PaperResult | None:

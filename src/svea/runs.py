@@ -21,14 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svea.errors import UserError
+from svea.records import FILE as EVAL_FILE
+from svea.records import Record, parse_line
 
-RUN_FILES = ("config.json", "metrics.jsonl", "eval.jsonl")
+RUN_FILES = ("config.json", "metrics.jsonl", EVAL_FILE)
 """A folder with none of these is not a run."""
+
+EXPORT = "actor.safetensors"
+"""A file that only `svea export` writes."""
+
+BEFORE_EVAL = "not yet evaluated by `svea eval`: returns come from the last evaluation in training"
 
 LARGEST_PLAUSIBLE = 1e9
 """Beyond it a return or a count of decisions is damage, not a result."""
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +90,11 @@ class Run:
         return self._setting("base", "sac")
 
     @property
+    def auxiliary(self) -> str:
+        """The task beside the Q-loss; `none` also where the configuration does not say."""
+        return self._setting("auxiliary", "none")
+
+    @property
     def preset(self) -> str:
         """The named preset the run started from."""
         return self._setting("preset", "unknown")
@@ -115,8 +125,8 @@ class Run:
 
     @cached_property
     def decisions_done(self) -> int:
-        """The last decision that any record mentions."""
-        records = (*self.metrics, *self.episodes)
+        """The last decision that any record mentions; an export's configuration does."""
+        records = (self.config, *self.metrics, *self.episodes)
         counts = (r.get("decision") for r in records)
         return int(max((count for count in counts if _is_plausible(count)), default=0))
 
@@ -273,8 +283,9 @@ def read_run(folder: Path) -> Run:
         )
     warnings: list[str] = []
     config = _read_json(folder / "config.json", warnings)
-    metrics = _read_lines(folder / "metrics.jsonl", warnings)
-    episodes = _latest(_read_lines(folder / "eval.jsonl", warnings))
+    exported = (folder / EXPORT).is_file()  # an export has no log, by design
+    metrics = [] if exported else _read_lines(folder / "metrics.jsonl", warnings)
+    episodes = _latest(_read_lines(folder / EVAL_FILE, warnings))
     summary = {}
     if (folder / "summary.json").exists():
         summary = _read_json(folder / "summary.json", warnings)
@@ -285,6 +296,8 @@ def read_run(folder: Path) -> Run:
     }
     run = Run(folder, config, metrics, episodes, summary, analyses=analyses)
     warnings += _contradictions(run)
+    if BEFORE_EVAL in warnings and f"{EVAL_FILE} is missing" in warnings:
+        warnings.remove(f"{EVAL_FILE} is missing")  # said already
     return replace(run, warnings=tuple(warnings))
 
 
@@ -336,7 +349,7 @@ def _read_lines(path: Path, warnings: list[str]) -> list[Record]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        record = _parse(line)
+        record = parse_line(line)
         if record is not None:
             records.append(record)
         elif number == len(lines):
@@ -358,15 +371,6 @@ def _rows(content: Record, name: str, warnings: list[str]) -> list[Record]:
         return rows
     warnings.append(f"{name} has no list of rows; it is left out")
     return []
-
-
-def _parse(line: str) -> Record | None:
-    """One line as a JSON object, or None."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
 
 
 def _latest(episodes: list[Record]) -> list[Record]:
@@ -398,8 +402,8 @@ def _contradictions(run: Run) -> list[str]:
     if strangers := sorted(tasks - {run.task}):
         found.append(f"eval.jsonl also holds episodes of {', '.join(strangers)}")
     if run.modes and not run._agent_episodes():
-        found.append("returns come from the last evaluation during training")
-    weights = (*run.folder.glob("checkpoints/*/manifest.json"), run.folder / "actor.safetensors")
+        found.append(BEFORE_EVAL)
+    weights = (*run.folder.glob("checkpoints/*/manifest.json"), run.folder / EXPORT)
     if not any(file.is_file() for file in weights):
         found.append("no checkpoint: `svea eval`, `watch` and `analyze` cannot load its agent")
     return found

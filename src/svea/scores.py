@@ -14,6 +14,7 @@ import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from svea import stats
+from svea.console import print_table
 from svea.errors import StorageError, SveaError, UserError
 from svea.evaluation import Request, evaluate_runs, modes_for
 from svea.export import load_config
@@ -29,7 +30,7 @@ from svea.results import (
     summarise_success,
 )
 from svea.runs import find_runs, read_runs
-from svea.wording import listed, number, rate
+from svea.wording import listed, number, plural, rate
 
 BOOTSTRAP_SEED = 0
 
@@ -82,7 +83,7 @@ class Scoring:
             )
         except KeyboardInterrupt:
             print(
-                f"stopped; {self.played} episodes are recorded, and the same command goes on",
+                f"stopped; {plural(self.played, 'new episode')} recorded, the same command goes on",
                 file=sys.stderr,
             )
             raise
@@ -104,8 +105,10 @@ class Scoring:
             self._unwritable.setdefault(run, error)
 
     def _note(self, run: Path, mode: str, error: SveaError) -> None:
-        """Remember what could not be evaluated."""
-        self._fail(f"{run} in {mode}" if mode else str(run), error)
+        """Remember what could not be evaluated, and where as far as the error does not say."""
+        where = [str(run)] if str(run) not in str(error) else []
+        where += [f"in {mode}"] if mode and repr(mode) not in str(error) else []
+        self._fail(" ".join(where), error)
 
     def _fail(self, where: str, error: SveaError) -> None:
         self.problems[str(error)].append(where)
@@ -132,7 +135,10 @@ def evaluate_and_print(
     # Progress goes to stderr, so that `--json` can be piped.
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), transient=True, console=console) as progress:
+    with Progress(
+        *columns, TimeRemainingColumn(), transient=True, console=console,
+        disable=not console.is_terminal,
+    ) as progress:  # fmt: skip
         scoring.play(progress)
     if as_json:
         for records in scoring.records.values():
@@ -147,7 +153,8 @@ def evaluate_and_print(
         for line in _adaptation_notes(scoring.records):
             print(line)
     for problem, places in scoring.problems.items():
-        where = f" ({listed(places)})" if any(places) else ""
+        named = list(filter(None, places))
+        where = f" ({listed(named)})" if named else ""
         print(f"svea: {problem}{where}", file=sys.stderr)
     for run in scoring.records if videos else ():
         for mode in dict.fromkeys(record["mode"] for record in scoring.records[run]):
@@ -174,19 +181,18 @@ def _adaptation_notes(records: dict[Path, list[Record]]) -> list[str]:
 
 def print_scores(runs: Sequence[Path], modes: Collection[str] | None = None) -> None:
     """The table of runs in some modes (all if None), with what a reader must know about it."""
-    from svea.cli import print_table
-
     found, problems = read_runs(runs)
     groups = group_runs(found)
-    print_table(score_rows(groups, modes))
-    for line in [*problems, *_notes(groups)]:
+    rows = score_rows(groups, modes)
+    print_table(rows)
+    for line in [*problems, *_notes(groups, rows)]:
         print(line)
 
 
 def score_rows(
     groups: Sequence[Group], modes: Collection[str] | None = None
 ) -> list[dict[str, str]]:
-    """One row per setting and mode, then one per setting and mode over several tasks."""
+    """One row per setting and mode, then one per setting and mode over the tasks of a suite."""
     generator = np.random.default_rng(BOOTSTRAP_SEED)
     rows: list[dict[str, Any]] = []
     for group in groups:
@@ -195,7 +201,7 @@ def score_rows(
             row = _row(result)
             if one := success.get(result.mode):
                 row |= {"success": f"{rate(one.rate)} {_ends(one.interval, rate)}"}
-                row |= {"paper": rate(one.paper.mean)} if one.paper else {}
+                row |= {"paper": f"{rate(one.paper.mean)} †"} if one.paper else {}
             rows.append(row | {"_mode": result.mode})
     for pooled in aggregate(groups, generator):
         rows.append(_aggregate_row(pooled) | {"_mode": pooled.mode})
@@ -210,7 +216,6 @@ _COLUMNS = ("task", "setting", "mode", "seeds", "episodes", "mean ± std", "IQM 
 
 def _row(result: Result) -> dict[str, str]:
     """A setting in a mode."""
-    paper = result.paper
     return {
         "task": result.group.task,
         "setting": result.group.label,
@@ -221,16 +226,22 @@ def _row(result: Result) -> dict[str, str]:
         "IQM [95 %]": f"{number(result.iqm.point)} {_ends(result.iqm)}",
         "area": number(result.area.point) if math.isfinite(result.area.point) else "",
         "random": number(result.random) if math.isfinite(result.random) else "",
-        "paper": ("≈ " if paper.approximate else "") + _with_std(paper.mean, paper.std)
-        if paper
-        else "",
+        "paper": _paper(result),
     }
+
+
+def _paper(result: Result) -> str:
+    """The paper's figure, marked where ours cannot be compared with it."""
+    if (paper := result.paper) is None:
+        return ""
+    mark = "" if result.is_replication else " †"
+    return ("≈ " if paper.approximate else "") + _with_std(paper.mean, paper.std) + mark
 
 
 def _aggregate_row(one: Aggregate) -> dict[str, str]:
     """A setting in a mode, over tasks."""
     return {
-        "task": f"all {len(one.tasks)} tasks",
+        "task": f"all {len(one.tasks)} {one.suite} tasks",
         "setting": one.label,
         "mode": one.mode,
         "seeds": str(one.seeds),
@@ -249,22 +260,28 @@ def _ends(interval: stats.Interval, show: Any = number) -> str:
     return f"[{show(interval.low)}, {show(interval.high)}]"
 
 
-def _notes(groups: Sequence[Group]) -> list[str]:
+def _notes(groups: Sequence[Group], rows: Sequence[dict[str, str]]) -> list[str]:
     """What the columns are, and the caveats of the settings, equal ones once."""
     single = any(len(group.runs) == 1 for group in groups)
     notes = [
         "mean ± std and intervals are over seeds"
         + ("; with one seed, the interval is over its episodes" if single else "")
-        + ". area: of the evaluation curve during training, as a mean return"
     ]
+    if any(row.get("area") for row in rows):
+        notes.append("area: of the evaluation curve during training, as a mean return")
+    if any(row.get("paper", "").endswith("†") for row in rows):
+        notes.append("† not a replication of the paper's figure: size or settings differ")
+    several = len({group.task for group in groups}) > 1
     found: dict[str, list[str]] = {}
     for group in groups:
+        name = f"{group.task} {group.label}" if several else group.label
         for text in [*caveats(group), *(w for run in group.runs for w in run.warnings)]:
-            found.setdefault(text, []).append(f"{group.task} {group.label}")
+            found.setdefault(text, []).append(name)
     versions = {str(run.config.get("svea_version", "?")) for g in groups for run in g.runs}
     if len(versions) > 1:
         notes.append(f"note: runs of different versions of svea: {', '.join(sorted(versions))}")
     for text, who in found.items():
-        everyone = len(set(who)) == len(groups)
-        notes.append(f"note: {text}" + ("" if everyone else f" ({', '.join(dict.fromkeys(who))})"))
+        names = list(dict.fromkeys(who))
+        where = "" if len(names) == len(groups) else f" ({listed(names, most=3, between='; ')})"
+        notes.append(f"note: {text}{where}")
     return notes

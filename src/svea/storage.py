@@ -21,6 +21,11 @@ BLOCK = 2**22  # bytes in one system call
 PARTIAL = ".partial"
 """How names of files end that are being written; whoever writes next removes old ones."""
 
+OVERHEAD = 0.02
+SMALL_FILES = 10**6
+"""What a forecast of large files leaves out: file systems round up and keep books of their own, as
+a share; and the bytes of configuration, manifests and incidents."""
+
 Bytes = bytes | memoryview
 
 
@@ -152,15 +157,20 @@ def require_space(path: Path, needed: int, purpose: str) -> None:
 
     Args:
         path: A folder, which need not exist yet.
-        needed: Bytes that will be written below it.
+        needed: Bytes of the large files that will be written below it.
         purpose: What needs them.
     """
-    free = shutil.disk_usage(_existing(path)).free
+    needed, free = at_most(needed), shutil.disk_usage(_existing(path)).free
     if needed > free:
         raise StorageError(
             f"{purpose} will need {_in_words(needed)} in {path}, where {_in_words(free)} are free. "
             "Make room, or name a folder on another disk with --out"
         )
+
+
+def at_most(needed: int) -> int:
+    """Bytes that a disk needs for large files of this size and the small ones beside them."""
+    return round(max(needed, 0) * (1 + OVERHEAD)) + SMALL_FILES
 
 
 def size_of(folder: Path) -> int:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svea.errors import UserError, unknown_name
+from svea.records import parse_line
 
 if TYPE_CHECKING:  # torch and the simulator are imported by who plans, not by who looks or waits
     from svea.config import Config
@@ -579,14 +580,8 @@ def journal_path(study: Path, run: PlannedRun) -> Path:
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
     """The entries of a journal; a half line of a killed writer is left out."""
-    entries = []
-    with contextlib.suppress(FileNotFoundError):
-        for line in path.read_bytes().splitlines():
-            with contextlib.suppress(ValueError):
-                entry = json.loads(line)
-                if isinstance(entry, dict):
-                    entries.append(entry)
-    return entries
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [entry for entry in map(parse_line, lines) if entry is not None]
 
 
 def is_locked(path: Path) -> bool:
@@ -617,11 +612,9 @@ def _last_lines(path: Path) -> list[bytes]:
 
 def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Lines as records with a decision; damaged ones are left out."""
-    for line in lines:
-        with contextlib.suppress(ValueError):
-            record = json.loads(line)
-            if isinstance(record, dict) and isinstance(record.get("decision"), int):
-                yield record
+    for record in map(parse_line, lines):
+        if record is not None and isinstance(record.get("decision"), int):
+            yield record
 
 
 def _newest_checkpoint(folder: Path) -> int:

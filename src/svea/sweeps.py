@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import signal
 import statistics
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from svea.console import clock
+from svea.console import clock, print_table
 from svea.engines import Resources
-from svea.errors import UserError
 from svea.forecast import Forecast, forecast, own_speeds, require_space
 from svea.progress import Watch, decisions_left, headline, rows, table
-from svea.studies import RunState, Study, read_study
+from svea.studies import RunState, Study, as_flags, read_study
 
 FAILED = 1  # exit code of a study in which runs failed
 
@@ -28,18 +29,13 @@ def sweep(
     """Carry a study out, or say what that would mean; returns the exit code."""
     states = study.states()
     estimate = estimate_cost(study, states, on, resources, speed)
+    engine = _engine(on)
     if dry_run:
-        for state in states:
-            command = ["svea", *state.run.train_command(study.run_folder(state.run))]
-            print(f"{state.state:<8} {shlex.join(command)}")
+        print("\n".join(dry_lines(study, states)))
     print("\n".join(estimate.lines()))
-    try:
-        require_space(study, estimate)
-    except UserError as error:
-        if not dry_run:
-            raise
-        print(f"would be refused: {error}")
+    require_space(study, estimate)
     if dry_run:
+        engine.require(study, resources)
         return 0
     wanted = [state.run for state in states if state.state in ("queued", "running")]
     wanted += [state.run for state in states if state.refused and state.state == "failed"]
@@ -47,7 +43,6 @@ def sweep(
     if not wanted:
         study.save()
         return _finish(study, states)
-    engine = _engine(on)
     engine.require(study, resources)
     study.save()
     watch = Watch(study)
@@ -59,21 +54,52 @@ def sweep(
     return _finish(study, study.states())
 
 
+def dry_lines(study: Study, states: Sequence[RunState]) -> list[str]:
+    """The command of every run; what is the same for all of them is said once, at the end."""
+    first = states[0].run.values
+    shared = {
+        name: value
+        for name, value in first.items()
+        if name != "task" and len(states) > 1
+        and all(state.run.values.get(name) == value for state in states)
+    }  # fmt: skip
+    lines = []
+    for state in states:
+        own = {k: v for k, v in state.run.values.items() if k != "task" and k not in shared}
+        command = ["svea", "train", state.run.values["task"], *as_flags(own)]
+        lines.append(f"{state.state:<8} {shlex.join(command)}")
+    place = study.folder / "runs" / "NAME"
+    lines.append(f"each with {shlex.join([*as_flags(shared), '--out', str(place)])}")
+    return [_folded(line) for line in lines]
+
+
+def _folded(line: str) -> str:
+    """A line no wider than the terminal; whole where it goes elsewhere."""
+    if not sys.stdout.isatty():
+        return line
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(
+        line, width, subsequent_indent=" " * 9, break_on_hyphens=False, break_long_words=False
+    )
+
+
 def estimate_cost(
     study: Study, states: Sequence[RunState], on: str, resources: Resources, speed: float
 ) -> Forecast:
     """The forecast for an engine."""
-    at_once, gpus = resources.jobs or len(states), max(resources.gpus, 0.0)
+    at_once = resources.jobs or len(states)
+    gpus: float | None = max(resources.gpus, 0.0)
     if on == "local":
         from svea.engines.local import slots
 
         places = slots([s.run.config for s in states if s.state != "done"], resources)
         at_once, used = len(places), {slot.gpu for slot in places if slot.gpu}
         gpus = len(used) / at_once
-    elif on == "ray" and not resources.jobs:
+    elif on == "ray":
         from svea.speed import available_cores
 
-        at_once = max(int(available_cores() // (resources.cpus or 1)), 1)
+        gpus = None if resources.gpus < 0 else gpus  # one where the cluster has GPUs
+        at_once = resources.jobs or max(int(available_cores() // (resources.cpus or 1)), 1)
     return forecast(study, states, at_once, speed, gpus)
 
 
@@ -84,8 +110,6 @@ def status(folder: Path, as_json: bool) -> int:
     if as_json:
         print(json.dumps(rows(states), indent=1))
         return 0
-    from svea.cli import print_table
-
     print_table(table(states))  # type: ignore[arg-type]
     print(headline(states) + _time_left(states))
     return 0

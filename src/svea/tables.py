@@ -81,11 +81,11 @@ def aggregate_table(aggregates: Sequence[Aggregate], methods: dict[str, str]) ->
     rows: dict[str, tuple[str, dict[str, Cell]]] = {}
     for one in aggregates:
         text = f"{number(one.iqm.point)} [{number(one.iqm.low)}, {number(one.iqm.high)}]"
-        cells = rows.setdefault(f"{one.mode}, {len(one.tasks)} tasks", ("", {}))[1]
+        cells = rows.setdefault(f"{one.mode}, {len(one.tasks)} {one.suite} tasks", ("", {}))[1]
         cells[one.label] = Cell(text)
     return Table(
         name="returns-over-tasks",
-        title="Over all tasks: IQM of returns",
+        title="Over tasks: IQM of returns",
         corner="Mode",
         columns={one.label: methods[one.label] for one in aggregates},
         rows=rows,
@@ -209,7 +209,7 @@ def _table(
     results: Sequence[Any],
     row_of: Callable[[Any], str],
     cell_of: Callable[[Any], Cell],
-    dagger: str = "Our run is smaller than the paper's",
+    dagger: str = "Our run is smaller than the paper's, or another setting",
 ) -> Table:
     """Put each result into its row and column."""
     columns = {result.group.label: result.group.method for result in results}

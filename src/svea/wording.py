@@ -56,7 +56,11 @@ def plural(how_many: int, noun: str) -> str:
     return f"{how_many:,} {noun}" + ("" if how_many == 1 else "s")
 
 
-def listed(names: Sequence[str], most: int = 6) -> str:
-    """The first few names, and how many more there are."""
+def listed(names: Sequence[str], most: int = 6, between: str = ", ") -> str:
+    """The first few names, and how many more there are.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
     rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+    return between.join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

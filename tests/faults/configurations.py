@@ -91,7 +91,7 @@ def from_json(changes: dict[str, Any]) -> Config:
 
 def from_flags(changes: dict[str, Any]) -> Config:
     """As the command line does; what the parser refuses counts as refused by name."""
-    from svea.cli import train_config
+    from svea.cli.training import train_config
 
     flags = ["toy:make"]
     for name, value in changes.items():

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from svea.envs.discrete import read_choice
-from svea.envs.dmc import FRAME_STACK
+from svea.envs.dmc import FRAME_STACK, read_vector
 from svea.errors import NumericsError, UserError
 
 _STACKED = 3 * FRAME_STACK
@@ -137,15 +137,8 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         if isinstance(theirs, gym.spaces.Discrete):
             return theirs.start + read_choice(action, int(theirs.n))
         assert isinstance(theirs, gym.spaces.Box)
-        given = np.asarray(action, np.float64)
-        if given.shape != self.action_space.shape:
-            raise UserError(
-                f"action has shape {given.shape}; this task takes {self.action_space.shape}."
-            )
-        if not np.isfinite(given).all():
-            raise NumericsError(f"action {given.tolist()} is not finite.")
         low, high = theirs.low.astype(np.float64), theirs.high.astype(np.float64)
-        unit = np.clip(given, -1, 1).reshape(theirs.shape)
+        unit = read_vector(action, self.action_space).reshape(theirs.shape)
         values = (low + high) / 2 + unit * (high - low) / 2  # exact where the range is [-1, 1]
         return np.clip(values.astype(theirs.dtype), theirs.low, theirs.high)  # rounding overshoots
 

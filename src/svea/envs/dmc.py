@@ -279,19 +279,22 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def _rescale(self, action: np.ndarray) -> np.ndarray:
         """Map an action in [-1, 1] to the task's own range."""
-        given = np.asarray(action, np.float64)
-        if given.shape != self.action_space.shape:
-            raise UserError(
-                f"action has shape {given.shape}; this task takes {self.action_space.shape}."
-            )
-        if not np.isfinite(given).all():
-            raise NumericsError(f"action {given.tolist()} is not finite.")
-        unit = (np.clip(given, -1.0, 1.0) + 1.0) / 2.0
+        unit = (read_vector(action, self.action_space) + 1.0) / 2.0
         return self._action_low + unit * (self._action_high - self._action_low)
 
     def _draw(self) -> np.ndarray:
         """Draw the picture that goes on the stack, `(3, H, W)`."""
         return self._mode.compose(self._scene.renderer.draw()).transpose(2, 0, 1)
+
+
+def read_vector(action: Any, space: gym.Space[Any]) -> np.ndarray:
+    """An action as floats within [-1, 1]; another shape, or what is not finite, is refused."""
+    given = np.asarray(action, np.float64)
+    if given.shape != space.shape:
+        raise UserError(f"action has shape {given.shape}; this task takes {space.shape}.")
+    if not np.isfinite(given).all():
+        raise NumericsError(f"action {given.tolist()} is not finite.")
+    return np.clip(given, -1.0, 1.0)
 
 
 def _not_about_deprecation(record: logging.LogRecord) -> bool:

@@ -1,0 +1,91 @@
+"""The command line: one verb, one short function, in a module per kind of verb."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from svea.cli.arguments import tyro
+from svea.cli.benchmarks import bench
+from svea.cli.evidence import analyze, compare, evaluate, report, watch
+from svea.cli.reference import data, doctor, gallery, methods
+from svea.cli.studies import paper, sweep
+from svea.cli.training import export, train
+from svea.errors import SveaError, UserError
+from svea.version import __version__
+
+VERBS: dict[str, Callable[[list[str]], int]] = {
+    "train": train,
+    "eval": evaluate,
+    "watch": watch,
+    "analyze": analyze,
+    "compare": compare,
+    "report": report,
+    "export": export,
+    "methods": methods,
+    "gallery": gallery,
+    "bench": bench,
+    "sweep": sweep,
+    "paper": paper,
+    "data": data,
+    "doctor": doctor,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a verb and return the exit code; user errors are one message on stderr."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if arguments[0] in ("-V", "--version", "version"):
+        print(f"svea {__version__}")
+        return 0
+    try:
+        return run_verb(arguments[0], arguments[1:])
+    except SveaError as error:
+        where = f" (details: {error.details})" if error.details else ""
+        print(f"svea: {error}{where}", file=sys.stderr)
+        if not error.details:  # e.g. the traceback of a worker
+            print(*getattr(error, "__notes__", []), sep="\n", end="", file=sys.stderr)
+        return error.exit_code
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "svea":
+            raise
+        print(
+            f"svea: {arguments[0]} needs {error.name}, which is not installed: "
+            "pip install 'svea[train]'",
+            file=sys.stderr,
+        )
+        return UserError.exit_code
+    except KeyboardInterrupt:
+        print("svea: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `svea methods | head`
+        sys.stderr.close()
+        return 0
+
+
+def run_verb(verb: str, arguments: list[str]) -> int:
+    """Find the verb and let it read its own arguments."""
+    from svea.errors import unknown_name
+
+    if verb not in VERBS:
+        raise unknown_name("verb", verb, VERBS)
+    if verb != "doctor" and tyro is None:
+        raise UserError(f"{verb} needs the training extras: pip install 'svea[train]'")
+    return VERBS[verb](arguments) or 0
+
+
+def overview() -> str:
+    """What `svea --help` prints."""
+    lines = ["svea: image-based reinforcement learning that stays stable under augmentation", ""]
+    lines += [f"  svea {verb:<9} {first_line(function)}" for verb, function in VERBS.items()]
+    lines += ["", "`svea VERB --help` lists its options; `svea doctor` checks this machine."]
+    return "\n".join(lines)
+
+
+def first_line(function: Callable[..., Any]) -> str:
+    """The first line of a function's docstring."""
+    return (function.__doc__ or "").strip().splitlines()[0]
