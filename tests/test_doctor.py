@@ -7,12 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
-from svea import doctor, errors
+from svea import doctor, errors, speed
+from svea.kernels import cpu
 
 # Kept before `healthy` replaces them.
 MEASURE_GL = doctor.measure_gl
 USABLE_CORES = doctor.usable_cores
+MISSING_FOR_COMPILING = speed.missing_for_compiling
 
 SOFTWARE_GL = {
     "backend": "egl",
@@ -30,6 +33,8 @@ def healthy(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "_installed_version", versions.get)
     monkeypatch.setattr(doctor, "measure_gl", lambda: SOFTWARE_GL)
     monkeypatch.setattr(doctor, "has_nvidia_gpu", lambda: False)
+    monkeypatch.setattr(speed, "choose_device", lambda name: torch.device("cpu"))
+    monkeypatch.setattr(speed, "missing_for_compiling", lambda device: "")
     monkeypatch.setattr(doctor.memory, "available_bytes", lambda: 64 * doctor.GIB)
     monkeypatch.setattr(doctor, "usable_cores", lambda: 2)
     monkeypatch.setattr(
@@ -71,6 +76,18 @@ def test_without_torch_the_environments_are_usable_and_the_cure_is_the_train_ext
     del healthy["torch"]
     assert finding("torch").status == "warning"
     assert finding("torch").cure == finding("device").cure == "pip install 'svea[train]'"
+    assert doctor.doctor() == 0
+
+
+def test_without_a_compiler_updates_are_slow_and_gcc_is_the_cure(healthy, monkeypatch, tmp_path):
+    assert finding("updates").status == "ok"
+    cpu.library.cache_clear()  # its answer may be known already
+    monkeypatch.setattr(speed, "missing_for_compiling", MISSING_FOR_COMPILING)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    check = finding("updates")
+    assert (check.status, check.cure) == ("warning", "install gcc")
+    assert "a C compiler (gcc) is not installed" in check.value
     assert doctor.doctor() == 0
 
 

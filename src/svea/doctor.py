@@ -134,6 +134,7 @@ def diagnose(data_dir: str | os.PathLike[str] | None = None) -> list[Check]:
     checks |= {package.name: partial(check_package, package) for package in PACKAGES}
     checks |= {
         "device": check_device,
+        "updates": check_updates,
         "cpu": check_cpu,
         "memory": check_memory,
         "rendering": check_rendering,
@@ -194,6 +195,21 @@ def check_device() -> Check:
         cure = "update the driver until `nvidia-smi` shows that CUDA version or a newer one"
         return Check("device", value, "warning", cure)
     return Check("device", "cpu")
+
+
+def check_updates() -> Check:
+    """How `--speed auto` makes updates here."""
+    if _installed_version("torch") is None:
+        return Check("updates", "no torch", "warning", "pip install 'svea[train]'")
+    from svea import speed
+
+    device = speed.choose_device("auto")
+    missing = speed.missing_for_compiling(device)
+    if missing and device.type != "mps":
+        cure = "install gcc" if device.type == "cpu" else "pip install triton"
+        return Check("updates", f"as written, which takes much longer: {missing}", "warning", cure)
+    ways = {"cuda": "captured in CUDA graphs", "cpu": "compiled, convolutions in C"}
+    return Check("updates", ways.get(device.type, "as written"))
 
 
 def check_cpu() -> Check:
