@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 from torch.nn import functional as F
 
 from svea.augment import AUGMENTATIONS, Augment
+from svea.console import print_table
 from svea.errors import UserError, unknown_name
 from svea.images import ImageBank
 
@@ -193,17 +192,21 @@ def _median_ms_in_turns(
 
 def _show_environments(rows: list[EnvironmentRow], title: str) -> None:
     """Print the cost of modes as a table under the name of the machine."""
-    table = Table(title=f"{title} · {machine()}", title_justify="left")
-    table.add_column("task", overflow="fold")
-    table.add_column("mode")
-    for column in ("ms", "more", "/ first", "reset ms", "more ms"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        numbers = (f"{row.ms:.2f}", f"{row.extra:+.0%}", f"{row.relative:.2f}")
-        table.add_row(
-            row.task, row.mode, *numbers, f"{row.reset_ms:.1f}", f"{row.extra_reset_ms:+.1f}"
-        )
-    Console().print(table)
+    print(f"{title} · {machine()}")
+    print_table(
+        [
+            {
+                "task": row.task,
+                "mode": row.mode,
+                "ms": f"{row.ms:.2f}",
+                "more": f"{row.extra:+.0%}",
+                "/ first": f"{row.relative:.2f}",
+                "reset ms": f"{row.reset_ms:.1f}",
+                "more ms": f"{row.extra_reset_ms:+.1f}",
+            }
+            for row in rows
+        ]
+    )
 
 
 def _augmentation_row(name: str, x: Tensor, parameters: dict[str, Any], repeats: int) -> Row:
@@ -292,21 +295,22 @@ def _measure_captured(function: Augment, x: Tensor, repeats: int) -> float:
 
 def show(title: str, rows: list[Row]) -> None:
     """Print rows as a table under the name of the machine."""
-    table = Table(title=f"{title} · {machine()}", title_justify="left")
-    table.add_column("name")
-    for column in ("device", "batch", "ms", "loop ms", "loop / batch", "/ reference"):
-        table.add_column(column, justify="right")
     reference = next((row.ms for row in rows if row.name == REFERENCE), None)
-    for row in rows:
-        loop = (
-            ("", "")
-            if row.loop_ms is None
-            else (f"{row.loop_ms:.2f}", f"{row.loop_ms / row.ms:.1f}")
-        )
-        relative = "" if reference is None else f"{row.ms / reference:.2f}"
-        shape = "x".join(map(str, row.batch))
-        table.add_row(row.name, row.device, shape, f"{row.ms:.3f}", *loop, relative)
-    Console().print(table)
+    print(f"{title} · {machine()}")
+    print_table(
+        [
+            {
+                "name": row.name,
+                "device": row.device,
+                "batch": "x".join(map(str, row.batch)),
+                "ms": f"{row.ms:.3f}",
+                "loop ms": f"{row.loop_ms:.2f}" if row.loop_ms else "",
+                "loop / batch": f"{row.loop_ms / row.ms:.1f}" if row.loop_ms else "",
+                "/ reference": f"{row.ms / reference:.2f}" if reference else "",
+            }
+            for row in rows
+        ]
+    )
 
 
 def machine() -> str:

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -22,6 +20,7 @@ from svea import speed
 from svea.agents import Agent, make_agent
 from svea.bench import machine
 from svea.config import Config, configure
+from svea.console import print_table
 from svea.errors import UserError, unknown_name
 from svea.methods import METHODS
 from svea.replay import Replay
@@ -319,20 +318,23 @@ class PartTimes:
 
 def show(rows: list[UpdateRow]) -> None:
     """Print rows as a table under the name of the machine."""
-    table = Table(title=f"one update, sampling included · {machine()}", title_justify="left")
-    for name in ("method", "encoder", "speed", "precision"):
-        table.add_column(name)
-    names = list(rows[0].parts) if rows else []
-    for name in ("batch", "ms", *names, "parameters", "GFLOP", "TFLOP/s", "GB/s", "floor ms"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(
-            row.method if row.base == "sac" else f"{row.method} ({row.base})",
-            row.encoder, row.speed, row.precision, str(row.batch), f"{row.ms:.2f}",
-            *(f"{row.parts[name]:.2f}" for name in names), f"{row.parameters:,}",
-            f"{row.gflop:.1f}", f"{row.tflop_per_second:.1f}", f"{row.gigabytes_per_second:.0f}",
-            f"{row.floor_ms:.2f}" if row.floor_ms else "",
-        )  # fmt: skip
-    console = Console()
-    # Off a terminal a line is as long as it must be.
-    (console if console.is_terminal else Console(width=240)).print(table)
+    print(f"one update, sampling included · {machine()}")
+    print_table(
+        [
+            {
+                "method": row.method if row.base == "sac" else f"{row.method} ({row.base})",
+                "encoder": row.encoder,
+                "speed": row.speed,
+                "precision": row.precision,
+                "batch": row.batch,
+                "ms": f"{row.ms:.2f}",
+                **{name: f"{ms:.2f}" for name, ms in row.parts.items()},
+                "parameters": f"{row.parameters:,}",
+                "GFLOP": f"{row.gflop:.1f}",
+                "TFLOP/s": f"{row.tflop_per_second:.3g}",
+                "GB/s": f"{row.gigabytes_per_second:.0f}",
+                "floor ms": f"{row.floor_ms:.2f}" if row.floor_ms else "",
+            }
+            for row in rows
+        ]
+    )
