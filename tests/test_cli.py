@@ -245,3 +245,10 @@ def test_seeds_are_read_and_mistakes_named() -> None:
             train_flags(["walker_walk", "--seeds", *words])
     with pytest.raises(UserError, match="one of them"):
         train_flags(["walker_walk", "--seed", "3", "--seeds", "0"])
+
+
+def test_warnings_for_users_are_one_line_without_code() -> None:
+    from svea import cli
+
+    assert cli.one_line_warning("slow", UserWarning, "a.py", 3) == "warning: slow\n"
+    assert cli.one_line_warning("old", FutureWarning, "a.py", 3) == "a.py:3: FutureWarning: old\n"

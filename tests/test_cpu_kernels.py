@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -118,7 +119,8 @@ def test_pictures_with_other_layouts_and_slices_are_read_right() -> None:
     fused, images = cpu.Convolutions(trunk), torch.rand(4, *trunk.input_shape)
     wanted = fused(images)
     assert torch.equal(fused(images.to(memory_format=torch.channels_last)), wanted)
-    assert torch.equal(fused(torch.cat([images, images])[2:6].roll(2, 0)), wanted)
+    assert torch.equal(fused(torch.cat([images, images])[4:]), wanted)
+    assert torch.equal(fused(images.repeat_interleave(2, 0)[::2]), wanted)
 
 
 @builds
@@ -282,9 +284,51 @@ def test_a_library_is_built_once_and_left_whole(
     assert file.suffix == ".so", "no half-made files are left"
     monkeypatch.setattr(cpu, "build", lambda *_: pytest.fail("built again"))
     assert cpu.library().random_convolution
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert cpu.library().random_convolution, "a compiler that is gone is not missed"
     monkeypatch.setattr(cpu, "processor", lambda: "another one")
     with pytest.raises(pytest.fail.Exception, match="built again"):
         cpu.library()
+
+
+@builds
+@pytest.mark.parametrize("left", [0, 10, 3000, -40, -1])
+def test_a_damaged_library_is_built_again(fresh: Path, left: int) -> None:
+    """Loading one that is cut short ends in SIGBUS."""
+    cpu.library()
+    (file,) = (fresh / "cache" / "svea").iterdir()
+    whole = file.read_bytes()
+    file.unlink()  # this process still uses it
+    file.write_bytes(whole[:left])
+    assert not cpu.is_whole(file)
+    assert cpu.library().random_convolution
+    assert cpu.is_whole(file)
+
+
+@builds
+def test_without_a_home_the_reason_is_said(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(cpu.BuildError, match=r"home directory.*XDG_CACHE_HOME says where"):
+        cpu.library()
+
+
+@builds
+@pytest.mark.parametrize("shape", [(4, 9, 32, 32), (4, 6, 40, 40), (9, 40, 40)])
+def test_pictures_of_another_size_are_the_library_s_to_refuse(shape: tuple[int, ...]) -> None:
+    """They may come from a user's augmentation; the kernels would read beyond them."""
+    trunk = network(image_size=40, layers=4)
+    forward, images = cpu.Convolutions(trunk), torch.rand(shape)
+    try:
+        wanted = CNN.forward(trunk, images)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match=re.escape(str(error)[:30])):
+            forward(images)
+    else:
+        assert torch.equal(forward(images), wanted)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernels are made for Linux")

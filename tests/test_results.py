@@ -19,7 +19,7 @@ def groups_of(*folders):
 
 def test_seeds_group_and_settings_do_not(tmp_path):
     groups = groups_of(
-        write_run(tmp_path / "a", seed=1),
+        write_run(tmp_path / "a", seed=1, deterministic=True, speed="eager"),  # how, not what
         write_run(tmp_path / "b", seed=0),
         write_run(tmp_path / "c", method="drq", augment="none"),
         write_run(tmp_path / "d", recipe={"alpha": 1.0, "beta": 0.5, "K": 1, "M": 1}),

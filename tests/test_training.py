@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from svea import checkpoint, training
+from svea import checkpoint, speed, training
 from svea.config import Config
 from svea.errors import NumericsError, StorageError, SveaError, UserError
 from svea.evaluation import TRAINING, episode_seed, evaluate
@@ -144,6 +144,19 @@ def test_a_run_interrupted_everywhere_is_the_uninterrupted_run(
         assert saved.state["next_evaluation"] <= saved.decision or saved.decision < 40, where
     train(config)
     assert_same(uninterrupted, config.folder)
+
+
+@pytest.mark.skipif(
+    bool(speed.missing_for_compiling(torch.device("cpu"))), reason="no C compiler is here"
+)
+def test_a_run_that_goes_on_at_another_speed_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train_until(monkeypatch, tiny(tmp_path / "run", speed="eager"), lambda t: t.decision >= 20)
+    train_until(monkeypatch, tiny(tmp_path / "run", speed="eager"), lambda t: t.decision >= 25)
+    assert "by rounding" not in capsys.readouterr().out
+    train(tiny(tmp_path / "run", speed="compiled"))
+    assert "updates ran eager before and run compiled now" in capsys.readouterr().out
 
 
 def test_parallel_environments_resume_exactly(

@@ -59,6 +59,10 @@ def test_training_counts_the_decisions_of_all_seeds(capsys: pytest.CaptureFixtur
 def test_nothing_to_measure_is_refused() -> None:
     with pytest.raises(UserError, match=r"repeats is 0; allowed: 1 or more"):
         update_bench.update(["svea"], device=CPU, repeats=0)
+    with pytest.raises(UserError, match=r"no method is named; allowed: svea, .*, all"):
+        update_bench.update([], device=CPU)
+    with pytest.raises(UserError, match=r"no seed is named"):
+        update_bench.train([], 1, task="toy:make", envs=1)
     with pytest.raises(UserError, match="unknown method 'sveaa'"):
         update_bench.update(["sveaa"], device=CPU)
     with pytest.raises(UserError, match=r"seconds is -1; allowed: more than 0"):

@@ -145,6 +145,8 @@ def env(
         raise UserError(f"decisions is {decisions} and resets is {resets}; both must be 1 or more")
     options: dict[str, Any] = {"image_size": size, "rendering": rendering, "data_dir": data_dir}
     names = [(task, mode) for task in tasks for mode in expand_modes(modes, task)]
+    if not names:
+        raise UserError("no task is named; allowed: one or several, e.g. walker_walk")
     envs = [make_env(task, mode, **options) for task, mode in names]
     reset_ms = _median_ms_in_turns([each.reset for each in envs], resets, seeded=True)
     still = [np.zeros(each.action_space.shape or (), np.float32) for each in envs]

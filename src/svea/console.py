@@ -121,6 +121,8 @@ def print_problems(problems: Sequence[SveaError]) -> int:
 def print_table(rows: list[dict[str, Any]]) -> None:
     """A table on a terminal; one plain, unwrapped line per row elsewhere."""
     console = Console()
+    if not rows:
+        return
     if not console.is_terminal:
         widths = {k: max(len(k), *(len(str(row[k])) for row in rows)) for k in rows[0]}
         for row in [{k: k for k in rows[0]}, *rows]:

@@ -206,9 +206,13 @@ def check_updates() -> Check:
     device = speed.choose_device("auto")
     missing = speed.missing_for_compiling(device)
     if missing and device.type != "mps":
-        cure = "install gcc" if device.type == "cpu" else "pip install triton"
+        on_cpu = "install gcc, or mend what the reason says"
+        cure = on_cpu if device.type == "cpu" else "pip install triton"
         return Check("updates", f"as written, which takes much longer: {missing}", "warning", cure)
-    ways = {"cuda": "captured in CUDA graphs", "cpu": "compiled, convolutions in C"}
+    ways = {
+        "cuda": "captured in CUDA graphs",
+        "cpu": "compiled: in C where it gains, as in preset quick",
+    }
     return Check("updates", ways.get(device.type, "as written"))
 
 

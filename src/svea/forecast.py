@@ -6,8 +6,9 @@ import shutil
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from svea import storage
 from svea.console import clock
@@ -174,15 +175,23 @@ def run_replay_bytes(config: Config) -> int:
 
 def _known_speed(config: Config, device: str) -> Speed | None:
     """The table's speed for a configuration that differs in nothing that takes time."""
-    from svea.config import differences, resolve, to_dict
+    from svea.config import differences, to_dict
 
     free = ("seed", "warmup", "eval_", "log_every", "overlay_dir")
     for one in SPEEDS:
-        measured = resolve(config.task, preset=one.preset, envs=one.envs)
-        changed = differences(to_dict(measured), to_dict(config))
-        if one.device == device and all(line.startswith(free) for line in changed):
-            return one
+        if one.device == device and config.speed == "auto":
+            changed = differences(_measured_settings(config.task, one), to_dict(config))
+            if all(line.startswith(free) for line in changed):
+                return one
     return None
+
+
+@cache
+def _measured_settings(task: str, one: Speed) -> dict[str, Any]:
+    """The settings behind a speed; resolved once, because a study has thousands of runs."""
+    from svea.config import resolve, to_dict
+
+    return to_dict(resolve(task, preset=one.preset, envs=one.envs))
 
 
 def _size(folder: Path) -> int:

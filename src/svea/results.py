@@ -22,9 +22,9 @@ TEST_MODE = "color_hard"
 """The test mode that cards and headlines show where there is a choice."""
 
 NOT_SETTINGS = {
-    "seed", "out", "command", "svea_version", "device", "time_limit", "data_dir", "tensorboard",
-    "wandb", "eval_every", "eval_episodes", "eval_envs", "log_every", "save_every", "decision",
-    "files",
+    "seed", "out", "command", "svea_version", "device", "speed", "deterministic", "time_limit",
+    "data_dir", "tensorboard", "wandb", "eval_every", "eval_episodes", "eval_envs", "log_every",
+    "save_every", "decision", "files",
 }  # fmt: skip
 """Fields of a configuration that say which seed, where and how watched, not what is learned."""
 

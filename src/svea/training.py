@@ -516,6 +516,11 @@ class Trainer:
             self.display.say(
                 "warning: the run comes from another device; from here on draws differ"
             )
+        if state.get("speed", self.speed) != self.speed:
+            self.display.say(
+                f"warning: updates ran {state['speed']} before and run {self.speed} now (--speed); "
+                "from here on the run differs from an uninterrupted one by rounding"
+            )
         self.episodes = [EpisodeInProgress.from_state(episode) for episode in state["episodes"]]
         for index, episode in enumerate(self.episodes):
             self.environments.replay(index, episode.seed, episode.actions)
@@ -537,6 +542,7 @@ class Trainer:
     def _state(self) -> dict[str, Any]:
         """Everything that draws or counts, besides tensors."""
         return {
+            "speed": self.speed,
             "updates": self.updates,
             "owed_updates": self.owed_updates,
             "next_evaluation": self.next_evaluation,

@@ -80,6 +80,8 @@ def update(
         if base == "ddpg" and METHODS[method].auxiliary == "pad":
             settings["ddpg.n_step"] = 1  # type: ignore[assignment]
         configs.append(configure("walker_walk", overlay_dir="procedural", **settings))
+    if not configs:
+        raise UserError(f"no method is named; allowed: {', '.join(METHODS)}, all")
     chosen = speed.choose_speed(how, device)
     rows = []
     for config in configs:  # all of them are known to be good before the first is timed
@@ -109,6 +111,8 @@ class TrainRow:
 
 def train(seeds: list[int], seconds: float, **settings: Any) -> list[TrainRow]:
     """Train for a while in a folder that is thrown away, and count decisions."""
+    if not seeds:
+        raise UserError("no seed is named; allowed: one or several, e.g. 0-4")
     if seconds <= 0:
         raise UserError(f"seconds is {seconds:g}; allowed: more than 0")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

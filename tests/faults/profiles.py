@@ -21,6 +21,7 @@ WALL_CLOCK = {"seconds", "log_offset", "updates_per_second", "decisions_per_seco
 
 TOY: dict[str, Any] = TINY | {
     "task": "toy:make",
+    "network": TINY["network"] | {"filters": 16},  # our own kernels have 16
     "decisions": 240,
     "warmup": 20,
     "eval_every": 80,
@@ -37,8 +38,7 @@ CARTPOLE: dict[str, Any] = TOY | {
     "eval_every": 50,
 }
 
-GPU: dict[str, Any] = TOY | {  # large enough for our own kernels; a graph is replayed from the 24th
-    "network": TINY["network"] | {"filters": 16},
+GPU: dict[str, Any] = TOY | {
     "device": "cuda",
     "precision": "bfloat16",
     "speed": "captured",

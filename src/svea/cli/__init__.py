@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments[0] in ("-V", "--version", "version"):
         print(f"svea {__version__}")
         return 0
+    warnings.formatwarning = one_line_warning
     try:
         return run_verb(arguments[0], arguments[1:])
     except SveaError as error:
@@ -65,6 +67,19 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # `svea methods | head`
         sys.stderr.close()
         return 0
+
+
+def one_line_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """What a user should know, without the line of code that says it; other warnings as ever."""
+    if category is UserWarning:
+        return f"warning: {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 
 def run_verb(verb: str, arguments: list[str]) -> int:

@@ -25,11 +25,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from svea.errors import UserError
+from svea import storage
+from svea.errors import StorageError, UserError
 from svea.networks.cnn import CNN
 
 SOURCE = Path(__file__).with_name("cpu.c")
 CHUNKS = 16  # parts in which a gradient is summed over the batch; as in the source
+HASH = 32  # bytes of a SHA-256
 OPTIMISE = ("-O3", "-fno-math-errno", "-fno-trapping-math")
 
 
@@ -39,46 +41,68 @@ class BuildError(UserError):
 
 @functools.cache
 def library(layers: str = "") -> ctypes.CDLL:
-    """The kernels for a network's layers, compiled unless an earlier run did it.
-
-    The name of the file says what it was made from and for which processor: home folders may be
-    shared by unlike machines.
-    """
+    """The kernels for a network's layers, compiled unless an earlier run did it."""
     if sys.platform != "linux":
         raise BuildError("they are made for Linux")
-    compiler = shutil.which("gcc") or shutil.which(os.environ.get("CC", "cc"))
-    # torch's own threads: a second set of them would fight over the same cores.
-    threads = next((Path(torch.__file__).parent / "lib").glob("libgomp*"), None)
-    if compiler is None or threads is None:
-        missing = "torch's OpenMP library (libgomp)" if compiler else "a C compiler (gcc)"
-        raise BuildError(f"{missing} is not installed")
-    native = "-march=native" if platform.machine() == "x86_64" else "-mcpu=native"
-    made_from = (SOURCE.read_text(), layers, *OPTIMISE, native, compiler, threads, processor())
-    name = hashlib.sha256("\n".join(map(str, made_from)).encode()).hexdigest()[:16]
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    file = Path(home) / "svea" / f"kernels-{name}.so"
     try:
-        if not file.exists():
-            build([compiler, *OPTIMISE, native, f"-DLAYERS={layers}"], threads, file)
+        file = place(layers)
+        if not is_whole(file):
+            build(layers, file)
         return ctypes.CDLL(str(file))
     except subprocess.CalledProcessError as error:
-        raise BuildError(
-            f"{compiler} says: {error.stderr.decode(errors='replace')[:500]}"
-        ) from error
-    except OSError as error:
+        said = error.stderr.decode(errors="replace")[:500]
+        raise BuildError(f"{error.cmd[0]} says: {said}") from error
+    except (OSError, RuntimeError, StorageError) as error:  # RuntimeError: there is no home folder
         raise BuildError(f"{error}; XDG_CACHE_HOME says where compiled kernels are kept") from error
 
 
-def build(compile_for: list[str], threads: Path, file: Path) -> None:
+def place(layers: str) -> Path:
+    """Where a library lies. Its name says what it was made from and for which processor.
+
+    Home folders may be shared by unlike machines. The compiler is not part of it: a run that
+    resumes where the compiler is gone, or is another one, keeps its bits.
+    """
+    made_from = (SOURCE.read_text(), layers, *OPTIMISE, native(), threads().name, processor())
+    name = hashlib.sha256("\n".join(made_from).encode()).hexdigest()[:16]
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "svea" / f"kernels-{name}.so"
+
+
+def is_whole(file: Path) -> bool:
+    """Whether a library is there and ends with its own hash; a damaged one would crash Python."""
+    content = file.read_bytes() if file.exists() else b""
+    return hashlib.sha256(content[:-HASH]).digest() == content[-HASH:]
+
+
+def build(layers: str, file: Path) -> None:
     """Compile the source; several processes may do so at once, and each leaves a whole file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+    compiler = shutil.which(os.environ.get("CC") or "gcc") or shutil.which("cc")
+    if compiler is None:
+        raise BuildError("a C compiler (gcc) is not installed")
+    storage.make_folder(file.parent)
+    with tempfile.TemporaryDirectory() as folder:
         made, linked = f"{folder}/kernels.o", f"{folder}/kernels.so"
-        compile_for = [*compile_for, "-fopenmp", "-fPIC", "-c", str(SOURCE), "-o", made]
-        link = [compile_for[0], "-shared", made, str(threads), "-o", linked]
-        for command in (compile_for, link):
+        options = [*OPTIMISE, native(), f"-DLAYERS={layers}", "-fopenmp", "-fPIC"]
+        for command in (
+            [compiler, *options, "-c", str(SOURCE), "-o", made],
+            [compiler, "-shared", made, str(threads()), "-o", linked],
+        ):
             subprocess.run(command, check=True, capture_output=True)
-        os.replace(linked, file)
+        content = Path(linked).read_bytes()
+    storage.replace(file, [content, hashlib.sha256(content).digest()])
+
+
+def native() -> str:
+    """The compiler's option for this machine's own instructions."""
+    return "-march=native" if platform.machine() == "x86_64" else "-mcpu=native"
+
+
+def threads() -> Path:
+    """The library of torch's own threads: a second set of them would fight over the same cores."""
+    found = next((Path(torch.__file__).parent / "lib").glob("libgomp*"), None)
+    if found is None:
+        raise BuildError("torch comes without its OpenMP library (libgomp)")
+    return found
 
 
 def processor() -> str:
@@ -93,7 +117,8 @@ def call(function: Callable[..., Any], *arguments: Tensor | int) -> None:
     given: list[Any] = []
     for argument in arguments:
         if isinstance(argument, Tensor):
-            assert argument.is_contiguous() and argument.dtype == torch.float32
+            if not argument.is_contiguous() or argument.dtype != torch.float32:
+                raise TypeError("a kernel in C was given a tensor that is not plain float32")
             given.append(ctypes.c_void_p(argument.data_ptr()))
         else:
             given.append(ctypes.c_long(argument))
@@ -166,7 +191,8 @@ class Convolutions:
 
     def __call__(self, images: Tensor) -> Tensor:
         """(B, 9, H, W) in [0, 1] -> (B, features)."""
-        if images.dtype != torch.float32 or images.requires_grad:  # the kernels have neither
+        fit = images.dtype == torch.float32 and images.shape[1:] == self.network.input_shape
+        if not fit or images.requires_grad:  # the kernels are made for no others
             return CNN.forward(self.network, images)
         if self.network.centre:
             images = images - self.network.centre
