@@ -43,6 +43,15 @@ def test_the_benchmarks_own_numbers(tmp_path, data_dir):
     assert read_legacy_table(save_legacy(tmp_path / "t.pt", legacy_arrays(table))) == table
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -0.1, 1.5, 1e300])
+def test_what_is_no_colour_is_refused(tmp_path, wrong):
+    """As flipped bits leave it behind."""
+    table = generate_settings(0.2)
+    table[7]["self_rgb"][1] = wrong
+    with pytest.raises(StorageError, match=r"self_rgb is .*, not three numbers from 0 to 1"):
+        read_legacy_table(save_legacy(tmp_path / "t.pt", legacy_arrays(table)))
+
+
 class Command:
     """What a hostile pickle would run."""
 

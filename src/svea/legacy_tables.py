@@ -92,7 +92,10 @@ def _settings(strings: list[str]) -> list[dict[str, list[float]]]:
         elif len(string) == 24:  # three float64, one letter per byte
             if not key:
                 raise ValueError("it has numbers without a name")
-            setting[key], key = np.frombuffer(string.encode("latin1"), "<f8").tolist(), ""
+            numbers = np.frombuffer(string.encode("latin1"), "<f8")
+            if not ((numbers >= 0) & (numbers <= 1)).all():  # so that NaN is refused, too
+                raise ValueError(f"{key} is {numbers.tolist()}, not three numbers from 0 to 1")
+            setting[key], key = numbers.tolist(), ""
             if len(setting) == len(KEYS):
                 settings.append(setting)
                 setting = {}
