@@ -14,12 +14,12 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --disable-pip-version-check
 READY := $(VENV)/.ready
 
-.PHONY: help setup gl demo test test-all faults lint format lock clean
+.PHONY: help setup system demo test test-all faults lint format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-setup: $(READY) gl ## make .venv with svea in it, and the GL libraries for headless rendering
+setup: $(READY) system ## make .venv with svea in it, GL libraries for headless rendering, and a C compiler
 
 demo: setup ## train SVEA on a DMControl task from pixels and write runs/demo/report.html
 	@$(PY) examples/demo.py
@@ -45,8 +45,8 @@ format: $(READY) ## let ruff rewrite the code in the project's style
 	@$(PY) -m ruff check --fix-only -q .
 	@$(PY) -m ruff format .
 
-gl: $(READY)
-	@scripts/gl-libraries $(PY)
+system: $(READY)
+	@scripts/system-packages $(PY)
 
 # --no-deps: the file is complete, and kornia must not make pip look for torch again.
 # hatchling and editables are in the file, so the last line builds without another download.
