@@ -36,8 +36,8 @@ class Speed:
 # SVEA with its defaults, one run at a time. Other machines differ; `--speed` and the study's own
 # runs count before these.
 SPEEDS: tuple[Speed, ...] = (
-    Speed("cpu", "quick", 1, 7.9, "as SVEA's on 2 vCPUs without GPU, docs/demo.md"),
-    Speed("cuda", "paper", 16, 335.5, "as SVEA's on one H200 without evaluations, "
+    Speed("cpu", "quick", 1, 17.4, "as SVEA's on 2 vCPUs without GPU, docs/demo.md"),
+    Speed("cuda", "paper", 16, 336.3, "as SVEA's on one H200 without evaluations, "
           "benchmarks/RESULTS.md"),
 )  # fmt: skip
 
