@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -252,3 +253,17 @@ def test_warnings_for_users_are_one_line_without_code() -> None:
 
     assert cli.one_line_warning("slow", UserWarning, "a.py", 3) == "warning: slow\n"
     assert cli.one_line_warning("old", FutureWarning, "a.py", 3) == "a.py:3: FutureWarning: old\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_after_the_last_word_does_not_look_like_a_kill(number: signal.Signals) -> None:
+    """Python takes a while to end; two of 40 finished runs were reported as killed."""
+    code = (
+        "import os, sys; from svea.cli import main; sys.argv = ['svea', '--version']; "
+        f"done = main(); os.kill(os.getpid(), {int(number)}); sys.exit(done)"
+    )
+    path = os.pathsep.join(p for p in sys.path if p)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, check=False
+    )
+    assert ended.returncode == 0

@@ -261,6 +261,12 @@ def test_speeds_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
         assert speed.choose_speed("auto", gpu) == "eager"
 
 
+def test_only_what_can_repeat_promises_it() -> None:
+    with pytest.raises(UserError, match="device mps cannot promise it; allowed with --device cuda"):
+        speed.repeat_exactly(torch.device("mps"))
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
 def test_a_gpu_that_is_full_or_fails_is_explained() -> None:
     from svea.errors import DeviceError
 

@@ -69,8 +69,8 @@ class Learner:
         self._counts: dict[Phase, int] = {}
         self._graphs: dict[Phase, CapturedUpdate] = {}
         prepare(agent)
-        if deterministic and agent.device.type == "cuda":
-            repeat_exactly()
+        if deterministic and agent.device.type != "cpu":  # there they repeat in any case
+            repeat_exactly(agent.device)
         if speed != "eager" and agent.device.type == "cpu":
             convolve_in_c(agent)
         elif speed != "eager":
@@ -404,11 +404,16 @@ def prepare(agent: Agent) -> None:
         leave_a_core()
 
 
-def repeat_exactly() -> None:
+def repeat_exactly(device: torch.device) -> None:
     """Let every CUDA library add up in the same order each time, for the whole process.
 
     Our own kernels always do.
     """
+    if device.type != "cuda":
+        raise UserError(
+            f"deterministic is on, but device {device.type} cannot promise it; allowed with "
+            "--device cuda, and with --device cpu, where updates always repeat"
+        )
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read before its first product
     torch.backends.cudnn.benchmark = False  # the fastest kernel of a trial may be another next time
     # nothing reads it before it is written

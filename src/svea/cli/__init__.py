@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -36,7 +37,18 @@ VERBS: dict[str, Callable[[list[str]], int]] = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb and return the exit code; user errors are one message on stderr."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments is not None:
+        return answer(arguments)
+    code = answer(sys.argv[1:])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # All is done and said. Python takes a while to end, and a signal then would look like a
+        # run that was killed.
+        signal.signal(number, signal.SIG_IGN)
+    return code
+
+
+def answer(arguments: list[str]) -> int:
+    """Do what the words say."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
