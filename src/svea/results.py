@@ -441,7 +441,7 @@ def _changed_settings(run: Run) -> list[str]:
     except UserError:  # a name of another version
         return ["method"]
     own = _settings(run)
-    free = ("decisions", "augment", "overlay_dir", "speed", "precision")
+    free = ("decisions", "augment", "overlay_dir", "precision")
     return sorted(n for n in own if n in paper and n not in free and own[n] != paper[n])
 
 

@@ -32,9 +32,7 @@ def kills(cases: range, seed: int, folder: Path) -> Tally:
         with tally.case(f"kill {case}", times):
             for _ in range(times):
                 kill_once(profile, run, float(random.uniform(0, seconds)), tally)
-            finish(profile, run)
-            expect(digest(run) == wanted, "the resumed run differs from the uninterrupted one")
-            expect(not left_behind(run), f"left behind: {left_behind(run)}")
+            resume(profile, run, wanted)
         shutil.rmtree(run, ignore_errors=True)
     return tally
 
@@ -49,8 +47,7 @@ def signals(cases: range, seed: int, folder: Path) -> Tally:
         run = folder / f"stopped-{case}"
         with tally.case(f"{number.name} {case}"):
             stop_once(run, number, float(random.uniform(0, seconds)), tally)
-            finish(TOY, run)
-            expect(digest(run) == wanted, "the resumed run differs from the uninterrupted one")
+            resume(TOY, run, wanted)
         shutil.rmtree(run, ignore_errors=True)
     return tally
 
@@ -70,10 +67,16 @@ def gpu_kills(cases: range, seed: int, folder: Path) -> Tally:
         run = folder / f"killed-{case}"
         with tally.case(f"kill {case} on a GPU"):
             kill_once(GPU, run, float(random.uniform(0, seconds)), tally)
-            finish(GPU, run)
-            expect(digest(run) == wanted, "the resumed run differs from the uninterrupted one")
+            resume(GPU, run, wanted)
         shutil.rmtree(run, ignore_errors=True)
     return tally
+
+
+def resume(profile: dict[str, Any], run: Path, wanted: str) -> None:
+    """The same command again: it must end as a run that nobody interrupted, and leave no rests."""
+    finish(profile, run)
+    expect(digest(run) == wanted, "the resumed run differs from the uninterrupted one")
+    expect(not left_behind(run), f"left behind: {left_behind(run)}")
 
 
 class References:
