@@ -19,10 +19,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from svea import compilation
 from svea.augment import AUGMENTATIONS, Augment
 from svea.console import print_table
 from svea.errors import UserError, unknown_name
 from svea.images import ImageBank
+from svea.speed import choose_speed
 
 REFERENCE = "grouped convolution"
 """The yardstick on any machine: padding, one grouped convolution and a sigmoid."""
@@ -59,8 +61,8 @@ def augment(
 
     Args:
         names: Which augmentations; all when empty.
-        device: `cpu` (eager) or `cuda` (compiled, then captured in a CUDA graph: how an update
-            runs them).
+        device: `cpu` (in C where there is a kernel) or `cuda` (compiled, then captured in a CUDA
+            graph): how an update runs them.
         batch: Samples in a batch; 64 on a CPU and 256 on a GPU when None.
         size: Height and width of the result in pixels; crop is given 16 more.
         repeats: Measurements, of which the fastest is reported.
@@ -242,14 +244,17 @@ def _reference(x: Tensor, repeats: int) -> Row:
 def measure(function: Augment, x: Tensor, repeats: int, fast: bool = True) -> float:
     """The time of `function(x)` in milliseconds.
 
-    On a GPU, `fast` compiles the function, captures it and times replays, which leaves out
-    the host; otherwise it is timed from call to completion.
+    `fast` is how an update runs it. On a GPU that compiles the function, captures it and times
+    replays, which leaves out the host; on a CPU what has a kernel in C uses it. Otherwise it is
+    timed as written, from call to completion.
     """
     if x.device.type == "cuda":
         return (
             _measure_captured(function, x, repeats) if fast else _measure_cuda(function, x, repeats)
         )
-    return _fastest_ms(lambda: function(x), repeats)
+    in_c = fast and choose_speed("auto", x.device) == "compiled"
+    with compilation.region("in C" if in_c else "as written"):
+        return _fastest_ms(lambda: function(x), repeats)
 
 
 def _fastest_ms(call: Callable[[], object], repeats: int) -> float:
