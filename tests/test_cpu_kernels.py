@@ -19,7 +19,7 @@ from svea.agents import make_agent
 from svea.augment import conv
 from svea.config import configure
 from svea.errors import UserError
-from svea.kernels import cpu
+from svea.kernels import cache, cpu
 from svea.networks import CNN
 from svea.update_bench import noise_replay
 
@@ -300,9 +300,9 @@ def test_a_damaged_library_is_built_again(fresh: Path, left: int) -> None:
     whole = file.read_bytes()
     file.unlink()  # this process still uses it
     file.write_bytes(whole[:left])
-    assert not cpu.is_whole(file)
+    assert not cache.is_whole(file)
     assert cpu.library().random_convolution
-    assert cpu.is_whole(file)
+    assert cache.is_whole(file)
 
 
 @builds

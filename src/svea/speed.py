@@ -311,13 +311,22 @@ def compile_networks(agent: Agent) -> None:
 
 def fuse_convolutions(network: torch.nn.Module) -> bool:
     """Let our own kernels compute a CNN's forward and backward pass, where they fit."""
+    from svea.kernels import nvrtc
     from svea.kernels.convolutions import FusedConvolutions
+    from svea.kernels.trunk import FusedTrunk
 
     if not FusedConvolutions.fits(network):
         return False
     for weight in network.parameters():  # the layout in which its gradients come
         weight.data = weight.data.contiguous()
-    network.forward = FusedConvolutions(network)  # type: ignore[arg-type, assignment]
+    fused: type[FusedTrunk | FusedConvolutions] = FusedConvolutions
+    if FusedTrunk.fits(network):
+        fused = FusedTrunk
+    try:
+        network.forward = fused(network)  # type: ignore[arg-type, assignment]
+    except nvrtc.BuildError as error:
+        warnings.warn(f"convolutions run a layer at a time and take longer: {error}", stacklevel=2)
+        network.forward = FusedConvolutions(network)  # type: ignore[arg-type, assignment]
     return True
 
 

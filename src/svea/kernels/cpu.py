@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
 import platform
 import shutil
@@ -25,13 +24,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from svea import storage
 from svea.errors import StorageError, UserError
+from svea.kernels import cache
 from svea.networks.cnn import CNN
 
 SOURCE = Path(__file__).with_name("cpu.c")
 CHUNKS = 16  # parts in which a gradient is summed over the batch; as in the source
-HASH = 32  # bytes of a SHA-256
 OPTIMISE = ("-O3", "-fno-math-errno", "-fno-trapping-math")
 
 
@@ -46,7 +44,7 @@ def library(layers: str = "") -> ctypes.CDLL:
         raise BuildError("they are made for Linux")
     try:
         file = place(layers)
-        if not is_whole(file):
+        if not cache.is_whole(file):
             build(layers, file)
         return ctypes.CDLL(str(file))
     except subprocess.CalledProcessError as error:
@@ -63,23 +61,14 @@ def place(layers: str) -> Path:
     resumes where the compiler is gone, or is another one, keeps its bits.
     """
     made_from = (SOURCE.read_text(), layers, *OPTIMISE, native(), threads().name, processor())
-    name = hashlib.sha256("\n".join(made_from).encode()).hexdigest()[:16]
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "svea" / f"kernels-{name}.so"
-
-
-def is_whole(file: Path) -> bool:
-    """Whether a library is there and ends with its own hash; a damaged one would crash Python."""
-    content = file.read_bytes() if file.exists() else b""
-    return hashlib.sha256(content[:-HASH]).digest() == content[-HASH:]
+    return cache.place(made_from, "so")
 
 
 def build(layers: str, file: Path) -> None:
-    """Compile the source; several processes may do so at once, and each leaves a whole file."""
+    """Compile the source."""
     compiler = shutil.which(os.environ.get("CC") or "gcc") or shutil.which("cc")
     if compiler is None:
         raise BuildError("a C compiler (gcc) is not installed")
-    storage.make_folder(file.parent)
     with tempfile.TemporaryDirectory() as folder:
         made, linked = f"{folder}/kernels.o", f"{folder}/kernels.so"
         options = [*OPTIMISE, native(), f"-DLAYERS={layers}", "-fopenmp", "-fPIC"]
@@ -89,7 +78,7 @@ def build(layers: str, file: Path) -> None:
         ):
             subprocess.run(command, check=True, capture_output=True)
         content = Path(linked).read_bytes()
-    storage.replace(file, [content, hashlib.sha256(content).digest()])
+    cache.write(file, content)
 
 
 def native() -> str:

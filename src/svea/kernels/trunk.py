@@ -1,0 +1,235 @@
+"""The CNN's convolutions in CUDA (trunk.cu), for GPUs whose multiprocessors hold a whole picture.
+
+A forward pass is three launches and a backward pass four, where a layer at a time takes 13 and 25
+(convolutions.py, which all other GPUs use). benchmarks/NOTES.md has the timings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from svea.networks.cnn import CNN
+
+SOURCES = [Path(__file__).with_name(name) for name in ("tensor_cores.cu", "trunk.cu")]
+FILTERS, PIXEL = 32, 64  # bytes of a pixel: 32 channels in bfloat16
+WEIGHTS, FIRST_SUMS = FILTERS * FILTERS * 9, FILTERS * 16 * 9  # the image's channels filled up
+FIRST_PARTS = 396  # blocks that share the first layer's weight gradient: three per multiprocessor
+FIRST_ROWS, GRADIENT_ROWS, STAGES = 6, 8, 4  # as in the source
+
+Launch = Callable[..., None]
+"""launch(kernel, (blocks, rows of blocks), threads, bytes of shared memory, *arguments)"""
+
+
+class FusedTrunk:
+    """A CNN's forward pass by these kernels: set as its ``forward``, nothing else changes."""
+
+    def __init__(self, network: CNN, launch: Launch | None = None, blocks: int = 0) -> None:
+        """Compile the kernels for a network.
+
+        Args:
+            network: a CNN that `fits`.
+            launch: runs kernels, in place of the GPU that the network lies on.
+            blocks: that the weight gradient is shared among; one per multiprocessor by default.
+        """
+        self.network = network
+        convolutions = convolutions_of(network)
+        self.parameters: list[Tensor] = []
+        for layer in convolutions:
+            assert layer.bias is not None
+            self.parameters += [layer.weight, layer.bias]
+        self.channels, self.image_side, _ = network.input_shape
+        self.layers = len(convolutions)
+        self.relu_last = network.drqv2
+        first = (self.image_side - 3) // 2 + 1
+        self.sides = [first - 2 * layer for layer in range(self.layers)]  # after each layer
+        device = self.parameters[0].device
+        if launch is None:
+            from svea.kernels import nvrtc
+
+            properties = torch.cuda.get_device_properties(device)
+            blocks = properties.multi_processor_count
+            launch = nvrtc.Kernels(SOURCES, self.macros(), device)
+        self.launch = launch
+        shares, ranges = shared_out(self.sides, blocks)
+        self.shares = torch.tensor(shares, dtype=torch.int32, device=device)
+        self.ranges = torch.tensor(ranges, dtype=torch.int32, device=device)
+        self._addresses: list[int] = []
+        self._pointers = self.shares
+
+    @staticmethod
+    def fits(network: nn.Module) -> bool:
+        """Whether the kernels are made for this network and the GPU that it lies on."""
+        if not (isinstance(network, CNN) and has_right_shape(network)):
+            return False
+        device = next(network.parameters()).device
+        if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
+            return False
+        properties: Any = torch.cuda.get_device_properties(device)
+        room = properties.shared_memory_per_block_optin
+        return chain_memory((network.input_shape[1] - 3) // 2 + 1) <= room
+
+    def macros(self) -> dict[str, int]:
+        """What the source is compiled for."""
+        return {
+            "LAYERS": self.layers,
+            "SIDE": self.image_side,
+            "CHANNELS": self.channels,
+            "RELU_LAST": int(self.relu_last),
+        }
+
+    def pixels(self, layers: int) -> int:
+        """Bytes of an image's pixels after the first so many layers, all together."""
+        return sum(PIXEL * side * side for side in self.sides[:layers])
+
+    def pointers(self) -> Tensor:
+        """Where the parameters lie, for the device; they stay there while a graph is replayed."""
+        addresses = [parameter.data_ptr() for parameter in self.parameters]
+        if addresses != self._addresses:
+            self._addresses = addresses
+            self._pointers = torch.tensor(addresses, device=self.parameters[0].device)
+        return self._pointers
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) in [0, 1] -> (B, features)."""
+        if not torch.is_autocast_enabled(images.device.type):
+            return CNN.forward(self.network, images)  # full precision: the library's kernels
+        if self.network.centre:
+            images = images - self.network.centre
+        keep = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters)
+        return _Trunk.apply(self, keep, images.to(torch.bfloat16).contiguous(), *self.parameters)
+
+    def forward(self, images: Tensor, keep: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Features, pixels after every layer (just the first, unless kept), weights turned."""
+        batch, device, side = len(images), images.device, self.sides[0]
+        forward = torch.empty((9 + 18 * (self.layers - 1)) * 256, dtype=torch.int32, device=device)
+        turned = torch.empty(18 * (self.layers - 1) * 256, dtype=torch.int32, device=device)
+        biases = torch.empty(self.layers * FILTERS, device=device)
+        self.launch(
+            "pack", (18, self.layers), 256, 0, self.pointers(), forward, turned, biases
+        )  # fmt: skip
+        stride = self.kept_bytes() if keep else self.pixels(1)
+        hidden = torch.empty(batch * stride, dtype=torch.uint8, device=device)
+        strips = -(-side // FIRST_ROWS)
+        self.launch(
+            "first", (strips, batch), 256, self.strip_bytes(),
+            images, forward, biases, hidden, stride,
+        )  # fmt: skip
+        features = torch.empty(
+            (batch, FILTERS * self.sides[-1] ** 2), dtype=torch.bfloat16, device=device
+        )
+        self.launch(
+            "forward", (batch, 1), 256, chain_memory(side),
+            hidden, stride, forward, biases, features, int(keep),
+        )  # fmt: skip
+        return features, hidden, turned
+
+    def backward(
+        self, gradient: Tensor, images: Tensor, hidden: Tensor, turned: Tensor
+    ) -> list[Tensor]:
+        """The gradients of all parameters, in their order."""
+        batch, device, side = len(images), images.device, self.sides[0]
+        stride, all_pixels = self.kept_bytes(), self.pixels(self.layers)
+        bias_sums = torch.empty(batch * self.layers * FILTERS, device=device)
+        gradients = torch.empty(batch * all_pixels, dtype=torch.uint8, device=device)
+        self.launch(
+            "backward", (batch, 1), 256, chain_memory(side),
+            gradient.to(torch.bfloat16).contiguous(), hidden, stride, turned, gradients, all_pixels,
+            bias_sums,
+        )  # fmt: skip
+        blocks = len(self.shares)
+        partial = torch.empty(blocks * WEIGHTS, device=device)
+        stage = PIXEL * ((GRADIENT_ROWS + 2) * side + GRADIENT_ROWS * self.sides[1])
+        memory = max(STAGES * (stage + 16) + PIXEL, 4 * 4 * WEIGHTS)
+        self.launch(
+            "weight_gradient", (blocks, 1), 384, memory,
+            hidden, stride, gradients, all_pixels, batch, self.shares, partial,
+        )  # fmt: skip
+        first_partial = torch.empty(FIRST_PARTS * FIRST_SUMS, device=device)
+        strip = self.strip_bytes() + PIXEL * (FIRST_ROWS * side + 1)
+        memory = max(strip, 2 * 4 * FIRST_SUMS)
+        self.launch(
+            "first_weight_gradient", (FIRST_PARTS, 1), 192, memory,
+            images, gradients, all_pixels, batch, first_partial,
+        )  # fmt: skip
+        sizes = [weight.numel() + FILTERS for weight in self.parameters[::2]]
+        flat = torch.empty(sum(sizes), device=device)
+        self.launch(
+            "total", (WEIGHTS // 256 + 1, self.layers), 256, 4 * 256,
+            first_partial, partial, self.ranges, bias_sums, batch, flat,
+        )  # fmt: skip
+        found: list[Tensor] = []
+        for numbers, weight in zip(flat.split(sizes), self.parameters[::2], strict=True):
+            found += [numbers[:-FILTERS].view(weight.shape), numbers[-FILTERS:]]
+        return found
+
+    def kept_bytes(self) -> int:
+        """Of an image: pixels after all layers that clip."""
+        return self.pixels(self.layers - 1 + self.relu_last)
+
+    def strip_bytes(self) -> int:
+        """Shared memory for the rows of an image that make a strip of the first layer's output."""
+        return (2 * FIRST_ROWS + 1) * self.image_side * 32
+
+
+class _Trunk(torch.autograd.Function):
+    """All layers at once; activations are bfloat16, sums float32."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, trunk: FusedTrunk, keep: bool, images: Tensor, *parameters: Tensor
+    ) -> Tensor:
+        features, hidden, turned = trunk.forward(images, keep)
+        ctx.trunk = trunk
+        if keep:
+            ctx.save_for_backward(images, hidden, turned)
+        return features
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+        return None, None, None, *ctx.trunk.backward(gradient, *ctx.saved_tensors)
+
+
+def convolutions_of(network: CNN) -> list[nn.Conv2d]:
+    """A network's layers."""
+    return [layer for layer in network.layers if isinstance(layer, nn.Conv2d)]
+
+
+def has_right_shape(network: CNN) -> bool:
+    """Two layers or more of 32 filters, the first alone with stride 2, on even images."""
+    layers = convolutions_of(network)
+    channels, side, _ = network.input_shape
+    strides = [int(layer.stride[0]) for layer in layers]
+    filters = {layer.out_channels for layer in layers}
+    right = len(layers) > 1 and strides == [2] + [1] * (len(layers) - 1) and filters == {FILTERS}
+    return right and channels <= 16 and side % 2 == 0
+
+
+def chain_memory(side: int) -> int:
+    """Shared memory of a picture after the first and after the second layer, and what goes with it.
+
+    Backward that is 32 pixels for each of eight warps, one of nothing, and sums over channels.
+    """
+    return PIXEL * (side**2 + (side - 2) ** 2 + 8 * 32 + 1) + 2 * 4 * 256
+
+
+def shared_out(sides: list[int], blocks: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Which layer a block works on, from which strip and in which steps; each layer's blocks.
+
+    Layers get blocks in proportion to their pixels, each at least one.
+    """
+    layers = range(2, len(sides) + 1)
+    work = {layer: sides[layer - 1] ** 2 for layer in layers}
+    counts = dict.fromkeys(layers, 1)
+    while sum(counts.values()) < blocks:  # one more to whoever's blocks have most to do
+        counts[max(layers, key=lambda layer: work[layer] / counts[layer])] += 1
+    shares: list[list[int]] = []
+    ranges = [[0, FIRST_PARTS]]
+    for layer in layers:
+        ranges.append([len(shares), len(shares) + counts[layer]])
+        shares += [[layer, number, counts[layer]] for number in range(counts[layer])]
+    return shares, ranges

@@ -1,0 +1,285 @@
+// A GPU's blocks on a CPU, so that kernels can be tested where there is no GPU: every thread is a fiber, and
+// fibers take turns wherever threads wait for one another. It has the functions of tensor_cores.cu in plain C++.
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <vector>
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define __device__
+#define __global__
+#define __launch_bounds__(...)
+
+struct Index {
+    int x = 0, y = 0;
+};
+struct alignas(16) uint4 {
+    u32 x, y, z, w;
+};
+struct float2 {
+    float x, y;
+};
+static float2 make_float2(float x, float y) { return {x, y}; }
+static uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}; }
+
+static Index threadIdx, blockIdx, blockDim, gridDim;
+static std::vector<u8> shared_bytes;
+
+// Fibers ----------------------------------------------------------------------------------------------------
+
+struct Meeting {  // of all threads of a warp or a block
+    int arrived = 0, held = 0;
+};
+
+static ucontext_t scheduler;
+static std::vector<ucontext_t> fibers;
+static std::vector<bool> finished;
+static std::vector<Meeting> warps;
+static Meeting whole_block;
+static int running;
+
+static void give_way() {
+    int me = running;
+    swapcontext(&fibers[me], &scheduler);
+    threadIdx.x = running = me;
+}
+
+static void meet(Meeting& meeting, int members, const std::function<void()>& work) {
+    int turn = meeting.held;
+    if (++meeting.arrived == members) {
+        work();
+        meeting.arrived = 0, meeting.held++;
+    }
+    while (meeting.held == turn) give_way();
+}
+
+static void run_block(int threads, const std::function<void()>& kernel) {
+    static const std::function<void()>* body;
+    body = &kernel;
+    static std::vector<std::vector<u8>> stacks;
+    stacks.resize(threads);
+    fibers.assign(threads, {});
+    finished.assign(threads, false);
+    warps.assign(threads / 32, {});
+    whole_block = {};
+    blockDim.x = threads;
+    for (int i = 0; i < threads; i++) {
+        stacks[i].resize(1 << 17);
+        getcontext(&fibers[i]);
+        fibers[i].uc_stack.ss_sp = stacks[i].data();
+        fibers[i].uc_stack.ss_size = stacks[i].size();
+        fibers[i].uc_link = &scheduler;
+        makecontext(&fibers[i], +[] { (*body)(); finished[running] = true; }, 0);
+    }
+    for (bool more = true; more;) {
+        more = false;
+        for (int i = 0; i < threads; i++)
+            if (!finished[i]) {
+                threadIdx.x = running = i;
+                swapcontext(&scheduler, &fibers[i]);
+                more = true;
+            }
+    }
+}
+
+// What tensor_cores.cu has -------------------------------------------------------------------------------------
+
+static float number(u16 half) {
+    u32 bits = (u32)half << 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static u32 rounded(float value) {
+    u32 bits;
+    memcpy(&bits, &value, 4);
+    return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
+
+static u8* shared_at(u32 address, u32 size) {
+    if (address % (size < 16 ? size : 16) || address + size > shared_bytes.size()) {
+        fprintf(stderr, "thread %d of block %d, %d: address %u of %u bytes in a memory of %zu\n", threadIdx.x,
+                blockIdx.x, blockIdx.y, address, size, shared_bytes.size());
+        abort();
+    }
+    return shared_bytes.data() + address;
+}
+
+template <class T> static T get(u32 address) {
+    T value;
+    memcpy(&value, shared_at(address, sizeof(T)), sizeof(T));
+    return value;
+}
+template <class T> static void set(u32 address, T value) { memcpy(shared_at(address, sizeof(T)), &value, sizeof(T)); }
+
+static u32 shared_start() { return 0; }
+static void put(u32 address, u32 value) { set(address, value); }
+static void put_half(u32 address, u16 value) { set(address, value); }
+static void put_float(u32 address, float value) { set(address, value); }
+static void put_four(u32 address, uint4 value) { set(address, value); }
+static u32 get(u32 address) { return get<u32>(address); }
+static u16 get_half(u32 address) { return get<u16>(address); }
+static float get_float(u32 address) { return get<float>(address); }
+static uint4 get_four(u32 address) { return get<uint4>(address); }
+static u32 pair(float first, float second) { return rounded(first) | rounded(second) << 16; }
+
+template <bool TURNED> static void take_matrices(u32 (&matrix)[4], u32 row) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    static std::vector<std::vector<u32>> addresses, answers;
+    if ((int)addresses.size() <= warp) addresses.resize(warp + 1), answers.resize(warp + 1);
+    addresses[warp].resize(32), answers[warp].resize(128);
+    addresses[warp][lane] = row;
+    meet(warps[warp], 32, [&] {
+        u16 numbers[4][8][8];
+        for (int l = 0; l < 32; l++) memcpy(numbers[l / 8][l % 8], shared_at(addresses[warp][l], 16), 16);
+        for (int l = 0; l < 32; l++)
+            for (int m = 0; m < 4; m++) {
+                int g = l / 4, t = l % 4 * 2;
+                u16 low = TURNED ? numbers[m][t][g] : numbers[m][g][t];
+                u16 high = TURNED ? numbers[m][t + 1][g] : numbers[m][g][t + 1];
+                answers[warp][l * 4 + m] = low | (u32)high << 16;
+            }
+    });
+    for (int m = 0; m < 4; m++) matrix[m] = answers[warp][lane * 4 + m];
+}
+
+static void load_matrices(u32 (&matrix)[4], u32 row) { take_matrices<false>(matrix, row); }
+static void load_turned_matrices(u32 (&matrix)[4], u32 row) { take_matrices<true>(matrix, row); }
+
+static void multiply(float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    struct Factors {
+        u32 a[32][4], b[32][2];
+        float product[16][8];
+    };
+    static std::vector<Factors> all;
+    if ((int)all.size() <= warp) all.resize(warp + 1);
+    memcpy(all[warp].a[lane], a, 16);
+    all[warp].b[lane][0] = b0, all[warp].b[lane][1] = b1;
+    meet(warps[warp], 32, [&] {
+        Factors& f = all[warp];
+        float first[16][16], second[16][8];
+        for (int l = 0; l < 32; l++)
+            for (int half = 0; half < 2; half++) {
+                int g = l / 4, t = l % 4 * 2 + half;
+                auto of = [&](u32 both) { return number(half ? both >> 16 : both & 0xffff); };
+                first[g][t] = of(f.a[l][0]), first[g + 8][t] = of(f.a[l][1]);
+                first[g][t + 8] = of(f.a[l][2]), first[g + 8][t + 8] = of(f.a[l][3]);
+                second[t][g] = of(f.b[l][0]), second[t + 8][g] = of(f.b[l][1]);
+            }
+        for (int m = 0; m < 16; m++)
+            for (int n = 0; n < 8; n++) {
+                float total = 0;
+                for (int k = 0; k < 16; k++) total += first[m][k] * second[k][n];
+                f.product[m][n] = total;
+            }
+    });
+    int g = lane / 4, t = lane % 4 * 2;
+    const Factors& f = all[warp];
+    sum[0] += f.product[g][t], sum[1] += f.product[g][t + 1];
+    sum[2] += f.product[g + 8][t], sum[3] += f.product[g + 8][t + 1];
+}
+
+static void synchronise() { meet(whole_block, blockDim.x, [] {}); }
+static void synchronise_warp() { meet(warps[threadIdx.x / 32], 32, [] {}); }
+
+static void ask_for(u32 to, const void* from) { memcpy(shared_at(to, 16), from, 16); }
+static void wait_for_all() {}
+
+template <class T> static T exchange(T value, int bits) {
+    static std::vector<std::vector<T>> given, taken;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if ((int)given.size() <= warp) given.resize(warp + 1), taken.resize(warp + 1);
+    given[warp].resize(32);
+    given[warp][lane] = value;
+    meet(warps[warp], 32, [&] { taken[warp] = given[warp]; });
+    return taken[warp][lane ^ bits];
+}
+
+static float __uint_as_float(u32 bits) { return number(bits >> 16); }
+
+// Copies out are made at the last moment at which they may be, copies in at once: what breaks the rules shows.
+struct Copy {
+    void* to;
+    u32 from, bytes;
+};
+static std::vector<Copy> pending;
+
+static void publish() {}
+static void copy_out(void* to, u32 from, u32 bytes) { pending.push_back({to, from, bytes}); }
+static void wait_for_copies_out() {
+    for (const Copy& copy : pending) memcpy(copy.to, shared_at(copy.from, 16) + 0, copy.bytes);
+    pending.clear();
+}
+
+struct Barrier {
+    int members, missing, bytes = 0, passed = 0;
+
+    void look() {
+        if (missing == 0 && bytes == 0) missing = members, passed++;
+    }
+};
+static std::map<u32, Barrier> barriers;
+
+static void make_barrier(u32 barrier, u32 members) { barriers[barrier] = {(int)members, (int)members}; }
+static void come_to(u32 barrier) { barriers.at(barrier).missing--, barriers.at(barrier).look(); }
+static void come_and_expect(u32 barrier, u32 bytes) { barriers.at(barrier).bytes += bytes, come_to(barrier); }
+static void copy_in(u32 to, const void* from, u32 bytes, u32 barrier) {
+    shared_at(to, 16), shared_at(to + bytes - 16, 16);
+    memcpy(shared_bytes.data() + to, from, bytes);
+    barriers.at(barrier).bytes -= bytes, barriers.at(barrier).look();
+}
+static void wait_for(u32 barrier, u32 parity) {
+    while (barriers.at(barrier).passed % 2 == (int)parity) give_way();
+}
+
+#include KERNELS
+
+template <class... Parameters, class... Arguments>
+static void launch(void (*kernel)(Parameters...), int x, int y, int threads, int memory, Arguments... arguments) {
+    gridDim = {x, y};
+    for (int row = 0; row < y; row++)
+        for (int column = 0; column < x; column++) {
+            shared_bytes.assign(memory, 0xff);  // not a number
+            blockIdx = {column, row};
+            barriers.clear();
+            run_block(threads, [=] { kernel((Parameters)arguments...); });
+            if (!pending.empty()) abort();  // a block ended before its copies
+        }
+}
+
+#define LAUNCHER(name)                                                                                      \
+    extern "C" void launch_##name(int x, int y, int threads, int memory, u64* arguments) {                  \
+        launch_from(name, x, y, threads, memory, arguments);                                                \
+    }
+
+template <class... Parameters, int... I>
+static void launch_with(void (*kernel)(Parameters...), int x, int y, int threads, int memory, u64* arguments,
+                        std::integer_sequence<int, I...>) {
+    auto as = [](auto kind, u64 value) { return (decltype(kind))value; };
+    launch(kernel, x, y, threads, memory, as(Parameters(), arguments[I])...);
+}
+template <class... Parameters>
+static void launch_from(void (*kernel)(Parameters...), int x, int y, int threads, int memory, u64* arguments) {
+    launch_with(kernel, x, y, threads, memory, arguments,
+                std::make_integer_sequence<int, (int)sizeof...(Parameters)>());
+}
+
+LAUNCHER(pack)
+LAUNCHER(first)
+LAUNCHER(forward)
+LAUNCHER(backward)
+LAUNCHER(weight_gradient)
+LAUNCHER(first_weight_gradient)
+LAUNCHER(total)
