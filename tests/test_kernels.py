@@ -14,10 +14,11 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUDA builds")
 
-from svea.augment import conv
+from svea.augment import conv, crop, shift
 from svea.kernels import convolutions
 from svea.kernels.attention import attention
 from svea.kernels.random_convolution import random_convolution
+from svea.kernels.windows import windows
 from svea.networks import CNN
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -129,3 +130,15 @@ def test_random_convolution_is_the_librarys_with_a_repeated_border() -> None:
     draw = conv.draw(x, torch.Generator().manual_seed(0))
     found = random_convolution(x.to(DEVICE), draw["weight"].to(DEVICE)).cpu()
     torch.testing.assert_close(found, conv.apply(x, draw), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.float32])
+def test_windows_are_the_shift_and_the_crop(kind: torch.dtype) -> None:
+    x = torch.randint(0, 256, (5, 9, 36, 40)).to(kind)
+    generator = torch.Generator().manual_seed(0)
+    draw = shift.draw(x, generator, pad=4)
+    found = windows(x.to(DEVICE), draw["corner"].to(DEVICE), 36, 40, 4).cpu()
+    assert torch.equal(found, shift.apply(x, draw))
+    draw = crop.draw(x, generator, size=33)
+    found = windows(x.to(DEVICE), draw["corner"].to(DEVICE), 33, 33, 0).cpu()
+    assert torch.equal(found, crop.apply(x, draw))

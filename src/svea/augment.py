@@ -162,6 +162,10 @@ def _windows(x: Tensor, corner: Tensor, height: int, width: int, pad: int) -> Te
         plane = torch.arange(batch * channels).view(batch, channels, 1)
         start = (plane * rows + row[:, None]) * stride + left[:, None]  # (B, C, height)
         return runs.index_select(0, start.flatten()).view(batch, channels, height, width)
+    if x.is_cuda and TRITON:
+        from svea.kernels.windows import windows
+
+        return windows(x, corner, height, width, pad)
     column = (torch.arange(width, device=device) + left - pad).clamp(0, columns - 1)
     return _pick(x, row[:, :, None] * columns + column[:, None, :])
 
