@@ -316,6 +316,7 @@ class Trainer:
             self.decision += 1
             if step.done:
                 self._end_episode(index, episode, step)
+        self.replay.flush()  # now, while a GPU still works on updates that were started before
         if before < self.config.warmup <= self.decision:
             self.owed_updates = self.config.warmup - 1  # the decision that follows makes one more
 
