@@ -269,17 +269,19 @@ class _Damaged(Exception):
 
 
 _cache: OrderedDict[tuple[Path, int, int], _FileClip] = OrderedDict()
+_cache_in_use = threading.Lock()  # environments may share a process
 
 
 def _open_file(path: Path) -> _FileClip:
     """Return the decoded clip, keeping the most recently used ones within the memory bound."""
     key = (path, *_state(path))
-    clip = _cache.get(key)
-    if clip is None or clip._error:
-        clip = _cache[key] = _FileClip(path)
-    _cache.move_to_end(key)
-    while len(_cache) > 1 and sum(kept.size for kept in _cache.values()) > MOST_BYTES:
-        _cache.popitem(last=False)
+    with _cache_in_use:
+        clip = _cache.get(key)
+        if clip is None or clip._error:
+            clip = _cache[key] = _FileClip(path)
+        _cache.move_to_end(key)
+        while len(_cache) > 1 and sum(kept.size for kept in _cache.values()) > MOST_BYTES:
+            _cache.popitem(last=False)
     return clip
 
 

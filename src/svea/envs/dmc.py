@@ -140,6 +140,8 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
         loaded = load(domain, task)
         self._task, self._physics = loaded.task, loaded.physics
+        # dm_control's own OpenGL context is a second one, which quadruped_escape would ask for.
+        self._physics._make_rendering_contexts = lambda: None
         self._substeps = round(loaded.control_timestep() / self._physics.timestep())
         self.metadata = dict(
             self.metadata, render_fps=round(1 / (loaded.control_timestep() * action_repeat))

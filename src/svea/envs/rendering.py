@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import ctypes
 import ctypes.util
+import functools
 import importlib.metadata
 import os
 import platform
@@ -40,6 +41,9 @@ drivers hang when many processes begin."""
 before_first_picture: Callable[[], None] | None = None
 """Called before a renderer draws for the first time. A worker tells its parent, which holds the
 watch and can end the worker; where nobody does, a hint is printed when the time is up."""
+
+studio: Context | None = None
+"""Where renderers made from here on do their OpenGL work together; else each has its own."""
 
 _chosen: str | None = None  # the backend that this process chose, as opposed to the user
 _fallen_back = False
@@ -132,12 +136,38 @@ def gl_info() -> dict[str, Any]:
     }
 
 
+class Context:
+    """An OpenGL context of one renderer, which works in the thread that asks."""
+
+    _gl: Any = None
+
+    def enter(self, size: int) -> None:
+        """Make room for a renderer of pictures of this side."""
+        self._gl = self._gl or _make_gl_context(size)
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Do something that needs the context."""
+        self._gl.make_current()
+        work()
+
+    def draw(self, renderer: Renderer, buffer: np.ndarray) -> None:
+        """Fill a renderer's buffer with its picture."""
+        self._gl.make_current()
+        renderer.render(len(buffer))
+        renderer.read(buffer)
+
+    def leave(self) -> None:
+        """Hear that a renderer has freed what it had here."""
+        self._gl.free()
+
+
 class Renderer:
     """Draws one model with one camera into reused buffers.
 
     dm_control's `physics.render` builds a camera and a scene for every picture and draws a
-    2048-wide shadow map; this class keeps them. Each renderer owns its OpenGL context and makes it
-    current before every call, so several can live in one process (in one thread each).
+    2048-wide shadow map; this class keeps them. Each renderer owns its OpenGL context, unless there
+    is a `studio`, and makes it current before every call, so several can live in one process (in
+    one thread each).
     """
 
     def __init__(
@@ -173,10 +203,9 @@ class Renderer:
         self._buffers: dict[int, np.ndarray] = {}
 
         with _watch():
-            self._gl = _make_gl_context(size)
-            self._gl.make_current()
-            self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_50)
-            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+            self._gl: Context | None = studio or Context()
+            self._gl.enter(size)
+            self._gl.call(self._upload_model)
             _close_at_exit(self)
             self.draw()  # for nobody: a driver that hangs does so here
 
@@ -199,19 +228,30 @@ class Renderer:
             mujoco.mjtCatBit.mjCAT_ALL,
             self._scene,
         )
-        self._gl.make_current()
+        buffer = self._buffers.setdefault(size, np.empty((size, size, 3), np.uint8))
+        assert self._gl is not None, "the renderer is closed"
+        self._gl.draw(self, buffer)
+        return buffer[::-1]  # OpenGL's first row is the bottom one
+
+    def render(self, size: int) -> None:
+        """Draw the scene into the framebuffer of this renderer, for its context: wait for nothing.
+
+        The framebuffer stays bound.
+        """
+        mujoco = self._mujoco
         if size > self._context.offWidth:
             mujoco.mjr_resizeOffscreen(size, size, self._context)
-        buffer = self._buffers.setdefault(size, np.empty((size, size, 3), np.uint8))
-        rectangle = mujoco.MjrRect(0, 0, size, size)
-        mujoco.mjr_render(rectangle, self._scene, self._context)
-        mujoco.mjr_readPixels(buffer, None, rectangle, self._context)
-        return buffer[::-1]  # OpenGL's first row is the bottom one
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        mujoco.mjr_render(mujoco.MjrRect(0, 0, size, size), self._scene, self._context)
+
+    def read(self, buffer: np.ndarray) -> None:
+        """Wait for what `render` drew, for its context."""
+        rectangle = self._mujoco.MjrRect(0, 0, len(buffer), len(buffer))
+        self._mujoco.mjr_readPixels(buffer, None, rectangle, self._context)
 
     def upload_texture(self, texture: int) -> None:
         """Send `model.tex_data` of one texture to the GPU after it was changed."""
-        self._gl.make_current()
-        self._mujoco.mjr_uploadTexture(self._model, self._context, texture)
+        self._call(self._mujoco.mjr_uploadTexture, self._model, self._context, texture)
 
     def upload_sky_faces(self, texture: int, faces: Sequence[int]) -> None:
         """Send some sides of the sky's cube to the GPU after they were changed.
@@ -220,12 +260,15 @@ class Renderer:
         dm_control's 800 pixel sky in software; this takes 5 ms a side, for the same pixels. A GPU
         is fast enough to do it MuJoCo's way.
         """
+        self._call(self._upload_sky_faces, texture, faces)
+
+    def _upload_sky_faces(self, texture: int, faces: Sequence[int]) -> None:
+        """Do it, in the context."""
         from OpenGL import GL
 
-        self._gl.make_current()
         software = _is_software(GL.glGetString(GL.GL_RENDERER).decode())
         if not software or len(faces) > _FEW_FACES or not GL.glCopyImageSubData:  # OpenGL 4.3
-            return self.upload_texture(texture)
+            return self._mujoco.mjr_uploadTexture(self._model, self._context, texture)
         width, start = int(self._model.tex_width[texture]), int(self._model.tex_adr[texture])
         cube = int(self._context.texture[texture])
         sides = self._model.tex_data[start : start + 18 * width * width].reshape(6, -1)
@@ -267,17 +310,26 @@ class Renderer:
 
     def upload_height_fields(self) -> None:
         """Send every height field to the GPU after a task changed its terrain."""
-        self._gl.make_current()
         for field in range(self._model.nhfield):
-            self._mujoco.mjr_uploadHField(self._model, self._context, field)
+            self._call(self._mujoco.mjr_uploadHField, self._model, self._context, field)
 
     def close(self) -> None:
         """Free the OpenGL context; calling it twice does no harm."""
         if self._gl is not None:
-            self._gl.make_current()
-            self._context.free()
-            self._gl.free()
+            self._call(self._context.free)
+            self._gl.leave()
             self._gl = None
+
+    def _upload_model(self) -> None:
+        """Make MuJoCo's part of the context: textures, meshes, framebuffers."""
+        self._context = self._mujoco.MjrContext(
+            self._model, self._mujoco.mjtFontScale.mjFONTSCALE_50
+        )
+
+    def _call(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Do something in the context."""
+        assert self._gl is not None, "the renderer is closed"
+        self._gl.call(functools.partial(work, *arguments))
 
     def __del__(self) -> None:
         """Free what was not closed: MuJoCo would free it in whichever context is current."""

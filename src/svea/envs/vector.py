@@ -6,24 +6,25 @@ Observations and actions lie in memory that all processes share (an anonymous fi
 left behind); commands and rewards are lines of JSON over a socket pair. A worker ends when its
 socket closes or its parent dies.
 
+A worker hosts one environment, or several that draw their pictures together (``svea.envs.studio``):
+it gets one line with a command for some of them, and answers with one line when all are done.
+
 An episode is a function of its seed and its actions. So a worker keeps no state worth saving: to
 resume, it replays the episode. In the same way a worker that dies or hangs is replaced by another
-one, which plays the open episode again and carries on: nobody can tell from the results.
+one, which plays its open episodes again and carries on: nobody can tell from the results.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
-import mmap
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,13 +34,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svea.envs import rendering
+from svea.envs.shared_memory import COUNT_FORMAT, Shared, anonymous_file
 from svea.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
 
 START_SECONDS = 120.0  # import and compile, on a busy machine
 HANG_SECONDS = 30.0  # a decision that takes longer is never answered
 CLOSE_SECONDS = 5.0
 RESTARTS, RESTART_SECONDS = 5, 600.0  # at most so many restarts in so long a time
-COUNT_FORMAT = struct.Struct("<q")  # of fixed size, so that reading it takes nothing that follows
+DRAWN_TOGETHER = 8  # environments in a process where one GPU learns and draws
 _RAISED = {kind.__name__: kind for kind in (UserError, RendererError, NumericsError)}
 
 
@@ -62,41 +64,47 @@ class Step:
         return self.terminated or self.truncated
 
 
-class Shared:
-    """Views into the shared memory: observations, last observations of ended episodes, actions."""
+@dataclass
+class Episode:
+    """All it takes to play an open episode again."""
 
-    def __init__(self, file: int, count: int, shape: Sequence[int], actions: int) -> None:
-        pixels = count * int(np.prod(shape))
-        self._map = mmap.mmap(file, self.size(count, shape, actions))
-        self.observations = np.frombuffer(self._map, np.uint8, pixels).reshape(count, *shape)
-        self.finals = np.frombuffer(self._map, np.uint8, pixels, pixels).reshape(count, *shape)
-        self.actions = np.frombuffer(
-            self._map, np.float32, count * actions, self._aligned(2 * pixels)
-        ).reshape(count, actions)
+    seed: int
+    actions: list[list[float]]  # that were answered
 
-    @classmethod
-    def size(cls, count: int, shape: Sequence[int], actions: int) -> int:
-        """Bytes needed."""
-        return cls._aligned(2 * count * int(np.prod(shape))) + count * actions * 4
+    @property
+    def command(self) -> dict[str, Any]:
+        """What to tell a worker."""
+        return {"do": "begin", "seed": self.seed, "actions": self.actions}
 
-    @staticmethod
-    def _aligned(size: int) -> int:
-        return (size + 3) // 4 * 4
+    @property
+    def seconds(self) -> float:
+        """How long it may take."""
+        return START_SECONDS + HANG_SECONDS * math.ceil(len(self.actions) / 50)
 
 
 @dataclass
 class Worker:
-    """One environment's process, and what it takes to put another one in its place."""
+    """A process, the environments in it, and what it takes to put another one in its place."""
 
-    environment: dict[str, Any]  # arguments of make_env
+    first: int  # index of the first environment
+    environments: list[dict[str, Any]]  # arguments of make_env
     process: subprocess.Popen[bytes]
     socket: socket.socket
     lines: Any
     last_words: IO[bytes]  # where the process writes the stack of a crash
     ready: bool = False  # it has described its spaces
-    pending: dict[str, Any] = field(default_factory=dict)  # the command it has not answered yet
-    seed: int | None = None  # of the open episode
-    actions: list[list[float]] = field(default_factory=list)  # answered ones of the open episode
+    pending: dict[int, dict[str, Any]] = field(default_factory=dict)  # commands not yet answered
+
+    @property
+    def indices(self) -> range:
+        """Of the environments."""
+        return range(self.first, self.first + len(self.environments))
+
+    def __str__(self) -> str:
+        last = self.indices[-1]
+        return (
+            f"environment {last}" if last == self.first else f"environments {self.first} to {last}"
+        )
 
 
 class Workers:
@@ -118,22 +126,25 @@ class Workers:
         self,
         environments: Sequence[dict[str, Any]],
         on_incident: Callable[[dict[str, Any]], None] | None = None,
+        together: int = 1,
     ) -> None:
-        """Start one process for each set of ``make_env`` arguments, all at once.
+        """Start the processes, all at once.
 
         Args:
-            environments: the arguments, one set per process.
+            environments: the arguments of ``make_env``, one set per environment.
             on_incident: called with a record of each restart and each simulation that diverged;
                 prints a warning if None.
+            together: the most environments in one process, which draw their pictures together.
         """
         self.on_incident = on_incident or print_incident
         self._workers: list[Worker] = []
-        self._waiting: list[int] = []
+        self._episodes: dict[int, Episode] = {}  # open ones, by environment
+        self._waiting: dict[int, int | None] = {}  # environments that step, and their next seeds
         self._restarts: list[float] = []  # when they were
         self._memory: IO[bytes] | None = None
         try:
             try:
-                specs = self._start_all(environments)
+                specs = self._start_all(environments, together)
             except RendererError as error:
                 for worker in self._workers:
                     worker.process.kill()  # a stuck driver hears no request
@@ -142,7 +153,7 @@ class Workers:
                 rendering.fall_back()
                 print(f"warning: {error} Drawing with OSMesa (in software).", file=sys.stderr)
                 self.close()
-                specs = self._start_all(environments)
+                specs = self._start_all(environments, together)
             self._share(specs)
         except BaseException:
             self.close()
@@ -150,7 +161,7 @@ class Workers:
 
     def __len__(self) -> int:
         """How many environments."""
-        return len(self._workers)
+        return sum(len(worker.environments) for worker in self._workers)
 
     def __enter__(self) -> Workers:
         """Use as a context, so that no process outlives it."""
@@ -178,17 +189,12 @@ class Workers:
     def reset(self, seeds: Sequence[int], indices: Sequence[int] | None = None) -> None:
         """Start an episode from each seed, in all environments or in some."""
         indices = range(len(self)) if indices is None else indices
-        for index, seed in zip(indices, seeds, strict=True):
-            self._tell(index, {"do": "reset", "seed": seed})
-        for index, seed in zip(indices, seeds, strict=True):
-            self._answer(index, START_SECONDS)
-            self._workers[index].seed, self._workers[index].actions = seed, []
+        pairs = zip(indices, seeds, strict=True)
+        self._begin({index: Episode(seed, []) for index, seed in pairs})
 
     def replay(self, index: int, seed: int, actions: list[list[float]]) -> None:
         """Bring an environment into the middle of an episode, by playing it again."""
-        self._tell(index, {"do": "replay", "seed": seed, "actions": actions})
-        self._answer(index, _replay_seconds(actions))
-        self._workers[index].seed, self._workers[index].actions = seed, list(actions)
+        self._begin({index: Episode(seed, list(actions))})
 
     def send(
         self,
@@ -206,15 +212,16 @@ class Workers:
                 f"an action is not finite ({np.asarray(actions).tolist()}): the policy's weights "
                 "have diverged. The last checkpoint is from before"
             )
-        for index, action, seed in zip(indices, actions, next_seeds, strict=True):
+        for index, action in zip(indices, actions, strict=True):
             self._shared.actions[index] = action
-            self._tell(index, {"do": "step", "next_seed": seed})
-        self._waiting = indices
+        self._waiting = dict(zip(indices, next_seeds, strict=True))
+        self._tell({i: {"do": "step", "next_seed": seed} for i, seed in self._waiting.items()})
 
     def receive(self) -> list[Step]:
         """Wait for the steps that were sent."""
-        waiting, self._waiting = self._waiting, []
-        return [self._receive(index) for index in waiting]
+        waiting, self._waiting = self._waiting, {}
+        answers = self._answers(HANG_SECONDS)
+        return [self._note_step(i, Step(**answers[i]), seed) for i, seed in waiting.items()]
 
     def close(self) -> None:
         """Stop every process: closing the socket is the request, a kill the last word."""
@@ -236,19 +243,26 @@ class Workers:
 
     # Starting ----------------------------------------------------------------------------------
 
-    def _start_all(self, environments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Start every process, and return how they describe their spaces."""
-        for index, environment in enumerate(environments):
-            self._workers.append(self._start(index, environment))
-        specs = [self._answer(index, START_SECONDS) for index in range(len(self))]
+    def _start_all(
+        self, environments: Sequence[dict[str, Any]], together: int
+    ) -> list[dict[str, Any]]:
+        """Start every process, and return how the environments describe their spaces."""
+        count = math.ceil(len(environments) / together)
+        borders = [len(environments) * number // count for number in range(count + 1)]
+        for first, end in itertools.pairwise(borders):
+            hosted = list(environments[first:end])
+            self._workers.append(Worker(first, hosted, *self._start(first, hosted)))
+        specs = [spec for worker in self._workers for spec in self._answer(worker, START_SECONDS)]
         for worker in self._workers:
             worker.ready = True
         return specs
 
-    def _start(self, index: int, environment: dict[str, Any]) -> Worker:
+    def _start(
+        self, first: int, environments: list[dict[str, Any]]
+    ) -> tuple[subprocess.Popen[bytes], socket.socket, Any, IO[bytes]]:
         """Start a process and tell it what to be."""
         ours, theirs = socket.socketpair()
-        last_words = _anonymous_file("svea-last-words")
+        last_words = anonymous_file("svea-last-words")
         with theirs:
             process = subprocess.Popen(
                 [
@@ -262,8 +276,8 @@ class Workers:
                 | rendering.environment_of_workers()
                 | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             )
-        _send_line(ours, {"environment": environment, "index": index})
-        return Worker(environment, process, ours, ours.makefile("rb"), last_words)
+        _send_line(ours, {"first": first, "environments": environments})
+        return process, ours, ours.makefile("rb"), last_words
 
     def _share(self, specs: list[dict[str, Any]]) -> None:
         """Make the shared memory, now that the spaces are known, and hand it to every worker."""
@@ -274,7 +288,7 @@ class Workers:
         shape, actions = specs[0]["observation"], specs[0]["actions"]
         self.observation_shape, self.action_size = tuple(shape), int(actions)
         self.choices = int(specs[0]["choices"])  # of a discrete action; 0: a vector in [-1, 1]
-        self._memory = _anonymous_file("svea-environments")
+        self._memory = anonymous_file("svea-environments")
         self._memory.truncate(Shared.size(len(self), shape, actions))
         self._shared = Shared(self._memory.fileno(), len(self), shape, actions)
         for worker in self._workers:
@@ -288,20 +302,34 @@ class Workers:
 
     # Talking -----------------------------------------------------------------------------------
 
-    def _tell(self, index: int, command: dict[str, Any]) -> None:
-        """Send a command, and remember it for the case that the process dies of it."""
-        self._workers[index].pending = command
-        _send_line(self._workers[index].socket, command)
+    def _begin(self, episodes: dict[int, Episode]) -> None:
+        """Play episodes from their beginning as far as they go."""
+        self._tell({index: episode.command for index, episode in episodes.items()})
+        self._answers(max((episode.seconds for episode in episodes.values()), default=0.0))
+        self._episodes |= episodes
 
-    def _receive(self, index: int) -> Step:
-        """Wait for one step, and note it as a part of the open episode."""
-        step = Step(**self._answer(index, HANG_SECONDS))
-        worker = self._workers[index]  # only now: it may be another one than was asked
-        next_seed = worker.pending["next_seed"]
+    def _tell(self, commands: dict[int, dict[str, Any]]) -> None:
+        """Send commands, and remember them for the case that a process dies of them."""
+        for worker in self._workers:
+            worker.pending = {i: commands[i] for i in worker.indices if i in commands}
+            if worker.pending:
+                _send_line(worker.socket, list(worker.pending.items()))
+
+    def _answers(self, seconds: float) -> dict[int, dict[str, Any]]:
+        """Wait for what was asked last, by environment."""
+        answers: dict[int, dict[str, Any]] = {}
+        for worker in self._workers:
+            if worker.pending:
+                answers |= zip(worker.pending, self._answer(worker, seconds), strict=True)
+                worker.pending = {}
+        return answers
+
+    def _note_step(self, index: int, step: Step, next_seed: int | None) -> Step:
+        """Note a step as a part of the open episode."""
         if step.done and next_seed is not None:
-            worker.seed, worker.actions = next_seed, []
+            self._episodes[index] = Episode(next_seed, [])
         else:
-            worker.actions.append(self._shared.actions[index].tolist())
+            self._episodes[index].actions.append(self._shared.actions[index].tolist())
         if "physics_error" in step.info:
             cause = str(step.info["physics_error"])
             self.on_incident(
@@ -309,22 +337,22 @@ class Workers:
             )
         return step
 
-    def _answer(self, index: int, seconds: float) -> dict[str, Any]:
-        """Wait for a worker's answer, if need be from another process in its place."""
+    def _answer(self, worker: Worker, seconds: float) -> list[dict[str, Any]]:
+        """Wait for a worker's answers, if need be from another process in its place."""
         failure: WorkerError | None = None
         while True:
             try:
                 if failure is not None:
-                    self._replace(index)
-                return self._read(index, seconds)
+                    self._replace(worker)
+                return self._read(worker, seconds)
             except WorkerError as error:
-                self._account_for(index, error, failure)
+                self._account_for(worker, error, failure)
                 failure = error
 
-    def _account_for(self, index: int, error: WorkerError, before: WorkerError | None) -> None:
+    def _account_for(self, worker: Worker, error: WorkerError, before: WorkerError | None) -> None:
         """Decide whether a failure may be mended; raise it if not."""
         same = str(error) == str(before)  # an accident does not happen twice in the same words
-        if isinstance(error, RaisedError) and (same or not self._workers[index].ready):
+        if isinstance(error, RaisedError) and (same or not worker.ready):
             raise error
         now = time.monotonic()
         self._restarts = [then for then in self._restarts if now - then < RESTART_SECONDS]
@@ -340,36 +368,35 @@ class Workers:
         self.on_incident(
             {
                 "what": "worker restarted",
-                "environment": index,
+                "environment": worker.first if len(worker.indices) == 1 else list(worker.indices),
                 "cause": str(error),
                 "restart": len(self._restarts),
                 "details": "\n".join(getattr(error, "__notes__", [])),
             }
         )
 
-    def _replace(self, index: int) -> None:
+    def _replace(self, worker: Worker) -> None:
         """Put a new process in the place of a dead one, bring it as far, and ask it again."""
-        old = self._workers[index]
-        old.process.kill()
-        old.process.wait()
-        for end in (old.lines, old.socket, old.last_words):
+        worker.process.kill()
+        worker.process.wait()
+        for end in (worker.lines, worker.socket, worker.last_words):
             end.close()
-        new = self._workers[index] = self._start(index, old.environment)
-        new.pending, new.seed, new.actions, new.ready = (
-            old.pending, old.seed, old.actions, old.ready,
-        )  # fmt: skip
-        if not new.ready:
+        started = self._start(worker.first, worker.environments)
+        worker.process, worker.socket, worker.lines, worker.last_words = started
+        if not worker.ready:
             return
-        self._read(index, START_SECONDS)
-        self._hand_memory(new)
-        if new.pending["do"] == "step":
-            _send_line(new.socket, {"do": "replay", "seed": new.seed, "actions": new.actions})
-            self._read(index, _replay_seconds(new.actions))
-        _send_line(new.socket, new.pending)
+        self._read(worker, START_SECONDS)
+        self._hand_memory(worker)
+        begins = [index for index, command in worker.pending.items() if command["do"] == "begin"]
+        left = [i for i in worker.indices if i in self._episodes and i not in begins]
+        if left:
+            _send_line(worker.socket, [(index, self._episodes[index].command) for index in left])
+            self._read(worker, max(self._episodes[index].seconds for index in left))
+        _send_line(worker.socket, list(worker.pending.items()))
 
-    def _read(self, index: int, seconds: float) -> dict[str, Any]:
-        """Read a worker's line; raise what it raised, or what became of it."""
-        worker, drawing = self._workers[index], False
+    def _read(self, worker: Worker, seconds: float) -> list[dict[str, Any]]:
+        """Read a worker's line; raise what an environment raised, or what became of the process."""
+        drawing = False
         while True:
             worker.socket.settimeout(seconds)
             try:
@@ -377,65 +404,69 @@ class Workers:
             except TimeoutError:
                 if drawing and not worker.ready:
                     raise RendererError(
-                        f"environment {index}: no first picture in {seconds:.0f} s; the OpenGL "
+                        f"{worker}: no first picture in {seconds:.0f} s; the OpenGL "
                         "driver is stuck. Set MUJOCO_GL=osmesa to draw in software."
                     ) from None
-                raise self._hang(index, seconds) from None
+                raise self._hang(worker, seconds) from None
             except OSError:
-                raise self._death(index) from None
+                raise self._death(worker) from None
             if not line:
-                raise self._death(index)
-            answer = json.loads(line)
-            if "error" in answer:
-                raise self._raised(index, answer)
-            if "drawing" not in answer:
-                return answer
+                raise self._death(worker)
+            said = json.loads(line)
+            if "drawing" not in said:
+                for answer in said["answers"]:
+                    if "error" in answer:
+                        raise _raised(answer)
+                return said["answers"]
             drawing = True
             if rendering.can_fall_back():  # else only patience is left
                 seconds = min(seconds, rendering.FIRST_PICTURE_SECONDS)
 
-    def _raised(self, index: int, answer: dict[str, Any]) -> SveaError:
-        """The error that a worker reports, in its own class where it is one of ours."""
-        if answer["error"] in _RAISED:
-            return _RAISED[answer["error"]](answer["message"])
-        error = RaisedError(f"environment {index} raised {answer['error']}: {answer['message']}")
-        error.add_note(answer["trace"])
-        return error
-
-    def _hang(self, index: int, seconds: float) -> WorkerError:
+    def _hang(self, worker: Worker, seconds: float) -> WorkerError:
         """What to say of a worker that does not answer, with where it is stuck if it can tell."""
-        process = self._workers[index].process
+        process = worker.process
         with contextlib.suppress(OSError):
             process.send_signal(signal.SIGUSR1)  # asks for its stack
             time.sleep(0.5)
         error = WorkerError(
-            f"environment {index} (process {process.pid}) did not answer in {seconds:.0f} s. Is "
+            f"{worker} (process {process.pid}) did not answer in {seconds:.0f} s. Is "
             "the machine overloaded, or the renderer stuck?"
         )
-        self._add_last_words(error, index)
+        _add_last_words(error, worker)
         return error
 
-    def _death(self, index: int) -> WorkerError:
+    def _death(self, worker: Worker) -> WorkerError:
         """What to say of a worker that is gone."""
-        process = self._workers[index].process
+        process = worker.process
         try:
             status: int | None = process.wait(timeout=2)
         except subprocess.TimeoutExpired:
             status = None
         how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
         error = WorkerError(
-            f"environment {index} (process {process.pid}) died with {how}. If the machine ran out "
+            f"{worker} (process {process.pid}) died with {how}. If the machine ran out "
             "of memory, use fewer environments (--envs)."
         )
-        self._add_last_words(error, index)
+        _add_last_words(error, worker)
         return error
 
-    def _add_last_words(self, error: WorkerError, index: int) -> None:
-        """Add the stack that a crashing process wrote."""
-        file = self._workers[index].last_words
-        file.seek(0)
-        if said := file.read(16_384).decode(errors="replace").strip():
-            error.add_note(said)
+
+def _raised(answer: dict[str, Any]) -> SveaError:
+    """The error that an environment reports, in its own class where it is one of ours."""
+    if answer["error"] in _RAISED:
+        return _RAISED[answer["error"]](answer["message"])
+    error = RaisedError(
+        f"environment {answer['environment']} raised {answer['error']}: {answer['message']}"
+    )
+    error.add_note(answer["trace"])
+    return error
+
+
+def _add_last_words(error: WorkerError, worker: Worker) -> None:
+    """Add the stack that a crashing process wrote."""
+    worker.last_words.seek(0)
+    if said := worker.last_words.read(16_384).decode(errors="replace").strip():
+        error.add_note(said)
 
 
 def print_incident(incident: dict[str, Any]) -> None:
@@ -449,20 +480,8 @@ def print_incident(incident: dict[str, Any]) -> None:
     print(f"warning: {incident['cause'].rstrip(':. ')}. {mended}", file=sys.stderr)
 
 
-def _send_line(end: socket.socket, message: dict[str, Any]) -> None:
+def _send_line(end: socket.socket, message: Any) -> None:
     """Send one line of JSON; whether the process is gone or stuck, reading its answer will tell."""
     end.settimeout(HANG_SECONDS)
     with contextlib.suppress(OSError):
         end.sendall(json.dumps(message).encode() + b"\n")
-
-
-def _replay_seconds(actions: list[list[float]]) -> float:
-    """How long playing an episode again may take."""
-    return START_SECONDS + HANG_SECONDS * math.ceil(len(actions) / 50)
-
-
-def _anonymous_file(name: str) -> IO[bytes]:
-    """A file without a place, so that nothing of it is left behind."""
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create(name), "r+b", buffering=0)
-    return tempfile.TemporaryFile(buffering=0)

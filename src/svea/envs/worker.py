@@ -1,10 +1,11 @@
-"""The other end of ``svea.envs.vector``: one environment, one process, one loop."""
+"""The other end of ``svea.envs.vector``: one process, its environments, one loop."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import json
 import math
 import os
@@ -12,13 +13,15 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from svea.envs import make_env, rendering
-from svea.envs.vector import COUNT_FORMAT, Shared
+from svea.envs.shared_memory import COUNT_FORMAT, Shared
+from svea.envs.studio import Studio
 from svea.errors import NumericsError
 
 
@@ -33,46 +36,75 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as end, contextlib.suppress(BrokenPipeError):
         lines = end.makefile("rb")
         greeting = json.loads(lines.readline())
-        try:
-            serve(end, lines, greeting)
-        except Exception as error:  # everything reaches the user through the parent
-            tell(
-                end,
-                error=type(error).__name__,
-                message=str(error),
-                trace="".join(traceback.format_exc()),
-            )
+        serve(end, lines, greeting["first"], greeting["environments"])
 
 
-def serve(end: socket.socket, lines: Any, greeting: dict[str, Any]) -> None:
-    """Make the environment, share memory, and obey."""
+def serve(end: socket.socket, lines: Any, first: int, settings: list[dict[str, Any]]) -> None:
+    """Make the environments, share memory, and obey; several environments draw in a studio."""
     rendering.before_first_picture = lambda: tell(end, drawing=True)
-    environment = make_env(**greeting["environment"])
-    index = greeting["index"]
-    shape = list(environment.observation_space.shape or ())
-    actions, choices = describe_actions(environment.action_space)
-    provenance = getattr(environment.unwrapped, "provenance", {})
-    tell(end, observation=shape, actions=actions, choices=choices, provenance=provenance)
+    studio = rendering.studio = Studio(len(settings)) if len(settings) > 1 else None
+    environments: dict[int, Any] = {}
+
+    def introduce(index: int, arguments: dict[str, Any]) -> dict[str, Any]:
+        environments[index] = make_env(**arguments)
+        return describe(environments[index])
+
+    specs = [attempt(index, introduce, index, one) for index, one in enumerate(settings, first)]
+    tell(end, answers=specs)
     message, files, _, _ = socket.recv_fds(end, COUNT_FORMAT.size, 1)
     if not message:  # the parent gave up while we were starting
         return
-    shared = Shared(files[0], COUNT_FORMAT.unpack(message)[0], shape, actions)
+    count = COUNT_FORMAT.unpack(message)[0]
+    shared = Shared(files[0], count, specs[0]["observation"], specs[0]["actions"])
     os.close(files[0])
-    observation = shared.observations[index]
     for line in lines:
-        command = json.loads(line)
-        if command["do"] == "reset":
-            observation[:], _ = environment.reset(seed=command["seed"])
-            tell(end)
-        elif command["do"] == "replay":
-            observation[:], _ = environment.reset(seed=command["seed"])
-            for action in command["actions"]:
-                observation[:], *_ = environment.step(as_action(environment, action))
-            tell(end)
-        else:
-            answer = step(environment, shared, index, command["next_seed"])
-            tell(end, **answer)
-    environment.close()
+        tasks = [
+            functools.partial(attempt, index, obey, environments[index], shared, index, command)
+            for index, command in json.loads(line)
+        ]
+        answers = studio.perform(tasks) if studio else [task() for task in tasks]
+        tell(end, answers=answers)
+        if any("error" in answer for answer in answers):
+            return  # nobody asks these environments again
+    for environment in environments.values():
+        environment.close()
+    if studio:
+        studio.close()
+
+
+def attempt(index: int, work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """What an environment answers; everything it raises reaches the user through the parent."""
+    try:
+        return work(*arguments)
+    except Exception as error:
+        return {
+            "environment": index,
+            "error": type(error).__name__,
+            "message": str(error),
+            "trace": traceback.format_exc(),
+        }
+
+
+def describe(environment: Any) -> dict[str, Any]:
+    """The environment's spaces, and what data its pictures are made with."""
+    actions, choices = describe_actions(environment.action_space)
+    return {
+        "observation": list(environment.observation_space.shape or ()),
+        "actions": actions,
+        "choices": choices,
+        "provenance": getattr(environment.unwrapped, "provenance", {}),
+    }
+
+
+def obey(environment: Any, shared: Shared, index: int, command: dict[str, Any]) -> dict[str, Any]:
+    """Carry out a command: a step, or an episode from its beginning as far as it goes."""
+    if command["do"] == "step":
+        return step(environment, shared, index, command["next_seed"])
+    seen, _ = environment.reset(seed=command["seed"])
+    for action in command["actions"]:
+        seen, *_ = environment.step(as_action(environment, action))
+    shared.observations[index] = seen
+    return {}
 
 
 def step(environment: Any, shared: Shared, index: int, next_seed: int | None) -> dict[str, Any]:

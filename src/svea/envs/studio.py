@@ -1,0 +1,158 @@
+"""Several environments of one process, whose pictures are drawn together.
+
+A GPU that learns and draws has to switch between the two. Every picture that is drawn and waited
+for by itself makes it do so, and costs the learner 0.3 ms on an H200, however many processes draw;
+eight that are drawn in one OpenGL context and waited for once cost it a tenth of that each.
+
+So each environment runs in a thread of its own, up to where it needs its picture. The thread that
+made the studio draws: when all environments that are still at work wait for a picture, it draws all
+of them and hands them out. No environment can wait for ever: whoever does not ask has either not
+come so far yet, or is finished, which counts as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import TypeVar
+
+import numpy as np
+
+from svea.envs.rendering import Context, Renderer
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class _Picture:
+    """A picture that an environment waits for."""
+
+    renderer: Renderer
+    buffer: np.ndarray
+    done: Future[None] = field(default_factory=Future)
+
+
+@dataclass
+class _Call:
+    """Anything else that needs the OpenGL context."""
+
+    work: Callable[[], None]
+    done: Future[None] = field(default_factory=Future)
+
+
+class Studio(Context):
+    """One OpenGL context for the renderers of several environments, and the thread that draws."""
+
+    def __init__(self, seats: int) -> None:
+        """Let so many environments work at once; this thread makes them and draws for them."""
+        self._thread = threading.get_ident()
+        self._threads = ThreadPoolExecutor(seats, "environment")
+        self._requests: SimpleQueue[_Picture | _Call | None] = SimpleQueue()
+        self._sheet = self._colors = (
+            0  # a framebuffer of `_pixels`' size, where pictures are gathered
+        )
+        self._pixels = np.empty((0, 0, 3), np.uint8)
+
+    def perform(self, tasks: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Carry out tasks side by side, and draw what they ask for; no task may raise."""
+        running = [self._threads.submit(task) for task in tasks]
+        for future in running:
+            future.add_done_callback(lambda _: self._requests.put(None))
+        at_work, asked = len(running), list[_Picture]()
+        while at_work:
+            request = self._requests.get()
+            if isinstance(request, _Picture):
+                asked.append(request)
+            elif isinstance(request, _Call):
+                self._answer([request], request.work)
+            else:
+                at_work -= 1
+            if asked and len(asked) == at_work:
+                self._answer(asked, functools.partial(self._draw_all, asked))
+                asked = []
+        return [future.result() for future in running]
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Do something that needs the context, in its thread."""
+        if threading.get_ident() == self._thread:
+            return super().call(work)
+        self._ask(_Call(work))
+
+    def draw(self, renderer: Renderer, buffer: np.ndarray) -> None:
+        """Fill a renderer's buffer with its picture, when the others want theirs."""
+        if threading.get_ident() == self._thread:
+            return super().draw(renderer, buffer)
+        self._ask(_Picture(renderer, buffer))
+
+    def leave(self) -> None:
+        """The others stay."""
+
+    def close(self) -> None:
+        """Free the context, after all renderers have left."""
+        self._threads.shutdown()
+        if self._gl is not None:
+            self._gl.free()
+
+    def _ask(self, request: _Picture | _Call) -> None:
+        """Have it done by the thread that draws; what goes wrong there is raised here."""
+        self._requests.put(request)
+        request.done.result()
+
+    def _answer(self, requests: Sequence[_Picture | _Call], work: Callable[[], None]) -> None:
+        """Do what was asked for, and tell those who wait, also of a failure."""
+        try:
+            self._gl.make_current()
+            work()
+        except Exception as error:
+            for request in requests:
+                request.done.set_exception(error)
+        else:
+            for request in requests:
+                request.done.set_result(None)
+
+    def _draw_all(self, pictures: Sequence[_Picture]) -> None:
+        """Draw pictures one below the other on a sheet, and wait once."""
+        from OpenGL import GL
+
+        if len(pictures) == 1:
+            return super().draw(pictures[0].renderer, pictures[0].buffer)
+        sides = [len(picture.buffer) for picture in pictures]
+        self._unfold(sum(sides), max(sides))
+        top = 0
+        for picture, side in zip(pictures, sides, strict=True):
+            picture.renderer.render(side)
+            GL.glBindFramebuffer(GL.GL_DRAW_FRAMEBUFFER, self._sheet)
+            place = (0, top, side, top + side)  # the copy also averages the samples of a pixel
+            GL.glBlitFramebuffer(0, 0, side, side, *place, GL.GL_COLOR_BUFFER_BIT, GL.GL_NEAREST)
+            top += side
+        pixels = self._pixels[:top]
+        GL.glBindFramebuffer(GL.GL_READ_FRAMEBUFFER, self._sheet)
+        GL.glPixelStorei(GL.GL_PACK_ALIGNMENT, 1)
+        GL.glReadPixels(0, 0, pixels.shape[1], top, GL.GL_RGB, GL.GL_UNSIGNED_BYTE, pixels)
+        parts = np.split(pixels, np.cumsum(sides)[:-1])
+        for picture, part in zip(pictures, parts, strict=True):
+            picture.buffer[:] = part[:, : len(part)]
+
+    def _unfold(self, height: int, width: int) -> None:
+        """Make the sheet at least this large."""
+        from OpenGL import GL
+
+        if height <= self._pixels.shape[0] and width <= self._pixels.shape[1]:
+            return
+        if self._sheet:
+            GL.glDeleteFramebuffers(1, [self._sheet])
+            GL.glDeleteRenderbuffers(1, [self._colors])
+        self._pixels = np.empty(
+            (max(height, self._pixels.shape[0]), max(width, self._pixels.shape[1]), 3), np.uint8
+        )
+        self._sheet, self._colors = GL.glGenFramebuffers(1), GL.glGenRenderbuffers(1)
+        GL.glBindRenderbuffer(GL.GL_RENDERBUFFER, self._colors)
+        GL.glRenderbufferStorage(GL.GL_RENDERBUFFER, GL.GL_RGBA8, *self._pixels.shape[1::-1])
+        GL.glBindFramebuffer(GL.GL_FRAMEBUFFER, self._sheet)
+        GL.glFramebufferRenderbuffer(
+            GL.GL_FRAMEBUFFER, GL.GL_COLOR_ATTACHMENT0, GL.GL_RENDERBUFFER, self._colors
+        )
