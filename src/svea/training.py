@@ -22,7 +22,8 @@ from svea.agents import make_agent
 from svea.agents.agent import restore_generator
 from svea.config import Config, check, differences, seconds, to_dict
 from svea.console import Display
-from svea.envs.vector import Step, Workers, print_incident
+from svea.envs import rendering
+from svea.envs.vector import DRAWN_TOGETHER, Step, Workers, print_incident
 from svea.errors import StorageError, SveaError, UserError
 from svea.export import ABOUT, read_config
 from svea.metrics import Accumulator, Log, Sink, TensorBoard, WeightsAndBiases
@@ -182,7 +183,7 @@ class Trainer:
             return
         self.finished_before = False
         self.environments = stack.enter_context(
-            Workers([config.environment] * config.envs, self._note)
+            Workers([config.environment] * config.envs, self._note, self._drawn_together())
         )
         self._announce()
         self._check_actions()
@@ -591,6 +592,16 @@ class Trainer:
                 Workers([specification] * count, self._note)
             )
         return self.evaluators[mode]
+
+    def _drawn_together(self) -> int:
+        """How many environments share a process, so that a GPU that learns is asked less often.
+
+        Evaluators have one each: nobody learns meanwhile. And so has somebody else's environment,
+        which may not bear to run in a thread.
+        """
+        ours = ":" not in self.config.task
+        shares = self.device.type == "cuda" and ours and rendering.draws_on_gpu()
+        return DRAWN_TOGETHER if shares else 1
 
     def _note(self, incident: dict[str, Any]) -> None:
         """Something went wrong in a worker and was mended."""

@@ -112,10 +112,47 @@ def test_mujoco_versions(monkeypatch, version, good):
 )
 def test_backend_choice(monkeypatch, egl, osmesa, chosen):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(rendering, "_egl_works", lambda: egl)
+    monkeypatch.setattr(rendering, "_egl_vendor", lambda: "Mesa Project" if egl else None)
     monkeypatch.setattr(rendering, "_can_load", lambda *names: osmesa)
     prepare_simulator()
     assert os.environ["MUJOCO_GL"] == chosen
+
+
+@linux_only
+@pytest.mark.parametrize(
+    ("vendor", "variable", "fallen", "gpu"),
+    [
+        ("NVIDIA", None, False, True),
+        ("NVIDIA Corporation", "egl", False, True),
+        ("NVIDIA", "osmesa", False, False),
+        ("NVIDIA", "glfw", False, False),
+        ("NVIDIA", None, True, False),
+        ("Mesa Project", None, False, False),
+        ("Mesa Project", "egl", False, False),
+        (None, None, False, False),
+    ],
+)
+def test_who_draws_on_a_gpu(monkeypatch, vendor, variable, fallen, gpu):
+    monkeypatch.setattr(rendering, "_egl_vendor", lambda: vendor)
+    monkeypatch.setattr(rendering, "_fallen_back", fallen)
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    if variable:
+        monkeypatch.setenv("MUJOCO_GL", variable)
+    assert rendering.draws_on_gpu() is gpu
+
+
+@linux_only
+def test_the_vendor_is_the_one_that_draws():
+    """As OpenGL itself says, in a process where it has drawn."""
+    code = (
+        "from svea.envs import gl_info, rendering\n"
+        "vendor = rendering._egl_vendor()\n"
+        "print('nvidia' in (vendor or '').lower(), 'NVIDIA' in gl_info()['vendor'])"
+    )
+    if rendering._egl_vendor() is None:
+        pytest.skip("needs EGL")
+    told, drawn = run_python(code, MUJOCO_GL="egl").stdout.split()
+    assert told == drawn
 
 
 @linux_only

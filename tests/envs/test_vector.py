@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -23,9 +24,9 @@ from toy import LENGTH, Toy
 TOY = {"task": "toy:make", "image_size": 16}
 
 
-@pytest.fixture(scope="module")
-def three() -> Iterator[Workers]:
-    with Workers([TOY] * 3) as workers:
+@pytest.fixture(scope="module", params=[1, 2, 3], ids="{} in a process".format)
+def three(request: pytest.FixtureRequest) -> Iterator[Workers]:
+    with Workers([TOY] * 3, together=request.param) as workers:
         yield workers
 
 
@@ -122,9 +123,21 @@ def test_our_own_errors_keep_their_class() -> None:
         Workers([TOY | {"mode": "color_hard"}])
 
 
-def test_environments_of_one_set_must_agree() -> None:
+@pytest.mark.parametrize("together", [1, 2])
+def test_environments_of_one_set_must_agree(together: int) -> None:
     with pytest.raises(UserError, match="differ in their spaces"):
-        Workers([TOY, TOY | {"image_size": 20}])
+        Workers([TOY, TOY | {"image_size": 20}], together=together)
+
+
+@pytest.mark.parametrize(
+    ("count", "together", "processes"), [(3, 2, [1, 2]), (4, 8, [4]), (5, 2, [1, 2, 2])]
+)
+def test_processes_share_the_environments_evenly(
+    count: int, together: int, processes: list[int]
+) -> None:
+    with Workers([TOY] * count, together=together) as workers:
+        assert [len(worker.indices) for worker in workers._workers] == processes
+        assert len(workers) == count and len(workers.pids) == len(processes)
 
 
 class Incidents(list[dict[str, Any]]):
@@ -184,6 +197,150 @@ def test_a_worker_killed_at_any_time_is_replaced_and_nobody_can_tell(
     assert len(incidents) == 5 and all("signal 9" in cause for cause in incidents.causes)
 
 
+class Played:
+    """Episodes in a set of workers beside the same ones here: nobody may be able to tell."""
+
+    def __init__(self, workers: Workers, seeds: list[int]) -> None:
+        self.workers, self.seeds, self.random = workers, list(seeds), np.random.default_rng(0)
+        self.actions: list[list[float]] = [[] for _ in seeds]
+        workers.reset(seeds)
+        self.check()
+
+    def send(self, indices: list[int]) -> None:
+        """Let some step; an episode that ends is followed by the one with the next seed."""
+        self.indices, self.chosen = indices, self.random.uniform(-1, 1, len(indices)).round(3)
+        seeds = [self.seeds[index] + 1000 for index in indices]
+        self.workers.send(self.chosen[:, None].astype(np.float32), seeds, indices)
+
+    def receive(self) -> None:
+        """Compare every answer and every picture."""
+        steps = self.workers.receive()
+        for index, action, step in zip(self.indices, self.chosen, steps, strict=True):
+            self.actions[index].append(float(np.float32(action)))
+            seen, rewards = alone(self.seeds[index], self.actions[index])
+            assert step.reward == rewards[-1]
+            assert step.truncated == (len(rewards) == LENGTH)
+            if step.done:
+                assert np.array_equal(self.workers.finals[index], seen)
+                self.seeds[index], self.actions[index] = self.seeds[index] + 1000, []
+        self.check()
+
+    def check(self) -> None:
+        for index, (seed, actions) in enumerate(zip(self.seeds, self.actions, strict=True)):
+            assert np.array_equal(self.workers.observations[index], alone(seed, actions)[0])
+
+
+def test_a_shared_worker_is_replaced_for_all_its_environments_and_nobody_can_tell() -> None:
+    """Killed between steps, during one, before a reset, and while some stand still or are done."""
+    incidents = Incidents()
+    with Workers([TOY] * 3, incidents.append, together=3) as workers:
+        kill(workers)
+        played = Played(workers, [4, 5, 6])
+        for turn in range(LENGTH + 3):
+            if turn == 2:
+                kill(workers)
+            played.send([2, 0] if turn in (1, 4, 5) else [0, 1, 2])  # their episodes end apart
+            if turn in (5, LENGTH - 1):
+                kill(workers)
+            played.receive()
+        kill(workers)
+        workers.reset([9], [1])
+        played.seeds[1], played.actions[1] = 9, []
+        played.check()
+        played.send([1])
+        played.receive()
+    assert len(incidents) == 5 and incidents[0]["environment"] == [0, 1, 2]
+    assert all("environments 0 to 2 (process" in cause for cause in incidents.causes)
+    assert all("signal 9" in cause for cause in incidents.causes)
+
+
+@pytest.mark.parametrize("kind", ["raise", "hang"])
+def test_an_accident_in_one_of_several_is_mended(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The others have made their step already, or wait; all make it again."""
+    monkeypatch.setattr(vector, "HANG_SECONDS", 1.0)
+    monkeypatch.setenv("SVEA_FAULTS", str(tmp_path / "plan"))
+    (tmp_path / "plan").write_text(json.dumps([[5, 3, kind]]))
+    incidents = Incidents()
+    faulty = TOY | {"task": "faults.faulty:make"}
+    with Workers([faulty] * 3, incidents.append, together=3) as workers:
+        played = Played(workers, [4, 5, 6])
+        for _ in range(5):
+            played.send([0, 1, 2])
+            played.receive()
+    (cause,) = incidents.causes
+    said = {
+        "raise": "environment 1 raised RuntimeError: an accident",
+        "hang": "environments 0 to 2 (process",
+    }
+    assert said[kind] in cause
+    assert "faulty.py" in incidents[0]["details"], "where it happened"
+
+
+def test_a_mistake_in_one_of_several_ends_the_run_with_its_traceback() -> None:
+    mixed = [TOY, TOY | {"task": "toy:make_broken"}, TOY]
+    with Workers(mixed, Incidents().append, together=3) as workers:
+        workers.reset([0, 1, 2])
+        for _ in range(2):
+            send_alike(workers, 0.0, [None] * 3)
+            workers.receive()
+        send_alike(workers, 0.0, [None] * 3)
+        with pytest.raises(WorkerError) as error:
+            workers.receive()
+    assert str(error.value) == "environment 1 raised ZeroDivisionError: the toy broke"
+    assert "toy.py" in error.value.__notes__[0]
+
+
+def test_episodes_of_different_ends_share_a_process() -> None:
+    """Cut off, really over, and broken off by the simulation."""
+    incidents = Incidents()
+    tasks = ("toy:make", "toy:make_terminating", "toy:make_diverging")
+    with Workers([TOY | {"task": task} for task in tasks], incidents.append, 3) as workers:
+        workers.reset([0, 1, 2])
+        ends = []
+        for _ in range(LENGTH):
+            send_alike(workers, 0.5, [7, 8, 9])
+            ends.append([(step.terminated, step.truncated) for step in workers.receive()])
+    ongoing, over, cut = (False, False), (True, False), (False, True)
+    assert [end[0] for end in ends] == [ongoing] * (LENGTH - 1) + [cut]
+    assert [end[1] for end in ends] == ([ongoing] * 3 + [over]) * 2 + [ongoing] * 2
+    assert [end[2] for end in ends] == ([ongoing] * 3 + [cut]) * 2 + [ongoing] * 2
+    assert [(i["environment"], i["cause"]) for i in incidents] == [(2, "the toy diverged")] * 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names Linux's OpenGL backends")
+@pytest.mark.parametrize("backend", ["egl", "osmesa"])
+def test_trajectories_do_not_depend_on_who_shares_a_process(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rewards and pictures, bit for bit, over ends of episodes and a kill."""
+    if not rendering._can_load(*{"egl": ["libEGL.so.1"], "osmesa": ["libOSMesa.so.8"]}[backend]):
+        pytest.skip(f"needs {backend}")
+    monkeypatch.setenv("MUJOCO_GL", backend)
+    settings = {"task": "cartpole_swingup", "image_size": 32, "episode_frames": 40}
+    modes = ("train", "color_hard", "video_hard")
+    trajectories = []
+    for together in (1, 3):
+        random, seen = np.random.default_rng(3), []
+        environments = [settings | {"mode": mode} for mode in modes]
+        with Workers(environments, Incidents().append, together) as workers:
+            workers.reset([0, 1, 2])
+            for turn in range(7):  # the sixth begins another episode
+                if (together, turn) == (3, 3):
+                    kill(workers)
+                actions = random.uniform(-1, 1, (3, 1)).astype(np.float32)
+                workers.send(actions, [10, 11, 12])
+                rewards = [step.reward for step in workers.receive()]
+                seen.append((rewards, workers.observations.copy(), workers.finals.copy()))
+        trajectories.append(seen)
+    for one, three in zip(*trajectories, strict=True):
+        assert one[0] == three[0]
+        np.testing.assert_array_equal(one[1], three[1])
+        np.testing.assert_array_equal(one[2], three[2])
+    assert len({trajectories[0][turn][1].tobytes() for turn in range(7)}) == 7
+
+
 def test_a_worker_that_hangs_is_replaced(
     one: tuple[Workers, Incidents], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,15 +383,16 @@ def test_environments_may_not_answer_nan(what: str, said: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
+@pytest.mark.parametrize("together", [1, 2])
 def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    together: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The toy stands for a driver: it announces its first picture, then hangs unless MUJOCO_GL."""
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.setattr(rendering, "_fallen_back", False)
     monkeypatch.setattr(rendering, "_can_load", lambda *names: True)
     monkeypatch.setattr(rendering, "FIRST_PICTURE_SECONDS", 0.3)
-    with Workers([TOY | {"task": "toy:make_stuck"}] * 2) as workers:
+    with Workers([TOY | {"task": "toy:make_stuck"}] * 2, together=together) as workers:
         workers.reset([0, 1])
         assert np.array_equal(workers.observations[1], alone(1, [])[0])
     said = capsys.readouterr().err
@@ -259,11 +417,17 @@ def kill(workers: Workers) -> None:
     os.kill(workers.pids[0], signal.SIGKILL)
 
 
-def test_close_leaves_no_process() -> None:
-    workers = Workers([TOY] * 2)
+@pytest.mark.parametrize("together", [1, 2])
+@pytest.mark.parametrize("task", ["toy:make", "cartpole_swingup"])
+def test_close_leaves_no_process(
+    task: str, together: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workers = Workers([{"task": task, "image_size": 16}] * 2, together=together)
+    workers.reset([0, 1])
     processes = [worker.process for worker in workers._workers]
     workers.close()
-    assert [process.poll() for process in processes] == [0, 0]
+    assert [process.poll() for process in processes] == [0] * (2 // together)
+    assert capfd.readouterr() == ("", ""), "they end without a word"
     workers.close()  # twice is harmless
 
 

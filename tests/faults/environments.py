@@ -19,30 +19,36 @@ from faults.tally import Tally, expect
 from svea.envs import vector
 from svea.errors import WorkerError
 from svea.evaluation import TRAINING, episode_seed
-from svea.training import train
+from svea.training import Trainer, train
 
-PROFILE = TOY | {"task": "faults.faulty:make", "decisions": 100, "eval_every": 200}
+EPISODES = 6  # of each environment
+ALONE = TOY | {"task": "faults.faulty:make", "envs": 1, "decisions": 60, "eval_every": 400}
+SHARED = ALONE | {"envs": 3, "decisions": 180}  # all in one process
+PROFILES = (ALONE, SHARED)
 FAILURES = 4  # in one run; the budget is five
 QUICK_HANG = 4.0  # seconds instead of 30, in all runs but one
 PATIENT = 3  # that one: it has a stop and a hang
 
 
 def worker_failures(cases: range, seed: int, folder: Path) -> Tally:
-    """Several failures in one run: it ends bit for bit like one without."""
+    """Several failures in one run: it ends bit for bit like one without.
+
+    In every second run three environments share a process, which fails for all of them.
+    """
     tally, watch = Tally(), Watch()
-    wanted = digest(train_with([], folder / "whole"))
+    wanted = [digest(train_with([], p, folder / f"whole-{n}")) for n, p in enumerate(PROFILES)]
     limit = vector.HANG_SECONDS
     for case in cases:
         random = np.random.default_rng([seed, 8, case])
         kinds = [KINDS[(FAILURES * case + k) % len(KINDS)] for k in range(FAILURES)]
-        run = folder / f"failing-{case}"
+        run, profile = folder / f"failing-{case}", PROFILES[case % 2]
         vector.HANG_SECONDS = limit if case == PATIENT else QUICK_HANG
         with tally.case(f"{', '.join(kinds)} (case {case})", FAILURES), watch:
-            faults = [
-                (episode_seed(0, TRAINING, 0, int(random.integers(10))), clock, kind)
-                for clock, kind in zip(random.permutation(10).tolist(), kinds, strict=False)
-            ]
-            train_with(faults, run)
+            faults = []
+            for clock, kind in zip(random.permutation(10).tolist(), kinds, strict=False):
+                index, number = random.integers([profile["envs"], EPISODES]).tolist()
+                faults.append((episode_seed(0, TRAINING, index, number), clock, kind))
+            train_with(faults, profile, run)
             happened = len(list(folder.glob(f"{run.name}-faults-*")))
             expect(happened == FAILURES, f"{happened} of {FAILURES} failures happened")
             expect(len(watch.delays) == FAILURES, f"{len(watch.delays)} failures were seen")
@@ -50,7 +56,7 @@ def worker_failures(cases: range, seed: int, folder: Path) -> Tally:
                 slow = kind in ("stop", "hang")
                 expect(delay < (vector.HANG_SECONDS if slow else 0) + 5, f"{kind}: {delay:.1f} s")
                 tally.measure(f"seconds until {'hangs' if slow else 'deaths'} were seen", delay)
-            expect(digest(run) == wanted, "the run differs from one without failures")
+            expect(digest(run) == wanted[case % 2], "the run differs from one without failures")
         shutil.rmtree(run, ignore_errors=True)
     vector.HANG_SECONDS = limit
     return tally
@@ -77,12 +83,17 @@ class Watch:
         vector.Workers._account_for = self.real  # type: ignore[method-assign]
 
 
-def train_with(faults: list[Any], run: Path) -> Path:
-    """Train in an environment that fails by a plan."""
+def train_with(faults: list[Any], profile: dict[str, Any], run: Path) -> Path:
+    """Train in environments that fail by a plan, all in one process."""
     plan = run.with_name(f"{run.name}-faults")
     plan.write_text(json.dumps(faults))
     os.environ["SVEA_FAULTS"] = str(plan)
-    return train(config(PROFILE, run))
+    real = Trainer._drawn_together
+    Trainer._drawn_together = lambda trainer: trainer.config.envs  # type: ignore[method-assign]
+    try:
+        return train(config(profile, run))
+    finally:
+        Trainer._drawn_together = real  # type: ignore[method-assign]
 
 
 def hopeless_workers(cases: range, seed: int, folder: Path) -> Tally:

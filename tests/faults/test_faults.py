@@ -33,7 +33,7 @@ MINUTE = {  # which cases of each part
     hostile.hostile: range(100),
     undefined.nan_injections: range(6, 9),
     undefined.physics: range(9),
-    environments.worker_failures: range(1, 2),
+    environments.worker_failures: range(1, 3),
     environments.cycles: range(4),
     configurations.fuzzed_configurations: range(90),
     endurance.memory_forecasts: range(1),

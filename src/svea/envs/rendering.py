@@ -51,7 +51,7 @@ _fallen_back = False
 _BACKENDS = {"Linux": ("egl", "osmesa", "glfw"), "Darwin": ("cgl", "glfw"), "Windows": ("glfw",)}
 _MUJOCO_RANGE = ((3, 17), (4, 0))
 _FEW_FACES = 3  # more of the sky's sides are faster sent all at once
-_EGL_PLATFORM_DEVICE = 0x313F
+_EGL_PLATFORM_DEVICE, _EGL_VENDOR = 0x313F, 0x3053
 _SOFTWARE = ("llvmpipe", "softpipe", "swrast", "software rasterizer")
 
 
@@ -89,6 +89,14 @@ def can_fall_back() -> bool:
     ours = given == "" or given == _chosen
     tried = _fallen_back or given == "osmesa" or platform.system() != "Linux"
     return ours and not tried and _can_load("OSMesa", "libOSMesa.so.8")
+
+
+def draws_on_gpu() -> bool:
+    """Whether workers that start from here on draw on an NVIDIA GPU; no OpenGL context is made."""
+    backend = environment_of_workers().get("MUJOCO_GL", os.environ.get("MUJOCO_GL", ""))
+    if platform.system() != "Linux" or backend.strip().lower() not in ("", "egl"):
+        return False
+    return "nvidia" in (_egl_vendor() or "").lower()
 
 
 def fall_back() -> None:
@@ -392,7 +400,7 @@ def _check_mujoco_version() -> None:
 
 def _choose_linux_backend() -> str:
     """Return the first OpenGL backend that works here."""
-    if _egl_works():
+    if _egl_vendor() is not None:
         return "egl"
     if _can_load("OSMesa", "libOSMesa.so.8"):
         return "osmesa"
@@ -413,20 +421,20 @@ def _can_load(*names: str) -> bool:
     return False
 
 
-def _egl_works() -> bool:
-    """Whether EGL loads and one of its devices gives a display: what MuJoCo will ask for."""
+def _egl_vendor() -> str | None:
+    """Who made the first EGL device that gives a display, which MuJoCo will take; None: no such."""
     if not _can_load("OpenGL", "GL", "libOpenGL.so.0", "libGL.so.1"):
-        return False
+        return None
     try:
         egl = ctypes.CDLL("libEGL.so.1")
     except OSError:
-        return False
+        return None
     egl.eglGetProcAddress.restype = ctypes.c_void_p
     addresses = [
         egl.eglGetProcAddress(name) for name in (b"eglQueryDevicesEXT", b"eglGetPlatformDisplayEXT")
     ]
     if not all(addresses):
-        return False
+        return None
     query_devices = ctypes.CFUNCTYPE(
         ctypes.c_uint, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int)
     )(addresses[0])
@@ -434,10 +442,15 @@ def _egl_works() -> bool:
         ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p
     )(addresses[1])
     egl.eglInitialize.argtypes = [ctypes.c_void_p] * 3
+    egl.eglQueryString.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    egl.eglQueryString.restype = ctypes.c_char_p
     devices, count = (ctypes.c_void_p * 16)(), ctypes.c_int(0)
     query_devices(16, devices, ctypes.byref(count))
-    displays = (get_display(_EGL_PLATFORM_DEVICE, devices[i], None) for i in range(count.value))
-    return any(display and egl.eglInitialize(display, None, None) for display in displays)
+    for device in devices[: count.value]:
+        display = get_display(_EGL_PLATFORM_DEVICE, device, None)
+        if display and egl.eglInitialize(display, None, None):
+            return (egl.eglQueryString(display, _EGL_VENDOR) or b"").decode()
+    return None
 
 
 def _make_gl_context(size: int) -> Any:
