@@ -145,13 +145,15 @@ def gl_info() -> dict[str, Any]:
 
 
 class Context:
-    """An OpenGL context of one renderer, which works in the thread that asks."""
+    """An OpenGL context, which works in the thread that asks and is freed by its last renderer."""
 
     _gl: Any = None
+    _renderers = 0
 
     def enter(self, size: int) -> None:
         """Make room for a renderer of pictures of this side."""
         self._gl = self._gl or _make_gl_context(size)
+        self._renderers += 1
 
     def call(self, work: Callable[[], None]) -> None:
         """Do something that needs the context."""
@@ -165,8 +167,11 @@ class Context:
         renderer.read(buffer)
 
     def leave(self) -> None:
-        """Hear that a renderer has freed what it had here."""
-        self._gl.free()
+        """Hear from a renderer that it has freed what it had here."""
+        self._renderers -= 1
+        if not self._renderers:
+            self._gl.free()
+            self._gl = None
 
 
 class Renderer:
@@ -325,7 +330,7 @@ class Renderer:
         """Free the OpenGL context; calling it twice does no harm."""
         if self._gl is not None:
             self._call(self._context.free)
-            self._gl.leave()
+            self._call(self._gl.leave)
             self._gl = None
 
     def _upload_model(self) -> None:

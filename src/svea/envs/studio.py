@@ -13,6 +13,7 @@ come so far yet, or is finished, which counts as well.
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -52,10 +53,7 @@ class Studio(Context):
         self._thread = threading.get_ident()
         self._threads = ThreadPoolExecutor(seats, "environment")
         self._requests: SimpleQueue[_Picture | _Call | None] = SimpleQueue()
-        self._sheet = self._colors = (
-            0  # a framebuffer of `_pixels`' size, where pictures are gathered
-        )
-        self._pixels = np.empty((0, 0, 3), np.uint8)
+        self._sheet: _Sheet | None = None
 
     def perform(self, tasks: Sequence[Callable[[], Result]]) -> list[Result]:
         """Carry out tasks side by side, and draw what they ask for; no task may raise."""
@@ -89,13 +87,14 @@ class Studio(Context):
         self._ask(_Picture(renderer, buffer))
 
     def leave(self) -> None:
-        """The others stay."""
+        """Hear from a renderer; with the last one the sheet goes, too."""
+        super().leave()
+        if self._gl is None:
+            self._sheet = None
 
     def close(self) -> None:
-        """Free the context, after all renderers have left."""
+        """End the threads, after all renderers have left."""
         self._threads.shutdown()
-        if self._gl is not None:
-            self._gl.free()
 
     def _ask(self, request: _Picture | _Call) -> None:
         """Have it done by the thread that draws; what goes wrong there is raised here."""
@@ -115,44 +114,61 @@ class Studio(Context):
                 request.done.set_result(None)
 
     def _draw_all(self, pictures: Sequence[_Picture]) -> None:
-        """Draw pictures one below the other on a sheet, and wait once."""
-        from OpenGL import GL
-
+        """Draw pictures one above the other on a sheet, and wait once."""
         if len(pictures) == 1:
             return super().draw(pictures[0].renderer, pictures[0].buffer)
         sides = [len(picture.buffer) for picture in pictures]
-        self._unfold(sum(sides), max(sides))
-        top = 0
-        for picture, side in zip(pictures, sides, strict=True):
+        bottoms = [0, *itertools.accumulate(sides)]
+        whole = bottoms[-1], max(sides)
+        self._sheet = sheet = self._sheet.at_least(*whole) if self._sheet else _Sheet(*whole)
+        for picture, side, bottom in zip(pictures, sides, bottoms, strict=False):
             picture.renderer.render(side)
-            GL.glBindFramebuffer(GL.GL_DRAW_FRAMEBUFFER, self._sheet)
-            place = (0, top, side, top + side)  # the copy also averages the samples of a pixel
-            GL.glBlitFramebuffer(0, 0, side, side, *place, GL.GL_COLOR_BUFFER_BIT, GL.GL_NEAREST)
-            top += side
-        pixels = self._pixels[:top]
-        GL.glBindFramebuffer(GL.GL_READ_FRAMEBUFFER, self._sheet)
-        GL.glPixelStorei(GL.GL_PACK_ALIGNMENT, 1)
-        GL.glReadPixels(0, 0, pixels.shape[1], top, GL.GL_RGB, GL.GL_UNSIGNED_BYTE, pixels)
-        parts = np.split(pixels, np.cumsum(sides)[:-1])
-        for picture, part in zip(pictures, parts, strict=True):
-            picture.buffer[:] = part[:, : len(part)]
+            sheet.take(side, bottom)
+        pixels = sheet.read(bottoms[-1])
+        for picture, side, bottom in zip(pictures, sides, bottoms, strict=False):
+            picture.buffer[:] = pixels[bottom : bottom + side, :side]
 
-    def _unfold(self, height: int, width: int) -> None:
-        """Make the sheet at least this large."""
+
+class _Sheet:
+    """A framebuffer where pictures are gathered, and memory to read it into."""
+
+    def __init__(self, height: int, width: int) -> None:
         from OpenGL import GL
 
-        if height <= self._pixels.shape[0] and width <= self._pixels.shape[1]:
-            return
-        if self._sheet:
-            GL.glDeleteFramebuffers(1, [self._sheet])
-            GL.glDeleteRenderbuffers(1, [self._colors])
-        self._pixels = np.empty(
-            (max(height, self._pixels.shape[0]), max(width, self._pixels.shape[1]), 3), np.uint8
-        )
-        self._sheet, self._colors = GL.glGenFramebuffers(1), GL.glGenRenderbuffers(1)
+        self._pixels = np.empty((height, width, 3), np.uint8)
+        self._framebuffer, self._colors = GL.glGenFramebuffers(1), GL.glGenRenderbuffers(1)
         GL.glBindRenderbuffer(GL.GL_RENDERBUFFER, self._colors)
-        GL.glRenderbufferStorage(GL.GL_RENDERBUFFER, GL.GL_RGBA8, *self._pixels.shape[1::-1])
-        GL.glBindFramebuffer(GL.GL_FRAMEBUFFER, self._sheet)
+        GL.glRenderbufferStorage(GL.GL_RENDERBUFFER, GL.GL_RGBA8, width, height)
+        GL.glBindFramebuffer(GL.GL_FRAMEBUFFER, self._framebuffer)
         GL.glFramebufferRenderbuffer(
             GL.GL_FRAMEBUFFER, GL.GL_COLOR_ATTACHMENT0, GL.GL_RENDERBUFFER, self._colors
         )
+
+    def at_least(self, height: int, width: int) -> _Sheet:
+        """This sheet, or a larger one in its place."""
+        from OpenGL import GL
+
+        own_height, own_width, _ = self._pixels.shape
+        if height <= own_height and width <= own_width:
+            return self
+        GL.glDeleteFramebuffers(1, [self._framebuffer])
+        GL.glDeleteRenderbuffers(1, [self._colors])
+        return _Sheet(max(height, own_height), max(width, own_width))
+
+    def take(self, side: int, bottom: int) -> None:
+        """Copy the picture from the framebuffer that is bound; this averages a pixel's samples."""
+        from OpenGL import GL
+
+        place = 0, bottom, side, bottom + side
+        GL.glBindFramebuffer(GL.GL_DRAW_FRAMEBUFFER, self._framebuffer)
+        GL.glBlitFramebuffer(0, 0, side, side, *place, GL.GL_COLOR_BUFFER_BIT, GL.GL_NEAREST)
+
+    def read(self, height: int) -> np.ndarray:
+        """Wait for the pixels of what was taken, bottom row first."""
+        from OpenGL import GL
+
+        pixels = self._pixels[:height]
+        GL.glBindFramebuffer(GL.GL_READ_FRAMEBUFFER, self._framebuffer)
+        GL.glPixelStorei(GL.GL_PACK_ALIGNMENT, 1)
+        GL.glReadPixels(0, 0, pixels.shape[1], height, GL.GL_RGB, GL.GL_UNSIGNED_BYTE, pixels)
+        return pixels
