@@ -18,7 +18,9 @@ import pytest
 import torch
 
 from svea import checkpoint, speed, training
-from svea.config import Config
+from svea.config import Config, configure
+from svea.envs import rendering
+from svea.envs.vector import DRAWN_TOGETHER
 from svea.errors import NumericsError, StorageError, SveaError, UserError
 from svea.evaluation import TRAINING, episode_seed, evaluate
 from svea.export import load_agent, load_config
@@ -175,6 +177,34 @@ def test_parallel_environments_resume_exactly(
     train_until(monkeypatch, config, lambda trainer: trainer.decision >= 24)
     train(config)
     assert_same(whole, config.folder)
+
+
+def test_a_run_does_not_depend_on_who_shares_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(tiny(tmp_path / "alone", envs=3))
+    monkeypatch.setattr(Trainer, "_drawn_together", lambda trainer: 2)
+    train(tiny(tmp_path / "shared", envs=3))
+    assert_same(tmp_path / "alone", tmp_path / "shared")
+
+
+@pytest.mark.parametrize(
+    ("device", "task", "gpu", "together"),
+    [
+        ("cuda", "walker_walk", True, DRAWN_TOGETHER),
+        ("cuda", "robot_push", True, DRAWN_TOGETHER),
+        ("cuda", "walker_walk", False, 1),
+        ("cuda", "toy:make", True, 1),
+        ("cpu", "walker_walk", True, 1),
+    ],
+)
+def test_environments_draw_together_where_one_gpu_learns_and_draws(
+    device: str, task: str, gpu: bool, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendering, "draws_on_gpu", lambda: gpu)
+    trainer = Trainer.__new__(Trainer)
+    trainer.config, trainer.device = configure(task), torch.device(device)
+    assert trainer._drawn_together() == together
 
 
 @pytest.mark.parametrize("changes", [{}, {"envs": 3, "decisions": 31, "eval_every": 33}])
