@@ -77,7 +77,7 @@ class Config:
     warmup: int = 1_000
     """Random decisions at the start; after them as many updates are made at once."""
     envs: int = 1
-    """Environments that collect in parallel, each in its own process; 1 is the paper's schedule."""
+    """Environments that collect in parallel, in other processes; 1 is the paper's schedule."""
     recipe: RecipeOptions = field(default_factory=RecipeOptions)
     """Coefficients and numbers of views."""
     augment: str = "conv"

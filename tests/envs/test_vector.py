@@ -116,11 +116,13 @@ def test_an_error_in_the_environment_arrives_with_its_traceback() -> None:
     assert "toy.py" in trace and "Traceback" in trace
 
 
-def test_our_own_errors_keep_their_class() -> None:
+@pytest.mark.parametrize("together", [1, 3])
+def test_our_own_errors_keep_their_class(together: int, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="unknown task 'waler_walk'"):
-        Workers([{"task": "waler_walk"}])
+        Workers([{"task": "waler_walk"}] * 3, together=together)
     with pytest.raises(UserError, match="only has mode 'train'"):
-        Workers([TOY | {"mode": "color_hard"}])
+        Workers([TOY, TOY, TOY | {"mode": "color_hard"}], together=together)
+    assert capfd.readouterr() == ("", ""), "the others end without a word"
 
 
 @pytest.mark.parametrize("together", [1, 2])
@@ -316,6 +318,7 @@ def test_trajectories_do_not_depend_on_who_shares_a_process(
 ) -> None:
     """Rewards and pictures, bit for bit, over ends of episodes and a kill."""
     monkeypatch.setenv("MUJOCO_GL", backend)
+    monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)  # that of pictures drawn by other tests
     if not rendering._can_load({"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}[backend]):
         pytest.skip(f"needs {backend}")
     if rendering.draws_on_gpu():
@@ -397,6 +400,7 @@ def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
     with Workers([TOY | {"task": "toy:make_stuck"}] * 2, together=together) as workers:
         workers.reset([0, 1])
         assert np.array_equal(workers.observations[1], alone(1, [])[0])
+        assert len(workers.pids) == 2, "in software each has a process"
     said = capsys.readouterr().err
     assert "no first picture" in said and "Drawing with OSMesa" in said
 

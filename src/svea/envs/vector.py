@@ -101,10 +101,9 @@ class Worker:
         return range(self.first, self.first + len(self.environments))
 
     def __str__(self) -> str:
-        last = self.indices[-1]
-        return (
-            f"environment {last}" if last == self.first else f"environments {self.first} to {last}"
-        )
+        if len(self.indices) == 1:
+            return f"environment {self.first}"
+        return f"environments {self.first} to {self.indices[-1]}"
 
 
 class Workers:
@@ -153,7 +152,7 @@ class Workers:
                 rendering.fall_back()
                 print(f"warning: {error} Drawing with OSMesa (in software).", file=sys.stderr)
                 self.close()
-                specs = self._start_all(environments, together)
+                specs = self._start_all(environments, 1)  # a core draws for one at a time
             self._share(specs)
         except BaseException:
             self.close()
@@ -471,8 +470,9 @@ def _add_last_words(error: WorkerError, worker: Worker) -> None:
 
 def print_incident(incident: dict[str, Any]) -> None:
     """One line about something that went wrong and was mended."""
+    whose = "their episodes" if isinstance(incident.get("environment"), list) else "its episode"
     mended = (
-        f"Restarted, and its episode played again ({incident['restart']} of {RESTARTS} restarts "
+        f"Restarted, and {whose} played again ({incident['restart']} of {RESTARTS} restarts "
         f"in {RESTART_SECONDS / 60:.0f} minutes)."
         if "restart" in incident
         else "The next episode begins."

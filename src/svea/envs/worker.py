@@ -33,7 +33,7 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1, last_words)  # and so does a hang, when asked
     for number in (signal.SIGINT, signal.SIGTERM):  # they are the parent's to handle
         signal.signal(number, signal.SIG_IGN)
-    with socket.socket(fileno=int(sys.argv[1])) as end, contextlib.suppress(BrokenPipeError):
+    with socket.socket(fileno=int(sys.argv[1])) as end, contextlib.suppress(ConnectionError):
         lines = end.makefile("rb")
         greeting = json.loads(lines.readline())
         serve(end, lines, greeting["first"], greeting["environments"])
