@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.metadata
 import os
 import platform
@@ -208,12 +209,17 @@ def test_simulator_imported_first_by_the_user():
 
 
 @linux_only
-def test_a_backend_that_fails_is_one_sentence(monkeypatch):
+def test_a_backend_that_fails_is_one_sentence(monkeypatch, physics):
     class Broken:
         def __init__(self, width, height):
             raise RuntimeError("no display")
 
     monkeypatch.setenv("MUJOCO_GL", "egl")
     monkeypatch.setattr("mujoco.egl.GLContext", Broken)
+    later = []
+    monkeypatch.setattr(sys, "unraisablehook", later.append)
+    world = physics("cartpole_balance")
     with pytest.raises(RendererError, match=r"'egl' does not work here.*no display.*apt-get"):
-        rendering._make_gl_context(16)
+        Renderer(world.model.ptr, world.data.ptr, size=16)
+    gc.collect()
+    assert later == [], "and nothing more when the renderer goes"

@@ -216,9 +216,10 @@ class Renderer:
         self._buffers: dict[int, np.ndarray] = {}
 
         with _watch():
-            self._gl: Context | None = studio or Context()
-            self._gl.enter(size)
-            self._gl.call(self._upload_model)
+            gl = studio or Context()
+            gl.enter(size)
+            gl.call(self._upload_model)
+            self._gl: Context | None = gl
             _close_at_exit(self)
             self.draw()  # for nobody: a driver that hangs does so here
 
