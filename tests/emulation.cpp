@@ -194,7 +194,7 @@ static void multiply(float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 static void synchronise() { meet(whole_block, blockDim.x, [] {}); }
 static void synchronise_warp() { meet(warps[threadIdx.x / 32], 32, [] {}); }
 
-static void ask_for(u32 to, const void* from) { memcpy(shared_at(to, 16), from, 16); }
+template <int BYTES> static void ask_for(u32 to, const void* from) { memcpy(shared_at(to, BYTES), from, BYTES); }
 static void wait_for_all() {}
 
 template <class T> static T exchange(T value, int bits) {

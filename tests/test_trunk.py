@@ -138,7 +138,7 @@ def test_which_networks_fit() -> None:
 def test_blocks_are_shared_out_by_work(blocks: int) -> None:
     sides = list(range(41, 19, -2))
     shares, ranges = trunk.shared_out(sides, blocks)
-    assert len(shares) == blocks and ranges[0] == [0, trunk.FIRST_PARTS]
+    assert len(shares) == blocks and ranges[0] == [0, trunk.FIRST_BLOCKS]
     for layer, (begin, end) in enumerate(ranges[1:], start=2):
         assert [share[0] for share in shares[begin:end]] == [layer] * (end - begin)
         assert [share[1] for share in shares[begin:end]] == list(range(end - begin))

@@ -79,9 +79,9 @@ __device__ inline uint4 get_four(u32 address) {
     return v;
 }
 
-// 16 bytes on their way into shared memory while the thread goes on; it waits for all that it asked for.
-__device__ inline void ask_for(u32 to, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+// 4, 8 or 16 bytes on their way into shared memory while the thread goes on; it waits for all that it asked for.
+template <int BYTES> __device__ inline void ask_for(u32 to, const void* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES) : "memory");
 }
 
 __device__ inline void wait_for_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }

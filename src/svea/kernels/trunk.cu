@@ -58,46 +58,54 @@ extern "C" __global__ void pack(const float* const* parameters, u32* forward, u3
     if (layer) backward[start - FIRST_FRAGMENTS * 4 + i] = pair(at(k, n), at(k + 1, n));
 }
 
-template <int COUNT> __device__ inline void load_weights(u32 (&w)[COUNT][8], const uint4* packed, int lane) {
+// A lane's weights of a layer into registers: from global memory (a pointer), or from shared (a number).
+__device__ inline uint4 four_of(const uint4* packed, int number) { return packed[number]; }
+__device__ inline uint4 four_of(u32 packed, int number) { return get_four(packed + number * 16); }
+
+template <class Packed, int COUNT> __device__ inline void load_weights(u32 (&w)[COUNT][8], Packed packed, int lane) {
 #pragma unroll
     for (int step = 0; step < COUNT; step++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            uint4 four = packed[(step * 2 + half) * 32 + lane];
+            uint4 four = four_of(packed, (step * 2 + half) * 32 + lane);
             w[step][half * 4] = four.x, w[step][half * 4 + 1] = four.y;
             w[step][half * 4 + 2] = four.z, w[step][half * 4 + 3] = four.w;
         }
 }
 
-// Rows of an image as pixels of 16 channels, 32 bytes: even columns of a row, then odd ones.
-template <int THREADS> __device__ inline void load_strip(u32 strip, const u16* image, int first_row) {
-    constexpr int PAIRS = (2 * FIRST_ROWS + 1) * HALF, TURNS = (PAIRS + THREADS - 1) / THREADS;
-    u32 both[TURNS][16];
-#pragma unroll
-    for (int turn = 0; turn < TURNS; turn++) {  // all on their way before the first is waited for
-        int i = threadIdx.x + turn * THREADS, row = i / HALF, column = i % HALF;
-        bool inside = i < PAIRS && first_row + row < SIDE;
-        const u32* source = (const u32*)(image + (first_row + row) * SIDE) + column;
-#pragma unroll
-        for (int c = 0; c < 16; c++) both[turn][c] = c < CHANNELS && inside ? source[c * (SIDE * SIDE / 2)] : 0;
+// Rows of an image that a strip of the first layer's output is made from, as they are: planes of a colour each.
+constexpr int STRIP_ROWS = 2 * FIRST_ROWS + 1, PLANE_BYTES = STRIP_ROWS * SIDE * 2;
+constexpr int STRIP_BYTES = STRIP_ROWS * SIDE * 32, RAW_BYTES = CHANNELS * PLANE_BYTES;
+
+__device__ inline void ask_for_rows(u32 raw, const u16* image, int first_row) {
+    constexpr int PIECE = SIDE % 4 ? 4 : 8, PIECES = PLANE_BYTES / PIECE;
+    int there = (SIDE - first_row) * SIDE * 2 / PIECE;  // below the image is nothing
+    const u8* from = (const u8*)(image + first_row * SIDE);
+    for (int i = threadIdx.x; i < CHANNELS * PIECES; i += blockDim.x) {
+        int c = i / PIECES, piece = i % PIECES;
+        if (piece < there) ask_for<PIECE>(raw + i * PIECE, from + c * SIDE * SIDE * 2 + piece * PIECE);
     }
+}
+
+// They as pixels of 16 channels, 32 bytes: even columns of a row, then odd ones.
+__device__ inline void turn_rows(u32 strip, u32 raw) {
+    for (int i = threadIdx.x; i < STRIP_ROWS * HALF; i += blockDim.x) {
+        int row = i / HALF, column = i % HALF;
+        u32 both[16];
 #pragma unroll
-    for (int turn = 0; turn < TURNS; turn++) {
-        int i = threadIdx.x + turn * THREADS, row = i / HALF, column = i % HALF;
+        for (int c = 0; c < 16; c++) both[c] = c < CHANNELS ? get(raw + c * PLANE_BYTES + i * 4) : 0;
 #pragma unroll
         for (int odd = 0; odd < 2; odd++) {
             u32 v[8];
 #pragma unroll
             for (int c = 0; c < 8; c++) {
-                u32 low = both[turn][2 * c], high = both[turn][2 * c + 1];
+                u32 low = both[2 * c], high = both[2 * c + 1];
                 v[c] = odd ? low >> 16 | (high & 0xffff0000u) : (low & 0xffff) | high << 16;
             }
             int p = row * SIDE + column + odd * HALF;
             u32 at = strip + p * 32, turned = ((u32)p << 2) & 16;
-            if (i < PAIRS) {
-                put_four(at + turned, make_uint4(v[0], v[1], v[2], v[3]));
-                put_four(at + (16 ^ turned), make_uint4(v[4], v[5], v[6], v[7]));
-            }
+            put_four(at + turned, make_uint4(v[0], v[1], v[2], v[3]));
+            put_four(at + (16 ^ turned), make_uint4(v[4], v[5], v[6], v[7]));
         }
     }
 }
@@ -108,51 +116,88 @@ __device__ inline int strip_pixel(int row, int column, int tap) {
     return (2 * row + dy) * SIDE + (dx == 1 ? HALF : 0) + column + dx / 2;
 }
 
-// The first layer: a block makes a few rows of an image. Blocks: (strips, images).
+// Rows of an image, from a number on.
+struct Strip {
+    int image, from, rows;
+};
+
+// The strips that a block works on, one after the other.
+struct Strips {
+    int image, strip, images_on, strips_on, strips, side, height, left;
+
+    __device__ inline Strips(int first, int step, int images, int side, int height) : side(side), height(height) {
+        strips = (side + height - 1) / height;
+        image = first / strips, strip = first % strips, images_on = step / strips, strips_on = step % strips;
+        left = (images * strips - first + step - 1) / step;
+    }
+
+    __device__ inline Strip next() {
+        int from = strip * height, rows = side - from < height ? side - from : height;
+        Strip found = {image, from, rows};
+        image += images_on, strip += strips_on, left--;
+        if (strip >= strips) strip -= strips, image++;
+        return found;
+    }
+};
+
+// The first layer; every block takes each gridDim-th strip, and asks for the next one's rows while it works.
 extern "C" __global__ __launch_bounds__(FIRST_THREADS, 2)
-void first(const u16* images, const uint4* packed, const float* biases, u8* hidden, u64 stride) {
-    constexpr int T = side(1);
-    u32 strip = shared_start();
+void first(const u16* images, const uint4* packed, const float* biases, u8* hidden, u64 stride, int count) {
+    constexpr int T = side(1), WARPS = FIRST_THREADS / 32, EACH = ((FIRST_ROWS * T + 15) / 16 + WARPS - 1) / WARPS;
+    u32 strip_memory = shared_start(), raw = strip_memory + STRIP_BYTES;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / 4, member = lane % 4;
-    int from = blockIdx.x * FIRST_ROWS, rows = T - from < FIRST_ROWS ? T - from : FIRST_ROWS;
-    load_strip<FIRST_THREADS>(strip, images + (u64)blockIdx.y * CHANNELS * SIDE * SIDE, 2 * from);
+    Strips strips(blockIdx.x, gridDim.x, count, T, FIRST_ROWS), ahead = strips;
+    auto ask = [&] {
+        if (ahead.left <= 0) return;
+        Strip strip = ahead.next();
+        ask_for_rows(raw, images + (u64)strip.image * CHANNELS * SIDE * SIDE, 2 * strip.from);
+    };
+    ask();
     u32 w[9][8];
     load_weights(w, packed, lane);
-    synchronise();
-    constexpr int WARPS = FIRST_THREADS / 32, EACH = ((FIRST_ROWS * T + 15) / 16 + WARPS - 1) / WARPS;
-    float sum[EACH][4][4];
+    while (strips.left > 0) {
+        Strip strip = strips.next();
+        int pixels = strip.rows * T, before = strip.from * T;
+        wait_for_all();
+        synchronise();
+        turn_rows(strip_memory, raw);
+        synchronise();
+        ask();
+        float sum[EACH][4][4];
 #pragma unroll
-    for (int n = 0; n < EACH; n++) {
-        int q = (warp + WARPS * n) * 16 + lane % 16;
-        q = q < rows * T ? q : rows * T - 1;
-        int row = q / T, column = q % T;
+        for (int n = 0; n < EACH; n++) {
+            int q = (warp + WARPS * n) * 16 + lane % 16;
+            q = q < pixels ? q : pixels - 1;
+            int row = q / T, column = q % T;
 #pragma unroll
-        for (int j = 0; j < 4; j++)
+            for (int j = 0; j < 4; j++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) sum[n][j][e] = biases[j * 8 + member * 2 + e % 2];
+                for (int e = 0; e < 4; e++) sum[n][j][e] = biases[j * 8 + member * 2 + e % 2];
 #pragma unroll
-        for (int tap = 0; tap < 9; tap++) {
-            int p = strip_pixel(row, column, tap);
-            u32 a[4];
-            load_matrices(a, strip + p * 32 + ((lane / 16 * 16) ^ ((p << 2) & 16)));
+            for (int tap = 0; tap < 9; tap++) {
+                int p = strip_pixel(row, column, tap);
+                u32 a[4];
+                load_matrices(a, strip_memory + p * 32 + ((lane / 16 * 16) ^ ((p << 2) & 16)));
 #pragma unroll
-            for (int j = 0; j < 4; j++) multiply(sum[n][j], a, w[tap][2 * j], w[tap][2 * j + 1]);
-        }
-    }
-    synchronise();  // the strip is read: the result takes its place
-#pragma unroll
-    for (int n = 0; n < EACH; n++)
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-#pragma unroll
-            for (int lower = 0; lower < 2; lower++) {
-                int q = (warp + WARPS * n) * 16 + group + lower * 8;
-                float x = fmaxf(sum[n][j][lower * 2], 0.0f), y = fmaxf(sum[n][j][lower * 2 + 1], 0.0f);
-                if (q < rows * T) put(strip + q * PIXEL + chunk(j, from * T + q) + member * 4, pair(x, y));
+                for (int j = 0; j < 4; j++) multiply(sum[n][j], a, w[tap][2 * j], w[tap][2 * j + 1]);
             }
-    synchronise();
-    uint4* out = (uint4*)(hidden + blockIdx.y * stride + from * T * PIXEL);
-    for (int i = threadIdx.x; i < rows * T * (PIXEL / 16); i += FIRST_THREADS) out[i] = get_four(strip + i * 16);
+        }
+        synchronise();  // the strip is read: the result takes its place
+#pragma unroll
+        for (int n = 0; n < EACH; n++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+#pragma unroll
+                for (int lower = 0; lower < 2; lower++) {
+                    int q = (warp + WARPS * n) * 16 + group + lower * 8;
+                    float x = fmaxf(sum[n][j][lower * 2], 0.0f), y = fmaxf(sum[n][j][lower * 2 + 1], 0.0f);
+                    if (q < pixels) put(strip_memory + q * PIXEL + chunk(j, before + q) + member * 4, pair(x, y));
+                }
+        synchronise();
+        uint4* out = (uint4*)(hidden + strip.image * stride + before * PIXEL);
+        for (int i = threadIdx.x; i < pixels * (PIXEL / 16); i += FIRST_THREADS)
+            out[i] = get_four(strip_memory + i * 16);
+    }
 }
 
 // Where one of the other layers reads and writes, for one picture.
@@ -173,14 +218,14 @@ __device__ inline void ask_for_source(const Layer& layer, int first) {
 #pragma unroll
     for (int part = 0; part < ROOM / 512; part++) {
         int at = first * PIXEL + part * 512 + lane * 16;
-        if (at < end) ask_for(layer.room + part * 512 + lane * 16, layer.source + at);
+        if (at < end) ask_for<16>(layer.room + part * 512 + lane * 16, layer.source + at);
     }
 }
 
 // COUNT times 16 pixels of a layer, or of its gradient from the output back to the input.
 template <bool BACK, int COUNT>
 __device__ inline void convolve_pixels(const Layer& layer, const u32 (&w)[STEPS][8], int first, u32 by_side,
-                                       float (&channel_sums)[4][2]) {
+                                       const float2 (&bias)[4], float (&channel_sums)[4][2]) {
     int lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
     int pixels = layer.side_out * layer.side_out;
     u32 own_chunk = lane / 16 * 16;
@@ -194,10 +239,7 @@ __device__ inline void convolve_pixels(const Layer& layer, const u32 (&w)[STEPS]
         row[n] = divide(q, by_side), column[n] = q - row[n] * layer.side_out;
         at[n] = row[n] * layer.side_in + column[n];
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            float2 bias = BACK ? make_float2(0.0f, 0.0f) : *(const float2*)(layer.bias + j * 8 + member * 2);
-            sum[n][j][0] = sum[n][j][2] = bias.x, sum[n][j][1] = sum[n][j][3] = bias.y;
-        }
+        for (int j = 0; j < 4; j++) sum[n][j][0] = sum[n][j][2] = bias[j].x, sum[n][j][1] = sum[n][j][3] = bias[j].y;
     }
 #pragma unroll
     for (int tap = 0; tap < 9; tap++)
@@ -248,18 +290,20 @@ __device__ inline void convolve_pixels(const Layer& layer, const u32 (&w)[STEPS]
         }
 }
 
-// A whole layer. Warps take 32 pixels at a time, and 16 at the end if that leaves fewer of them idle; who is done
-// loads the next layer's weights (`next`, unless it is the last) while others still work.
+// A whole layer. Warps take 32 pixels at a time, and 16 at the end if that leaves fewer of them idle.
 template <bool BACK>
-__device__ inline void convolve(const Layer& layer, u32 (&w)[STEPS][8], const uint4* next, float (&channel_sums)[4][2]) {
+__device__ inline void convolve(const Layer& layer, const u32 (&w)[STEPS][8], float (&channel_sums)[4][2]) {
     constexpr int WARPS = CHAIN_THREADS / 32;
     int warp = threadIdx.x / 32, blocks = (layer.side_out * layer.side_out + 15) / 16;
     int rest = blocks % (2 * WARPS), evenly = rest <= WARPS ? blocks - rest : blocks;
     u32 by_side = reciprocal(layer.side_out);
+    float2 bias[4] = {};
+    if (!BACK)
+#pragma unroll
+        for (int j = 0; j < 4; j++) bias[j] = *(const float2*)(layer.bias + j * 8 + threadIdx.x % 4 * 2);
     for (int block = 2 * warp; block < evenly; block += 2 * WARPS)
-        convolve_pixels<BACK, 2>(layer, w, block * 16, by_side, channel_sums);
-    if (evenly + warp < blocks) convolve_pixels<BACK, 1>(layer, w, (evenly + warp) * 16, by_side, channel_sums);
-    if (next != nullptr) load_weights(w, next, threadIdx.x % 32);
+        convolve_pixels<BACK, 2>(layer, w, block * 16, by_side, bias, channel_sums);
+    if (evenly + warp < blocks) convolve_pixels<BACK, 1>(layer, w, (evenly + warp) * 16, by_side, bias, channel_sums);
 }
 
 // What a layer left in shared memory is whole; it may be copied out while the next layer reads it.
@@ -273,26 +317,41 @@ __device__ inline void finish_layer(u8* to, u32 from, u32 size) {
 // Layers 2 and on. `hidden` has the first layer's pixels of every image, and takes the others' if they are kept.
 extern "C" __global__ __launch_bounds__(CHAIN_THREADS, 1)
 void forward(u8* hidden, u64 stride, const uint4* packed, const float* biases, u16* features, int keep) {
-    u32 start = shared_start(), barrier = start + bytes(1) + bytes(2);
+    u32 start = shared_start(), next = start + bytes(1) + bytes(2), image_there = next + FRAGMENTS * 16;
+    u32 next_there = image_there + 8;
+    int lane = threadIdx.x % 32;
     u8* image = hidden + blockIdx.x * stride;
-    if (threadIdx.x == 0) make_barrier(barrier, 1);
-    synchronise();
-    if (threadIdx.x == 0) {
-        come_and_expect(barrier, bytes(1));
-        copy_in(start, image, bytes(1), barrier);
-    }
-    u32 w[STEPS][8];
     packed += FIRST_FRAGMENTS;
-    load_weights(w, packed, threadIdx.x % 32);
-    wait_for(barrier, 0);
+    auto fetch_weights = [&](int layer) {  // while the layer before is computed
+        if (threadIdx.x || layer > LAYERS) return;
+        come_and_expect(next_there, FRAGMENTS * 16);
+        copy_in(next, packed + (layer - 2) * FRAGMENTS, FRAGMENTS * 16, next_there);
+    };
+    if (threadIdx.x == 0) {
+        make_barrier(image_there, 1);
+        make_barrier(next_there, 1);
+        publish();
+        come_and_expect(image_there, bytes(1));
+        copy_in(start, image, bytes(1), image_there);
+    }
+    fetch_weights(3);
+    u32 w[STEPS][8];
+    load_weights(w, packed, lane);
+    synchronise();
+    wait_for(image_there, 0);
 #pragma unroll 1
     for (int layer = 2; layer <= LAYERS; layer++) {
         bool last = layer == LAYERS;
         Layer shape = {place(start, layer - 1), place(start, layer), side(layer - 1), side(layer),
                        biases + (layer - 1) * 32, !last || RELU_LAST ? 0.0f : -3.4e38f};
         float unused[4][2];
-        convolve<false>(shape, w, last ? nullptr : packed + (layer - 1) * FRAGMENTS, unused);
+        convolve<false>(shape, w, unused);
+        if (!last) {  // who is done does it while others still work
+            wait_for(next_there, layer % 2);
+            load_weights(w, next, lane);
+        }
         finish_layer(keep && layer <= KEPT ? image + offset(layer) : nullptr, place(start, layer), bytes(layer));
+        fetch_weights(layer + 2);
     }
     constexpr int PIXELS = side(LAYERS) * side(LAYERS);
     u32 result = place(start, LAYERS);
@@ -328,8 +387,8 @@ __device__ inline void write_channel_sums(u32 memory, float* out) {
 // Gradients at every layer's output, from the features' on down to the first layer's, and their sums over an
 // image: what the biases get of it.
 extern "C" __global__ __launch_bounds__(CHAIN_THREADS, 1)
-void backward(const u16* gradient, const u8* hidden, u64 stride, const uint4* packed, u8* gradients, u64 gradient_stride,
-              float* bias_sums) {
+void backward(const u16* gradient, const u8* hidden, u64 stride, const uint4* packed, u8* gradients,
+              u64 gradient_stride, float* bias_sums) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     u32 start = shared_start(), room = start + bytes(1) + bytes(2), zero = room + CHAIN_THREADS / 32 * ROOM;
     u32 sums_memory = zero + PIXEL;
@@ -359,7 +418,8 @@ void backward(const u16* gradient, const u8* hidden, u64 stride, const uint4* pa
     for (int layer = LAYERS; layer >= 2; layer--) {
         Layer shape = {place(start, layer), place(start, layer - 1), side(layer), side(layer - 1), nullptr, 0.0f,
                        image + offset(layer - 1), zero, room + warp * ROOM};
-        convolve<true>(shape, w, layer > 2 ? packed + (layer - 3) * FRAGMENTS : nullptr, channel_sums);
+        convolve<true>(shape, w, channel_sums);
+        if (layer > 2) load_weights(w, packed + (layer - 3) * FRAGMENTS, lane);
         u32 memory = sums_memory + layer % 2 * CHAIN_THREADS * 4;  // in turns: the last ones may still be read
         leave_channel_sums(channel_sums, memory);
         finish_layer(to + offset(layer - 1), place(start, layer - 1), bytes(layer - 1));
@@ -442,30 +502,6 @@ __device__ inline void add_up(const Sums<BLOCKS>& sums, u32 memory, float* out) 
     }
 }
 
-// Rows of an image, from a number on.
-struct Strip {
-    int image, from, rows;
-};
-
-// The strips that a block works on, one after the other.
-struct Strips {
-    int image, strip, images_on, strips_on, strips, side, height, left;
-
-    __device__ inline Strips(int first, int step, int images, int side, int height) : side(side), height(height) {
-        strips = (side + height - 1) / height;
-        image = first / strips, strip = first % strips, images_on = step / strips, strips_on = step % strips;
-        left = (images * strips - first + step - 1) / step;
-    }
-
-    __device__ inline Strip next() {
-        int from = strip * height, rows = side - from < height ? side - from : height;
-        Strip found = {image, from, rows};
-        image += images_on, strip += strips_on, left--;
-        if (strip >= strips) strip -= strips, image++;
-        return found;
-    }
-};
-
 constexpr int SOURCE_BYTES = (GRADIENT_ROWS + 2) * side(1) * PIXEL, OUTPUT_BYTES = GRADIENT_ROWS * side(2) * PIXEL;
 constexpr int STAGE_BYTES = SOURCE_BYTES + OUTPUT_BYTES;
 // Starts to fetch a block's next strip; `full` is passed when it is there.
@@ -520,7 +556,8 @@ void weight_gradient(const u8* hidden, u64 stride, const u8* gradients, u64 grad
             u32 first = source + p * PIXEL, by_pixel = p << 3;
             Rows rows = {block * 16 + own_output < pixels ? output + block * 16 * PIXEL + own_gradient : nothing};
 #pragma unroll
-            for (int dx = 0; dx < 3; dx++) rows.source[dx] = first + dx * PIXEL + (((by_pixel + dx * 8) & 48) ^ own_chunk);
+            for (int dx = 0; dx < 3; dx++)
+                rows.source[dx] = first + dx * PIXEL + (((by_pixel + dx * 8) & 48) ^ own_chunk);
             return rows;
         };
         int block = warp / 3;
@@ -544,25 +581,35 @@ void weight_gradient(const u8* hidden, u64 stride, const u8* gradients, u64 grad
     add_up<2, WARPS / 3>(sums, start, partial + (u64)blockIdx.x * WEIGHTS);
 }
 
-// The same for the first layer; every block takes each gridDim-th strip.
-extern "C" __global__ __launch_bounds__(FIRST_GRADIENT_THREADS, 3)
+// The same for the first layer; every block takes each gridDim-th strip, and asks for the next while it works.
+extern "C" __global__ __launch_bounds__(FIRST_GRADIENT_THREADS, 2)
 void first_weight_gradient(const u16* images, const u8* gradients, u64 gradient_stride, int count, float* partial) {
-    constexpr int T = side(1), STRIP_BYTES = (2 * FIRST_ROWS + 1) * SIDE * 32, WARPS = FIRST_GRADIENT_THREADS / 32;
-    u32 source = shared_start(), output = source + STRIP_BYTES, zero = output + FIRST_ROWS * T * PIXEL;
+    constexpr int T = side(1), WARPS = FIRST_GRADIENT_THREADS / 32, GRADIENT_BYTES = FIRST_ROWS * T * PIXEL;
+    u32 source = shared_start(), raw = source + STRIP_BYTES, outputs = raw + (RAW_BYTES + 63) / 64 * 64;
+    u32 zero = outputs + 2 * GRADIENT_BYTES;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, dy = warp % 3;
     if (threadIdx.x < PIXEL / 4) put(zero + threadIdx.x * 4, 0);
     Sums<1> sums;
-    Strips strips(blockIdx.x, gridDim.x, count, T, FIRST_ROWS);
-    while (strips.left > 0) {
+    Strips strips(blockIdx.x, gridDim.x, count, T, FIRST_ROWS), ahead = strips;
+    auto ask = [&](u32 output) {
+        if (ahead.left <= 0) return;
+        Strip strip = ahead.next();
+        ask_for_rows(raw, images + (u64)strip.image * CHANNELS * SIDE * SIDE, 2 * strip.from);
+        const u8* from = gradients + strip.image * gradient_stride + strip.from * T * PIXEL;
+        for (int i = threadIdx.x * 16; i < strip.rows * T * PIXEL; i += FIRST_GRADIENT_THREADS * 16)
+            ask_for<16>(output + i, from + i);
+    };
+    ask(outputs);
+    for (int turn = 0; strips.left > 0; turn ^= 1) {
         Strip strip = strips.next();
-        synchronise();  // the strip before is done with
-        load_strip<FIRST_GRADIENT_THREADS>(source, images + (u64)strip.image * CHANNELS * SIDE * SIDE, 2 * strip.from);
-        const uint4* g = (const uint4*)(gradients + strip.image * gradient_stride + strip.from * T * PIXEL);
+        u32 output = outputs + turn * GRADIENT_BYTES;
         int pixels = strip.rows * T;
-        for (int i = threadIdx.x; i < pixels * (PIXEL / 16); i += FIRST_GRADIENT_THREADS)
-            put_four(output + i * 16, g[i]);
+        wait_for_all();
         synchronise();
-        auto rows_of = [&](int block) {
+        turn_rows(source, raw);
+        synchronise();
+        ask(outputs + (turn ^ 1) * GRADIENT_BYTES);
+        for (int block = warp / 3; block * 16 < pixels; block += WARPS / 3) {
             int q = block * 16 + lane % 8 + (lane / 8 % 2) * 8, at = block * 16 + lane % 8 + (lane / 16) * 8;
             u32 gradient = output + q * PIXEL + chunk(lane / 16, strip.from * T + q);
             at = at < pixels ? at : 0;
@@ -572,10 +619,6 @@ void first_weight_gradient(const u16* images, const u8* gradients, u64 gradient_
                 int p = strip_pixel(at / T, at % T, dy * 3 + dx);
                 rows.source[dx] = source + p * 32 + ((lane / 8 % 2 * 16) ^ ((p << 2) & 16));
             }
-            return rows;
-        };
-        for (int block = warp / 3; block * 16 < pixels; block += WARPS / 3) {
-            Rows rows = rows_of(block);
             Matrices matrices;
             load_gradient(matrices, rows);
             load_source<1>(matrices, rows, 0);
@@ -596,7 +639,8 @@ extern "C" __global__ void total(const float* first_partial, const float* partia
         int channel = threadIdx.x % 32, share = threadIdx.x / 32, shares = blockDim.x / 32;
         float sum = 0.0f;
 #pragma unroll 8
-        for (int image = share; image < images; image += shares) sum += bias_sums[(image * LAYERS + layer) * 32 + channel];
+        for (int image = share; image < images; image += shares)
+            sum += bias_sums[(image * LAYERS + layer) * 32 + channel];
         put_float(memory + threadIdx.x * 4, sum);
         synchronise();
         if (share) return;

@@ -18,7 +18,7 @@ from svea.networks.cnn import CNN
 SOURCES = [Path(__file__).with_name(name) for name in ("tensor_cores.cu", "trunk.cu")]
 FILTERS, PIXEL = 32, 64  # bytes of a pixel: 32 channels in bfloat16
 WEIGHTS, FIRST_SUMS = FILTERS * FILTERS * 9, FILTERS * 16 * 9  # the image's channels filled up
-FIRST_PARTS = 396  # blocks that share the first layer's weight gradient: three per multiprocessor
+FIRST_BLOCKS = 264  # that share the first layer's strips: two for each of an H200's multiprocessors
 FIRST_ROWS, GRADIENT_ROWS, STAGES = 6, 8, 4  # as in the source
 
 Launch = Callable[..., None]
@@ -114,10 +114,9 @@ class FusedTrunk:
         )  # fmt: skip
         stride = self.kept_bytes() if keep else self.pixels(1)
         hidden = torch.empty(batch * stride, dtype=torch.uint8, device=device)
-        strips = -(-side // FIRST_ROWS)
         self.launch(
-            "first", (strips, batch), 256, self.strip_bytes(),
-            images, forward, biases, hidden, stride,
+            "first", (FIRST_BLOCKS, 1), 256, self.strip_bytes(),
+            images, forward, biases, hidden, stride, batch,
         )  # fmt: skip
         features = torch.empty(
             (batch, FILTERS * self.sides[-1] ** 2), dtype=torch.bfloat16, device=device
@@ -149,11 +148,11 @@ class FusedTrunk:
             "weight_gradient", (blocks, 1), 384, memory,
             hidden, stride, gradients, all_pixels, batch, self.shares, partial,
         )  # fmt: skip
-        first_partial = torch.empty(FIRST_PARTS * FIRST_SUMS, device=device)
-        strip = self.strip_bytes() + PIXEL * (FIRST_ROWS * side + 1)
+        first_partial = torch.empty(FIRST_BLOCKS * FIRST_SUMS, device=device)
+        strip = self.strip_bytes() + PIXEL * (2 * FIRST_ROWS * side + 1)
         memory = max(strip, 2 * 4 * FIRST_SUMS)
         self.launch(
-            "first_weight_gradient", (FIRST_PARTS, 1), 192, memory,
+            "first_weight_gradient", (FIRST_BLOCKS, 1), 192, memory,
             images, gradients, all_pixels, batch, first_partial,
         )  # fmt: skip
         sizes = [weight.numel() + FILTERS for weight in self.parameters[::2]]
@@ -172,8 +171,12 @@ class FusedTrunk:
         return self.pixels(self.layers - 1 + self.relu_last)
 
     def strip_bytes(self) -> int:
-        """Shared memory for the rows of an image that make a strip of the first layer's output."""
-        return (2 * FIRST_ROWS + 1) * self.image_side * 32
+        """Shared memory for an image's rows that make a strip of the first layer's output.
+
+        As pixels of 16 channels, and as they come.
+        """
+        pixels = (2 * FIRST_ROWS + 1) * self.image_side
+        return pixels * 32 + -(-pixels * 2 * self.channels // 64) * 64
 
 
 class _Trunk(torch.autograd.Function):
@@ -228,7 +231,7 @@ def shared_out(sides: list[int], blocks: int) -> tuple[list[list[int]], list[lis
     while sum(counts.values()) < blocks:  # one more to whoever's blocks have most to do
         counts[max(layers, key=lambda layer: work[layer] / counts[layer])] += 1
     shares: list[list[int]] = []
-    ranges = [[0, FIRST_PARTS]]
+    ranges = [[0, FIRST_BLOCKS]]
     for layer in layers:
         ranges.append([len(shares), len(shares) + counts[layer]])
         shares += [[layer, number, counts[layer]] for number in range(counts[layer])]
