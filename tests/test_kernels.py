@@ -14,10 +14,12 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUDA builds")
 
+from svea import speed
 from svea.augment import conv, crop, shift
-from svea.kernels import convolutions
+from svea.kernels import convolutions, nvrtc
 from svea.kernels.attention import attention
 from svea.kernels.random_convolution import random_convolution
+from svea.kernels.trunk import FusedTrunk
 from svea.kernels.windows import windows
 from svea.networks import CNN
 
@@ -142,3 +144,17 @@ def test_windows_are_the_shift_and_the_crop(kind: torch.dtype) -> None:
     draw = crop.draw(x, generator, size=33)
     found = windows(x.to(DEVICE), draw["corner"].to(DEVICE), 33, 33, 0).cpu()
     assert torch.equal(found, crop.apply(x, draw))
+
+
+def test_without_nvidias_compiler_a_layer_at_a_time_is_computed_and_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(self: FusedTrunk, network: CNN) -> None:
+        raise nvrtc.BuildError("libnvrtc is not installed")
+
+    monkeypatch.setattr(FusedTrunk, "fits", lambda network: True)
+    monkeypatch.setattr(FusedTrunk, "__init__", missing)
+    network = CNN().to(DEVICE)
+    with pytest.warns(UserWarning, match=r"take longer: libnvrtc is not installed"):
+        assert speed.fuse_convolutions(network)
+    assert isinstance(network.forward, convolutions.FusedConvolutions)

@@ -363,8 +363,8 @@ def test_an_unknown_speed_is_called_unknown(
 @pytest.mark.parametrize(
     ("gpus", "options", "rate"),
     [
-        (1.0, {"envs": 16}, 336.3),
-        (1.0, {"envs": 16, "decisions": 100_000, "eval_every": 9, "seed": 3}, 336.3),
+        (1.0, {"envs": 16}, 570.1),
+        (1.0, {"envs": 16, "decisions": 100_000, "eval_every": 9, "seed": 3}, 570.1),
         (1.0, {}, None),
         (1.0, {"envs": 16, "encoder": "vit"}, None),
         (1.0, {"envs": 16, "preset": "quick"}, None),

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from svea.kernels import trunk
+from svea.kernels import nvrtc, trunk
 from svea.kernels.trunk import FusedTrunk
 from svea.networks import CNN
 
@@ -147,6 +147,12 @@ def test_blocks_are_shared_out_by_work(blocks: int) -> None:
         counts = [end - begin for begin, end in ranges[1:]]
         most = max(side**2 / count for side, count in zip(sides[1:], counts, strict=True))
         assert most < 1.25 * sum(side**2 for side in sides[1:]) / blocks
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this torch brings the compiler along")
+def test_a_missing_compiler_is_named() -> None:
+    with pytest.raises(nvrtc.BuildError, match=r"libnvrtc\.so.* is not installed"):
+        nvrtc.library()
 
 
 @cuda
