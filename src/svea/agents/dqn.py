@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from svea.agents.agent import Agent, AgentOptions
-from svea.networks import DiscreteCritic
+from svea.networks import DiscreteCritic, DuelingCritic
 from svea.networks.heads import Noise
 
 
@@ -43,7 +43,8 @@ class DQN(Agent):
         """The Q-function."""
         features: int = self.trunk.features  # type: ignore[assignment]
         sizes = (self.actions, self.projection, self.hidden, self.make_head)
-        self.critic = DiscreteCritic(features, *sizes, self.options.dueling).to(self.device)
+        kind = DuelingCritic if self.options.dueling else DiscreteCritic
+        self.critic = kind(features, *sizes).to(self.device)
         self.epsilon = self.options.epsilon_start
 
     def schedule(self, decision: int) -> None:

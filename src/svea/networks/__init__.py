@@ -1,7 +1,14 @@
 """Encoders and heads."""
 
 from svea.networks.cnn import CNN, HeadCNN
-from svea.networks.heads import Actor, Critic, DeterministicActor, DiscreteCritic, Projection
+from svea.networks.heads import (
+    Actor,
+    Critic,
+    DeterministicActor,
+    DiscreteCritic,
+    DuelingCritic,
+    Projection,
+)
 from svea.networks.vit import ViT
 
 __all__ = [
@@ -10,6 +17,7 @@ __all__ = [
     "Critic",
     "DeterministicActor",
     "DiscreteCritic",
+    "DuelingCritic",
     "HeadCNN",
     "Projection",
     "ViT",

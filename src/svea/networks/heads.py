@@ -53,8 +53,8 @@ class MLP(nn.Module):
             return self.output(h.float())
 
 
-class Actor(nn.Module):
-    """The policy pi(a|s): a Gaussian squashed by tanh, with its own projection."""
+class Branch(nn.Module):
+    """A network on the trunk's features: a projection of its own, and what `build` puts behind."""
 
     def __init__(
         self,
@@ -66,6 +66,18 @@ class Actor(nn.Module):
     ) -> None:
         super().__init__()
         self.projection = Projection(features, projection, make_head)
+        self.build(actions, projection, hidden)
+
+    def build(self, actions: int, projection: int, hidden: int) -> None:
+        """Make the layers behind the projection."""
+        raise NotImplementedError
+
+
+class Actor(Branch):
+    """The policy pi(a|s): a Gaussian squashed by tanh, with its own projection."""
+
+    def build(self, actions: int, projection: int, hidden: int) -> None:
+        """One network for means and deviations."""
         self.mlp = MLP(projection, hidden, 2 * actions)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,19 +101,11 @@ class Actor(nn.Module):
         return torch.tanh(self(features)[0])
 
 
-class DeterministicActor(nn.Module):
+class DeterministicActor(Branch):
     """The policy of DDPG: one action per state, with its own projection."""
 
-    def __init__(
-        self,
-        features: int,
-        actions: int,
-        projection: int = 100,
-        hidden: int = 1024,
-        make_head: MakeHead | None = None,
-    ) -> None:
-        super().__init__()
-        self.projection = Projection(features, projection, make_head)
+    def build(self, actions: int, projection: int, hidden: int) -> None:
+        """One network for the actions."""
         self.mlp = MLP(projection, hidden, actions)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -109,19 +113,11 @@ class DeterministicActor(nn.Module):
         return torch.tanh(self.mlp(self.projection(features)))
 
 
-class Critic(nn.Module):
+class Critic(Branch):
     """Twin Q-functions on one projection."""
 
-    def __init__(
-        self,
-        features: int,
-        actions: int,
-        projection: int = 100,
-        hidden: int = 1024,
-        make_head: MakeHead | None = None,
-    ) -> None:
-        super().__init__()
-        self.projection = Projection(features, projection, make_head)
+    def build(self, actions: int, projection: int, hidden: int) -> None:
+        """A network for each of the two."""
         self.q1 = MLP(projection + actions, hidden, 1)
         self.q2 = MLP(projection + actions, hidden, 1)
 
@@ -132,30 +128,31 @@ class Critic(nn.Module):
         return torch.stack([self.q1(x).squeeze(-1), self.q2(x).squeeze(-1)])
 
 
-class DiscreteCritic(nn.Module):
-    """One Q-value for each of several actions; with ``dueling``, as value plus advantage."""
+class DiscreteCritic(Branch):
+    """One Q-value for each of several actions."""
 
-    def __init__(
-        self,
-        features: int,
-        choices: int,
-        projection: int = 100,
-        hidden: int = 1024,
-        make_head: MakeHead | None = None,
-        dueling: bool = False,
-    ) -> None:
-        super().__init__()
-        self.projection = Projection(features, projection, make_head)
-        self.advantage = MLP(projection, hidden, choices)
-        self.value = MLP(projection, hidden, 1) if dueling else None
+    def build(self, actions: int, projection: int, hidden: int) -> None:
+        """One network for all actions."""
+        self.advantage = MLP(projection, hidden, actions)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features (B, F) -> Q of every action, (B, choices)."""
+        """Features (B, F) -> Q of every action, (B, actions)."""
+        return self.advantage(self.projection(features))
+
+
+class DuelingCritic(DiscreteCritic):
+    """The same as a value plus each action's advantage over the mean of all."""
+
+    def build(self, actions: int, projection: int, hidden: int) -> None:
+        """A network more, for the value."""
+        super().build(actions, projection, hidden)
+        self.value = MLP(projection, hidden, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features (B, F) -> Q of every action, (B, actions)."""
         state = self.projection(features)
-        q = self.advantage(state)
-        if self.value is None:
-            return q
-        return self.value(state) + q - q.mean(-1, keepdim=True)
+        advantage = self.advantage(state)
+        return self.value(state) + advantage - advantage.mean(-1, keepdim=True)
 
 
 def normal(like: Tensor, generator: Noise) -> Tensor:
