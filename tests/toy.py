@@ -167,6 +167,16 @@ def make_stuck(image_size: int = 16) -> Toy:
     return Toy(image_size)
 
 
+def make_slowly(image_size: int = 16) -> Toy:
+    """Takes a second to be made, and then draws at once."""
+    from svea.envs import rendering
+
+    time.sleep(1.0)
+    if rendering.before_first_picture is not None:
+        rendering.before_first_picture()
+    return Toy(image_size)
+
+
 class Diverging(Toy):
     """An environment whose simulation diverges in the fourth decision of every episode."""
 

@@ -402,6 +402,20 @@ def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
+def test_an_environment_that_is_made_slowly_is_no_stuck_renderer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second one is made after the first one's picture, in the same process."""
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setattr(rendering, "_fallen_back", False)
+    monkeypatch.setattr(rendering, "_can_load", lambda *names: True)
+    monkeypatch.setattr(rendering, "FIRST_PICTURE_SECONDS", 0.5)
+    with Workers([TOY | {"task": "toy:make_slowly"}] * 2, together=2) as workers:
+        assert len(workers.pids) == 1
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
 def test_the_users_choice_of_a_renderer_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendering, "_fallen_back", False)
     monkeypatch.setattr(rendering, "_can_load", lambda *names: True)

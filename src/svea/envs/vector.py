@@ -395,18 +395,18 @@ class Workers:
 
     def _read(self, worker: Worker, seconds: float) -> list[dict[str, Any]]:
         """Read a worker's line; raise what an environment raised, or what became of the process."""
-        drawing = False
+        drawing, patience = False, seconds
         while True:
-            worker.socket.settimeout(seconds)
+            worker.socket.settimeout(patience)
             try:
                 line = worker.lines.readline()
             except TimeoutError:
                 if drawing and not worker.ready:
                     raise RendererError(
-                        f"{worker}: no first picture in {seconds:.0f} s; the OpenGL "
+                        f"{worker}: no first picture in {patience:.0f} s; the OpenGL "
                         "driver is stuck. Set MUJOCO_GL=osmesa to draw in software."
                     ) from None
-                raise self._hang(worker, seconds) from None
+                raise self._hang(worker, patience) from None
             except OSError:
                 raise self._death(worker) from None
             if not line:
@@ -417,9 +417,9 @@ class Workers:
                     if "error" in answer:
                         raise _raised(answer)
                 return said["answers"]
-            drawing = True
-            if rendering.can_fall_back():  # else only patience is left
-                seconds = min(seconds, rendering.FIRST_PICTURE_SECONDS)
+            drawing, patience = said["drawing"], seconds
+            if drawing and rendering.can_fall_back():  # else only patience is left
+                patience = min(seconds, rendering.FIRST_PICTURE_SECONDS)
 
     def _hang(self, worker: Worker, seconds: float) -> WorkerError:
         """What to say of a worker that does not answer, with where it is stuck if it can tell."""

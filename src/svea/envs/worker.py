@@ -47,6 +47,7 @@ def serve(end: socket.socket, lines: Any, first: int, settings: list[dict[str, A
 
     def introduce(index: int, arguments: dict[str, Any]) -> dict[str, Any]:
         environments[index] = make_env(**arguments)
+        tell(end, drawing=False)  # the next one may take its time until its first picture
         return describe(environments[index])
 
     specs = [attempt(index, introduce, index, one) for index, one in enumerate(settings, first)]
