@@ -1,5 +1,6 @@
 // A GPU's blocks on a CPU, so that kernels can be tested where there is no GPU: every thread is a fiber, and
-// fibers take turns wherever threads wait for one another. It has the functions of tensor_cores.cu in plain C++.
+// fibers take turns wherever threads wait for one another or touch shared memory, in an order that nobody can rely
+// on. Copies are made as late as they may be. It has the functions of tensor_cores.cu in plain C++.
 
 #include <ucontext.h>
 
@@ -81,15 +82,20 @@ static void run_block(int threads, const std::function<void()>& kernel) {
         fibers[i].uc_link = &scheduler;
         makecontext(&fibers[i], +[] { (*body)(); finished[running] = true; }, 0);
     }
-    for (bool more = true; more;) {
-        more = false;
-        for (int i = 0; i < threads; i++)
-            if (!finished[i]) {
-                threadIdx.x = running = i;
-                swapcontext(&scheduler, &fibers[i]);
-                more = true;
-            }
+    for (int left = threads; left;) {
+        int warp = rand() % (threads / 32), turns = rand() % 8, first = rand() % 32;
+        for (int turn = 0; turn < turns * 32; turn++) {
+            int i = warp * 32 + (first + turn) % 32;
+            if (finished[i]) continue;
+            threadIdx.x = running = i;
+            swapcontext(&scheduler, &fibers[i]);
+            left -= finished[i];
+        }
     }
+}
+
+static void maybe_give_way() {
+    if (rand() % 32 == 0) give_way();
 }
 
 // What tensor_cores.cu has -------------------------------------------------------------------------------------
@@ -117,11 +123,15 @@ static u8* shared_at(u32 address, u32 size) {
 }
 
 template <class T> static T get(u32 address) {
+    maybe_give_way();
     T value;
     memcpy(&value, shared_at(address, sizeof(T)), sizeof(T));
     return value;
 }
-template <class T> static void set(u32 address, T value) { memcpy(shared_at(address, sizeof(T)), &value, sizeof(T)); }
+template <class T> static void set(u32 address, T value) {
+    maybe_give_way();
+    memcpy(shared_at(address, sizeof(T)), &value, sizeof(T));
+}
 
 static u32 shared_start() { return 0; }
 static void put(u32 address, u32 value) { set(address, value); }
@@ -194,8 +204,21 @@ static void multiply(float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 static void synchronise() { meet(whole_block, blockDim.x, [] {}); }
 static void synchronise_warp() { meet(warps[threadIdx.x / 32], 32, [] {}); }
 
-template <int BYTES> static void ask_for(u32 to, const void* from) { memcpy(shared_at(to, BYTES), from, BYTES); }
-static void wait_for_all() {}
+struct Asked {
+    u32 to, bytes;
+    const void* from;
+};
+static std::map<int, std::vector<Asked>> asked;  // by thread
+
+template <int BYTES> static void ask_for(u32 to, const void* from) {
+    if ((u64)from % BYTES) abort();
+    memset(shared_at(to, BYTES), 0xff, BYTES);  // whoever still reads there sees it
+    asked[threadIdx.x].push_back({to, BYTES, from});
+}
+static void wait_for_all() {
+    for (const Asked& one : asked[threadIdx.x]) memcpy(shared_at(one.to, one.bytes), one.from, one.bytes);
+    asked[threadIdx.x].clear();
+}
 
 template <class T> static T exchange(T value, int bits) {
     static std::vector<std::vector<T>> given, taken;
@@ -209,7 +232,6 @@ template <class T> static T exchange(T value, int bits) {
 
 static float __uint_as_float(u32 bits) { return number(bits >> 16); }
 
-// Copies out are made at the last moment at which they may be, copies in at once: what breaks the rules shows.
 struct Copy {
     void* to;
     u32 from, bytes;
@@ -219,7 +241,10 @@ static std::vector<Copy> pending;
 static void publish() {}
 static void copy_out(void* to, u32 from, u32 bytes) { pending.push_back({to, from, bytes}); }
 static void wait_for_copies_out() {
-    for (const Copy& copy : pending) memcpy(copy.to, shared_at(copy.from, 16) + 0, copy.bytes);
+    for (const Copy& copy : pending) {
+        shared_at(copy.from + copy.bytes - 16, 16);
+        memcpy(copy.to, shared_at(copy.from, 16), copy.bytes);
+    }
     pending.clear();
 }
 
@@ -235,13 +260,36 @@ static std::map<u32, Barrier> barriers;
 static void make_barrier(u32 barrier, u32 members) { barriers[barrier] = {(int)members, (int)members}; }
 static void come_to(u32 barrier) { barriers.at(barrier).missing--, barriers.at(barrier).look(); }
 static void come_and_expect(u32 barrier, u32 bytes) { barriers.at(barrier).bytes += bytes, come_to(barrier); }
+struct Incoming {
+    u32 to, bytes, barrier;
+    const void* from;
+};
+static std::vector<Incoming> incoming;
+
 static void copy_in(u32 to, const void* from, u32 bytes, u32 barrier) {
     shared_at(to, 16), shared_at(to + bytes - 16, 16);
-    memcpy(shared_bytes.data() + to, from, bytes);
-    barriers.at(barrier).bytes -= bytes, barriers.at(barrier).look();
+    if ((u64)from % 16 || bytes % 16) abort();
+    memset(shared_bytes.data() + to, 0xff, bytes);  // as above
+    incoming.push_back({to, bytes, barrier, from});
+}
+static void arrive(u32 barrier) {
+    std::vector<Incoming> others;
+    for (const Incoming& one : incoming) {
+        if (one.barrier != barrier) {
+            others.push_back(one);
+            continue;
+        }
+        memcpy(shared_bytes.data() + one.to, one.from, one.bytes);
+        barriers.at(barrier).bytes -= one.bytes, barriers.at(barrier).look();
+    }
+    incoming = others;
 }
 static void wait_for(u32 barrier, u32 parity) {
-    while (barriers.at(barrier).passed % 2 == (int)parity) give_way();
+    for (int tries = 0; barriers.at(barrier).passed % 2 == (int)parity; tries++) {
+        if (tries > 1 << 16) abort();  // nobody will come
+        if (rand() % 256 == 0) arrive(barrier);  // when it has been waited for long enough
+        give_way();
+    }
 }
 
 #include KERNELS
@@ -255,7 +303,9 @@ static void launch(void (*kernel)(Parameters...), int x, int y, int threads, int
             blockIdx = {column, row};
             barriers.clear();
             run_block(threads, [=] { kernel((Parameters)arguments...); });
-            if (!pending.empty()) abort();  // a block ended before its copies
+            if (!pending.empty() || !incoming.empty()) abort();  // a block ended before its copies
+            for (const auto& thread : asked)
+                if (!thread.second.empty()) abort();
         }
 }
 
