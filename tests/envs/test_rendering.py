@@ -154,6 +154,8 @@ def test_the_vendor_is_the_one_that_draws():
         pytest.skip("needs EGL")
     told, drawn = run_python(code, MUJOCO_GL="egl").stdout.split()
     assert told == drawn
+    code = "from svea.envs import rendering; print(rendering._egl_vendor())"
+    assert run_python(code, MUJOCO_EGL_DEVICE_ID="99").stdout.strip() == "None", "there is no such"
 
 
 @linux_only

@@ -425,8 +425,20 @@ def test_the_users_choice_of_a_renderer_is_respected(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(rendering, "_chosen", "egl")
     assert rendering.can_fall_back(), "this process chose it itself"
     rendering.fall_back()
-    assert rendering.environment_of_workers() == {"MUJOCO_GL": "osmesa"}
+    assert rendering.environment_of_workers()["MUJOCO_GL"] == "osmesa"
     assert not rendering.can_fall_back(), "once is enough"
+
+
+@pytest.mark.skipif(not rendering._can_load("OSMesa", "libOSMesa.so.8"), reason="needs OSMesa")
+def test_workers_fall_back_although_their_parent_has_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MuJoCo leaves PyOpenGL's variable behind in a process that draws."""
+    monkeypatch.setattr(rendering, "_fallen_back", False)
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    monkeypatch.setenv("PYOPENGL_PLATFORM", "egl")
+    rendering.fall_back()
+    with Workers([{"task": "cartpole_swingup", "image_size": 16}]) as workers:
+        workers.reset([0])
+        assert workers.observations.std() > 1
 
 
 def kill(workers: Workers) -> None:

@@ -107,7 +107,8 @@ def fall_back() -> None:
 
 def environment_of_workers() -> dict[str, str]:
     """What the environment variables of workers are to have besides."""
-    return {"MUJOCO_GL": "osmesa"} if _fallen_back else {}
+    # MuJoCo sets PyOpenGL's variable where it has drawn, and workers inherit it.
+    return {"MUJOCO_GL": "osmesa", "PYOPENGL_PLATFORM": "osmesa"} if _fallen_back else {}
 
 
 def gl_info() -> dict[str, Any]:
@@ -428,7 +429,10 @@ def _can_load(*names: str) -> bool:
 
 
 def _egl_vendor() -> str | None:
-    """Who made the first EGL device that gives a display, which MuJoCo will take; None: no such."""
+    """Who made the EGL device that MuJoCo will take: the first that gives a display; None: no such.
+
+    The variable `MUJOCO_EGL_DEVICE_ID` leaves MuJoCo but one.
+    """
     if not _can_load("OpenGL", "GL", "libOpenGL.so.0", "libGL.so.1"):
         return None
     try:
@@ -452,7 +456,9 @@ def _egl_vendor() -> str | None:
     egl.eglQueryString.restype = ctypes.c_char_p
     devices, count = (ctypes.c_void_p * 16)(), ctypes.c_int(0)
     query_devices(16, devices, ctypes.byref(count))
-    for device in devices[: count.value]:
+    number = os.environ.get("MUJOCO_EGL_DEVICE_ID", "")
+    wanted = slice(int(number), int(number) + 1) if number.isdigit() else slice(None)
+    for device in devices[: count.value][wanted]:
         display = get_display(_EGL_PLATFORM_DEVICE, device, None)
         if display and egl.eglInitialize(display, None, None):
             return (egl.eglQueryString(display, _EGL_VENDOR) or b"").decode()
