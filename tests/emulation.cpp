@@ -30,7 +30,6 @@ struct alignas(16) uint4 {
 struct float2 {
     float x, y;
 };
-static float2 make_float2(float x, float y) { return {x, y}; }
 static uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}; }
 
 static Index threadIdx, blockIdx, blockDim, gridDim;
