@@ -131,6 +131,7 @@ def test_which_networks_fit() -> None:
     assert not FusedTrunk.fits(CNN()), "it lies on a CPU"
     assert not FusedTrunk.fits(torch.nn.Linear(2, 2))
     assert trunk.chain_memory(41) <= 227 * 1024 < trunk.chain_memory(49)  # the paper's; 100 pixels
+    assert trunk.chain_memory(23) < 99 * 1024 < trunk.gradient_memory(23)  # 48 px, RTX 5090
 
 
 @pytest.mark.parametrize("blocks", [10, 78, 132, 160])

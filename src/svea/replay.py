@@ -36,9 +36,7 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
-        if device.type == "cuda" and self.rewards.device.type == "cpu":  # pinned: nobody waits
-            return Batch(**{k: t.pin_memory().to(device, non_blocking=True) for k, t in self})
-        return Batch(**{name: tensor.to(device) for name, tensor in self})
+        return Batch(**{name: on_device(tensor, device) for name, tensor in self})
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
         """Names and tensors."""
@@ -225,9 +223,7 @@ class Replay:
     def _put(self, ring: Tensor, places: Sequence[int], values: Sequence[Tensor]) -> None:
         """Write rows into a ring."""
         index, rows = torch.tensor(places), torch.stack(list(values)).to(ring.dtype)
-        if self.device.type == "cuda":
-            index, rows = (t.pin_memory().to(self.device, non_blocking=True) for t in (index, rows))
-        ring.index_copy_(0, index.to(self.device), rows.to(self.device))
+        ring.index_copy_(0, on_device(index, self.device), on_device(rows, self.device))
 
     def _forget(self) -> None:
         """Move past transitions that are too old or whose first frame is gone.
@@ -302,6 +298,13 @@ class Replay:
         self.first_transition = state["first_transition"]
         self._stacks = {int(env): list(stack) for env, stack in state["stacks"].items()}
         self._forget()
+
+
+def on_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on a device; pinned before it is copied to a GPU, else the host waits for that."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def frame_slots(capacity: int, environments: int, episode_length: int) -> int:

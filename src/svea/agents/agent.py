@@ -22,7 +22,7 @@ from svea.errors import UserError
 from svea.networks import CNN, HeadCNN
 from svea.networks.heads import MakeHead, Noise
 from svea.recipes import Streams, Views, pixels
-from svea.replay import Batch
+from svea.replay import Batch, on_device
 from svea.seeds import seed_for
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Agent:
             (N, A), or (A,) for a single observation. This is a device synchronisation.
         """
         given = torch.as_tensor(observations)
-        images = self._clean(self._on_device(given)) if given.ndim in (3, 4) else given
+        images = self._clean(on_device(given, self.device)) if given.ndim in (3, 4) else given
         if images.shape[-3:] != self.trunk.input_shape or images.ndim not in (3, 4):
             raise UserError(
                 f"observations have shape {tuple(given.shape)}; this agent takes (N, C, H, W) or "
@@ -191,16 +191,10 @@ class Agent:
         actions = self.choose(features, explore, generator or self.generator)
         return (actions if images.ndim == 4 else actions[0]).float().cpu().numpy()
 
-    def _on_device(self, observations: Tensor) -> Tensor:
-        """Observations where the agent computes; pinned first, else the host waits for the GPU."""
-        if self.device.type == "cuda" and observations.device.type == "cpu":
-            return observations.pin_memory().to(self.device, non_blocking=True)
-        return observations.to(self.device)
-
     @torch.no_grad()
     def q_value(self, observations: Tensor, actions: Tensor) -> Tensor:
         """The smallest Q-value (N,) of actions (N, A) in uint8 observations (N, 9, H, W)."""
-        images = pixels(self._clean(self._on_device(observations)))
+        images = pixels(self._clean(on_device(observations, self.device)))
         return self.q(images, actions.to(self.device))
 
     def q(self, images: Tensor, actions: Tensor) -> Tensor:

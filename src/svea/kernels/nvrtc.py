@@ -33,7 +33,10 @@ class Kernels:
         self._functions: dict[str, tuple[ctypes.c_void_p, int]] = {}
         with torch.cuda.device(device):
             torch.cuda.current_stream().synchronize()  # torch makes its context when first used
-            self._ask("cuModuleLoadData", ctypes.byref(self._module), self._image)
+            try:
+                self._ask("cuModuleLoadData", ctypes.byref(self._module), self._image)
+            except torch.AcceleratorError as error:  # a driver older than the compiler
+                raise BuildError(f"the driver does not load them: {error}") from error
             self._context = ctypes.c_void_p()
             self._ask("cuCtxGetCurrent", ctypes.byref(self._context))
 
@@ -136,6 +139,8 @@ def library() -> ctypes.CDLL:
     packages = Path(torch.__file__).parent.parent
     for place in [*packages.glob(f"nvidia/*/lib/{name}"), Path(name)]:
         try:
+            for part in place.parent.glob(f"libnvrtc-builtins.so.{major}.*"):
+                ctypes.CDLL(str(part))  # it looks for it by name alone
             return ctypes.CDLL(str(place))
         except OSError:
             continue

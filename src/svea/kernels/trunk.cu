@@ -532,6 +532,7 @@ void weight_gradient(const u8* hidden, u64 stride, const u8* gradients, u64 grad
         for (int stage = 0; stage < STAGES; stage++) {
             make_barrier(full + stage * 8, 1);
             make_barrier(free + stage * 8, WARPS);
+            publish();
         }
     synchronise();
     if (threadIdx.x == 0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from svea.networks.cnn import CNN
 
@@ -70,8 +71,9 @@ class FusedTrunk:
         if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
             return False
         properties: Any = torch.cuda.get_device_properties(device)
+        side = (network.input_shape[1] - 3) // 2 + 1
         room = properties.shared_memory_per_block_optin
-        return chain_memory((network.input_shape[1] - 3) // 2 + 1) <= room
+        return max(chain_memory(side), gradient_memory(side)) <= room
 
     def macros(self) -> dict[str, int]:
         """What the source is compiled for."""
@@ -96,8 +98,8 @@ class FusedTrunk:
 
     def __call__(self, images: Tensor) -> Tensor:
         """(B, C, H, W) in [0, 1] -> (B, features)."""
-        if not torch.is_autocast_enabled(images.device.type):
-            return CNN.forward(self.network, images)  # full precision: the library's kernels
+        if images.requires_grad or not torch.is_autocast_enabled(images.device.type):
+            return CNN.forward(self.network, images)  # or in full precision: the library's kernels
         if self.network.centre:
             images = images - self.network.centre
         keep = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters)
@@ -142,10 +144,8 @@ class FusedTrunk:
         )  # fmt: skip
         blocks = len(self.shares)
         partial = torch.empty(blocks * WEIGHTS, device=device)
-        stage = PIXEL * ((GRADIENT_ROWS + 2) * side + GRADIENT_ROWS * self.sides[1])
-        memory = max(STAGES * (stage + 16) + PIXEL, 4 * 4 * WEIGHTS)
         self.launch(
-            "weight_gradient", (blocks, 1), 384, memory,
+            "weight_gradient", (blocks, 1), 384, gradient_memory(side),
             hidden, stride, gradients, all_pixels, batch, self.shares, partial,
         )  # fmt: skip
         first_partial = torch.empty(FIRST_BLOCKS * FIRST_SUMS, device=device)
@@ -193,6 +193,7 @@ class _Trunk(torch.autograd.Function):
         return features
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
         return None, None, None, *ctx.trunk.backward(gradient, *ctx.saved_tensors)
 
@@ -216,8 +217,15 @@ def chain_memory(side: int) -> int:
     """Shared memory of a picture after the first and after the second layer, and what goes with it.
 
     Backward that is 32 pixels for each of eight warps, one of nothing, and sums over channels.
+    Forward, where the next layer's weights lie, is 48 bytes less.
     """
     return PIXEL * (side**2 + (side - 2) ** 2 + 8 * 32 + 1) + 2 * 4 * 256
+
+
+def gradient_memory(side: int) -> int:
+    """Shared memory of the weight gradient: strips on their way, or the sums of four warps."""
+    stage = PIXEL * ((GRADIENT_ROWS + 2) * side + GRADIENT_ROWS * (side - 2))
+    return max(STAGES * (stage + 16) + PIXEL, 4 * 4 * WEIGHTS)
 
 
 def shared_out(sides: list[int], blocks: int) -> tuple[list[list[int]], list[list[int]]]:

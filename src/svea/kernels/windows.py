@@ -20,7 +20,7 @@ def _cut(
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A block of pixels of one plane."""
-    plane = tl.program_id(0)
+    plane = tl.program_id(0).to(tl.int64)  # a large batch has more bytes than 32 bits count
     p = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = p < HEIGHT * WIDTH
     sample = plane // CHANNELS
