@@ -319,14 +319,14 @@ def fuse_convolutions(network: torch.nn.Module) -> bool:
         return False
     for weight in network.parameters():  # the layout in which its gradients come
         weight.data = weight.data.contiguous()
-    fused: type[FusedTrunk | FusedConvolutions] = FusedConvolutions
     if FusedTrunk.fits(network):
-        fused = FusedTrunk
-    try:
-        network.forward = fused(network)  # type: ignore[arg-type, assignment]
-    except nvrtc.BuildError as error:
-        warnings.warn(f"convolutions run a layer at a time and take longer: {error}", stacklevel=2)
-        network.forward = FusedConvolutions(network)  # type: ignore[arg-type, assignment]
+        try:
+            network.forward = FusedTrunk(network)  # type: ignore[arg-type, assignment]
+            return True
+        except nvrtc.BuildError as error:
+            slow = f"convolutions run a layer at a time and take longer: {error}"
+            warnings.warn(slow, stacklevel=2)
+    network.forward = FusedConvolutions(network)  # type: ignore[arg-type, assignment]
     return True
 
 

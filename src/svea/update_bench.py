@@ -151,7 +151,9 @@ def train(seeds: list[int], seconds: float, **settings: Any) -> list[TrainRow]:
     print(
         f"{row.decisions_per_second:.1f} decisions/s in all: {row.task}, {row.method}, "
         f"{row.encoder}, {row.speed}, {row.seeds} seed(s) with {row.envs} environments each "
-        f"({row.decisions:,} decisions in {row.seconds:.1f} s) · {machine()}"
+        f"({row.decisions:,} decisions in {row.seconds:.1f} s"
+        + (f", {row.device_memory_gb:.2f} GB of the GPU" if row.device_memory_gb else "")
+        + f") · {machine()}"
     )
     return [row]
 
@@ -338,6 +340,7 @@ def show(rows: list[UpdateRow]) -> None:
                 "TFLOP/s": f"{row.tflop_per_second:.3g}",
                 "GB/s": f"{row.gigabytes_per_second:.0f}",
                 "floor ms": f"{row.floor_ms:.2f}" if row.floor_ms else "",
+                "GPU GB": f"{row.device_memory_gb:.2f}" if row.device_memory_gb else "",
             }
             for row in rows
         ]

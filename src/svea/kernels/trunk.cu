@@ -5,17 +5,16 @@
 // weights lie in registers. Products are of 16 pixels with 16 channels, by tensor cores.
 //
 // Compiled for one network: LAYERS (two or more), SIDE (of the image, even), CHANNELS (up to 16) and
-// RELU_LAST. All layers have 32 filters of 3x3, the first with stride 2.
+// RELU_LAST. All layers have 32 filters of 3x3, the first with stride 2. trunk.py, which launches the kernels, also
+// says how many threads a block has, how many rows it works on at once, and how many strips are on their way.
 //
 // A pixel's 32 channels are four chunks of 16 bytes, whose order depends on the pixel's number: so eight
 // neighbours' equal chunks lie in different banks of the memory. Global memory keeps that order.
 
 constexpr int PIXEL = 64;
 constexpr int STEPS = 18;                        // products of 16 input channels: two for each tap
-constexpr int CHAIN_THREADS = 256, FIRST_THREADS = 256, FIRST_GRADIENT_THREADS = 192, GRADIENT_THREADS = 384;
-constexpr int FIRST_ROWS = 6, GRADIENT_ROWS = 8;  // output rows that a block works on at once
-constexpr int STAGES = 4;                        // strips on their way while one is worked on
 constexpr int HALF = SIDE / 2;
+static_assert(GRADIENT_ROWS % 8 == 0, "the weight gradient's strips begin where chunks have their first order");
 constexpr int WEIGHTS = 32 * 32 * 9, FIRST_SUMS = 32 * 16 * 9;
 constexpr int FIRST_FRAGMENTS = 9 * 2 * 32, FRAGMENTS = STEPS * 2 * 32;  // uint4 of a layer's packed weights
 
@@ -41,7 +40,8 @@ __device__ inline u32 chunk(u32 number, u32 pixel) { return (number << 4) ^ ((pi
 __device__ inline int divide(int number, u32 reciprocal) { return ((u64)number * reciprocal) >> 20; }
 __device__ inline u32 reciprocal(int divisor) { return (1u << 20) / divisor + 1; }
 
-// Weights of all layers as the products' second factors, in the order in which lanes load them.
+// Weights of all layers as the products' second factors, in the order in which lanes load them; for the way back
+// only if it is gone (`backward`).
 extern "C" __global__ void pack(const float* const* parameters, u32* forward, u32* backward, float* biases) {
     int layer = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     int channels = layer ? 32 : CHANNELS, steps = layer ? STEPS : 9;
@@ -55,7 +55,7 @@ extern "C" __global__ void pack(const float* const* parameters, u32* forward, u3
     auto at = [&](int out, int in) { return in < channels ? weight[(out * channels + in) * 9 + tap] : 0.0f; };
     u32 start = layer ? (FIRST_FRAGMENTS + (layer - 1) * FRAGMENTS) * 4 : 0;
     forward[start + i] = pair(at(n, k), at(n, k + 1));
-    if (layer) backward[start - FIRST_FRAGMENTS * 4 + i] = pair(at(k, n), at(k + 1, n));
+    if (layer && backward != nullptr) backward[start - FIRST_FRAGMENTS * 4 + i] = pair(at(k, n), at(k + 1, n));
 }
 
 // A lane's weights of a layer into registers: from global memory (a pointer), or from shared (a number).

@@ -20,7 +20,10 @@ SOURCES = [Path(__file__).with_name(name) for name in ("tensor_cores.cu", "trunk
 FILTERS, PIXEL = 32, 64  # bytes of a pixel: 32 channels in bfloat16
 WEIGHTS, FIRST_SUMS = FILTERS * FILTERS * 9, FILTERS * 16 * 9  # the image's channels filled up
 FIRST_BLOCKS = 264  # that share the first layer's strips: two for each of an H200's multiprocessors
-FIRST_ROWS, GRADIENT_ROWS, STAGES = 6, 8, 4  # as in the source
+FIRST_ROWS, GRADIENT_ROWS = 6, 8  # output rows that a block works on at once
+STAGES = 4  # strips of the weight gradient in shared memory, most of them on their way
+CHAIN_THREADS, GRADIENT_THREADS = 256, 384
+FIRST_THREADS, FIRST_GRADIENT_THREADS = 256, 192
 
 Launch = Callable[..., None]
 """launch(kernel, (blocks, rows of blocks), threads, bytes of shared memory, *arguments)"""
@@ -82,6 +85,13 @@ class FusedTrunk:
             "SIDE": self.image_side,
             "CHANNELS": self.channels,
             "RELU_LAST": int(self.relu_last),
+            "FIRST_ROWS": FIRST_ROWS,
+            "GRADIENT_ROWS": GRADIENT_ROWS,
+            "STAGES": STAGES,
+            "CHAIN_THREADS": CHAIN_THREADS,
+            "GRADIENT_THREADS": GRADIENT_THREADS,
+            "FIRST_THREADS": FIRST_THREADS,
+            "FIRST_GRADIENT_THREADS": FIRST_GRADIENT_THREADS,
         }
 
     def pixels(self, layers: int) -> int:
@@ -106,25 +116,27 @@ class FusedTrunk:
         return _Trunk.apply(self, keep, images.to(torch.bfloat16).contiguous(), *self.parameters)
 
     def forward(self, images: Tensor, keep: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """Features, pixels after every layer (just the first, unless kept), weights turned."""
+        """Features, pixels after every layer, weights for the way back.
+
+        The last two are just the first layer's, and empty, unless they are to be kept.
+        """
         batch, device, side = len(images), images.device, self.sides[0]
         forward = torch.empty((9 + 18 * (self.layers - 1)) * 256, dtype=torch.int32, device=device)
-        turned = torch.empty(18 * (self.layers - 1) * 256, dtype=torch.int32, device=device)
+        numbers = 18 * (self.layers - 1) * 256 if keep else 0  # of nothing the address is 0
+        turned = torch.empty(numbers, dtype=torch.int32, device=device)
         biases = torch.empty(self.layers * FILTERS, device=device)
-        self.launch(
-            "pack", (18, self.layers), 256, 0, self.pointers(), forward, turned, biases
-        )  # fmt: skip
+        self.launch("pack", (18, self.layers), 256, 0, self.pointers(), forward, turned, biases)
         stride = self.kept_bytes() if keep else self.pixels(1)
         hidden = torch.empty(batch * stride, dtype=torch.uint8, device=device)
         self.launch(
-            "first", (FIRST_BLOCKS, 1), 256, self.strip_bytes(),
+            "first", (FIRST_BLOCKS, 1), FIRST_THREADS, self.strip_bytes(),
             images, forward, biases, hidden, stride, batch,
         )  # fmt: skip
         features = torch.empty(
             (batch, FILTERS * self.sides[-1] ** 2), dtype=torch.bfloat16, device=device
         )
         self.launch(
-            "forward", (batch, 1), 256, chain_memory(side),
+            "forward", (batch, 1), CHAIN_THREADS, chain_memory(side),
             hidden, stride, forward, biases, features, int(keep),
         )  # fmt: skip
         return features, hidden, turned
@@ -138,21 +150,21 @@ class FusedTrunk:
         bias_sums = torch.empty(batch * self.layers * FILTERS, device=device)
         gradients = torch.empty(batch * all_pixels, dtype=torch.uint8, device=device)
         self.launch(
-            "backward", (batch, 1), 256, chain_memory(side),
+            "backward", (batch, 1), CHAIN_THREADS, chain_memory(side),
             gradient.to(torch.bfloat16).contiguous(), hidden, stride, turned, gradients, all_pixels,
             bias_sums,
         )  # fmt: skip
         blocks = len(self.shares)
         partial = torch.empty(blocks * WEIGHTS, device=device)
         self.launch(
-            "weight_gradient", (blocks, 1), 384, gradient_memory(side),
+            "weight_gradient", (blocks, 1), GRADIENT_THREADS, gradient_memory(side),
             hidden, stride, gradients, all_pixels, batch, self.shares, partial,
         )  # fmt: skip
         first_partial = torch.empty(FIRST_BLOCKS * FIRST_SUMS, device=device)
         strip = self.strip_bytes() + PIXEL * (2 * FIRST_ROWS * side + 1)
-        memory = max(strip, 2 * 4 * FIRST_SUMS)
+        memory = max(strip, FIRST_GRADIENT_THREADS // 96 * 4 * FIRST_SUMS)  # three warps share sums
         self.launch(
-            "first_weight_gradient", (FIRST_BLOCKS, 1), 192, memory,
+            "first_weight_gradient", (FIRST_BLOCKS, 1), FIRST_GRADIENT_THREADS, memory,
             images, gradients, all_pixels, batch, first_partial,
         )  # fmt: skip
         sizes = [weight.numel() + FILTERS for weight in self.parameters[::2]]
@@ -216,16 +228,16 @@ def has_right_shape(network: CNN) -> bool:
 def chain_memory(side: int) -> int:
     """Shared memory of a picture after the first and after the second layer, and what goes with it.
 
-    Backward that is 32 pixels for each of eight warps, one of nothing, and sums over channels.
+    Backward that is 32 pixels for each warp, one of nothing, and twice a sum for each thread.
     Forward, where the next layer's weights lie, is 48 bytes less.
     """
-    return PIXEL * (side**2 + (side - 2) ** 2 + 8 * 32 + 1) + 2 * 4 * 256
+    return PIXEL * (side**2 + (side - 2) ** 2 + CHAIN_THREADS + 1) + 2 * 4 * CHAIN_THREADS
 
 
 def gradient_memory(side: int) -> int:
-    """Shared memory of the weight gradient: strips on their way, or the sums of four warps."""
+    """Shared memory of the weight gradient: strips, or sums, which three warps have together."""
     stage = PIXEL * ((GRADIENT_ROWS + 2) * side + GRADIENT_ROWS * (side - 2))
-    return max(STAGES * (stage + 16) + PIXEL, 4 * 4 * WEIGHTS)
+    return max(STAGES * (stage + 16) + PIXEL, GRADIENT_THREADS // 96 * 4 * WEIGHTS)
 
 
 def shared_out(sides: list[int], blocks: int) -> tuple[list[list[int]], list[list[int]]]:
