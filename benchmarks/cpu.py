@@ -26,10 +26,10 @@ import torch
 from plain import PlainSVEA
 
 from svea.agents import make_agent
-from svea.bench import machine
+from svea.bench.measure import machine
+from svea.bench.update import ACTIONS, noise_replay
 from svea.config import configure
 from svea.speed import Learner, available_cores, choose_speed
-from svea.update_bench import ACTIONS, noise_replay
 
 CPU = torch.device("cpu")
 KINDS = ("plain", "written", "fast")

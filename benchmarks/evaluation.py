@@ -29,18 +29,18 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 
 from svea.agents import make_agent
-from svea.checkpoint import replace_json
 from svea.config import Config, configure, to_dict
 from svea.envs import expand_modes
-from svea.envs.vector import Workers
-from svea.evaluation import (
+from svea.envs.workers.pool import Workers
+from svea.evidence.evaluation import (
     environment_in,
     evaluate,
     evaluation_seeds,
     parallel_environments,
     play,
 )
-from svea.export import EXPORTED, load_agent
+from svea.runs.checkpoint import replace_json
+from svea.runs.load import EXPORTED, load_agent
 from svea.speed import available_cores
 
 Seconds = NDArray[np.float64]

@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from fake_runs import write_analysis, write_run  # noqa: E402
-from svea.report import write_report  # noqa: E402
+
+from svea.evidence.report import write_report  # noqa: E402
 
 TASKS = ("walker_walk", "walker_stand", "cartpole_swingup", "ball_in_cup_catch", "finger_spin")
 SETTINGS = (

@@ -13,9 +13,9 @@ import time
 
 import numpy as np
 
-from svea.envs.robot import RULES, load
-from svea.envs.robot_expert import expert_action
-from svea.envs.robot_model import TOOL_HEIGHT
+from svea.envs.robot.expert import expert_action
+from svea.envs.robot.model import TOOL_HEIGHT
+from svea.envs.robot.task import RULES, load
 
 import mujoco  # isort: skip  (after svea has chosen the OpenGL backend)
 

@@ -21,9 +21,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from svea.engines import Resources, cluster
-from svea.forecast import forecast
 from svea.studies import Grid, PlannedRun, Study, open_study, plan, read_study
+from svea.studies.cost import forecast
+from svea.studies.engines import Resources
+from svea.studies.engines import ray as engine
 
 DECISIONS = 1000
 CORES = len(os.sched_getaffinity(0))
@@ -60,7 +61,7 @@ def measure(folder: Path, count: int) -> dict[str, float | str]:
     planned = time.perf_counter() - began
 
     half, warming = len(runs) // 2, 2 * CORES
-    with cluster.connection(Resources()) as ray:
+    with engine.connection(Resources()) as ray:
         warm_up = timed(lambda: carry_out(ray, study, runs[:warming]))
         first = timed(lambda: carry_out(ray, study, runs[warming:half]))
         began = time.perf_counter()
@@ -91,7 +92,7 @@ def measure(folder: Path, count: int) -> dict[str, float | str]:
 
 def carry_out(ray: Any, study: Study, runs: Sequence[PlannedRun]) -> None:
     """Bring runs to their end."""
-    cluster.run_on(ray, study, runs, Resources(), lambda: None, perform=nothing)
+    engine.run_on(ray, study, runs, Resources(), lambda: None, perform=nothing)
 
 
 def worker_memory(ray: Any) -> float:

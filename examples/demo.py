@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 import svea
-from svea.checkpoint import replace_json
 from svea.errors import SveaError
-from svea.media import record_episode
-from svea.records import append_records
-from svea.report import write_report
+from svea.evidence.film.video import record_episode
+from svea.evidence.report import write_report
+from svea.runs.checkpoint import replace_json
+from svea.runs.records import append_records
 
 TASK = "cheetah_run"
 MODES = ["train", "color_hard"]

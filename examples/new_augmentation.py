@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 from torch import Generator, Tensor
 
-from svea import gallery
 from svea.augment import Draw, register
 from svea.errors import UserError
+from svea.evidence.film import sheets
 
 
 def draw_gamma(x: Tensor, generator: Generator | None = None, *, strongest: float = 3.0) -> Draw:
@@ -40,4 +40,4 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("gamma.png"))
     arguments = parser.parse_args()
-    print(gallery.augmentations(arguments.out, rows=("none", "gamma", "conv+gamma", "conv|gamma")))
+    print(sheets.augmentations(arguments.out, rows=("none", "gamma", "conv+gamma", "conv|gamma")))

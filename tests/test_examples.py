@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
+from tiny_runs import tiny
 from torch import Tensor
 
 from svea.envs import MODES
 from svea.errors import UserError
 from svea.recipes import RECIPES, RecipeOptions, Views, streams
 from svea.training import train
-from tiny_runs import tiny
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SHAPE = (9, 16, 16)

@@ -8,7 +8,7 @@
     action = svea.load_agent(run).act(env.reset()[0])
     records = svea.evaluate(run, modes=["train", "color_hard"])
 
-The environments need no torch: everything else is imported when first used.
+Every name is imported when it is first used; the environments need no torch.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from svea.envs import make_env
-from svea.version import __version__
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from svea import augment
     from svea.config import Config, configure
-    from svea.evaluation import evaluate
-    from svea.export import load_agent
+    from svea.envs import make_env
+    from svea.evidence.evaluation import evaluate
+    from svea.runs.load import load_agent
     from svea.training import train
 
 __all__ = [
@@ -38,10 +38,12 @@ __all__ = [
 ]
 
 _LAZY = {
+    "augment": "svea.augment",  # the room itself
     "Config": "svea.config",
     "configure": "svea.config",
-    "evaluate": "svea.evaluation",
-    "load_agent": "svea.export",
+    "evaluate": "svea.evidence.evaluation",
+    "load_agent": "svea.runs.load",
+    "make_env": "svea.envs",
     "train": "svea.training",
 }
 
@@ -51,12 +53,13 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'svea' has no attribute {name!r}")
     try:
-        value = getattr(importlib.import_module(_LAZY[name]), name)
+        module = importlib.import_module(_LAZY[name])
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("svea"):
             raise
         raise ModuleNotFoundError(
             f"svea.{name} needs {error.name}: pip install 'svea[train]'", name=error.name
         ) from error
+    value = module if module.__name__ == f"svea.{name}" else getattr(module, name)
     globals()[name] = value
     return value

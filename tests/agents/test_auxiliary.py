@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-
 from rederivation import (
     CHOICES,
     A,
@@ -31,16 +29,10 @@ from rederivation import (
     view,
     weights_of,
 )
+from torch import Tensor
+
 from svea.agents import DQN, SAC, Agent
-from svea.agents.auxiliary import (
-    CURL,
-    PAD,
-    SODA,
-    CURLOptions,
-    PADOptions,
-    SODAOptions,
-    two_layers,
-)
+from svea.agents.auxiliary import CURL, PAD, SODA, CURLOptions, PADOptions, SODAOptions, two_layers
 from svea.replay import Batch
 
 RATE, TAU = 2e-3, 0.3  # a slow branch that is fast enough for the difference to show

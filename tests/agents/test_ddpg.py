@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-
 from rederivation import (
     OPTIONS,
     TABLE,
@@ -27,6 +26,7 @@ from rederivation import (
     view,
     weights_of,
 )
+
 from svea.agents import DDPG
 from svea.recipes import RecipeOptions
 

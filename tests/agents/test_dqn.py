@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-
 from rederivation import (
     CHOICES,
     OPTIONS,
@@ -24,6 +23,7 @@ from rederivation import (
     trunk,
     weights_of,
 )
+
 from svea.agents import DQN
 from svea.recipes import RecipeOptions
 

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tiny_runs import tiny
 from torch import Tensor
 
 from svea.agents import Agent, make_agent
 from svea.config import Config, configure
-from svea.export import export, load_agent
 from svea.methods import METHODS
 from svea.recipes import RecipeOptions
 from svea.replay import Batch
+from svea.runs.load import export, load_agent
 from svea.training import train
-from tiny_runs import tiny
 
 SIZE, ROWS = 16, 4
 SMALL: dict[str, Any] = {

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
-
 from rederivation import (
     TABLE,
     A,
@@ -28,6 +26,8 @@ from rederivation import (
     view,
     weights_of,
 )
+from torch import Tensor
+
 from svea.agents.sac import SAC
 from svea.recipes import RECIPES, RecipeOptions
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from svea.envs import PAPER_TASKS, TASKS, make_env, prepare_simulator
-from svea.envs.colors import SPREAD, ColorMode, generate_settings, texture
+from svea.envs.looks.colors import SPREAD, ColorMode, generate_settings, texture
 from svea.envs.rendering import Renderer
 from svea.errors import UserError
 

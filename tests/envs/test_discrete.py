@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from gymnasium.spaces import Discrete
+from toy import Toy
 
 from svea.envs import make_env
 from svea.envs.discrete import DiscreteActions
-from svea.envs.vector import Workers
+from svea.envs.workers.pool import Workers
 from svea.errors import UserError
-from toy import Toy
 
 
 class Wide(Toy):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from svea.envs import make_env
-from svea.envs.distracting import (
+from svea.envs.looks.distracting import (
     DAVIS,
     INTENSITIES,
     Camera,

@@ -14,9 +14,9 @@ prepare_simulator()
 
 import mujoco  # noqa: E402  (after the OpenGL backend is chosen)
 
-from svea.envs.robot import MARK_AREA, RADIUS, RULES, SPEEDS, WORKSPACE, load  # noqa: E402
-from svea.envs.robot_expert import expert_action  # noqa: E402
-from svea.envs.robot_model import JOINTS, TOOL_HEIGHT, joint_angles  # noqa: E402
+from svea.envs.robot.expert import expert_action  # noqa: E402
+from svea.envs.robot.model import JOINTS, TOOL_HEIGHT, joint_angles  # noqa: E402
+from svea.envs.robot.task import MARK_AREA, RADIUS, RULES, SPEEDS, WORKSPACE, load  # noqa: E402
 
 STEPS = 50
 SHARE = {"reach": 0.5, "reach_moving": 0.5, "push": 0.25}

@@ -19,9 +19,9 @@ prepare_simulator()
 
 import mujoco  # noqa: E402  (after the OpenGL backend is chosen)
 
-from svea.envs.robot import MARK_AREA, WORKSPACE  # noqa: E402
-from svea.envs.robot_model import JOINTS, build, find_meshes, joint_angles  # noqa: E402
-from svea.envs.robot_worlds import CAMERA  # noqa: E402
+from svea.envs.robot.model import JOINTS, build, find_meshes, joint_angles  # noqa: E402
+from svea.envs.robot.task import MARK_AREA, WORKSPACE  # noqa: E402
+from svea.envs.robot.worlds import CAMERA  # noqa: E402
 
 SMALL = {"image_size": 16, "rendering": "fast"}
 POINTING_DOWN = np.diag([1.0, -1.0, -1.0])

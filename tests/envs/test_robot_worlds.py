@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from svea.envs import expand_modes, make_env, parse_mode
-from svea.envs.robot_worlds import (
+from svea.envs.robot.worlds import (
     CAMERA,
     FIRST_SEED,
     PATTERNS,

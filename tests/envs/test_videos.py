@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from svea.envs import make_env
+from svea.envs.looks.videos import VideoMode, is_green
 from svea.envs.rendering import Renderer
-from svea.envs.videos import VideoMode, is_green
 from svea.errors import UserError
 
 SMALL = {"image_size": 32, "rendering": "fast"}

@@ -120,8 +120,8 @@ def data_kinds(folder: Path) -> dict[str, Kind]:
 def run_kinds(run: Path) -> dict[str, Kind]:
     """The configuration and the log: text without a checksum, so they may say something else."""
     from svea.config import to_dict
-    from svea.export import load_config
-    from svea.runs import read_run
+    from svea.evidence.read import read_run
+    from svea.runs.load import load_config
 
     run.mkdir()
     (run / "config.json").write_text(json.dumps(to_dict(config(TOY, run)), indent=1))
@@ -141,20 +141,21 @@ def run_kinds(run: Path) -> dict[str, Kind]:
 
 def export_kind(folder: Path) -> Kind:
     """The weights of an export."""
-    from svea import checkpoint, storage
+    from svea import files
     from svea.agents import make_agent
     from svea.config import to_dict
-    from svea.export import EXPORTED, load_agent
+    from svea.runs import checkpoint
+    from svea.runs.load import EXPORTED, load_agent
 
     made = make_agent(config(TOY, folder), 1)
-    state, files = made.state_dict(), {}
+    state, written = made.state_dict(), {}
     folder.mkdir()
     for name, networks in EXPORTED.items():
         part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
-        files[f"{name}.safetensors"] = storage.write(
+        written[f"{name}.safetensors"] = files.write(
             folder / f"{name}.safetensors", checkpoint.tensor_blocks(part)
         )
-    about = {"files": files, "decision": 1}
+    about = {"files": written, "decision": 1}
     (folder / "config.json").write_text(json.dumps(to_dict(config(TOY, folder)) | about))
 
     def load() -> None:
@@ -171,7 +172,7 @@ def archive_kind(folder: Path) -> Kind:
     """A downloaded archive."""
     import shutil
 
-    from svea.archives import unpack
+    from svea.data.archives import unpack
 
     path, target = folder / "archive.zip", folder / "unpacked"
     content = {f"clips/{k}.txt": bytes([k]) * 500 for k in range(20)}
@@ -192,8 +193,9 @@ def archive_kind(folder: Path) -> Kind:
 def table_kind(folder: Path) -> Kind:
     """A pickled table of colours: 3 numbers under each name, or a refusal; never a program."""
     from archive_server import legacy_arrays, save_legacy
-    from svea.envs.colors import generate_settings
-    from svea.legacy_tables import read_legacy_table
+
+    from svea.data.legacy_tables import read_legacy_table
+    from svea.envs.looks.colors import generate_settings
 
     path = save_legacy(folder / "color_hard.pt", legacy_arrays(generate_settings(0.2)))
 
@@ -207,8 +209,8 @@ def table_kind(folder: Path) -> Kind:
 
 def media_kinds(folder: Path) -> dict[str, Kind]:
     """Pictures for overlay and videos for backgrounds."""
-    from svea.envs import clips
-    from svea.images import ImageBank
+    from svea.augment.images import ImageBank
+    from svea.data import clips
 
     random = np.random.default_rng(0)
     kinds = {}

@@ -17,10 +17,11 @@ import torch
 
 from faults.profiles import TOY, config, digest, left_behind
 from faults.tally import Tally, expect
-from svea import checkpoint, storage
+from svea import files
 from svea.errors import SveaError
-from svea.metrics import Log
 from svea.replay import Replay
+from svea.runs import checkpoint
+from svea.runs.log import Log
 
 CALLS = {
     *("open", "write", "fsync", "close", "replace", "mkdir", "unlink", "rmdir", "listdir"),
@@ -53,11 +54,11 @@ class Hooked:
 @contextmanager
 def hooked(hook: Hooked) -> Iterator[Hooked]:
     """Let all storage of a run go through the hook."""
-    block, storage.os, storage.BLOCK = storage.BLOCK, hook, SMALL_BLOCK  # type: ignore[assignment]
+    block, files.os, files.BLOCK = files.BLOCK, hook, SMALL_BLOCK  # type: ignore[assignment]
     try:
         yield hook
     finally:
-        storage.os, storage.BLOCK = os, block
+        files.os, files.BLOCK = os, block
 
 
 class Saver:
@@ -291,7 +292,7 @@ def count_video(folder: Path) -> int:
 
 def write_movie(path: Path) -> None:
     """A short video."""
-    from svea.media import write_video
+    from svea.evidence.film.video import write_video
 
     pictures = [np.full((32, 32, 3), 10 * k, np.uint8) for k in range(6)]
     write_video(path, pictures, 10)

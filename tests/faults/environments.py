@@ -16,9 +16,9 @@ from faults.faulty import KINDS
 from faults.kills import can_draw, children
 from faults.profiles import TOY, config, digest
 from faults.tally import Tally, expect
-from svea.envs import vector
+from svea.envs.workers import pool
 from svea.errors import WorkerError
-from svea.evaluation import TRAINING, episode_seed
+from svea.evidence.evaluation import TRAINING, episode_seed
 from svea.training import Trainer, train
 
 EPISODES = 6  # of each environment
@@ -37,12 +37,12 @@ def worker_failures(cases: range, seed: int, folder: Path) -> Tally:
     """
     tally, watch = Tally(), Watch()
     wanted = [digest(train_with([], p, folder / f"whole-{n}")) for n, p in enumerate(PROFILES)]
-    limit = vector.HANG_SECONDS
+    limit = pool.HANG_SECONDS
     for case in cases:
         random = np.random.default_rng([seed, 8, case])
         kinds = [KINDS[(FAILURES * case + k) % len(KINDS)] for k in range(FAILURES)]
         run, profile = folder / f"failing-{case}", PROFILES[case % 2]
-        vector.HANG_SECONDS = limit if case == PATIENT else QUICK_HANG
+        pool.HANG_SECONDS = limit if case == PATIENT else QUICK_HANG
         with tally.case(f"{', '.join(kinds)} (case {case})", FAILURES), watch:
             faults = []
             for clock, kind in zip(random.permutation(10).tolist(), kinds, strict=False):
@@ -54,11 +54,11 @@ def worker_failures(cases: range, seed: int, folder: Path) -> Tally:
             expect(len(watch.delays) == FAILURES, f"{len(watch.delays)} failures were seen")
             for kind, delay in watch.delays.items():
                 slow = kind in ("stop", "hang")
-                expect(delay < (vector.HANG_SECONDS if slow else 0) + 5, f"{kind}: {delay:.1f} s")
+                expect(delay < (pool.HANG_SECONDS if slow else 0) + 5, f"{kind}: {delay:.1f} s")
                 tally.measure(f"seconds until {'hangs' if slow else 'deaths'} were seen", delay)
             expect(digest(run) == wanted[case % 2], "the run differs from one without failures")
         shutil.rmtree(run, ignore_errors=True)
-    vector.HANG_SECONDS = limit
+    pool.HANG_SECONDS = limit
     return tally
 
 
@@ -67,7 +67,7 @@ class Watch:
 
     def __enter__(self) -> None:
         self.delays: dict[str, float] = {}
-        self.real = vector.Workers._account_for
+        self.real = pool.Workers._account_for
 
         def account(workers: Any, index: int, error: Any, before: Any) -> None:
             path = Path(os.environ["SVEA_FAULTS"])
@@ -77,10 +77,10 @@ class Watch:
             self.delays[f"{kind}"] = time.time() - marks[newest]
             self.real(workers, index, error, before)
 
-        vector.Workers._account_for = account  # type: ignore[method-assign]
+        pool.Workers._account_for = account  # type: ignore[method-assign]
 
     def __exit__(self, *exception: object) -> None:
-        vector.Workers._account_for = self.real  # type: ignore[method-assign]
+        pool.Workers._account_for = self.real  # type: ignore[method-assign]
 
 
 def train_with(faults: list[Any], profile: dict[str, Any], run: Path) -> Path:
@@ -134,7 +134,7 @@ def cycles(cases: range, seed: int, folder: Path) -> Tally:
         env.close()
 
     def process_cycle() -> None:
-        with vector.Workers([{"task": "toy:make", "image_size": 16}]) as workers:
+        with pool.Workers([{"task": "toy:make", "image_size": 16}]) as workers:
             workers.reset([0])
 
     for make, every in ((cycle, 1), (process_cycle, 4)):

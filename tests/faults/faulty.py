@@ -17,7 +17,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-
 from toy import Toy
 
 KINDS = ("kill", "segfault", "exit", "raise", "memory", "stop", "hang")

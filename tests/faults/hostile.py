@@ -26,8 +26,9 @@ from faults.damage import quiet
 from faults.disks import Saver
 from faults.profiles import TOY, config
 from faults.tally import Tally, expect
-from svea import checkpoint, storage
+from svea import files
 from svea.errors import SveaError
+from svea.runs import checkpoint
 
 MOST_BYTES = 256 * 2**20  # besides the file's own size
 MOST_SECONDS = 20.0  # of a busy machine; a hang is what is looked for
@@ -54,7 +55,7 @@ class Gadget:
 def hostile(cases: range, seed: int, folder: Path) -> Tally:
     """Open every file in a process of its own, and see what it did."""
     tally, mark = Tally(), folder / "canary"
-    for case, (name, place, open_it) in enumerate(files(folder, mark)):
+    for case, (name, place, open_it) in enumerate(files_in(folder, mark)):
         if case not in cases:
             continue
         with tally.case(name):
@@ -120,7 +121,7 @@ def status(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
 
 
-def files(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
+def files_in(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
     """Every hostile file: what it is, where it lies, how a user would open it."""
     yield from weights(folder / "weights", mark)
     yield from states(folder / "states")
@@ -238,13 +239,13 @@ def sealed(
     written = json.loads((place / "manifest.json").read_text())
     for name, data in (("agent.safetensors", agent), ("state.json", state)):
         if data is not None:
-            written["files"][name] = storage.write(place / name, [data])
+            written["files"][name] = files.write(place / name, [data])
     if segment is not None:
         (entry_of,) = written["segments"]
-        entry_of |= storage.write(run / "replay" / entry_of["name"], [segment])
+        entry_of |= files.write(run / "replay" / entry_of["name"], [segment])
     written |= manifest or {}
     written.pop("seal")
-    sealed_again = written | {"seal": storage.seal(written)}
+    sealed_again = written | {"seal": files.seal(written)}
     (place / "manifest.json").write_text(json.dumps(sealed_again))
     return run
 
@@ -263,7 +264,7 @@ def newest(run: Path) -> Path:
 
 def load_agent(run: Path) -> None:
     """As `svea eval` does."""
-    from svea.export import load_agent
+    from svea.runs.load import load_agent
 
     load_agent(run)
 
@@ -282,7 +283,7 @@ def resume(run: Path) -> None:
 
 def configurations(folder: Path) -> Iterator[tuple[str, Path, Open]]:
     """Hostile config.json."""
-    from svea.export import load_config
+    from svea.runs.load import load_config
 
     content = {
         "nested 100,000 deep": b'{"task":' * 100_000,
@@ -301,7 +302,7 @@ def configurations(folder: Path) -> Iterator[tuple[str, Path, Open]]:
 
 def archives(folder: Path) -> Iterator[tuple[str, Path, Open]]:
     """Hostile archives."""
-    from svea.archives import unpack
+    from svea.data.archives import unpack
 
     folder.mkdir()
 
@@ -362,7 +363,7 @@ def png(width: int, height: int, data: bytes, extra: bytes = b"") -> bytes:
 
 def pictures(folder: Path) -> Iterator[tuple[str, Path, Open]]:
     """Hostile pictures for overlay."""
-    from svea.images import ImageBank
+    from svea.augment.images import ImageBank
 
     zeros = zlib.compress(bytes(2 * 10**7), 9)
     text = zlib.compress(bytes(2 * 10**7), 9)
@@ -396,7 +397,7 @@ POSTSCRIPT = b"""%!PS-Adobe-3.0 EPSF-3.0
 
 def videos(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
     """Hostile videos for backgrounds."""
-    from svea.envs import clips
+    from svea.data import clips
 
     playlist = f"#EXTM3U\n#EXTINF:1,\nfile://{mark.parent}/secret\n#EXT-X-ENDLIST\n".encode()
     box = struct.pack(">I", 32) + b"ftypisom" + bytes(20)
@@ -419,7 +420,7 @@ def videos(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
 
 def tables(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
     """Hostile tables of colours."""
-    from svea.legacy_tables import read_legacy_table
+    from svea.data.legacy_tables import read_legacy_table
 
     folder.mkdir()
     content = {
@@ -435,7 +436,7 @@ def tables(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
 
 def logs(folder: Path) -> Iterator[tuple[str, Path, Open]]:
     """Hostile logs of somebody else's run."""
-    from svea.runs import read_run
+    from svea.evidence.read import read_run
 
     content = {
         "a line nested 100,000 deep": b'{"a":' * 100_000 + b"\n",

@@ -14,7 +14,7 @@ import torch
 
 from faults.profiles import CARTPOLE, GPU, TOY, digest, finish, left_behind, metrics, start
 from faults.tally import Tally, expect
-from svea import checkpoint
+from svea.runs import checkpoint
 
 CHAIN = 5  # kills in a row, in every tenth run
 GONE_SECONDS = 5.0

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-
-from svea import checkpoint
-from svea.config import Config, configure
 from tiny_runs import TINY
+
+from svea.config import Config, configure
+from svea.runs import checkpoint
 
 WALL_CLOCK = {"seconds", "log_offset", "updates_per_second", "decisions_per_second"}
 

@@ -17,7 +17,8 @@ import torch
 
 from faults import configurations, damage, disks, endurance, environments, hostile, kills, undefined
 from faults.tally import Part, Tally, shards
-from svea import checkpoint, storage
+from svea import files
+from svea.runs import checkpoint
 
 SEED = 1  # another than the full kit's
 torch.set_num_threads(1)
@@ -53,8 +54,8 @@ def test_nothing_is_lost(part: Any, tmp_path: Path) -> None:
 def test_saving_in_place_would_be_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As most projects save: into the file that the last save wrote."""
     monkeypatch.setattr(checkpoint, "_free_place", lambda folder, decision: folder / "000000001")
-    monkeypatch.setattr(storage, "partial", lambda path: path)
-    monkeypatch.setattr(storage, "rename", lambda source, target: None)
+    monkeypatch.setattr(files, "partial", lambda path: path)
+    monkeypatch.setattr(files, "rename", lambda source, target: None)
     tally = disks.save_kills(range(0, 1000, 40), SEED, tmp_path)
     assert len(tally.losses) > tally.tried / 4
 
@@ -64,7 +65,7 @@ def test_a_file_that_runs_a_program_would_be_lost(
 ) -> None:
     mark = tmp_path / "canary"
     hostile_file = ("canary", tmp_path, lambda: mark.touch())
-    monkeypatch.setattr(hostile, "files", lambda folder, mark: [hostile_file])
+    monkeypatch.setattr(hostile, "files_in", lambda folder, mark: [hostile_file])
     assert "it ran a program" in hostile.hostile(range(1), SEED, tmp_path).losses[0]
 
 
@@ -76,7 +77,7 @@ def test_a_file_that_takes_the_memory_would_be_lost(
         pages = mmap.mmap(-1, 300 * 2**20)
         pages[:: mmap.PAGESIZE] = b"x" * (300 * 2**20 // mmap.PAGESIZE)
 
-    monkeypatch.setattr(hostile, "files", lambda folder, mark: [("greedy", tmp_path, take)])
+    monkeypatch.setattr(hostile, "files_in", lambda folder, mark: [("greedy", tmp_path, take)])
     assert "MB" in hostile.hostile(range(1), SEED, tmp_path).losses[0]
 
 

@@ -16,9 +16,10 @@ from safetensors.torch import load_file
 from faults.kills import can_draw
 from faults.profiles import TOY, config, digest, metrics
 from faults.tally import Tally, expect
-from svea import checkpoint, training
+from svea import training
 from svea.errors import NumericsError
-from svea.evaluation import TRAINING, episode_seed
+from svea.evidence.evaluation import TRAINING, episode_seed
+from svea.runs import checkpoint
 
 PROFILE = TOY | {"decisions": 60, "warmup": 12, "save_every": 10, "eval_every": 30}
 KINDS = (

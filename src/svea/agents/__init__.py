@@ -14,7 +14,7 @@ from svea.agents.ddpg import DDPG
 from svea.agents.dqn import DQN
 from svea.agents.sac import SAC
 from svea.augment import augmentation, centre_crop, crop, shift
-from svea.images import ImageBank
+from svea.augment.images import ImageBank
 from svea.methods import METHODS
 from svea.networks import CNN, ViT
 from svea.recipes import streams

@@ -166,7 +166,7 @@ class SODA(Auxiliary):
 class PAD(Auxiliary):
     """Policy adaptation during deployment (Hansen et al., 2021): a task that needs no reward.
 
-    It is trained beside the agent and goes on at test time (``svea.adaptation``).
+    It is trained beside the agent and goes on at test time (``svea.evidence.adaptation``).
     """
 
     def __init__(self, agent: Agent, options: PADOptions) -> None:

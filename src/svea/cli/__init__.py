@@ -8,30 +8,26 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from svea import __version__
+from svea.cli import benchmarks, evidence, reference, studies, training
 from svea.cli.arguments import tyro
-from svea.cli.benchmarks import bench
-from svea.cli.evidence import analyze, compare, evaluate, report, watch
-from svea.cli.reference import data, doctor, gallery, methods
-from svea.cli.studies import paper, sweep
-from svea.cli.training import export, train
 from svea.errors import SveaError, UserError
-from svea.version import __version__
 
 VERBS: dict[str, Callable[[list[str]], int]] = {
-    "train": train,
-    "eval": evaluate,
-    "watch": watch,
-    "analyze": analyze,
-    "compare": compare,
-    "report": report,
-    "export": export,
-    "methods": methods,
-    "gallery": gallery,
-    "bench": bench,
-    "sweep": sweep,
-    "paper": paper,
-    "data": data,
-    "doctor": doctor,
+    "train": training.train,
+    "eval": evidence.evaluate,
+    "watch": evidence.watch,
+    "analyze": evidence.analyze,
+    "compare": evidence.compare,
+    "report": evidence.report,
+    "export": training.export,
+    "methods": reference.methods,
+    "gallery": reference.gallery,
+    "bench": benchmarks.bench,
+    "sweep": studies.sweep,
+    "paper": studies.paper,
+    "data": reference.data,
+    "doctor": reference.doctor,
 }
 
 

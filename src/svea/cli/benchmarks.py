@@ -33,7 +33,7 @@ def bench(arguments: list[str]) -> int:
             bfloat16: in bfloat16 instead of float32.
             json: print JSON too.
         """
-        from svea import bench as benchmarks
+        from svea.bench import measure as benchmarks
         from svea.speed import choose_device
 
         rows = benchmarks.augment(
@@ -64,7 +64,7 @@ def bench(arguments: list[str]) -> int:
             data_dir: folder with benchmark data (beats SVEA_DATA).
             json: print JSON too.
         """
-        from svea import bench as benchmarks
+        from svea.bench import measure as benchmarks
 
         rows = benchmarks.env(
             tasks, modes, decisions=decisions, resets=resets, size=size, rendering=rendering,
@@ -100,9 +100,9 @@ def bench(arguments: list[str]) -> int:
             parts: time the parts too.
             json: print JSON too.
         """
+        from svea.bench.update import update as update_bench
         from svea.methods import METHODS
         from svea.speed import choose_device
-        from svea.update_bench import update as update_bench
 
         chosen = tuple(METHODS) if "all" in methods else methods
         rows = update_bench(
@@ -137,8 +137,8 @@ def bench(arguments: list[str]) -> int:
             speed: auto, eager, compiled or captured.
             json: print JSON too.
         """
+        from svea.bench.update import train as train_bench
         from svea.studies import parse_seeds
-        from svea.update_bench import train as train_bench
 
         rows = train_bench(
             parse_seeds(seeds), seconds, task=task, method=method, encoder=encoder, preset=preset,

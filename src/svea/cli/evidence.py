@@ -44,8 +44,8 @@ def evaluate(arguments: list[str]) -> int:
             data_dir: folder with benchmark data (beats SVEA_DATA).
             json: print the records as JSON lines instead of a table.
         """
-        from svea.evaluation import POLICIES, Request
-        from svea.scores import evaluate_and_print
+        from svea.cli.evaluate import evaluate_and_print
+        from svea.evidence.evaluation import POLICIES, Request
 
         policies = POLICIES if random_policy else POLICIES[:1]
         request = Request(modes, episodes, seed, policies, envs, device, data_dir or None)
@@ -83,7 +83,7 @@ def watch(arguments: list[str]) -> int:
         from rich.console import Console
 
         from svea.console import collected, print_problems
-        from svea.media import watch as film
+        from svea.evidence.film.video import watch as film
 
         with collected() as problems, Console(stderr=True).status("playing") as status:
             for path in film(
@@ -117,12 +117,12 @@ def analyze(arguments: list[str]) -> int:
             seed: of transitions and draws.
             device: auto, cuda, mps or cpu.
         """
-        from svea import findings
+        from svea.cli import analyze
 
-        found = findings.q_variance_table(
+        found = analyze.q_variance_table(
             runs, transitions=transitions, draws=draws, seed=seed, device=device
         )
-        return findings.print_findings(*found)
+        return analyze.print_findings(*found)
 
     def q_gap(
         runs: Positional[tuple[Path, ...]],
@@ -142,12 +142,12 @@ def analyze(arguments: list[str]) -> int:
             seed: of transitions and draws.
             device: auto, cuda, mps or cpu.
         """
-        from svea import findings
+        from svea.cli import analyze
 
-        found = findings.q_gap_table(
+        found = analyze.q_gap_table(
             runs, augment, transitions=transitions, draws=draws, seed=seed, device=device
         )
-        return findings.print_findings(*found)
+        return analyze.print_findings(*found)
 
     def walltime(
         runs: Positional[tuple[Path, ...]],
@@ -163,9 +163,9 @@ def analyze(arguments: list[str]) -> int:
             level: the return to be reached; default: 90 % of the lowest best return.
             out: also draw the curves, as .png or .pdf.
         """
-        from svea import findings
+        from svea.cli import analyze
 
-        return findings.print_findings(*findings.wall_time_table(runs, mode, level, out))
+        return analyze.print_findings(*analyze.wall_time_table(runs, mode, level, out))
 
     def saliency(
         run: Positional[Path],
@@ -188,7 +188,7 @@ def analyze(arguments: list[str]) -> int:
             data_dir: folder with benchmark data (beats SVEA_DATA).
         """
         from svea.console import collected, print_problems
-        from svea.saliency import saliency as draw
+        from svea.evidence.film.saliency import saliency as draw
 
         with collected() as problems:
             path = draw(
@@ -228,14 +228,14 @@ def compare(arguments: list[str]) -> int:
             measure: final return, area under the evaluation curve (sample efficiency), or success.
             json: print JSON instead of a table.
         """
-        from svea import findings
+        from svea.cli import analyze
 
-        made, notes = findings.comparisons(a, b, runs, modes, measure)
+        made, notes = analyze.comparisons(a, b, runs, modes, measure)
         if json:
             print(jsonlib.dumps([one.to_json() for one in made], indent=1))
             return 0
-        rows = [row for one in made for row in findings.comparison_rows(one, a, b)]
-        return findings.print_findings(rows, notes)
+        rows = [row for one in made for row in analyze.comparison_rows(one, a, b)]
+        return analyze.print_findings(rows, notes)
 
     return parse(command, "compare", arguments)
 
@@ -258,7 +258,7 @@ def report(arguments: list[str]) -> int:
             figures: also write every figure as PNG, PDF and CSV, and every table as LaTeX and
                 Markdown, into this folder.
         """
-        from svea.report import write_report
+        from svea.evidence.report import write_report
 
         page = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
 

@@ -50,8 +50,8 @@ def gallery(arguments: list[str]) -> int:
             data_dir: folder with benchmark data (beats SVEA_DATA).
             seed: of the draws.
         """
-        from svea import gallery as sheets
-        from svea.images import ImageBank
+        from svea.augment.images import ImageBank
+        from svea.evidence.film import sheets as sheets
 
         path = out or Path(f"{sheet}.png")
         sheets.check_name(path)
@@ -76,7 +76,7 @@ def data(arguments: list[str]) -> int:
         Args:
             data_dir: folder with benchmark data (beats SVEA_DATA).
         """
-        from svea.data import list_data
+        from svea.data.check import list_data
 
         return list_data(data_dir or None)
 
@@ -86,7 +86,7 @@ def data(arguments: list[str]) -> int:
         Args:
             folder: with benchmark data.
         """
-        from svea.data import check_data
+        from svea.data.check import check_data
 
         return check_data(folder)
 
@@ -97,7 +97,7 @@ def data(arguments: list[str]) -> int:
             name: dmcgb, davis or places365-val.
             folder: where the data shall lie; give it as --data-dir or SVEA_DATA later.
         """
-        from svea.data import get_data
+        from svea.data.check import get_data
 
         return get_data(name, folder)
 
@@ -108,7 +108,7 @@ def doctor(arguments: list[str]) -> int:
     """Check this machine: versions, device, renderer, data; and say how to mend what is wrong."""
     import argparse
 
-    from svea.doctor import doctor as check_machine
+    from svea.cli.doctor import doctor as check_machine
 
     parser = argparse.ArgumentParser(prog="svea doctor", description=doctor.__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from svea.cli.arguments import Out, Positional, parse, tyro
-from svea.engines import HERE, EngineFlags
 from svea.errors import UserError
+from svea.studies.engines import HERE, EngineFlags
 
 
 def sweep(arguments: list[str]) -> int:
@@ -21,7 +21,7 @@ def sweep(arguments: list[str]) -> int:
             study: its folder.
             json: print JSON instead of a table.
         """
-        from svea.sweeps import status
+        from svea.cli.sweep import status
 
         return status(study, json)
 
@@ -31,7 +31,7 @@ def sweep(arguments: list[str]) -> int:
         Args:
             study: its folder.
         """
-        from svea.sweeps import cancel
+        from svea.cli.sweep import cancel
 
         return cancel(study)
 
@@ -64,7 +64,7 @@ def sweep(arguments: list[str]) -> int:
             engine: where and how to run.
         """
         from svea import studies
-        from svea.sweeps import sweep as carry_out
+        from svea.cli.sweep import sweep as carry_out
 
         settings: dict[str, Any] = {"set": {}, "modes": modes, "episodes": episodes}
         if study is None:
@@ -115,9 +115,9 @@ def paper(arguments: list[str]) -> int:
             render: draw what is there and train nothing.
             engine: where and how to run.
         """
-        from svea import paper as papers
         from svea import studies
         from svea.console import print_table
+        from svea.studies.paper import experiments as papers
 
         if what == "list":
             print_table(list_experiments())
@@ -139,8 +139,8 @@ def paper(arguments: list[str]) -> int:
 
 def list_experiments() -> list[dict[str, Any]]:
     """The rows of `svea paper list`."""
-    from svea.paper import EXPERIMENTS, SEEDS
     from svea.studies import parse_seeds
+    from svea.studies.paper.experiments import EXPERIMENTS, SEEDS
 
     return [
         {
@@ -155,7 +155,7 @@ def list_experiments() -> list[dict[str, Any]]:
 
 def print_claims(size: Any, folder: Path) -> int:
     """Each claim, the paper's figure, the rule that decides it, and ours."""
-    from svea.paper_claims import verdicts
+    from svea.studies.paper.claims import verdicts
 
     for line in size.caveats:
         print(line)
@@ -168,9 +168,9 @@ def print_claims(size: Any, folder: Path) -> int:
 
 def carry_out_and_draw(what: str, size: Any, folder: Path, engine: Any, only_draw: bool) -> int:
     """Train what an experiment of the paper needs, then draw it from the run folders."""
-    from svea.paper import experiment
-    from svea.paper_figures import gather, render
-    from svea.sweeps import sweep as carry_out
+    from svea.cli.sweep import sweep as carry_out
+    from svea.studies.paper.experiments import experiment
+    from svea.studies.paper.pages import gather, render
 
     one, code = experiment(what), 0
     for line in (*size.caveats, *one.notes):

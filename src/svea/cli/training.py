@@ -87,7 +87,7 @@ def export(arguments: list[str]) -> int:
             run: folder made by `svea train`.
             folder: a new folder.
         """
-        from svea.export import export as export_run
+        from svea.runs.load import export as export_run
 
         print(export_run(run, folder))
         return 0

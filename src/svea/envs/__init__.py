@@ -6,9 +6,9 @@
 Importing this package registers the Gymnasium ids and neither loads the simulator nor torch.
 """
 
-from svea.envs.adapter import AdaptedEnv
 from svea.envs.discrete import DiscreteActions
 from svea.envs.dmc import DMControlEnv, Mode, Scene
+from svea.envs.foreign import AdaptedEnv
 from svea.envs.registration import (
     ACTION_REPEAT,
     EPISODE_FRAMES,

@@ -14,15 +14,15 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from svea.envs.adapter import AdaptedEnv
-from svea.envs.clips import PROCEDURAL
-from svea.envs.colors import SPREAD, ColorMode
+from svea.data.clips import PROCEDURAL
 from svea.envs.discrete import DiscreteActions
-from svea.envs.distracting import INTENSITIES, DistractingMode, check_intensity
 from svea.envs.dmc import DMControlEnv, Mode, load_suite_task
+from svea.envs.foreign import AdaptedEnv
+from svea.envs.looks.colors import SPREAD, ColorMode
+from svea.envs.looks.distracting import INTENSITIES, DistractingMode, check_intensity
+from svea.envs.looks.videos import CLIPS, VideoMode, check_visible
 from svea.envs.rendering import RENDERINGS
-from svea.envs.robot_worlds import RobotMode, RobotTestMode, check_world
-from svea.envs.videos import CLIPS, VideoMode, check_visible
+from svea.envs.robot.worlds import RobotMode, RobotTestMode, check_world
 from svea.errors import UserError, unknown_name
 
 PAPER_TASKS = (
@@ -307,11 +307,11 @@ def make_env(
 
 def _load_robot_task(look: RobotMode) -> Callable[[str, str], Any]:
     """What loads a robot task, with the arm that the mode shows."""
-    from svea.envs import robot
-    from svea.envs.robot_model import find_meshes
+    from svea.envs.robot import task
+    from svea.envs.robot.model import find_meshes
 
     meshes = None if look.menagerie is None else find_meshes(look.menagerie)
-    return functools.partial(robot.load, meshes=meshes)
+    return functools.partial(task.load, meshes=meshes)
 
 
 def register_gymnasium_ids() -> None:

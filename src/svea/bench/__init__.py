@@ -1,0 +1,1 @@
+"""What this machine can do: augmentations, environments, updates and whole training, timed."""

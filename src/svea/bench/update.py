@@ -1,0 +1,347 @@
+"""How long an update and its parts take, beside the least they could, and training end to end."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from svea import speed
+from svea.agents import Agent, make_agent
+from svea.bench.measure import machine
+from svea.config import Config, configure
+from svea.console import print_table
+from svea.errors import UserError, unknown_name
+from svea.methods import METHODS
+from svea.replay import Replay
+from svea.training import Interrupt, Trainer
+
+ACTIONS = 6  # walker's; for DQN as many choices, a small number
+PEAKS = {"NVIDIA H200": (989e12, 4.8e12), "NVIDIA H100": (989e12, 3.35e12)}
+"""Dense bfloat16 operations and bytes per second, from the makers' data sheets."""
+
+
+@dataclass(frozen=True)
+class UpdateRow:
+    """One method's update. Times are medians in milliseconds."""
+
+    method: str
+    base: str
+    encoder: str
+    speed: str
+    precision: str
+    batch: int
+    ms: float
+    parts: dict[str, float]
+    parameters: int
+    gflop: float
+    tflop_per_second: float
+    gigabytes: float
+    gigabytes_per_second: float
+    floor_ms: float | None
+    device_memory_gb: float | None
+
+
+def update(
+    methods: Iterable[str],
+    *,
+    base: str = "sac",
+    encoder: str = "cnn",
+    preset: str = "paper",
+    device: torch.device,
+    precision: str = "auto",
+    how: str = "auto",
+    batch: int | None = None,
+    repeats: int = 40,
+    parts: bool = True,
+) -> list[UpdateRow]:
+    """Time one update of each method, sampling included, on frames of noise."""
+    if repeats < 1:
+        raise UserError(f"repeats is {repeats}; allowed: 1 or more")
+    configs = []
+    for method in methods:
+        if method not in METHODS:
+            raise unknown_name("method", method, [*METHODS, "all"])
+        settings = {"base": base, "encoder": encoder, "preset": preset, "method": method}
+        if batch is not None:
+            settings["batch_size"] = batch  # type: ignore[assignment]
+        if base == "dqn":
+            settings["action_bins"] = 3  # type: ignore[assignment]
+        if base == "ddpg" and METHODS[method].auxiliary == "pad":
+            settings["ddpg.n_step"] = 1  # type: ignore[assignment]
+        configs.append(configure("walker_walk", overlay_dir="procedural", **settings))
+    if not configs:
+        raise UserError(f"no method is named; allowed: {', '.join(METHODS)}, all")
+    chosen = speed.choose_speed(how, device)
+    rows = []
+    for config in configs:  # all of them are known to be good before the first is timed
+        rows.append(measure(config, device, precision, chosen, repeats, parts))
+        # At once: on a GPU each method compiles first, and a table of all comes after minutes.
+        print(f"{config.method}: {rows[-1].ms:.2f} ms", file=sys.stderr, flush=True)
+        torch.compiler.reset()  # another method's networks must not count as recompilations
+    show(rows)
+    return rows
+
+
+@dataclass(frozen=True)
+class TrainRow:
+    """Training end to end."""
+
+    task: str
+    method: str
+    encoder: str
+    speed: str
+    seeds: int
+    envs: int
+    decisions: int
+    seconds: float
+    decisions_per_second: float
+    device_memory_gb: float | None
+
+
+def train(seeds: list[int], seconds: float, **settings: Any) -> list[TrainRow]:
+    """Train for a while in a folder that is thrown away, and count decisions."""
+    if not seeds:
+        raise UserError("no seed is named; allowed: one or several, e.g. 0-4")
+    if seconds <= 0:
+        raise UserError(f"seconds is {seconds:g}; allowed: more than 0")
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        configs = [
+            configure(
+                settings["task"], seed=seed, out=f"{folder}/{seed}", overlay_dir="procedural",
+                decisions=10**6, replay=20_000, warmup=max(200, settings["envs"]),
+                **{k: v for k, v in settings.items() if k != "task"},
+            )
+            for seed in seeds
+        ]  # fmt: skip
+        trainers = [Trainer(config, stack, Interrupt(), len(configs)) for config in configs]
+        runs = []
+        for number, trainer in enumerate(trainers):
+            trainer.next_evaluation = trainer.next_save = 10**9
+            runs.append((trainer, trainer.turns(), speed.lane(trainer.device, number)))
+        speed.synchronise(trainers[0].device)
+        began, before = 0.0, 0
+        while not began or time.perf_counter() - began < seconds:
+            for _, turns, stream in runs:
+                with stream:
+                    next(turns)
+            if not began and all(t.updates > 400 + 8 * t.config.envs for t in trainers):
+                speed.synchronise(trainers[0].device)
+                began, before = time.perf_counter(), sum(t.decision for t in trainers)
+        speed.synchronise(trainers[0].device)
+        elapsed = time.perf_counter() - began
+        made = sum(trainer.decision for trainer in trainers) - before
+        cuda = trainers[0].device.type == "cuda"
+        memory = torch.cuda.max_memory_allocated() / 1e9 if cuda else None
+        first = configs[0]
+        row = TrainRow(
+            first.task, first.method, first.encoder, trainers[0].speed, len(seeds), first.envs,
+            made, elapsed, made / elapsed, memory,
+        )  # fmt: skip
+    print(
+        f"{row.decisions_per_second:.1f} decisions/s in all: {row.task}, {row.method}, "
+        f"{row.encoder}, {row.speed}, {row.seeds} seed(s) with {row.envs} environments each "
+        f"({row.decisions:,} decisions in {row.seconds:.1f} s"
+        + (f", {row.device_memory_gb:.2f} GB of the GPU" if row.device_memory_gb else "")
+        + f") · {machine()}"
+    )
+    return [row]
+
+
+def measure(
+    config: Config, device: torch.device, precision: str, how: str, repeats: int, parts: bool
+) -> UpdateRow:
+    """Time one configuration."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    dtype = speed.choose_precision(precision, device)
+    agent = make_agent(config, ACTIONS, device)
+    replay = noise_replay(config, device)
+    learner = speed.Learner(agent, replay, config.batch_size, precision=dtype, speed=how)
+    cycle = 2 * max(1, agent.options.actor_every)
+    for decision in range(cycle * (speed.WARM_UP + 1)):
+        learner.update(decision)
+    ms = timed(lambda: [learner.update(d) for d in range(cycle)], device, repeats) / cycle
+    memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else None
+    fresh = make_agent(config, ACTIONS, device)
+    work = Work(speed.Learner(fresh, replay, config.batch_size, precision=dtype))
+    split = PartTimes(learner, device, repeats).all() if parts else {}
+    peaks = PEAKS.get(torch.cuda.get_device_name()) if device.type == "cuda" else None
+    floor = 1e3 * max(work.flop / peaks[0], work.bytes / peaks[1]) if peaks else None
+    return UpdateRow(
+        config.method, config.base, config.encoder, how, str(dtype).removeprefix("torch."),
+        config.batch_size, ms, split, sum(p.numel() for p in trained(agent)), work.flop / 1e9,
+        work.flop / ms / 1e9, work.bytes / 1e9, work.bytes / ms / 1e6, floor, memory,
+    )  # fmt: skip
+
+
+def noise_replay(config: Config, device: torch.device, decisions: int = 1_000) -> Replay:
+    """A buffer of noise on the device, with episodes of 100 decisions."""
+    options, size = config.options, config.rendered_size
+    actions = 1 if config.base == "dqn" else ACTIONS
+    replay = Replay(
+        decisions, size, actions, 1, 100, device,
+        discount=options.discount, n_step=options.n_step,
+    )  # fmt: skip
+    random = np.random.default_rng(0)
+
+    def frame() -> np.ndarray:
+        return random.integers(0, 256, (3, size, size), dtype=np.uint8)
+
+    for decision in range(decisions):
+        if decision % 100 == 0:
+            replay.begin(0, frame())
+        action = random.uniform(0, 1, actions).astype(np.float32)
+        replay.append(0, action, float(action[0]), False, frame(), decision % 100 == 99)
+    return replay
+
+
+def trained(agent: Agent) -> list[Tensor]:
+    """Every parameter that an optimiser holds, once."""
+    held = [p for o in agent.optimisers.values() for p in o.param_groups[0]["params"]]
+    return list({id(p): p for p in held}.values())
+
+
+def timed(call: Callable[[], object], device: torch.device, repeats: int) -> float:
+    """The median time of a call in milliseconds, to its completion on the device."""
+    times = []
+    for _ in range(repeats + 1):
+        speed.synchronise(device)
+        start = time.perf_counter()
+        call()
+        speed.synchronise(device)
+        times.append(time.perf_counter() - start)
+    return 1e3 * statistics.median(times[1:])
+
+
+class Work:
+    """Operations and bytes that an average update cannot do without, counted from its shapes.
+
+    Bytes: every convolution and linear layer reads its input and weights and writes its output
+    once; a backward pass reads and writes twice as much. At two bytes a number.
+    """
+
+    def __init__(self, learner: speed.Learner) -> None:
+        agent = learner.agent
+        cycle = max(agent.options.actor_every, agent.auxiliary.every if agent.auxiliary else 1)
+        self._bytes = 0
+        handles = [
+            module.register_forward_hook(self._count)
+            for network in agent.networks.values()
+            for module in network.modules()
+            if isinstance(module, nn.Conv2d | nn.Linear)
+        ]
+        with FlopCounterMode(display=False) as counter:
+            for decision in range(cycle):
+                learner.update(decision)
+        for handle in handles:
+            handle.remove()
+        self.flop = counter.get_total_flops() / cycle
+        self.bytes = self._bytes / cycle
+
+    def _count(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        moved = inputs[0].numel() + output.numel() + sum(p.numel() for p in module.parameters())
+        self._bytes += 2 * moved * (3 if output.requires_grad else 1)
+
+
+class PartTimes:
+    """The parts of an update with a policy step, each timed alone, in the learner's own way."""
+
+    def __init__(self, learner: speed.Learner, device: torch.device, repeats: int) -> None:
+        self.learner, self.device, self.repeats = learner, device, repeats
+        self.agent = learner.agent
+
+    def all(self) -> dict[str, float]:
+        """Milliseconds by part."""
+        learner, agent = self.learner, self.agent
+        batch = learner.sample()
+
+        def views() -> tuple:
+            now, successor = agent.views(batch.observations), agent.views(batch.next_observations)
+            now.stack(agent.streams.prediction)
+            successor.stack(agent.streams.target)
+            return now, successor
+
+        with learner.region():
+            now, successor = views()
+
+        def forward() -> Tensor:
+            return agent.critic_loss(batch, now, successor)[0]
+
+        parameters = agent.optimisers["critic"].param_groups[0]["params"]
+
+        def forward_backward() -> object:
+            return torch.autograd.grad(forward(), parameters)
+
+        def optimise() -> None:
+            agent.optimisers["critic"].step()
+            agent.update_target()
+
+        calls: dict[str, Callable[[], object]] = {
+            "sample": learner.sample,
+            "augment": views,
+            "forward": forward,
+            "backward": forward_backward,
+            "policy": lambda: agent.update_actor(now),
+            "optimiser": optimise,
+        }
+        times = {name: self._time(call) for name, call in calls.items()}
+        times["backward"] -= times["forward"]
+        return times
+
+    def _time(self, call: Callable[[], object]) -> float:
+        """Time a call, from a captured graph where the learner captures."""
+
+        def region() -> None:
+            with self.learner.region():
+                call()
+
+        region()
+        if self.learner.speed != "captured":
+            return timed(region, self.device, self.repeats)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            region()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        for generator in (self.agent.generator, self.learner.replay.generator):
+            graph.register_generator_state(generator)
+        with torch.cuda.graph(graph):
+            region()
+        return timed(graph.replay, self.device, self.repeats)
+
+
+def show(rows: list[UpdateRow]) -> None:
+    """Print rows as a table under the name of the machine."""
+    print(f"one update, sampling included · {machine()}")
+    print_table(
+        [
+            {
+                "method": row.method if row.base == "sac" else f"{row.method} ({row.base})",
+                "encoder": row.encoder,
+                "speed": row.speed,
+                "precision": row.precision,
+                "batch": row.batch,
+                "ms": f"{row.ms:.2f}",
+                **{name: f"{ms:.2f}" for name, ms in row.parts.items()},
+                "parameters": f"{row.parameters:,}",
+                "GFLOP": f"{row.gflop:.1f}",
+                "TFLOP/s": f"{row.tflop_per_second:.3g}",
+                "GB/s": f"{row.gigabytes_per_second:.0f}",
+                "floor ms": f"{row.floor_ms:.2f}" if row.floor_ms else "",
+                "GPU GB": f"{row.device_memory_gb:.2f}" if row.device_memory_gb else "",
+            }
+            for row in rows
+        ]
+    )

@@ -1,0 +1,287 @@
+"""The verb `svea eval`: play what is missing, record it, and print what all records say."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from svea.console import print_table
+from svea.errors import StorageError, SveaError, UserError
+from svea.evidence import stats
+from svea.evidence.evaluation import Request, evaluate_runs, modes_for
+from svea.evidence.read import find_runs, read_runs
+from svea.evidence.results import (
+    Aggregate,
+    Group,
+    Result,
+    aggregate,
+    caveats,
+    group_runs,
+    summarise,
+    summarise_success,
+)
+from svea.runs.load import load_config
+from svea.runs.records import Record, append_records, key, read_records
+from svea.words import listed, number, plural, rate
+
+BOOTSTRAP_SEED = 0
+
+
+class Scoring:
+    """One call of the verb: what was asked, what has been played, what went wrong."""
+
+    def __init__(self, runs: Sequence[Path], request: Request, again: bool = False) -> None:
+        """Find the runs; a folder that is no run stands for the runs beneath it.
+
+        Args:
+            runs: folders.
+            request: what to play.
+            again: play recorded episodes, too.
+        """
+        if not runs:
+            raise UserError("no run to evaluate; name at least one folder made by `svea train`")
+        self.request = request.check()
+        self.runs = find_runs(runs)
+        self.records: dict[Path, list[Record]] = defaultdict(list)
+        self.played = 0
+        self.problems: dict[str, list[str]] = defaultdict(list)
+        """What went wrong, and where."""
+        self.exit_code = 0
+        self._recorded = {run: [] if again else _recorded(run) for run in self.runs}
+        self._keys = {run: {key(record) for record in self._recorded[run]} for run in self.runs}
+        self._unwritable: dict[Path, StorageError] = {}
+
+    def play(self, progress: Progress) -> None:
+        """Play and record; what fails is named, and the rest goes on."""
+        request = self.request
+        modes = sum(map(self._modes, self.runs))
+        total = modes * len(request.policies) * request.episodes
+        bar = progress.add_task("evaluating", total=total)
+
+        def take(run: Path, record: Record) -> None:
+            self.records[run].append(record)
+            if key(record) not in self._keys[run]:
+                self.played += 1
+                self._write(run, record)
+            progress.update(bar, advance=1, description=f"{run.name} {record['mode']}")
+
+        try:
+            evaluate_runs(
+                self.runs,
+                request,
+                known=self._recorded.__getitem__,
+                on_record=take,
+                on_problem=self._note,
+            )
+        except KeyboardInterrupt:
+            print(
+                f"stopped; {plural(self.played, 'new episode')} recorded, the same command goes on",
+                file=sys.stderr,
+            )
+            raise
+        for error in self._unwritable.values():  # last, because the figures still count
+            self._fail("", error)
+
+    def _modes(self, run: Path) -> int:
+        """How many modes a run will be evaluated in."""
+        try:
+            return len(modes_for(load_config(run).task, self.request.modes, lambda *_: None))
+        except SveaError:
+            return 0
+
+    def _write(self, run: Path, record: Record) -> None:
+        """Record an episode at once; a folder that cannot be written to is named once."""
+        try:
+            append_records(run, [record])
+        except StorageError as error:
+            self._unwritable.setdefault(run, error)
+
+    def _note(self, run: Path, mode: str, error: SveaError) -> None:
+        """Remember what could not be evaluated, and where as far as the error does not say."""
+        where = [str(run)] if str(run) not in str(error) else []
+        where += [f"in {mode}"] if mode and repr(mode) not in str(error) else []
+        self._fail(" ".join(where), error)
+
+    def _fail(self, where: str, error: SveaError) -> None:
+        self.problems[str(error)].append(where)
+        self.exit_code = self.exit_code or error.exit_code
+
+
+def _recorded(run: Path) -> list[Record]:
+    """A run's records; a folder that cannot be read is named when it is evaluated."""
+    try:
+        return read_records(run)
+    except StorageError:
+        return []
+
+
+def evaluate_and_print(
+    runs: Sequence[Path], request: Request, *, again: bool, videos: bool, as_json: bool
+) -> int:
+    """The verb: returns its exit code, which is not 0 if anything could not be evaluated."""
+    from rich.console import Console
+
+    from svea.evidence.film.video import record_episode
+
+    scoring = Scoring(runs, request, again)
+    # Progress goes to stderr, so that `--json` can be piped.
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    with Progress(
+        *columns, TimeRemainingColumn(), transient=True, console=console,
+        disable=not console.is_terminal,
+    ) as progress:  # fmt: skip
+        scoring.play(progress)
+    if as_json:
+        for records in scoring.records.values():
+            for record in records:
+                print(json.dumps(record))
+    elif scoring.records:
+        known = sum(map(len, scoring.records.values())) - scoring.played
+        if known:
+            print(f"{known} episodes were recorded before and not played again (--again plays all)")
+        modes = {record["mode"] for records in scoring.records.values() for record in records}
+        print_scores(list(scoring.records), modes)
+        for line in _adaptation_notes(scoring.records):
+            print(line)
+    for problem, places in scoring.problems.items():
+        named = list(filter(None, places))
+        where = f" ({listed(named)})" if named else ""
+        print(f"svea: {problem}{where}", file=sys.stderr)
+    for run in scoring.records if videos else ():
+        for mode in dict.fromkeys(record["mode"] for record in scoring.records[run]):
+            record_episode(
+                run, mode, seed=request.seed, device=request.device, data_dir=request.data_dir
+            )
+    return scoring.exit_code
+
+
+def _adaptation_notes(records: dict[Path, list[Record]]) -> list[str]:
+    """What test-time adaptation cost, for the runs that adapt (PAD)."""
+    notes = []
+    for run, played in records.items():
+        adapted = [record for record in played if "adaptation_seconds" in record]
+        steps = sum(max(0, record["length"] - 1) for record in adapted)
+        if steps:
+            each = sum(record["adaptation_seconds"] for record in adapted) / steps
+            notes.append(
+                f"{run}: adapted at test time, fresh in each of {len(adapted)} episodes, "
+                f"{each * 1000:.3g} ms per decision beside acting"
+            )
+    return notes
+
+
+def print_scores(runs: Sequence[Path], modes: Collection[str] | None = None) -> None:
+    """The table of runs in some modes (all if None), with what a reader must know about it."""
+    found, problems = read_runs(runs)
+    groups = group_runs(found)
+    rows = score_rows(groups, modes)
+    print_table(rows)
+    for line in [*problems, *_notes(groups, rows)]:
+        print(line)
+
+
+def score_rows(
+    groups: Sequence[Group], modes: Collection[str] | None = None
+) -> list[dict[str, str]]:
+    """One row per setting and mode, then one per setting and mode over the tasks of a suite."""
+    generator = np.random.default_rng(BOOTSTRAP_SEED)
+    rows: list[dict[str, Any]] = []
+    for group in groups:
+        success = {one.mode: one for one in summarise_success(group, generator)}
+        for result in summarise(group, generator):
+            row = _row(result)
+            if one := success.get(result.mode):
+                row |= {"success": f"{rate(one.rate)} {_ends(one.interval, rate)}"}
+                row |= {"paper": f"{rate(one.paper.mean)} †"} if one.paper else {}
+            rows.append(row | {"_mode": result.mode})
+    for pooled in aggregate(groups, generator):
+        rows.append(_aggregate_row(pooled) | {"_mode": pooled.mode})
+    rows = [row for row in rows if modes is None or row["_mode"] in modes]
+    names = [name for name in _COLUMNS if any(row.get(name) for row in rows)]
+    return [{name: row.get(name, "") for name in names} for row in rows]
+
+
+_COLUMNS = ("task", "setting", "mode", "seeds", "episodes", "mean ± std", "IQM [95 %]", "area",
+            "random", "success", "paper")  # fmt: skip
+
+
+def _row(result: Result) -> dict[str, str]:
+    """A setting in a mode."""
+    return {
+        "task": result.group.task,
+        "setting": result.group.label,
+        "mode": result.mode,
+        "seeds": str(result.seeds),
+        "episodes": str(result.episodes),
+        "mean ± std": _with_std(result.mean, result.std),
+        "IQM [95 %]": f"{number(result.iqm.point)} {_ends(result.iqm)}",
+        "area": number(result.area.point) if math.isfinite(result.area.point) else "",
+        "random": number(result.random) if math.isfinite(result.random) else "",
+        "paper": _paper(result),
+    }
+
+
+def _paper(result: Result) -> str:
+    """The paper's figure, marked where ours cannot be compared with it."""
+    if (paper := result.paper) is None:
+        return ""
+    mark = "" if result.is_replication else " †"
+    return ("≈ " if paper.approximate else "") + _with_std(paper.mean, paper.std) + mark
+
+
+def _aggregate_row(one: Aggregate) -> dict[str, str]:
+    """A setting in a mode, over tasks."""
+    return {
+        "task": f"all {len(one.tasks)} {one.suite} tasks",
+        "setting": one.label,
+        "mode": one.mode,
+        "seeds": str(one.seeds),
+        "mean ± std": number(one.mean.point),
+        "IQM [95 %]": f"{number(one.iqm.point)} {_ends(one.iqm)}",
+    }
+
+
+def _with_std(mean: float, std: float) -> str:
+    """A mean, and its deviation where there is one."""
+    return f"{number(mean)} ± {number(std)}" if math.isfinite(std) else number(mean)
+
+
+def _ends(interval: stats.Interval, show: Any = number) -> str:
+    """An interval's ends in brackets."""
+    return f"[{show(interval.low)}, {show(interval.high)}]"
+
+
+def _notes(groups: Sequence[Group], rows: Sequence[dict[str, str]]) -> list[str]:
+    """What the columns are, and the caveats of the settings, equal ones once."""
+    single = any(len(group.runs) == 1 for group in groups)
+    notes = [
+        "mean ± std and intervals are over seeds"
+        + ("; with one seed, the interval is over its episodes" if single else "")
+    ]
+    if any(row.get("area") for row in rows):
+        notes.append("area: of the evaluation curve during training, as a mean return")
+    if any(row.get("paper", "").endswith("†") for row in rows):
+        notes.append("† not a replication of the paper's figure: size or settings differ")
+    several = len({group.task for group in groups}) > 1
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        name = f"{group.task} {group.label}" if several else group.label
+        for text in [*caveats(group), *(w for run in group.runs for w in run.warnings)]:
+            found.setdefault(text, []).append(name)
+    versions = {str(run.config.get("svea_version", "?")) for g in groups for run in g.runs}
+    if len(versions) > 1:
+        notes.append(f"note: runs of different versions of svea: {', '.join(sorted(versions))}")
+    for text, who in found.items():
+        names = list(dict.fromkeys(who))
+        where = "" if len(names) == len(groups) else f" ({listed(names, most=3, between='; ')})"
+        notes.append(f"note: {text}{where}")
+    return notes

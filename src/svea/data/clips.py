@@ -1,0 +1,308 @@
+"""Where the moving backgrounds come from: video files, folders of frames, or the generator.
+
+A file is decoded once, at 128 x 128 pixels (scaled by the decoder, stretched to a square as the
+benchmarks do), by a thread that runs ahead of the episode: a reset waits for the first frames only.
+What was decoded is kept for the next episode, at most `MOST_BYTES` per process (plus the clips that
+are on show). At most `MOST_FRAMES` frames of a file are used: 49 MB.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import subprocess
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from svea.data.procedural import SIDE, VERSION, procedural_clip
+from svea.errors import UserError
+
+MOST_FRAMES = 1000
+MOST_BYTES = 256 * 2**20
+MOST_PIXELS = 4096 * 2304
+"""Larger frames are refused: a hostile file must not take the machine's memory."""
+
+SECONDS = 60
+"""A decoder that takes longer (in CPU time, or for the frame asked for) is stopped."""
+
+PICTURE_FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
+"""What a picture may be, whatever its name says: Pillow would hand others to other programs."""
+
+VIDEO_ENDINGS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
+PICTURE_ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
+PROCEDURAL = "procedural"
+"""The name of the generated clips, where a folder is expected."""
+
+_FEWEST_FRAMES = 2
+_FRAME_BYTES = SIDE * SIDE * 3
+
+
+class Clip(Protocol):
+    """A video that repeats for ever."""
+
+    def __len__(self) -> int: ...
+
+    def frame(self, index: int) -> np.ndarray:
+        """Return frame `index` modulo the clip's length, `(SIDE, SIDE, 3)` uint8, read only."""
+        ...
+
+
+@dataclass(frozen=True)
+class Clips:
+    """The clips of a mode: files that were found, or a number of generated ones."""
+
+    source: str
+    """`procedural`, the benchmark's name, or the folder's."""
+    names: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+    """Empty when the clips are generated."""
+    missing: tuple[str, ...] = field(default=())
+    """What the benchmark has besides, and the data folder lacks."""
+
+    def __len__(self) -> int:
+        """How many clips there are."""
+        return len(self.names)
+
+    def open(self, index: int) -> Clip:
+        """Make a clip, or begin to decode it; at once when it was decoded before."""
+        if not self.files:
+            return procedural_clip(self.names[index], index)
+        return _open_file(self.files[index])
+
+    def first(self, count: int) -> Clips:
+        """Keep the first clips only."""
+        return Clips(self.source, self.names[:count], self.files[:count], self.missing)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """The source, how many clips of how many, which are missing, and the hash of the rest."""
+        found: dict[str, Any] = {"source": self.source, "clips": len(self)}
+        if not self.files:
+            return found | {"version": VERSION}
+        if self.missing:
+            found |= {"of": len(self) + len(self.missing), "missing": list(self.missing)}
+        total = hashlib.sha256()
+        for name, file in zip(self.names, self.files, strict=True):
+            total.update(f"{name} {_sha256(file, *_state(file))}\n".encode())
+        return found | {"sha256": total.hexdigest()}
+
+
+def generated(name: str, count: int) -> Clips:
+    """Return the first `count` generated clips of a set."""
+    return Clips(PROCEDURAL, (name,) * count)
+
+
+def in_folder(folder: str | Path) -> Clips:
+    """Find the videos and the folders of frames in a folder, in the order of their names.
+
+    Raises:
+        UserError: It is no folder, or has none.
+    """
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        raise UserError(
+            f"videos is {str(folder)!r}, which is not a folder; give a folder of videos or of "
+            f"folders of frames, or {PROCEDURAL!r}."
+        )
+    found = [entry for entry in sorted(path.iterdir()) if _is_clip(entry)]
+    if not found:
+        raise UserError(
+            f"no videos in {path}: looked for {', '.join(VIDEO_ENDINGS)} and for folders of "
+            f"{', '.join(PICTURE_ENDINGS)}."
+        )
+    return Clips(path.name, tuple(entry.name for entry in found), tuple(found))
+
+
+def in_data_folder(
+    source: str, data_dir: Path, names: Sequence[str], patterns: Sequence[str]
+) -> Clips:
+    """Find a benchmark's clips in a data folder.
+
+    Args:
+        source: The benchmark's name.
+        data_dir: The data folder.
+        names: The clips that the benchmark has.
+        patterns: Where a clip may lie below the data folder, with `{}` for its name.
+
+    Raises:
+        UserError: It has none of them.
+    """
+    found: dict[str, Path] = {}
+    for name in names:
+        places = (data_dir / pattern.format(name) for pattern in patterns)
+        place = next((place for place in places if _is_clip(place)), None)
+        if place is not None:
+            found[name] = place
+    if not found:
+        looked = " or ".join(pattern.format(names[0]) for pattern in patterns)
+        raise UserError(
+            f"the data folder {data_dir} has none of the {len(names)} clips needed: looked for "
+            f"{looked} and so on. Give a data folder that has them, or videos={PROCEDURAL!r} (or "
+            "no data folder) to use generated videos."
+        )
+    missing = tuple(name for name in names if name not in found)
+    return Clips(source, tuple(found), tuple(found.values()), missing)
+
+
+def _is_clip(path: Path) -> bool:
+    """Whether this is a video file or a folder of pictures."""
+    if path.is_dir():
+        return bool(_pictures(path))
+    return path.suffix.lower() in VIDEO_ENDINGS and path.is_file()  # no pipe that would block
+
+
+def _pictures(folder: Path) -> list[Path]:
+    """The frames of a folder in the order of their names."""
+    files = (f for f in sorted(folder.iterdir()) if f.suffix.lower() in PICTURE_ENDINGS)
+    return [file for file in files if file.is_file()][:MOST_FRAMES]
+
+
+class _FileClip:
+    """A clip whose frames arrive from a decoding thread while it is shown."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._frames: list[np.ndarray] = []
+        self._done, self._error = False, ""
+        self._arrived = threading.Condition()
+        self._stop: Any = lambda: None
+        threading.Thread(target=self._read, name=f"decode {path.name}", daemon=True).start()
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return len(self._frames) * _FRAME_BYTES
+
+    def __len__(self) -> int:
+        self._wait(MOST_FRAMES + 1)
+        return len(self._frames)
+
+    def frame(self, index: int) -> np.ndarray:
+        # One more than needed, so that a clip of one frame is found out at its first.
+        self._wait(max(index + 1, _FEWEST_FRAMES))
+        return self._frames[index % len(self._frames)]
+
+    def _wait(self, count: int) -> None:
+        """Wait until so many frames are there, or all are."""
+        with self._arrived:
+            enough = self._arrived.wait_for(
+                lambda: self._done or len(self._frames) >= count, timeout=SECONDS
+            )
+            if not enough:
+                self._error = f"took more than {SECONDS} s to decode"
+                self._stop()
+            if self._error:
+                raise UserError(
+                    f"the video {self._path} cannot be used: it {self._error}. Replace or remove "
+                    "it."
+                )
+
+    def _read(self) -> None:
+        """Decode to the end, whoever waits; runs in its own thread."""
+        frames = self._read_pictures() if self._path.is_dir() else self._read_video()
+        error = ""
+        try:
+            for frame in frames:
+                with self._arrived:
+                    self._frames.append(frame)
+                    self._arrived.notify_all()
+        except _Damaged as damage:
+            error = str(damage)
+        if not error and len(self._frames) < _FEWEST_FRAMES:
+            error = f"has {len(self._frames)} frames, and a video needs {_FEWEST_FRAMES} or more"
+        with self._arrived:
+            self._error = self._error or error
+            self._done = True
+            self._arrived.notify_all()
+
+    def _read_pictures(self) -> Iterator[np.ndarray]:
+        """Decode a folder of pictures."""
+        from PIL import Image, UnidentifiedImageError
+
+        for file in _pictures(self._path):
+            try:
+                with Image.open(file, formats=PICTURE_FORMATS) as picture:
+                    if picture.width * picture.height > MOST_PIXELS:
+                        raise _Damaged(f"has a frame of {picture.width} x {picture.height} pixels")
+                    picture.draft("RGB", (SIDE, SIDE))  # JPEG: decodes a fraction where that does
+                    small = picture.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+            except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+                raise _Damaged(f"has a damaged frame, {file.name} ({error})") from error
+            except Image.DecompressionBombError as error:
+                raise _Damaged(f"has a frame that is too large, {file.name}") from error
+            yield np.asarray(small)
+
+    def _read_video(self) -> Iterator[np.ndarray]:
+        """Decode a video file with ffmpeg, as far as it needs to be."""
+        from imageio_ffmpeg import get_ffmpeg_exe
+
+        command = [get_ffmpeg_exe(), "-nostdin", "-v", "error", "-xerror"]
+        command += ["-threads", "1", "-timelimit", str(SECONDS), "-max_pixels", str(MOST_PIXELS)]
+        # A file may only be what its name says: no playlists, no network.
+        command += ["-protocol_whitelist", "file", "-format_whitelist", "mov,mp4,matroska,webm,avi"]
+        command += ["-i", f"file:{self._path}", "-an", "-sn", "-dn"]
+        command += ["-vf", f"scale={SIDE}:{SIDE}:flags=bilinear", "-frames:v", str(MOST_FRAMES)]
+        command += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self._stop = process.kill
+        with process:
+            assert process.stdout and process.stderr
+            # -v error writes a line or two: it fits the pipe, so reading it last cannot block.
+            while len(data := process.stdout.read(_FRAME_BYTES)) == _FRAME_BYTES:
+                yield np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)
+            message = process.stderr.read(4096).decode(errors="replace").strip()
+        if process.returncode or message:
+            reason = message.splitlines()[-1] if message else f"exit status {process.returncode}"
+            raise _Damaged(f"is damaged or not a video after {len(self._frames)} frames ({reason})")
+
+
+class _Damaged(Exception):
+    """What is wrong with a file, in words that follow `it`."""
+
+
+_cache: OrderedDict[tuple[Path, int, int], _FileClip] = OrderedDict()
+_cache_in_use = threading.Lock()  # environments may share a process
+
+
+def _open_file(path: Path) -> _FileClip:
+    """Return the decoded clip, keeping the most recently used ones within the memory bound."""
+    key = (path, *_state(path))
+    with _cache_in_use:
+        clip = _cache.get(key)
+        if clip is None or clip._error:
+            clip = _cache[key] = _FileClip(path)
+        _cache.move_to_end(key)
+        while len(_cache) > 1 and sum(kept.size for kept in _cache.values()) > MOST_BYTES:
+            _cache.popitem(last=False)
+    return clip
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """What changes when a file does."""
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise UserError(f"the video {path} cannot be read: {error.strerror}.") from error
+    return state.st_mtime_ns, state.st_size
+
+
+@functools.lru_cache(4096)
+def _sha256(path: Path, changed: int, size: int) -> str:
+    """The hash of a file, or of a folder's frames with their names."""
+    total = hashlib.sha256()
+    try:
+        for file in _pictures(path) if path.is_dir() else [path]:
+            with file.open("rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            total.update(f"{file.name} {digest}\n".encode())
+    except OSError as error:
+        raise UserError(f"the video {path} cannot be read: {error.strerror}.") from error
+    return total.hexdigest()

@@ -1,0 +1,1 @@
+"""How a world can look: colours, videos, distractions."""

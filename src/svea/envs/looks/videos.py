@@ -1,0 +1,155 @@
+"""`video_easy` and `video_hard`: a video behind the agent, by green screen.
+
+The video modes of DMControl-GB (https://github.com/nicklashansen/dmcontrol-generalization-benchmark):
+the sky (easy) or sky and floor (hard) are green, and where the drawn picture is green the video
+shows. Light, shadows and reflections stay on, so a shaded floor may stay green in places: that is
+the benchmark's look. Every decision shows the next frame of the episode's clip, and the video is
+put in before pictures are stacked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from svea.data import clips
+from svea.envs.dmc import Mode, Scene
+from svea.envs.looks.colors import texture
+from svea.errors import UserError, unknown_name
+
+GREEN = (51, 204, 51)
+"""(0.2, 0.8, 0.2) in bytes."""
+
+CLIPS = {"video_easy": 10, "video_hard": 100}
+"""How many clips the benchmark has."""
+
+ORDERS = ("random", "sequential")
+
+WITHOUT_SKY = (
+    *("dog", "fish", "humanoid", "point_mass", "reacher"),
+    *("quadruped_fetch", "quadruped_run", "swimmer6"),
+)
+"""Tasks, by a part of their name, whose camera looks down so far that it sees no sky, or seldom."""
+
+WITHOUT_SKY_AND_FLOOR = ("quadruped_escape",)
+"""Here a terrain without the floor's texture fills the picture."""
+
+_SKY_SIDE = 16  # of one colour: any size looks the same
+
+
+class VideoMode(Mode):
+    """Shows one clip per episode."""
+
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path | None = None,
+        *,
+        videos: str | Path | None = None,
+        order: str = "random",
+    ) -> None:
+        """Find the clips.
+
+        Args:
+            name: `video_easy` or `video_hard`.
+            data_dir: Folder with the benchmark's clips, `dmcgb/<name>/video*.mp4`; generated clips
+                are shown without one.
+            videos: A folder of your own videos (or folders of frames), or `procedural` to show
+                generated clips though there is a data folder.
+            order: `random` draws the clip from the seed of `reset`. `sequential` is the benchmark's
+                1, 2, ..., n - 1, 0 by the resets of this object; an episode then depends on how
+                many went before it.
+        """
+        super().__init__(name)
+        if order not in ORDERS:
+            raise unknown_name("order", order, ORDERS)
+        self._order, self._episodes = order, 0
+        self._clips = find_clips(name, data_dir, videos)
+        self._clip: clips.Clip
+        self._world = self._decision = 0
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the clips come from, how many there are, and their hash."""
+        return {"mode": self.name} | self._clips.provenance | {"order": self._order}
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Which clip the episode shows."""
+        return {"world": self._world}
+
+    def prepare(self, model: Any, domain: str) -> None:
+        """Paint sky and, in `video_hard`, floor green."""
+        sky = model.tex("skybox").id
+        model.tex_width[sky] = model.tex_height[sky] = _SKY_SIDE
+        texture(model, sky)[:] = GREEN
+        if self.name == "video_hard":
+            texture(model, model.tex("grid").id)[:] = GREEN
+
+    def begin(self, scene: Scene, rng: np.random.Generator) -> None:
+        """Choose the episode's clip and show its first frame."""
+        self._episodes += 1
+        drawn = int(rng.integers(len(self._clips)))
+        number = drawn if self._order == "random" else self._episodes % len(self._clips)
+        self._world, self._clip, self._decision = number, self._clips.open(number), 0
+        self._clip.frame(0)  # a damaged file is reported by reset, not by a later picture
+
+    def update(self, scene: Scene) -> None:
+        """Go on to the next frame."""
+        self._decision += 1
+
+    def compose(self, picture: np.ndarray) -> np.ndarray:
+        """Put the video where the picture is green."""
+        from PIL import Image
+
+        side = picture.shape[0]
+        frame = self._clip.frame(self._decision)
+        if side != len(frame):
+            smaller = Image.fromarray(frame).resize((side, side), Image.Resampling.BILINEAR)
+            frame = np.asarray(smaller)
+        return np.where(is_green(picture)[..., None], frame, picture)
+
+
+def find_clips(name: str, data_dir: Path | None, videos: str | Path | None) -> clips.Clips:
+    """Return the user's clips, the benchmark's, or generated ones."""
+    count = CLIPS[name]
+    if videos is not None and str(videos) != clips.PROCEDURAL:
+        return clips.in_folder(videos)
+    if videos is not None or data_dir is None:
+        return clips.generated(name, count)
+    names = [f"video{number}" for number in range(count)]
+    return clips.in_data_folder("dmcgb", data_dir, names, [f"dmcgb/{name}/{{}}.mp4"])
+
+
+def check_visible(name: str, task: str) -> None:
+    """Refuse a task in which the mode would look like training."""
+    unseen = WITHOUT_SKY_AND_FLOOR + (WITHOUT_SKY if name == "video_easy" else ())
+    if any(part in task for part in unseen):
+        where = "sky" if name == "video_easy" else "sky and on the floor"
+        raise UserError(
+            f"mode {name!r} shows its videos in the {where}, which the camera of task {task!r} "
+            "does not see; use 'video_hard' or 'distracting_cs' there."
+        )
+
+
+def is_green(picture: np.ndarray) -> np.ndarray:
+    """Find the green pixels: hue 100 to 185 degrees, saturation from 80 and value from 70 of 255.
+
+    In whole numbers, by the definition of hue between its corners green (120) and cyan (180): 50 µs
+    for 84 x 84 pixels, where the benchmark's loop takes 30 ms.
+
+    Args:
+        picture: `(height, width, 3)` uint8.
+
+    Returns:
+        `(height, width)` bool.
+    """
+    red, green, blue = picture.transpose(2, 0, 1).astype(np.int16)
+    value = np.maximum(np.maximum(red, green), blue)
+    chroma = value - np.minimum(np.minimum(red, green), blue)
+    from_100 = 3 * (blue - red) >= -chroma  # where green leads: 120 + 60 (blue - red) / chroma
+    to_185 = 12 * (green - red) >= 11 * chroma  # where blue leads: 240 + 60 (red - green) / chroma
+    hue = np.where(green >= blue, from_100, to_185)
+    return hue & (51 * chroma >= 16 * value) & (value >= 70)  # 255 chroma / value >= 80

@@ -1,0 +1,160 @@
+"""The other end of ``svea.envs.workers.pool``: one process, its environments, one loop."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import functools
+import json
+import math
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from svea.envs import make_env, rendering
+from svea.envs.rendering.shared import Studio
+from svea.envs.workers.memory import COUNT_FORMAT, Shared
+from svea.errors import NumericsError
+
+
+def main() -> None:
+    """Serve commands until the socket closes."""
+    end_with_parent()
+    last_words = os.fdopen(int(sys.argv[2]), "wb", buffering=0)
+    faulthandler.enable(last_words)  # a crash in native code leaves its stack there
+    faulthandler.register(signal.SIGUSR1, last_words)  # and so does a hang, when asked
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are the parent's to handle
+        signal.signal(number, signal.SIG_IGN)
+    with socket.socket(fileno=int(sys.argv[1])) as end, contextlib.suppress(ConnectionError):
+        lines = end.makefile("rb")
+        greeting = json.loads(lines.readline())
+        serve(end, lines, greeting["first"], greeting["environments"])
+
+
+def serve(end: socket.socket, lines: Any, first: int, settings: list[dict[str, Any]]) -> None:
+    """Make the environments, share memory, and obey; several environments draw in a studio."""
+    rendering.before_first_picture = lambda: tell(end, drawing=True)
+    studio = rendering.studio = Studio(len(settings)) if len(settings) > 1 else None
+    environments: dict[int, Any] = {}
+
+    def introduce(index: int, arguments: dict[str, Any]) -> dict[str, Any]:
+        environments[index] = make_env(**arguments)
+        tell(end, drawing=False)  # the next one may take its time until its first picture
+        return describe(environments[index])
+
+    specs = [attempt(index, introduce, index, one) for index, one in enumerate(settings, first)]
+    tell(end, answers=specs)
+    message, files, _, _ = socket.recv_fds(end, COUNT_FORMAT.size, 1)
+    if not message:  # the parent gave up while we were starting
+        return
+    count = COUNT_FORMAT.unpack(message)[0]
+    shared = Shared(files[0], count, specs[0]["observation"], specs[0]["actions"])
+    os.close(files[0])
+    for line in lines:
+        tasks = [
+            functools.partial(attempt, index, obey, environments[index], shared, index, command)
+            for index, command in json.loads(line)
+        ]
+        answers = studio.perform(tasks) if studio else [task() for task in tasks]
+        tell(end, answers=answers)
+        if any("error" in answer for answer in answers):
+            return  # nobody asks these environments again
+    for environment in environments.values():
+        environment.close()
+    if studio:
+        studio.close()
+
+
+def attempt(index: int, work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """What an environment answers; everything it raises reaches the user through the parent."""
+    try:
+        return work(*arguments)
+    except Exception as error:
+        return {
+            "environment": index,
+            "error": type(error).__name__,
+            "message": str(error),
+            "trace": traceback.format_exc(),
+        }
+
+
+def describe(environment: Any) -> dict[str, Any]:
+    """The environment's spaces, and what data its pictures are made with."""
+    actions, choices = describe_actions(environment.action_space)
+    return {
+        "observation": list(environment.observation_space.shape or ()),
+        "actions": actions,
+        "choices": choices,
+        "provenance": getattr(environment.unwrapped, "provenance", {}),
+    }
+
+
+def obey(environment: Any, shared: Shared, index: int, command: dict[str, Any]) -> dict[str, Any]:
+    """Carry out a command: a step, or an episode from its beginning as far as it goes."""
+    if command["do"] == "step":
+        return step(environment, shared, index, command["next_seed"])
+    seen, _ = environment.reset(seed=command["seed"])
+    for action in command["actions"]:
+        seen, *_ = environment.step(as_action(environment, action))
+    shared.observations[index] = seen
+    return {}
+
+
+def step(environment: Any, shared: Shared, index: int, next_seed: int | None) -> dict[str, Any]:
+    """One decision; at an episode's end also the next episode's first observation."""
+    action = as_action(environment, shared.actions[index].copy())
+    seen, reward, terminated, truncated, info = environment.step(action)
+    if not math.isfinite(reward):
+        raise NumericsError(f"the reward of environment {index} is {reward}; it must be finite")
+    shared.observations[index] = seen
+    if terminated or truncated:
+        shared.finals[index] = seen
+        if next_seed is not None:
+            shared.observations[index], _ = environment.reset(seed=next_seed)
+    plain = {
+        key: value for key, value in info.items() if isinstance(value, int | float | str | bool)
+    }
+    return {
+        "reward": float(reward),
+        "terminated": bool(terminated),
+        "truncated": bool(truncated),
+        "info": plain,
+    }
+
+
+def describe_actions(space: gym.Space[Any]) -> tuple[int, int]:
+    """Numbers in an action, and choices if it is one of several (0: a vector in [-1, 1])."""
+    if isinstance(space, gym.spaces.Discrete):
+        return 1, int(space.n)
+    return int(np.prod(space.shape or ())), 0
+
+
+def as_action(environment: Any, action: Any) -> Any:
+    """What the environment's ``step`` takes, from the numbers that lie in shared memory."""
+    if isinstance(environment.action_space, gym.spaces.Discrete):
+        return int(environment.action_space.start) + int(action[0])
+    return np.asarray(action, np.float32)
+
+
+def tell(end: socket.socket, **answer: Any) -> None:
+    """Send a line to the parent."""
+    end.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def end_with_parent() -> None:
+    """Ask the kernel to end this process when its parent dies; elsewhere the socket's end does."""
+    if sys.platform == "linux":
+        parent_death_signal = 1
+        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

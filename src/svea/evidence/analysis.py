@@ -1,0 +1,293 @@
+"""The paper's analyses: noise of Q-targets, Q-values under augmentation, return over wall time.
+
+docs/evaluation.md defines every quantity. Each analysis of a run is kept as RUN/analysis/NAME.json,
+where `svea report` finds it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import safetensors
+import torch
+from torch import Tensor
+
+from svea import machine
+from svea.augment import AUGMENTATIONS, Augment, augmentation
+from svea.augment.images import ImageBank
+from svea.errors import StorageError, UserError, unknown_name
+from svea.evidence.read import Curve
+from svea.evidence.results import Group, common_curve
+from svea.replay import Batch, Replay
+from svea.runs import checkpoint
+from svea.runs.load import load_agent, load_config
+
+if TYPE_CHECKING:
+    from svea.agents.agent import Agent
+    from svea.config import Config
+
+TRANSITIONS = 256
+DRAWS = 16
+
+GAP_AUGMENTATIONS = tuple(name for name in AUGMENTATIONS if name != "crop")
+"""Those that leave the size of an observation as it is: the six of the paper, and shift."""
+
+
+# On one batch ------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def q_targets(
+    agent: Agent,
+    batch: Batch,
+    draws: int,
+    generator: torch.Generator,
+    views: Sequence[tuple[str, int]] | None = None,
+) -> Tensor:
+    """The Q-targets of a batch under fresh draws of the view that they are computed from.
+
+    The policy's noise is the same in every draw, so that targets differ by the view alone.
+
+    Args:
+        agent: whose target network and policy.
+        batch: transitions, on the agent's device.
+        draws: of the views.
+        generator: of the views and, once, of the policy's noise; on the agent's device.
+        views: of the successor; default: those that the agent's recipe feeds its target.
+
+    Returns:
+        (draws, targets, B) in float64. There is more than one target per transition only where each
+        stream of the prediction bootstraps from its own view.
+    """
+    streams = agent.streams
+    shared = views is not None or not streams.own_target
+    chosen = tuple(views or streams.target)
+    seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
+    noise = torch.Generator(agent.device)
+    targets = []
+    for _ in range(draws):
+        images = agent.views(batch.next_observations, generator).stack(chosen)
+        value = agent.value(images, noise.manual_seed(seed)).double()  # (K*B,)
+        value = value.unflatten(0, (len(chosen), -1))  # (K, B)
+        if shared:
+            value = value.mean(0, keepdim=True)  # (1, B)
+        targets.append(batch.rewards + batch.discounts * value)
+    return torch.stack(targets)
+
+
+def q_target_variance(agent: Agent, batch: Batch, draws: int, generator: torch.Generator) -> float:
+    """The variance of the Q-target over draws of its view, averaged over a batch's transitions."""
+    return float(q_targets(agent, batch, draws, generator).var(0).mean())
+
+
+@torch.no_grad()
+def q_gap_of(
+    agent: Agent, batch: Batch, augment: Augment, draws: int, generator: torch.Generator
+) -> float:
+    """Mean |Q(s, a) - Q(aug(s), a)| over a batch's transitions and draws of the augmentation."""
+    clean = agent.views(batch.observations, generator)["clean", 0]
+    q = agent.q(clean, batch.actions)
+    gaps = [
+        (agent.q(augment(clean, generator=generator), batch.actions) - q).abs().double().mean()
+        for _ in range(draws)
+    ]
+    return float(torch.stack(gaps).mean())
+
+
+# On a run ----------------------------------------------------------------------------------------
+
+
+def open_replay(run: Path, agent: Agent, seed: int = 0) -> Replay:
+    """A run's replay buffer as its newest checkpoint left it, in main memory.
+
+    Args:
+        run: folder of a run; an export has no replay.
+        agent: of the run.
+        seed: of the batches to be sampled.
+    """
+    config = load_config(run)
+    saved = None if (run / "actor.safetensors").is_file() else checkpoint.load(run)
+    if saved is None or not saved.segments:
+        raise UserError(
+            f"{run} has no replay buffer to take transitions from. Allowed: the folder of a run "
+            "with a checkpoint (an export holds the agent alone)"
+        )
+    stored = sum(segment["size"] for segment in saved.segments)
+    machine.require(
+        stored,
+        machine.available_bytes(),
+        f"the replay buffer of {run}",
+        "Use a machine with more memory",
+    )
+    first = run / "replay" / saved.segments[0]["name"]
+    try:
+        with safetensors.safe_open(first, "pt") as file:
+            actions = file.get_slice("actions").get_shape()[1]
+    except (OSError, safetensors.SafetensorError) as error:
+        raise StorageError(f"{first} cannot be read: {error}") from error
+    replay = Replay(
+        min(config.replay, -(-config.decisions // config.envs) * config.envs),
+        config.rendered_size,
+        actions,
+        config.envs,
+        config.episode_length,
+        "cpu",
+        seed,
+        discount=agent.options.discount,
+        n_step=agent.options.n_step,
+    )
+    checkpoint.restore_replay(run, saved, replay)
+    return replay
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An agent, and transitions of its own run."""
+
+    run: Path
+    config: Config
+    agent: Agent
+    batch: Batch
+    draws: int
+    seed: int
+
+    @classmethod
+    def of(cls, run: Path, transitions: int, draws: int, seed: int, device: str) -> Sample:
+        """Load the agent of a run and draw transitions from its replay."""
+        for name, value, least in (("transitions", transitions, 1), ("draws", draws, 2)):
+            if not least <= value <= 65_536:
+                raise UserError(f"{name} is {value}; allowed: {least} to 65536")
+        agent = load_agent(run, device=device)
+        batch = open_replay(run, agent, seed).sample(transitions).to(agent.device)
+        return cls(run, load_config(run), agent, batch, draws, seed)
+
+    def generator(self) -> torch.Generator:
+        """A fresh generator of the sample's seed: each quantity sees the same draws."""
+        return torch.Generator(self.agent.device).manual_seed(self.seed)
+
+    def keep(self, name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Write the rows of an analysis, with what they are about, to RUN/analysis/NAME.json."""
+        about = {
+            "decision": self.agent.decision,
+            "transitions": len(self.batch.rewards),
+            "draws": self.draws,
+            "seed": self.seed,
+        }
+        try:
+            (self.run / "analysis").mkdir(exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot write into {self.run}: {error.strerror}") from error
+        checkpoint.replace_json(self.run / "analysis" / f"{name}.json", about | {"rows": rows})
+        return rows
+
+
+def q_variance(sample: Sample) -> list[dict[str, Any]]:
+    """Fig. 2 top: one row for what feeds the target, one for the strong view if there is one."""
+    agent, batch = sample.agent, sample.batch
+    names = dict.fromkeys(view for view, _ in agent.streams.target)
+    columns: list[tuple[str, str, tuple[tuple[str, int], ...] | None]] = [
+        ("target", " and ".join(names), None)
+    ]
+    if sample.config.augment != "none":
+        columns.append(("strong", sample.config.augment, (("strong", 0),)))
+    rows = []
+    for column, seen, views in columns:
+        targets = q_targets(agent, batch, sample.draws, sample.generator(), views)
+        variance = float(targets.var(0).mean())
+        level = float(targets.abs().mean())
+        rows.append(
+            {
+                "view": column,
+                "sees": seen,
+                "variance": variance,
+                "relative_std": math.sqrt(variance) / level if level else None,
+            }
+        )
+    return sample.keep("q-variance", rows)
+
+
+def q_gap(sample: Sample, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Fig. 2 bottom: one row per augmentation."""
+    config = sample.config
+    chosen = choose_augmentations(names)
+
+    def bank() -> ImageBank:
+        return ImageBank.find(
+            config.overlay_dir or None, config.data_dir or None, sample.agent.device
+        )
+
+    agent, batch = sample.agent, sample.batch
+    level = float(agent.q_value(batch.observations, batch.actions).abs().mean())
+    rows: list[dict[str, Any]] = []
+    for name in chosen:
+        augment = augmentation(name, bank)
+        try:  # a fresh generator, so that no draw depends on what else is in the list
+            gap = q_gap_of(agent, batch, augment, sample.draws, sample.generator())
+        except UserError as error:  # e.g. boxes that are larger than the picture
+            rows.append({"augment": name, "gap": None, "relative": None, "why": str(error)})
+            continue
+        rows.append({"augment": name, "gap": gap, "relative": gap / level if level else None})
+    return sample.keep("q-gap", rows)
+
+
+def choose_augmentations(names: Iterable[str]) -> list[str]:
+    """Spell out `all`, and refuse what cannot be compared with the plain observation."""
+    chosen = list(dict.fromkeys(n for name in names for n in
+                                (GAP_AUGMENTATIONS if name == "all" else [name])))  # fmt: skip
+    if not chosen:
+        raise UserError("no augmentation; name some, or all")
+    for name in chosen:
+        if name == "crop":
+            raise UserError("crop changes the size of an observation; leave it out")
+        for part in name.replace("|", "+").split("+"):
+            if part not in AUGMENTATIONS:
+                raise unknown_name("augmentation", part, (*GAP_AUGMENTATIONS, "all"))
+    return chosen
+
+
+# Wall time ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class WallTime:
+    """How long a group takes, and what it has reached when."""
+
+    group: Group
+    curve: Curve
+    """Mean return over seeds against their mean hours of wall time, evaluation by evaluation."""
+    milliseconds: float
+    """Per decision, evaluations included; mean over seeds."""
+
+    def hours_to(self, level: float) -> float:
+        """When the mean curve first reaches a return, between evaluations; nan if it never does."""
+        x, y = self.curve.decisions, self.curve.returns
+        for place in np.flatnonzero(y >= level)[:1]:
+            if place == 0 or y[place] == y[place - 1]:
+                return float(x[place])
+            share = (level - y[place - 1]) / (y[place] - y[place - 1])
+            return float(x[place - 1] + share * (x[place] - x[place - 1]))
+        return float("nan")
+
+
+def wall_times(groups: Sequence[Group], mode: str) -> list[WallTime]:
+    """The groups that were evaluated in a mode during training, with their wall times."""
+    found = []
+    for group in groups:
+        _, hours = common_curve([run.evaluation_hours(mode) for run in group.runs])
+        _, returns = common_curve([run.evaluation_curve(mode) for run in group.runs])
+        speeds = [run.seconds / run.decisions_done for run in group.runs
+                  if run.seconds and run.decisions_done]  # fmt: skip
+        if hours.size and hours.shape == returns.shape:
+            curve = Curve(hours.mean(axis=0), returns.mean(axis=0))
+            found.append(WallTime(group, curve, 1000 * float(np.mean(speeds or [math.nan]))))
+    return found
+
+
+def common_level(times: Sequence[WallTime]) -> float:
+    """A return that all reach: nine tenths of the lowest of their best ones."""
+    return 0.9 * min(float(one.curve.returns.max()) for one in times)

@@ -1,0 +1,183 @@
+"""Two methods side by side, over tasks and seeds: who is better, by how much, and how sure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svea.errors import UserError, unknown_name
+from svea.evidence import stats
+from svea.evidence.read import Run, read_runs
+from svea.evidence.results import Group, areas, group_runs, suite
+
+Measure = Literal["return", "area", "success"]
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """The runs of both sides that compete: on one task and, if both vary it, one augmentation."""
+
+    name: str
+    ours: Group
+    theirs: Group
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two sides in one mode, by one measure."""
+
+    mode: str
+    measure: Measure
+    names: tuple[str, ...]
+    """Of the matches; all that follows has one entry for each."""
+    ours: tuple[NDArray[np.float64], ...]
+    theirs: tuple[NDArray[np.float64], ...]
+    """A score per seed."""
+    differences: tuple[stats.Interval, ...]
+    chances: tuple[stats.Interval, ...]
+    """Of ours being better, with 95 % bootstrap intervals."""
+    difference: stats.Interval | None
+    """Over all matches, each of them a stratum; None where their returns have other scales."""
+    chance: stats.Interval
+    """Over all matches."""
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers, in values that JSON can hold."""
+        return {
+            "mode": self.mode,
+            "measure": self.measure,
+            "matches": [
+                {
+                    "name": name,
+                    "ours": x.tolist(),
+                    "theirs": y.tolist(),
+                    "difference": asdict(difference),
+                    "probability": asdict(chance),
+                }
+                for name, x, y, difference, chance in zip(
+                    self.names, self.ours, self.theirs, self.differences, self.chances, strict=True
+                )
+            ],
+            "difference": asdict(self.difference) if self.difference else None,
+            "probability": asdict(self.chance),
+            "wins": self.wins,
+        }
+
+    @property
+    def wins(self) -> int:
+        """Matches in which our mean is the higher one: what the paper's "27 of 30" counts."""
+        pairs = zip(self.ours, self.theirs, strict=True)
+        return sum(bool(x.mean() > y.mean()) for x, y in pairs)
+
+
+def find_side(text: str, beneath: Path) -> tuple[list[Group], list[str]]:
+    """The groups that a user means, and what could not be read on the way.
+
+    Args:
+        text: a folder of runs; else a method (svea), with or without its augmentation (svea+conv),
+            or a label as `svea eval` prints it.
+        beneath: where to look for names.
+    """
+    if Path(text).exists():
+        runs, problems = read_runs([Path(text)])
+        return group_runs(runs), problems
+    if not beneath.is_dir():
+        raise UserError(
+            f"{text!r} is no folder, and {str(beneath)!r}, where names are looked for, is none "
+            "either; give a folder of runs, or --runs"
+        )
+    runs, problems = read_runs([beneath])
+    groups = group_runs(runs)
+    names = {group: (group.method, _short(group), group.label) for group in groups}
+    found = [group for group in groups if text in names[group]]
+    if not found:
+        allowed = {name for method, short, _ in names.values() for name in (method, short)}
+        error = unknown_name("method or folder", text, allowed)
+        raise UserError(f"{error} (the runs in {beneath}), or any folder of runs")
+    return found, problems
+
+
+def _short(group: Group) -> str:
+    """svea+conv."""
+    return f"{group.method}+{group.runs[0].augment}"
+
+
+def matches(ours: Sequence[Group], theirs: Sequence[Group]) -> tuple[list[Match], list[str]]:
+    """Pair the groups of two sides, and name what has no partner.
+
+    Raises:
+        UserError: A side has several settings on one task, or nothing pairs.
+    """
+    by_augment = all(len({g.runs[0].augment for g in side}) > 1 for side in (ours, theirs))
+
+    def by_name(side: Sequence[Group]) -> dict[str, Group]:
+        named: dict[str, Group] = {}
+        for group in side:
+            name = f"{group.task} {group.runs[0].augment}" if by_augment else group.task
+            if name in named:
+                raise UserError(
+                    f"several settings on {name}: {named[name].label!r} and {group.label!r}; name "
+                    "one of them, or give a folder that holds one"
+                )
+            named[name] = group
+        return named
+
+    a, b = by_name(ours), by_name(theirs)
+    alone = [f"{name}: only on one side, left out" for name in sorted(a.keys() ^ b.keys())]
+    both = [Match(name, a[name], b[name]) for name in a if name in b]
+    if not both:
+        raise UserError(
+            f"nothing to compare: one side has {', '.join(a)}; the other {', '.join(b)}"
+        )
+    return both, alone
+
+
+def compare(
+    pairs: Sequence[Match], mode: str, measure: Measure, generator: np.random.Generator
+) -> Comparison | None:
+    """Compare two sides in a mode; None where no match has scores on both sides."""
+    scored = [(pair, *_scores(pair, mode, measure)) for pair in pairs]
+    scored = [(pair, x, y) for pair, x, y in scored if x.size and y.size]
+    if not scored:
+        return None
+    competing, ours, theirs = zip(*scored, strict=True)
+    scales = {"success" if measure == "success" else suite(pair.ours.task) for pair in competing}
+    chance, difference = stats.probability_of_improvement, stats.mean_difference
+    return Comparison(
+        mode=mode,
+        measure=measure,
+        names=tuple(pair.name for pair in competing),
+        ours=ours,
+        theirs=theirs,
+        differences=tuple(difference([x], [y], generator) for _, x, y in scored),
+        chances=tuple(chance([x], [y], generator) for _, x, y in scored),
+        difference=difference(ours, theirs, generator) if len(scales) == 1 else None,
+        chance=chance(ours, theirs, generator),
+    )
+
+
+def _scores(
+    pair: Match, mode: str, measure: Measure
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A score per seed of each side; areas of both sides end at the same decision."""
+    sides = pair.ours.runs, pair.theirs.runs
+    if measure == "area":
+        ends = [float(curve.decisions[-1]) for runs in sides for run in runs
+                if (curve := run.evaluation_curve(mode)).decisions.size]  # fmt: skip
+        until = min(ends, default=0.0)
+        ours, theirs = (areas(runs, mode, until) for runs in sides)
+    else:
+        ours, theirs = (
+            stats.seed_scores([_episodes(run, mode, measure) for run in runs]) for runs in sides
+        )
+    return ours, theirs
+
+
+def _episodes(run: Run, mode: str, measure: Measure) -> NDArray[np.float64]:
+    """What a run's score is the mean of."""
+    return run.final_returns(mode) if measure == "return" else run.final_successes(mode)

@@ -1,0 +1,420 @@
+"""Which figures a report has: each with its caption, its owners and the numbers it draws.
+
+`plots` knows how to draw, `results` what was reached; this file chooses what stands in which
+figure. The page and `--figures` show the same objects, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from svea.evidence import plots, published, stats
+from svea.evidence.read import Curve, Run
+from svea.evidence.results import Group, Result, Success, common_curve, random_return
+from svea.evidence.tables import Row
+
+LEARNING, GENERALISATION, ROBOT, Q_VALUES = "learning", "generalisation", "robot", "q-values"
+"""The topics, in the order of the page."""
+
+DISTRACTING = "distracting_cs"
+ONE_SEED = " (one seed: over its episodes)"
+SPAN_FOR_LOG = 30.0  # a ratio of largest to smallest from which a linear axis hides the small ones
+
+
+@dataclass(frozen=True, eq=False)
+class Exhibit:
+    """One figure, with all that a page or a folder says about it."""
+
+    name: str
+    """For a file, and unique once its characters are safe there."""
+    topic: str
+    task: str
+    figure: Figure
+    caption: str
+    methods: tuple[str, ...]
+    """The method that series n belongs to."""
+    numbers: list[Row]
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """A mean curve over seeds, with its deviation and 95 % interval."""
+
+    curve: Curve
+    std: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    seeds: int
+
+
+def exhibits(
+    groups: Sequence[Group],
+    results: Sequence[Result],
+    successes: Sequence[Success],
+    generator: np.random.Generator,
+) -> list[Exhibit]:
+    """Every figure that the runs have numbers for, task by task."""
+    labels = dict.fromkeys(group.label for group in groups)
+    colors = {label: place for place, label in enumerate(labels)}  # the same on every figure
+    found: list[Exhibit] = []
+    for task in dict.fromkeys(group.task for group in groups):
+        members = [group for group in groups if group.task == task]
+        here = [result for result in results if result.group.task == task]
+        there = [success for success in successes if success.group.task == task]
+        found += _learning(task, members, colors, generator)
+        found += _generalisation(task, members, here, colors)
+        found += _distracting(task, members, here, colors)
+        found += _success(task, members, there, colors)
+        found += _variance_curves(task, members, colors, generator)
+        found += _q_bars(task, members, colors, generator)
+    return found
+
+
+# --- Learning
+
+
+def _learning(
+    task: str, groups: Sequence[Group], colors: dict[str, int], generator: np.random.Generator
+) -> Iterator[Exhibit]:
+    """One figure with all modes for a single group; else one per mode with a line per group."""
+    alone = len(groups) == 1
+    modes = list(dict.fromkeys(mode for group in groups for mode in group.modes))
+    drawn: list[tuple[Group, str, Band, plots.Series]] = []
+    for group in groups:
+        for mode in modes:
+            band = _band([run.evaluation_curve(mode) for run in group.runs], generator)
+            if band is None:
+                continue
+            label, color = (mode, len(drawn)) if alone else (group.label, colors[group.label])
+            episodes = [r.episode_curve() for r in group.runs] if alone and mode == "train" else []
+            drawn.append((group, mode, band, _series(label, band, color, alone, episodes)))
+    for subject in [None] if alone else modes:
+        chosen = [one for one in drawn if subject in (None, one[1])]
+        if not chosen:
+            continue
+        group = chosen[0][0]
+        yield Exhibit(
+            name=f"learning-{task}" + (f"-{subject}" if subject else ""),
+            topic=LEARNING,
+            task=task,
+            figure=plots.learning_curves(
+                [series for *_, series in chosen],
+                title=f"{task}: {subject or 'learning curve'}",
+                action_repeat=group.runs[0].action_repeat,
+                random=random_return(group, subject or "train"),
+            ),
+            caption=_curve_caption("mean return of evaluations", chosen),
+            methods=tuple(group.method for group, *_ in chosen),
+            numbers=[row for group, mode, band, _ in chosen for row in _rows(group, mode, band)],
+        )
+
+
+def _series(
+    label: str, band: Band, color: int, alone: bool, episodes: Sequence[Curve] = ()
+) -> plots.Series:
+    """A line with its band; a colour that is used a second time is dashed."""
+    dashed = not alone and color >= len(plots.PALETTE)
+    return plots.Series(label, band.curve, (band.low, band.high), episodes, color, dashed)
+
+
+def _band(curves: Sequence[Curve], generator: np.random.Generator) -> Band | None:
+    """The mean over seeds with its spread; None without a point."""
+    grid, heights = common_curve(curves)
+    if not grid.size:
+        return None
+    std = heights.std(axis=0, ddof=1) if len(heights) > 1 else np.full(grid.shape, np.nan)
+    low, high = stats.bootstrap_band(heights, generator)
+    return Band(Curve(grid, heights.mean(axis=0)), std, low, high, len(heights))
+
+
+def _curve_caption(what: str, chosen: Sequence[tuple[Group, str, Band, plots.Series]]) -> str:
+    """What lines, bands and dots are."""
+    several = any(band.seeds > 1 for _, _, band, _ in chosen)
+    spread = "bands: 95 % bootstrap interval over seeds" if several else "one seed, no band"
+    dots = "; dots: training episodes" if any(len(s.episodes) for *_, s in chosen) else ""
+    return f"Lines: {what}; {spread}{dots}."
+
+
+def _rows(group: Group, mode: str, band: Band) -> Iterator[Row]:
+    """The points of a curve."""
+    columns = (band.curve.decisions, band.curve.returns, band.std, band.low, band.high)
+    names = ("decision", "mean", "std_over_seeds", "low", "high")
+    who: Row = {"task": group.task, "setting": group.label, "mode": mode, "seeds": band.seeds}
+    for values in zip(*(column.tolist() for column in columns), strict=True):
+        yield who | dict(zip(names, values, strict=True))
+
+
+# --- Generalisation
+
+
+def _generalisation(
+    task: str, groups: Sequence[Group], results: Sequence[Result], colors: dict[str, int]
+) -> Iterator[Exhibit]:
+    """Mean return per mode; intensities have a figure of their own when there are several."""
+    apart = {r.mode for r in results if _intensity(r) is not None} if _spans(results) else set()
+    results = [result for result in results if result.mode not in apart]
+    modes = list(dict.fromkeys(result.mode for result in results))
+    if not modes:
+        return
+    cells: Heights = {(id(r.group), r.mode): (r.mean, r.mean_interval, r.paper) for r in results}
+    groups = _owners(groups, cells)
+    levels = [[random_return(group, mode) for group in groups] for mode in modes]
+    random = [next((level for level in row if math.isfinite(level)), math.nan) for row in levels]
+    caption = f"Whiskers: 95 % bootstrap interval of the mean over seeds{ONE_SEED}."
+    if any(result.paper for result in results):
+        caption += " Diamonds: the paper, 500,000 decisions × 5 seeds"
+        smaller = any(result.paper and not result.is_replication for result in results)
+        caption += "; ours is no replication, see the table." if smaller else "."
+    bars, numbers = _bars(groups, modes, colors, cells)
+    yield Exhibit(
+        name=f"generalisation-{task}",
+        topic=GENERALISATION,
+        task=task,
+        figure=plots.grouped_bars(bars, modes, title=f"{task}: return per mode", random=random),
+        caption=caption,
+        methods=tuple(group.method for group in groups),
+        numbers=numbers,
+    )
+
+
+Height = tuple[float, stats.Interval, published.PaperResult | None]
+Heights = dict[tuple[int, str], Height]
+"""By the identity of a group, and a category."""
+
+
+def _owners(groups: Sequence[Group], cells: Heights) -> list[Group]:
+    """The groups that have a bar at all."""
+    having = {owner for owner, _ in cells}
+    return [group for group in groups if id(group) in having]
+
+
+def _bars(
+    groups: Sequence[Group],
+    categories: Sequence[str],
+    colors: dict[str, int],
+    cells: Heights,
+) -> tuple[list[plots.Bar], list[Row]]:
+    """The bars of each group, and the same as rows."""
+    nothing: Height = (math.nan, stats.Interval(math.nan, math.nan, math.nan), None)
+    bars, rows = [], []
+    for group in groups:
+        heights = [cells.get((id(group), category), nothing) for category in categories]
+        bar = plots.Bar(
+            label=group.label,
+            values=[value for value, _, _ in heights],
+            lows=[interval.low for _, interval, _ in heights],
+            highs=[interval.high for _, interval, _ in heights],
+            color=colors[group.label],
+            paper=[paper.mean if paper else math.nan for _, _, paper in heights],
+        )
+        bars.append(bar)
+        names = ("category", "value", "low", "high", "paper")
+        columns = zip(categories, bar.values, bar.lows, bar.highs, bar.paper, strict=True)
+        who: Row = {"task": group.task, "setting": group.label}
+        rows += [
+            who | dict(zip(names, row, strict=True)) for row in columns if math.isfinite(row[1])
+        ]
+    return bars, rows
+
+
+def _distracting(
+    task: str, groups: Sequence[Group], results: Sequence[Result], colors: dict[str, int]
+) -> Iterator[Exhibit]:
+    """Return over the intensity of the distractions, where it was evaluated at several."""
+    if not _spans(results):
+        return
+    series, owners, rows = [], [], []
+    for group in groups:
+        points = [(_intensity(r), r) for r in results if r.group is group]
+        ordered = sorted([(x, r) for x, r in points if x is not None], key=lambda point: point[0])
+        if not ordered:
+            continue
+        x = np.array([intensity for intensity, _ in ordered])
+        here = [result for _, result in ordered]
+        known = [(i, r.paper.mean) for i, r in ordered if r.paper]
+        paper = Curve(*np.array(known).T) if known else None
+        low = np.array([r.mean_interval.low for r in here])
+        high = np.array([r.mean_interval.high for r in here])
+        curve = Curve(x, np.array([r.mean for r in here]))
+        dashed = colors[group.label] >= len(plots.PALETTE)
+        series.append(
+            plots.Series(group.label, curve, (low, high), (), colors[group.label], dashed, paper)
+        )
+        owners.append(group.method)
+        rows += [
+            {
+                "task": task,
+                "setting": group.label,
+                "intensity": intensity,
+                "mean": r.mean,
+                "low": r.mean_interval.low,
+                "high": r.mean_interval.high,
+                "seeds": r.seeds,
+                "paper": r.paper.mean if r.paper else math.nan,
+            }
+            for intensity, r in ordered
+        ]
+    caption = f"Bands: 95 % bootstrap interval of the mean over seeds{ONE_SEED}."
+    if any(one.paper is not None for one in series):
+        smaller = any(result.paper and not result.is_replication for result in results)
+        caption += " Diamonds: the paper's curve, approximate (read off a figure)"
+        caption += "; ours is no replication, see the table." if smaller else "."
+    yield Exhibit(
+        name=f"distracting-{task}",
+        topic=GENERALISATION,
+        task=task,
+        figure=plots.intensity_curves(series, title=f"{task}: {DISTRACTING} over intensity"),
+        caption=caption,
+        methods=tuple(owners),
+        numbers=rows,
+    )
+
+
+def _spans(results: Iterable[Result]) -> bool:
+    """Whether results cover several intensities of the distractions."""
+    return len({_intensity(result) for result in results} - {None}) > 1
+
+
+def _intensity(result: Result) -> float | None:
+    """The intensity of a distracting mode, from its name or what its pictures were made with."""
+    name, _, value = result.mode.partition(":")
+    if name != DISTRACTING:
+        return None
+    made_with = result.group.runs[0].provenance().get(result.mode, {})
+    try:
+        return float(value or made_with["intensity"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+# --- Robot
+
+
+def _success(
+    task: str, groups: Sequence[Group], successes: Sequence[Success], colors: dict[str, int]
+) -> Iterator[Exhibit]:
+    """Success rate per mode beside the paper's."""
+    modes = list(dict.fromkeys(success.mode for success in successes))
+    if not modes:
+        return
+    cells: Heights = {(id(s.group), s.mode): (s.rate, s.interval, s.paper) for s in successes}
+    groups = _owners(groups, cells)
+    bars, numbers = _bars(groups, modes, colors, cells)
+    caption = f"Whiskers: 95 % bootstrap interval over seeds{ONE_SEED}."
+    if any(success.paper for success in successes):
+        caption += " Diamonds: the paper, on its own robot tasks, which were never released: ours "
+        caption += "is no replication."
+    yield Exhibit(
+        name=f"success-{task}",
+        topic=ROBOT,
+        task=task,
+        figure=plots.grouped_bars(
+            bars, modes, title=f"{task}: success rate", height="share of episodes", top=1.04
+        ),
+        caption=caption,
+        methods=tuple(group.method for group in groups),
+        numbers=numbers,
+    )
+
+
+# --- Q-values
+
+
+def _variance_curves(
+    task: str, groups: Sequence[Group], colors: dict[str, int], generator: np.random.Generator
+) -> Iterator[Exhibit]:
+    """The variance of the Q-target over training."""
+    drawn = []
+    for group in groups:
+        band = _band([run.variance_curve() for run in group.runs], generator)
+        if band is not None:
+            series = _series(group.label, band, colors[group.label], alone=False)
+            drawn.append((group, "q_target_variance", band, series))
+    if not drawn:
+        return
+    heights = np.concatenate([band.curve.returns for _, _, band, _ in drawn])
+    positive = heights[heights > 0]
+    log = positive.size > 0 and bool(positive.max() > SPAN_FOR_LOG * positive.min())
+    caption = _curve_caption("variance of the Q-target over draws of the view it is fed", drawn)
+    yield Exhibit(
+        name=f"q-target-variance-{task}",
+        topic=Q_VALUES,
+        task=task,
+        figure=plots.learning_curves(
+            [series for *_, series in drawn],
+            title=f"{task}: variance of the Q-target",
+            action_repeat=drawn[0][0].runs[0].action_repeat,
+            height="variance",
+            log=log,
+        ),
+        caption=caption + (" Logarithmic scale." if log else ""),
+        methods=tuple(group.method for group, *_ in drawn),
+        numbers=[row for group, what, band, _ in drawn for row in _rows(group, what, band)],
+    )
+
+
+_ANALYSES = (
+    (
+        "q-variance",
+        "view",
+        "variance",
+        "variance of the Q-target by view",
+        "Variance over draws of a view: the one that feeds the run's Q-target, and its strong one.",
+    ),
+    (
+        "q-gap",
+        "augment",
+        "gap",
+        "Q-value gap by augmentation",
+        "Mean |Q(s, a) − Q(augmented s, a)| of the trained agent.",
+    ),
+)
+"""File, category, value, title and caption of what `svea analyze` wrote."""
+
+
+def _q_bars(
+    task: str, groups: Sequence[Group], colors: dict[str, int], generator: np.random.Generator
+) -> Iterator[Exhibit]:
+    """The analyses of trained agents: variance by view, gap by augmentation."""
+    for name, category, value, title, caption in _ANALYSES:
+        cells: Heights = {}
+        for group in groups:
+            for key, values in _analysed(group.runs, name, category, value).items():
+                interval = stats.bootstrap_interval([values], stats.mean, generator)
+                cells[id(group), key] = (float(np.mean(values)), interval, None)
+        if not cells:
+            continue
+        found = list(dict.fromkeys(key for _, key in cells))
+        owners = _owners(groups, cells)
+        bars, numbers = _bars(owners, found, colors, cells)
+        yield Exhibit(
+            name=f"{name}-{task}",
+            topic=Q_VALUES,
+            task=task,
+            figure=plots.grouped_bars(bars, found, title=f"{task}: {title}", height=value),
+            caption=f"{caption} Mean over seeds; whiskers: 95 % bootstrap interval over seeds.",
+            methods=tuple(group.method for group in owners),
+            numbers=numbers,
+        )
+
+
+def _analysed(runs: Sequence[Run], name: str, category: str, value: str) -> dict[str, list[float]]:
+    """The last value of each category in every run that has one."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        rows = [row for row in run.analyses.get(name, []) if _is_finite(row.get(value))]
+        last = {str(row[category]): float(row[value]) for row in rows if category in row}
+        for key, height in last.items():
+            found.setdefault(key, []).append(height)
+    return found
+
+
+def _is_finite(value: object) -> bool:
+    """Whether a JSON value is a number to draw."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

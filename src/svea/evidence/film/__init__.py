@@ -1,0 +1,1 @@
+"""Pictures of agents at work: videos, contact sheets, saliency."""

@@ -1,0 +1,221 @@
+"""Contact sheets: pictures that show what the parts do to observations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from svea.augment import augmentation
+from svea.augment.images import ImageBank
+from svea.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SHEET_ROWS = (
+    "none",
+    "shift",
+    "crop",
+    "conv",
+    "overlay",
+    "cutout",
+    "blur",
+    "affine_jitter",
+    "rotation",
+)
+"""The rows of the sheet, in the order of the paper's appendix; crop is RAD's."""
+
+SHEET_MODES = (
+    "train",
+    "color_easy",
+    "color_hard",
+    "video_easy",
+    "video_hard",
+    "distracting_cs:0.1",
+    "distracting_cs:0.2",
+    "distracting_cs:0.5",
+)
+"""The rows of the sheet of environments, in the order of the paper's appendix."""
+
+SHEET_TASKS = ("walker_walk", "cartpole_swingup")
+SHEET_WORLDS = 5  # of the robot's test worlds in a row
+INK, PAPER, GAP, LABEL = (34, 34, 40), (255, 255, 255), 6, 150
+
+
+def augmentations(
+    out: Path,
+    *,
+    rows: Sequence[str] = SHEET_ROWS,
+    tasks: Sequence[str] = SHEET_TASKS,
+    samples: int = 6,
+    seed: int = 0,
+    scale: int = 1,
+    images: ImageBank | None = None,
+) -> Path:
+    """Write a sheet with samples of each augmentation on observations of each task.
+
+    Args:
+        out: The PNG to write.
+        rows: Augmentations or compositions such as `conv+cutout`.
+        tasks: The tasks whose observations are shown, side by side.
+        samples: Samples of each.
+        seed: Seeds the environments and the augmentations.
+        scale: Whole-number enlargement of the pictures.
+        images: Pictures for overlay; procedural ones when None.
+    """
+    cells = []
+    for name in rows:
+        augment = augmentation(name, lambda: images or ImageBank.procedural())
+        generator = torch.Generator().manual_seed(seed)
+        size = 100 if "crop" in name else 84  # crop cuts 84 pixels out of 100
+        cells.append(
+            [augment(_observations(task, samples, seed, size), generator) for task in tasks]
+        )
+    titles = [task.replace("_", " ") for task in tasks]
+    sheet = sheet_of([name.replace("_", "-") for name in rows], titles, cells, scale)
+    return save(sheet, Path(out))
+
+
+def environments(
+    out: Path,
+    *,
+    modes: Sequence[str] = SHEET_MODES,
+    tasks: Sequence[str] = SHEET_TASKS,
+    samples: int = 6,
+    seed: int = 0,
+    scale: int = 1,
+    data_dir: str | Path | None = None,
+) -> Path:
+    """Write a sheet with episodes of each mode of each task.
+
+    Args:
+        out: The PNG to write.
+        modes: The modes, one row each.
+        tasks: The tasks, side by side.
+        samples: Episodes of each, all of random actions, each some decisions after its start.
+        seed: Seed of the first episode.
+        scale: Whole-number enlargement of the pictures.
+        data_dir: Folder with the benchmark's data; generated data without one.
+    """
+    from svea.envs import expand_modes
+
+    rows = expand_modes(modes)
+    cells = [[_episodes(task, mode, samples, seed, data_dir) for task in tasks] for mode in rows]
+    titles = [task.replace("_", " ") for task in tasks]
+    names = [mode.replace("distracting_cs", "distracting").replace("_", " ") for mode in rows]
+    return save(sheet_of(names, titles, cells, scale), Path(out))
+
+
+def robot(
+    out: Path,
+    *,
+    tasks: Sequence[str] = ("robot_reach", "robot_push"),
+    seed: int = 0,
+    scale: int = 2,
+) -> Path:
+    """Write a sheet with the robot's training look and all of its test worlds.
+
+    Args:
+        out: The PNG to write.
+        tasks: The robot tasks that are shown, side by side.
+        seed: Chooses the episodes; every sheet shows every world once per task.
+        scale: Whole-number enlargement of the pictures.
+    """
+    from svea.envs.robot.worlds import WORLDS
+
+    names, cells = ["train"], [[_episodes(t, "train", SHEET_WORLDS, seed, None) for t in tasks]]
+    for world in range(0, WORLDS, SHEET_WORLDS):
+        first = seed * WORLDS + world  # the remainder of an episode's seed is its world
+        names.append(f"test {world} to {world + SHEET_WORLDS - 1}")
+        cells.append([_episodes(task, "test", SHEET_WORLDS, first, None) for task in tasks])
+    titles = [task.replace("_", " ") for task in tasks]
+    return save(sheet_of(names, titles, cells, scale), Path(out))
+
+
+def _episodes(task: str, mode: str, count: int, seed: int, data_dir: str | Path | None) -> Tensor:
+    """One observation of each of several episodes, soon after its start."""
+    from svea.envs import make_env
+
+    env = make_env(task, mode, data_dir=data_dir)
+    env.action_space.seed(seed)
+    kept = []
+    for episode in range(count):
+        env.reset(seed=seed + episode)
+        for _ in range(6):
+            observation, *_ = env.step(env.action_space.sample())
+        kept.append(observation)
+    env.close()
+    return torch.from_numpy(np.stack(kept)).float() / 255
+
+
+@cache
+def _observations(task: str, count: int, seed: int, size: int) -> Tensor:
+    """Observations of one episode of random actions, far enough apart to differ."""
+    from svea.envs import make_env
+
+    env = make_env(task, mode="train", seed=seed, image_size=size)
+    env.action_space.seed(seed)
+    observation, _ = env.reset(seed=seed)
+    kept = [observation]
+    while len(kept) < count:
+        for _ in range(4):
+            observation, *_ = env.step(env.action_space.sample())
+        kept.append(observation)
+    env.close()
+    return torch.from_numpy(np.stack(kept)).float() / 255
+
+
+def sheet_of(
+    rows: list[str], titles: list[str], cells: list[list[Tensor]], scale: int
+) -> Image.Image:
+    """Lay out cells[row][column], each a batch of observations, with names on the left."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    side = cells[0][0].shape[-1] * scale
+    count = len(cells[0][0])
+    block = count * (side + GAP) + 3 * GAP  # the samples of one task
+    head = 40
+    size = (LABEL + len(titles) * block, head + len(rows) * (side + GAP) + GAP)
+    sheet = Image.new("RGB", size, PAPER)
+    pen = ImageDraw.Draw(sheet)
+    font = ImageFont.load_default(size=18)
+    for column, title in enumerate(titles):
+        centre = LABEL + column * block + (block - 3 * GAP) // 2
+        pen.text((centre, head // 2), title, fill=INK, font=font, anchor="mm")
+    for row, name in enumerate(rows):
+        top = head + row * (side + GAP)
+        pen.text((LABEL - 2 * GAP, top + side // 2), name, fill=INK, font=font, anchor="rm")
+        for column, batch in enumerate(cells[row]):
+            for index, observation in enumerate(batch):
+                left = LABEL + column * block + index * (side + GAP)
+                sheet.paste(_picture(observation, side), (left, top))
+    return sheet
+
+
+def _picture(observation: Tensor, side: int) -> Image.Image:
+    """The newest frame of an observation, enlarged without smoothing."""
+    from PIL import Image
+
+    frame = (observation[-3:].clamp(0, 1) * 255).round().byte()
+    picture = Image.fromarray(frame.permute(1, 2, 0).contiguous().numpy())
+    return picture.resize((side, side), Image.Resampling.NEAREST)
+
+
+def check_name(out: Path) -> None:
+    """Refuse a name that is no PNG's, before anything is drawn."""
+    if out.suffix.lower() != ".png":
+        raise UserError(f"the sheet is a PNG; got {out}. Name a file that ends in .png")
+
+
+def save(sheet: Image.Image, out: Path) -> Path:
+    """Write the sheet, making its folder."""
+    check_name(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    sheet.save(out, optimize=True)
+    return out

@@ -1,0 +1,1 @@
+"""What a run folder is: checkpoints, records, log, incidents, loading."""

@@ -1,0 +1,109 @@
+"""Agents out of run folders, and small folders to share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from svea import files
+from svea.agents import BASES, Agent, make_agent
+from svea.config import Config, from_dict
+from svea.errors import StorageError, UserError
+from svea.runs import checkpoint
+from svea.speed import choose_device
+
+# What stands in config.json beside the configuration.
+ABOUT = ("svea_version", "command", "decision", "files")
+
+# Which networks stand in which file of an export. The targets are copies that only training needs.
+EXPORTED = {
+    "actor": ("trunk", "actor"),
+    "critic": ("critic", "log_temperature", "auxiliary"),  # PAD's task adapts at test time
+}
+
+
+def load_config(run: Path) -> Config:
+    """The configuration of a run or an export."""
+    stored = read_config(run)
+    return from_dict({key: value for key, value in stored.items() if key not in ABOUT})
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """config.json as it stands: the configuration, and by what it was made."""
+    path = Path(run) / "config.json"
+    if not path.is_file():
+        raise UserError(
+            f"{run} is not a run or an export: it has no config.json. Allowed: a folder made by "
+            "`svea train` or `svea export`"
+        )
+    try:
+        stored = json.loads(path.read_text())
+        if not isinstance(stored, dict):
+            raise ValueError("no configuration in it")
+    except (OSError, ValueError, RecursionError) as error:
+        raise StorageError(f"{path} cannot be read: {error}") from error
+    return stored
+
+
+def load_agent(run: str | Path, device: str = "cpu") -> Agent:
+    """The agent of a run (its newest checkpoint) or of an export.
+
+    Example:
+        >>> agent = load_agent("runs/demo")  # doctest: +SKIP
+        >>> action = agent.act(observation)  # doctest: +SKIP
+    """
+    run = Path(run)
+    config = load_config(run)
+    if (run / "actor.safetensors").is_file():
+        state, decision = _exported_state(run), int(read_config(run).get("decision", 0))
+    else:
+        newest = checkpoint.load(run, replay=False)
+        if newest is None:
+            raise UserError(
+                f"{run} has no checkpoint yet; the first one comes after {config.save_every:,} "
+                "decisions (--save-every)"
+            )
+        state, decision = newest.agent, newest.decision
+    try:
+        actions = BASES[config.base].actions_in(state)
+        agent = make_agent(config, actions, choose_device(device))
+        agent.load_state_dict(state)
+    except (KeyError, RuntimeError) as error:
+        raise StorageError(f"the weights in {run} do not fit its config.json: {error}") from error
+    agent.decision = decision
+    return agent
+
+
+def export(run: str | Path, folder: str | Path) -> Path:
+    """Write actor.safetensors, critic.safetensors and config.json: enough to act and evaluate."""
+    run, folder = Path(run), Path(folder)
+    if folder.is_file() or (folder.exists() and any(folder.iterdir())):
+        raise UserError(f"{folder} is not an empty folder; name a new one")
+    agent = load_agent(run)
+    state = agent.state_dict()
+    stored = read_config(run) | {"decision": agent.decision}
+    with files.errors(folder):
+        files.make_folder(folder)
+        stored["files"] = {}
+        for name, networks in EXPORTED.items():
+            part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
+            file = f"{name}.safetensors"
+            stored["files"][file] = files.replace(folder / file, checkpoint.tensor_blocks(part))
+        checkpoint.replace_json(folder / "config.json", stored)
+    return folder
+
+
+def _exported_state(folder: Path) -> dict[str, Tensor]:
+    """The networks of an export, its targets set equal to the trained networks."""
+    try:
+        for file, wanted in read_config(folder).get("files", {}).items():
+            checkpoint.verify(folder / Path(file).name, wanted)
+        state = load_file(folder / "actor.safetensors") | load_file(folder / "critic.safetensors")
+    except checkpoint.DAMAGE as error:
+        raise StorageError(f"{folder} cannot be read: {error}") from error
+    targets = {f"target_{k}": v for k, v in state.items() if k.startswith(("trunk.", "critic."))}
+    return state | targets

@@ -1,0 +1,179 @@
+"""Figures of a run: summed on the device, read once per log interval, written as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from svea import files
+from svea.agents.finite import divergence
+from svea.errors import NumericsError, UserError
+
+
+class Accumulator:
+    """Means of named device scalars. Adding never waits for the device; reading does, once."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, values: dict[str, Tensor]) -> None:
+        """Add one update's scalars."""
+        known = [name for name in values if name in self._sums]
+        if known:  # one launch for all of them
+            torch._foreach_add_([self._sums[n] for n in known], [values[n] for n in known])
+        for name, value in values.items():
+            if name not in self._sums:
+                self._sums[name] = value.detach().to(torch.float32, copy=True)
+            self._counts[name] = self._counts.get(name, 0) + 1
+
+    def take(self) -> dict[str, float]:
+        """The means since the last time. This is a device synchronisation."""
+        sums = self.state()["sums"]
+        means = {name: total / self._counts[name] for name, total in sums.items()}
+        self._sums, self._counts = {}, {}
+        return means
+
+    def state(self) -> dict[str, Any]:
+        """The open sums, for a checkpoint; a run that diverged is not worth one."""
+        names = list(self._sums)
+        totals = torch.stack([self._sums[n] for n in names]).tolist() if names else []
+        bad = [name for name, total in zip(names, totals, strict=True) if not math.isfinite(total)]
+        if bad:
+            raise divergence(bad)
+        return {"sums": dict(zip(names, totals, strict=True)), "counts": dict(self._counts)}
+
+    def load_state(self, state: dict[str, Any], device: torch.device) -> None:
+        """Take over open sums."""
+        self._counts = dict(state["counts"])
+        self._sums = {
+            name: torch.tensor(total, dtype=torch.float32, device=device)
+            for name, total in state["sums"].items()
+        }
+
+
+class Sink(Protocol):
+    """Where log lines go besides metrics.jsonl."""
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Take one log line."""
+
+    def close(self) -> None:
+        """Flush and end."""
+
+
+class Log:
+    """metrics.jsonl: one JSON object a line, written at once.
+
+    A resumed run cuts the file back to where its checkpoint stood, so each line stands there once.
+    Sinks are copies: one that fails is dropped with a warning, and training goes on.
+    """
+
+    def __init__(self, path: Path, offset: int = 0, sinks: list[Sink] | None = None) -> None:
+        """Open the file and forget what comes after the offset."""
+        self.sinks = list(sinks or [])
+        self._lines = files.Lines(path, offset)
+
+    @property
+    def offset(self) -> int:
+        """Bytes written so far."""
+        return self._lines.offset
+
+    def write(self, kind: str, **values: Any) -> None:
+        """Write one line."""
+        record = {"kind": kind, **values}
+        try:
+            line = json.dumps(record, allow_nan=False)
+        except ValueError:
+            bad = [k for k, v in values.items() if isinstance(v, float) and not math.isfinite(v)]
+            raise NumericsError(f"{', '.join(bad) or kind} in the log is not finite") from None
+        self._lines.append(line.encode() + b"\n")
+        for sink in list(self.sinks):
+            self._try(sink, lambda sink=sink: sink.write(record))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """End the log."""
+        self._lines.close()
+        for sink in list(self.sinks):
+            self._try(sink, sink.close)
+        self.sinks = []
+
+    def _try(self, sink: Sink, action: Callable[[], None]) -> None:
+        """Let a sink act; drop it when it cannot."""
+        try:
+            action()
+        except Exception as error:  # of a foreign package, on a disk or a network
+            self.sinks.remove(sink)
+            print(
+                f"warning: {type(sink).__name__} failed and gets no more log lines: {error}",
+                file=sys.stderr,
+            )
+
+
+class TensorBoard:
+    """Scalars as TensorBoard events, in the run folder."""
+
+    def __init__(self, run: Path, decision: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise UserError(
+                "--tensorboard needs the package tensorboard: pip install 'svea[tensorboard]'"
+            ) from None
+        # A resumed run takes back what came after its checkpoint.
+        self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=decision + 1)
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Write every number of the line."""
+        for name, value in scalars(record).items():
+            self._writer.add_scalar(name, value, record["decision"])
+
+    def close(self) -> None:
+        """Flush and end."""
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """Scalars to Weights & Biases, under the run folder's name: a resume continues there."""
+
+    def __init__(self, run: Path, config: dict[str, Any]) -> None:
+        try:
+            import wandb
+        except ImportError:
+            raise UserError("--wandb needs the package wandb: pip install 'svea[wandb]'") from None
+        try:
+            self._run = wandb.init(
+                project="svea", id=f"{run.name}-{zlib.crc32(str(run.resolve()).encode()):08x}",
+                name=run.name, dir=str(run), config=config, resume="allow",
+            )  # fmt: skip
+        except Exception as error:  # no login, no network, another version of the service
+            raise UserError(
+                f"--wandb cannot begin: {error}. Use `wandb login`, set WANDB_MODE=offline, "
+                "or leave --wandb out"
+            ) from error
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Write every number of the line."""
+        self._run.log(scalars(record) | {"decision": record["decision"]})
+
+    def close(self) -> None:
+        """Finish the upload."""
+        self._run.finish()
+
+
+def scalars(record: dict[str, Any]) -> dict[str, float]:
+    """The numbers of a log line, with names such as ``eval/train/return_mean``."""
+    prefix = "/".join(str(record[key]) for key in ("kind", "mode") if key in record)
+    return {
+        f"{prefix}/{name}": value
+        for name, value in record.items()
+        if isinstance(value, int | float) and name != "decision"
+    }

@@ -1,0 +1,120 @@
+"""The engine of one machine: a process per run, several on a GPU where its memory allows."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from svea.config import Config
+from svea.machine import HEADROOM, available_bytes
+from svea.speed import available_cores
+from svea.studies import PlannedRun, Study
+from svea.studies.cost import run_replay_bytes
+from svea.studies.engines import Resources
+from svea.studies.supervise import carry_out
+
+# Allowances for what a run needs besides its replay, on the safe side; --jobs and --gpus overrule.
+RUN_BYTES = 2_000_000_000  # main memory: torch, environments
+GPU_BYTES = 4_000_000_000  # GPU memory: context, networks, activations
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Room for one run at a time: the variables that its processes see."""
+
+    environment: dict[str, str]
+    gpu: str = ""
+
+
+def require(study: Study, resources: Resources) -> None:
+    """Nothing is needed beyond this machine."""
+
+
+def run(
+    study: Study, runs: Sequence[PlannedRun], resources: Resources, look: Callable[[], None]
+) -> None:
+    """Work at runs until each is done or failed, or the study is cancelled."""
+    free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+    places = slots([run.config for run in runs], resources)
+    for slot in places:
+        free.put(slot)
+
+    def work(one: PlannedRun) -> str:
+        slot = free.get()
+        try:
+            return carry_out(study.folder, one, study.attempts, slot.environment)
+        finally:
+            free.put(slot)
+
+    with ThreadPoolExecutor(len(places)) as pool:
+        open_ones = {pool.submit(work, one) for one in runs}
+        try:
+            while open_ones:
+                finished, open_ones = wait(open_ones, timeout=1.0)
+                for future in finished:
+                    future.result()
+                look()
+        except BaseException:
+            study.cancel()  # every thread lets its run save and returns
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def slots(configs: Sequence[Config], resources: Resources) -> list[Slot]:
+    """How many runs this machine works at at once, and with what.
+
+    By default as many as GPUs (by memory), cores and main memory all have room for, at least one.
+    """
+    cores, gpus = available_cores(), _gpus() if resources.gpus else []
+    per_run = resources.cpus or 1 + max((config.envs for config in configs), default=1)
+    by_cores = max(int(cores // per_run), 1)
+    replay = max((run_replay_bytes(config) for config in configs), default=0)
+    memory = available_bytes()
+    if gpus and any(config.device in ("auto", "cuda") for config in configs):
+        names = [
+            name for name, free in gpus for _ in range(_runs_on(free, replay, resources.gpus))
+        ] or [gpus[0][0]]
+        count = resources.jobs or min(len(names), by_cores)
+        # Neighbours in the list share a GPU; take them apart, so that few runs use many GPUs.
+        spread = sorted(range(len(names)), key=lambda i: names[:i].count(names[i]))
+        chosen = [names[spread[i % len(names)]] for i in range(count)]
+        return [Slot(_threads(cores, count) | {"CUDA_VISIBLE_DEVICES": g}, g) for g in chosen]
+    by_memory = int(HEADROOM * memory // (replay + RUN_BYTES)) if memory else by_cores
+    count = resources.jobs or max(min(by_cores, by_memory), 1)
+    return [Slot(_threads(cores, count)) for _ in range(count)]
+
+
+def _runs_on(free: int, replay: int, share: float) -> int:
+    """How many runs a GPU takes: by the share that was asked for, else by its free memory."""
+    return int(1 / share) if share > 0 else int(HEADROOM * free // (replay + GPU_BYTES))
+
+
+def _threads(cores: int, count: int) -> dict[str, str]:
+    """Threads per process, so that runs do not fight for cores; a user's own setting stays."""
+    if "OMP_NUM_THREADS" in os.environ:
+        return {}
+    if count == 1:
+        return {}  # as in `svea train`, which leaves a core to the environments
+    return {"OMP_NUM_THREADS": str(max(cores // count, 1))}
+
+
+def _gpus() -> list[tuple[str, int]]:
+    """Index and free bytes of each NVIDIA GPU that this process may use."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    asked = [program, "--query-gpu=index,memory.free", "--format=csv,noheader,nounits"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+    found = [line.split(",") for line in done.stdout.splitlines() if line.count(",") == 1]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    allowed = None if visible is None else visible.split(",")
+    return [
+        (index.strip(), int(free) * 2**20)
+        for index, free in found
+        if free.strip().isdigit() and (allowed is None or index.strip() in allowed)
+    ]

@@ -1,0 +1,147 @@
+"""The engine of a SLURM cluster: array jobs by submitit, one element per run.
+
+A job that is preempted, or about to meet its time limit, is warned by SLURM; it lets its run save,
+and submitit puts it back into the queue, where it resumes from the run's folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from svea import config
+from svea.errors import UserError
+from svea.runs.checkpoint import replace_json
+from svea.studies import PlannedRun, Study
+from svea.studies.engines import Resources
+from svea.studies.supervise import carry_out, stop_children
+
+ARRAY = 1000  # elements of an array job; SLURM's MaxArraySize is 1001 unless set otherwise
+WARNING_SECONDS = 300  # before the end of a job's time: enough to save ten gigabytes of replay
+REQUEUES = 10_000  # resumes after a time limit that submitit allows: every one advances
+
+
+class Job:
+    """What an array element does, and how it is continued after a warning."""
+
+    def __init__(self, study: Path, run: PlannedRun, attempts: int) -> None:
+        self.study, self.run, self.attempts = study, run, attempts
+
+    def __call__(self) -> str:
+        """Work at the run."""
+        return carry_out(self.study, self.run, self.attempts)
+
+    def checkpoint(self) -> Any:
+        """Called by submitit on SLURM's warning: save, then ask for the same again."""
+        from submitit.helpers import DelayedSubmission
+
+        stop_children()
+        return DelayedSubmission(self)
+
+
+def require(study: Study, resources: Resources) -> None:
+    """Refuse, before anything starts, what SLURM or this machine does not have."""
+    if importlib.util.find_spec("submitit") is None:
+        raise UserError("--on slurm needs the package submitit: pip install 'svea[slurm]'")
+    if not shutil.which("sbatch"):
+        raise UserError(
+            "no SLURM here: the program sbatch is not found. Start the study on a login node, or "
+            "use --on local or --on ray"
+        )
+    seconds = config.seconds(resources.time_limit)
+    if seconds == float("inf") or seconds < 60:
+        raise UserError(f"time_limit is {resources.time_limit!r}; allowed for SLURM: 1m or more")
+    if resources.gpus > 0 and resources.gpus != int(resources.gpus):
+        raise UserError(f"gpus is {resources.gpus:g}; SLURM gives whole GPUs to a job")
+    _queued()
+
+
+def run(
+    study: Study,
+    runs: Sequence[PlannedRun],
+    resources: Resources,
+    look: Callable[[], None],
+    cluster: str = "slurm",
+) -> list[str]:
+    """Submit runs that are not in SLURM's queue yet, and return their job ids at once.
+
+    Args:
+        study: what to carry out.
+        runs: those to submit.
+        resources: of one run.
+        look: called once.
+        cluster: slurm, or local for submitit's executor on this machine, which tests use.
+    """
+    executor = make_executor(study, resources, cluster)
+    submitted = read_jobs(study.folder)
+    queued = _queued() if cluster == "slurm" and submitted else set()
+    new = [one for one in runs if submitted.get(one.name) not in queued]
+    if len(new) < len(runs):
+        print(f"{len(runs) - len(new)} runs are in SLURM's queue already")
+    for start in range(0, len(new), ARRAY):
+        part = new[start : start + ARRAY]
+        with executor.batch():
+            jobs = [executor.submit(Job(study.folder, one, study.attempts)) for one in part]
+        submitted |= {one.name: job.job_id for one, job in zip(part, jobs, strict=True)}
+        replace_json(study.folder / "slurm" / "jobs.json", submitted)
+    look()
+    return [submitted[one.name] for one in new]
+
+
+def make_executor(study: Study, resources: Resources, cluster: str = "slurm") -> Any:
+    """An executor of submitit with a run's resources."""
+    import submitit
+
+    seconds, gpus = config.seconds(resources.time_limit), int(max(resources.gpus, 0))
+    folder = study.folder / "slurm"
+    folder.mkdir(parents=True, exist_ok=True)
+    executor = submitit.AutoExecutor(
+        folder=folder / "%j", cluster=cluster, slurm_max_num_timeout=REQUEUES
+    )
+    options: dict[str, Any] = {
+        "name": f"svea-{study.folder.name}",
+        "timeout_min": max(int(seconds // 60), 1),
+        "cpus_per_task": int(resources.cpus) or 2,
+        "gpus_per_node": gpus,
+    }
+    if cluster == "slurm":
+        options |= {
+            "slurm_array_parallelism": resources.jobs or ARRAY,
+            "slurm_signal_delay_s": min(WARNING_SECONDS, int(seconds // 3)),
+            "slurm_use_srun": True,
+            "slurm_additional_parameters": {"requeue": True, **resources.slurm},
+        }
+    executor.update_parameters(**options)
+    return executor
+
+
+def read_jobs(study: Path) -> dict[str, str]:
+    """The job that each run was last submitted as."""
+    path = study / "slurm" / "jobs.json"
+    try:
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+    except (OSError, ValueError):  # lost: the jobs find each other by the runs' locks
+        return {}
+
+
+def cancel(study: Path) -> None:
+    """Take a study's waiting jobs out of SLURM's queue; those at work see the study's mark."""
+    mine = set(read_jobs(study).values())
+    jobs = sorted(mine & _queued("PENDING")) if mine and shutil.which("squeue") else []
+    if jobs:
+        subprocess.run(["scancel", *jobs], check=False)
+
+
+def _queued(states: str = "all") -> set[str]:
+    """Ids of the jobs that wait or work, array elements one by one."""
+    asked = ["squeue", "--noheader", "--array", "--format=%i"]
+    asked += [] if states == "all" else [f"--states={states}"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode:
+        raise UserError(f"SLURM does not answer: {done.stderr.strip()}")
+    return set(done.stdout.split())

@@ -1,0 +1,216 @@
+"""Attempts: what every engine does with a run, whichever machine it is on.
+
+`carry_out` holds the run's lock, starts `svea train` and what is to follow it as processes, writes
+the journal, tries again what failed, and stops cleanly when the study is cancelled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from svea.errors import StorageError, UserError
+from svea.studies import ATTEMPTS, PlannedRun, journal_path, read_progress, read_state
+
+LOCK_SECONDS = 120.0  # an orphaned run may still be saving
+GRACE_SECONDS = 600.0  # to save before it is killed: ten gigabytes of replay on slow storage
+POLL_SECONDS = 0.5
+
+Perform = Callable[[list[str], Path, Callable[[], bool]], int]
+"""Runs the `svea` command given as a list, with its output into a file, until told to stop."""
+
+_children: list[subprocess.Popen[bytes]] = []
+_asked_to_stop: set[int] = set()  # a second SIGTERM would mean: at once, without saving
+
+
+def carry_out(
+    study: Path,
+    run: PlannedRun,
+    attempts: int = ATTEMPTS,
+    environment: dict[str, str] | None = None,
+    perform: Perform | None = None,
+) -> str:
+    """Bring a run to its end, and say how it stands then.
+
+    Args:
+        study: the study's folder.
+        run: what to do.
+        attempts: failing attempts it gets, those of earlier times included.
+        environment: variables for its processes, over those of this one.
+        perform: what runs a command; default: as a process.
+
+    Returns:
+        done, failed, queued (the study was cancelled), or running (somebody else is at it).
+    """
+    with _lock(study, run) as lock:
+        if lock is None:
+            return "running"
+        perform = perform or _Process(environment or {}, lock)
+        tried = False
+        while not (study / "cancel").exists():
+            progress = read_progress(study / "runs" / run.name, run)
+            if progress.done:
+                _drop_replay(study, run)
+                return "done"
+            state = read_state(study, run, attempts)
+            exhausted = state.failures >= attempts or (state.refused and tried)
+            if exhausted:
+                return "failed"
+            _attempt(study, run, lock, perform)
+            tried = True
+        return "queued"
+
+
+def stop_children() -> None:
+    """Let every process of this one save and end: before a batch system ends them."""
+    for child in _children:
+        _stop(child)
+
+
+def _attempt(study: Path, run: PlannedRun, lock: int, perform: Perform) -> None:
+    """Train, evaluate and analyse as far as it is not done, and write down how it ended."""
+    folder, log = study / "runs" / run.name, study / "journal" / f"{run.name}.log"
+    before, began = read_progress(folder, run), time.time()
+    _write(lock, event="start", host=socket.gethostname(), pid=os.getpid(), at=before.decision)
+    code = 0
+    for command in _commands(folder, run):
+        code = perform(command, log, (study / "cancel").exists)
+        if code:
+            break
+    after = read_progress(folder, run)
+    cancelled = (study / "cancel").exists()
+    outcome = _outcome(code, after.done, before != after, cancelled)
+    reason = "" if outcome in ("done", "stopped") else _reason(code, log)
+    seconds = round(time.time() - began, 3)
+    _write(
+        lock, event="end", outcome=outcome, code=code, at=after.decision, seconds=seconds,
+        reason=reason,
+    )  # fmt: skip
+
+
+def _commands(folder: Path, run: PlannedRun) -> Iterator[list[str]]:
+    """What is still to do, one command after the other."""
+    if not read_progress(folder, run).trained:
+        yield run.train_command(folder)
+    progress = read_progress(folder, run)
+    if not progress.trained:
+        return
+    device, data = ["--device", run.values.get("device", "auto")], run.values.get("data_dir")
+    if progress.missing_modes:
+        yield [
+            "eval", str(folder), "--modes", *progress.missing_modes, "--episodes",
+            str(run.episodes), *device, *(["--data-dir", data] if data else []),
+        ]  # fmt: skip
+    for name in progress.missing_analyses:
+        yield ["analyze", name, str(folder), *device]
+
+
+def _outcome(code: int, done: bool, advanced: bool, cancelled: bool) -> str:
+    """An attempt's ending in a word. To stop without having advanced is to fail: it would loop."""
+    if code == 0 and done:
+        return "done"
+    if code == UserError.exit_code:
+        return "refused"
+    asked = code in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+    return "stopped" if cancelled or (asked and advanced) else "failed"
+
+
+def _reason(code: int, log: Path) -> str:
+    """Why an attempt failed: the last line it printed, or what ended it."""
+    if code < 0:
+        return f"ended by {signal.Signals(-code).name}"
+    with contextlib.suppress(OSError):
+        lines = log.read_bytes()[-2000:].decode(errors="replace").strip().splitlines()
+        return f"exit code {code}: {lines[-1] if lines else ''}"
+    return f"exit code {code}"
+
+
+class _Process:
+    """Runs commands as processes that inherit the run's lock and end with this process."""
+
+    def __init__(self, environment: dict[str, str], lock: int) -> None:
+        self.environment, self.lock = os.environ | environment, lock
+
+    def __call__(self, command: list[str], log: Path, must_stop: Callable[[], bool]) -> int:
+        """Wait for the command; when it must stop, let it save."""
+        leashed = [sys.executable, "-m", "svea.cli.child", str(os.getpid()), *command]
+        with log.open("ab") as output:
+            child = subprocess.Popen(
+                leashed, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                env=self.environment, pass_fds=(self.lock,), start_new_session=True,
+            )  # fmt: skip
+        _children.append(child)
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return child.wait(POLL_SECONDS)
+                if must_stop():
+                    return _stop(child)
+        finally:
+            _children.remove(child)
+            _stop(child)
+
+
+def _stop(child: subprocess.Popen[bytes]) -> int:
+    """Ask once, wait, and kill what does not end."""
+    if child.poll() is None and child.pid not in _asked_to_stop:
+        _asked_to_stop.add(child.pid)
+        child.send_signal(signal.SIGTERM)
+    end = time.monotonic() + GRACE_SECONDS
+    while child.poll() is None:
+        if time.monotonic() > end:
+            child.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(POLL_SECONDS)
+    _asked_to_stop.discard(child.pid)
+    return int(child.returncode)
+
+
+@contextlib.contextmanager
+def _lock(study: Path, run: PlannedRun) -> Iterator[int | None]:
+    """The run's journal, locked for us; None where somebody else keeps it."""
+    path = journal_path(study, run)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error}") from error
+    try:
+        yield file if _locked(file) else None
+    finally:
+        os.close(file)
+
+
+def _locked(file: int) -> bool:
+    """Wait a while for the lock: the one who has it may be about to end."""
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(POLL_SECONDS)
+
+
+def _write(journal: int, **entry: Any) -> None:
+    """One line into a journal, in one write."""
+    os.write(journal, (json.dumps({"time": round(time.time(), 3), **entry}) + "\n").encode())
+
+
+def _drop_replay(study: Path, run: PlannedRun) -> None:
+    """Free the disk of a finished run's replay, where the plan says so."""
+    if run.drop_replay:
+        shutil.rmtree(study / "runs" / run.name / "replay", ignore_errors=True)

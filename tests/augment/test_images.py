@@ -1,0 +1,229 @@
+"""ImageBank: procedural pictures, folders with good and bad files, draws."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from svea.augment import images
+from svea.augment.images import SIDE, ImageBank
+from svea.errors import UserError
+
+
+def seeded(seed: int) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+def write_picture(path: Path, size: tuple[int, int] = (160, 120), seed: int = 0) -> np.ndarray:
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+    return pixels
+
+
+def write_video(path: Path, frames: int = 20) -> None:
+    from imageio_ffmpeg import write_frames
+
+    writer = write_frames(str(path), (96, 64), fps=10, macro_block_size=1, quality=8)
+    writer.send(None)
+    for frame in range(frames):
+        writer.send(np.full((64, 96, 3), 10 * frame, np.uint8).tobytes())
+    writer.close()
+
+
+# --- procedural pictures --------------------------------------------------------------------------
+
+
+def test_procedural_pictures_are_the_same_for_a_seed_and_differ_between_seeds():
+    first, second = ImageBank.procedural(8, seed=1), ImageBank.procedural(8, seed=1)
+    other = ImageBank.procedural(8, seed=2)
+    assert torch.equal(first.pictures, second.pictures)
+    assert not torch.equal(first.pictures, other.pictures)
+    assert first.pictures.shape == (8, 3, SIDE, SIDE) and first.pictures.dtype == torch.uint8
+    assert first.source == "8 procedural pictures (seed 1)"
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_any_number_of_procedural_pictures_can_be_made(count):
+    assert len(ImageBank.procedural(count).pictures) == count
+
+
+def test_procedural_pictures_have_natural_statistics():
+    """Photographs: amplitude falls about as 1/f, mid brightness, less colour than brightness."""
+    pictures = ImageBank.procedural(64).pictures.double()
+    grey = pictures.mean(1)
+    assert 90 < grey.mean() < 150
+    assert 30 < grey.std((1, 2)).mean() < 70
+    assert 10 < (pictures - grey[:, None]).std() < grey.std()
+    assert -1.6 < _slope(grey) < -0.9
+    assert len({picture.numpy().tobytes() for picture in pictures}) == 64
+
+
+def _slope(grey: Tensor) -> float:
+    """The exponent of the mean amplitude spectrum between 2 and 45 cycles per picture."""
+    amplitude = torch.fft.rfft2(grey - grey.mean((1, 2), keepdim=True)).abs().mean(0).numpy()
+    frequency = np.hypot(np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE))
+    band = (frequency > 2 / SIDE) & (frequency < 0.35)
+    return np.polyfit(np.log(frequency[band]), np.log(amplitude[band]), 1)[0]
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_read_with_its_subfolders_in_a_fixed_order(tmp_path):
+    square = write_picture(tmp_path / "a" / "first.png", (SIDE, SIDE))
+    write_picture(tmp_path / "b" / "deep" / "second.JPG", seed=1)
+    (tmp_path / "notes.txt").write_text("not a picture")
+    bank = ImageBank.folder(tmp_path)
+    assert bank.pictures.shape == (2, 3, SIDE, SIDE) and bank.skipped == 0
+    assert bank.source == f"2 pictures from {tmp_path.name}"
+    assert torch.equal(bank.pictures[0], torch.from_numpy(square).permute(2, 0, 1))
+    assert torch.equal(bank.pictures, ImageBank.folder(tmp_path).pictures)
+
+
+def test_pictures_are_cut_to_their_central_square(tmp_path):
+    wide = np.zeros((SIDE, 3 * SIDE, 3), np.uint8)
+    wide[:, SIDE : 2 * SIDE] = (10, 20, 30)
+    Image.fromarray(wide).save(tmp_path / "wide.png")
+    picture = ImageBank.folder(tmp_path).pictures[0]
+    assert torch.equal(picture, torch.tensor([10, 20, 30]).byte().view(3, 1, 1).expand_as(picture))
+
+
+def test_grey_transparent_and_palette_pictures_become_rgb(tmp_path):
+    for mode in ("L", "RGBA", "P", "1", "CMYK"):
+        name = f"{mode}.{'jpg' if mode == 'CMYK' else 'png'}"
+        Image.new("RGB", (64, 64), "white").convert(mode).save(tmp_path / name)
+    bank = ImageBank.folder(tmp_path)
+    assert bank.pictures.shape == (5, 3, SIDE, SIDE) and bank.pictures.min() > 250
+
+
+def test_damaged_and_tiny_pictures_are_skipped_and_counted(tmp_path):
+    write_picture(tmp_path / "good.png")
+    write_picture(tmp_path / "tiny.png", (31, 200))
+    (tmp_path / "empty.jpg").touch()
+    (tmp_path / "text.jpg").write_text("hello")
+    write_picture(tmp_path / "whole.png", seed=1)
+    cut = (tmp_path / "whole.png").read_bytes()
+    (tmp_path / "cut.png").write_bytes(cut[: len(cut) // 2])
+    (tmp_path / "noise.mp4").write_bytes(b"\0" * 1000)
+    with pytest.warns(UserWarning, match="skipped 5 of 7 files"):
+        bank = ImageBank.folder(tmp_path)
+    assert len(bank.pictures) == 2 and bank.skipped == 5
+
+
+def test_a_folder_of_only_damaged_pictures_is_an_error(tmp_path):
+    (tmp_path / "text.jpg").write_text("hello")
+    with pytest.raises(UserError, match="none of the 1 pictures and videos"):
+        ImageBank.folder(tmp_path)
+
+
+def test_an_empty_folder_is_an_error_that_says_what_was_looked_for(tmp_path):
+    with pytest.raises(UserError, match=r"no pictures or videos in .*\.jpg.*\.mp4"):
+        ImageBank.folder(tmp_path)
+
+
+def test_a_missing_folder_is_an_error(tmp_path):
+    with pytest.raises(UserError, match="nowhere is not a folder"):
+        ImageBank.folder(tmp_path / "nowhere")
+
+
+def test_large_folders_are_sampled_evenly(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "MOST_PICTURES", 4)
+    for index in range(12):
+        Image.new("RGB", (64, 64), (20 * index,) * 3).save(tmp_path / f"{index:02}.png")
+    levels = ImageBank.folder(tmp_path).pictures[:, 0, 0, 0].tolist()
+    assert levels == [0, 60, 120, 180]
+
+
+def test_videos_give_their_key_frames(tmp_path):
+    write_video(tmp_path / "ramp.mp4")
+    bank = ImageBank.folder(tmp_path)
+    assert len(bank.pictures) >= 1
+    assert bank.pictures[0].float().mean() < 20  # the first frame is black
+
+
+# --- which folder ---------------------------------------------------------------------------------
+
+
+def test_find_prefers_overlay_dir_then_data_dir_then_the_environment(tmp_path, monkeypatch):
+    for place in ("overlay", "data/photos", "variable/places365_standard/val/abbey"):
+        write_picture(tmp_path / place / "picture.png")
+    write_picture(tmp_path / "variable/photos/picture.png")
+    monkeypatch.setenv("SVEA_DATA", str(tmp_path / "variable"))
+    overlay, data = tmp_path / "overlay", tmp_path / "data"
+    assert ImageBank.find(overlay, data).source == "1 pictures from overlay"
+    assert ImageBank.find(None, data).source == "1 pictures from photos"
+    assert ImageBank.find().source == "1 pictures from val"
+    assert "procedural" in ImageBank.find("procedural", data).source
+    monkeypatch.delenv("SVEA_DATA")
+    assert "procedural" in ImageBank.find().source
+
+
+def test_a_data_folder_without_pictures_is_an_error_with_a_cure(tmp_path):
+    with pytest.raises(UserError, match=r"places365_standard/train.*--overlay-dir procedural"):
+        ImageBank.find(data_dir=tmp_path)
+
+
+@pytest.mark.skipif("SVEA_DATA" not in os.environ, reason="SVEA_DATA is not set")
+def test_real_photographs_load():
+    bank = ImageBank.find()
+    assert len(bank.pictures) > 100 and bank.skipped == 0
+    assert 1.0 < -_slope(bank.pictures.double().mean(1)) < 1.6
+
+
+# --- draws ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bank() -> ImageBank:
+    return ImageBank.procedural(8)
+
+
+def test_draws_are_pictures_in_range_and_follow_the_generator(bank):
+    first = bank.draw(16, 50, 84, seeded(0))
+    assert first.shape == (16, 3, 50, 84) and first.dtype == torch.float32
+    assert first.min() >= 0 and first.max() <= 1
+    assert torch.equal(first, bank.draw(16, 50, 84, seeded(0)))
+    assert not torch.equal(first, bank.draw(16, 50, 84, seeded(1)))
+    assert len({picture.numpy().tobytes() for picture in first}) == 16
+
+
+@pytest.mark.parametrize("size", [(84, 84), (48, 100), (200, 200)])
+def test_a_draw_of_the_whole_picture_is_an_antialiased_resize(bank, size):
+    one = ImageBank(bank.pictures[5:6], "one")
+    y = one.draw(1, *size, seeded(0), area=(1, 1), aspect=(1, 1), flip=0)
+    expected = F.interpolate(
+        one.pictures.float() / 255, size, mode="bilinear", antialias=True, align_corners=False
+    )
+    torch.testing.assert_close(y, expected, atol=1e-4, rtol=0)
+
+
+def test_flips_mirror(bank):
+    one = ImageBank(bank.pictures[5:6], "one")
+    plain, mirrored = (
+        one.draw(1, 84, 84, seeded(0), area=(0.3, 0.3), flip=flip) for flip in (0, 1)
+    )
+    torch.testing.assert_close(mirrored, plain.flip(-1))
+
+
+def test_crops_cover_the_stated_area_and_all_of_the_picture():
+    """A picture of its own coordinates tells where every crop came from."""
+    ramp = torch.arange(SIDE, dtype=torch.uint8)
+    across, down = ramp.expand(SIDE, SIDE), ramp[:, None].expand(SIDE, SIDE)
+    bank = ImageBank(torch.stack([across, down, torch.zeros_like(down)])[None], "coordinates")
+    y = bank.draw(4000, 8, 8, seeded(0), flip=0) * 255
+    # between the centres of the first and the last pixel lie 7 of 8 parts; edges flatten a little
+    width = (y[:, 0, 4, 5] - y[:, 0, 4, 2]) / 3 * 8
+    height = (y[:, 1, 5, 4] - y[:, 1, 2, 4]) / 3 * 8
+    area, aspect = width * height / SIDE**2, width / height
+    assert 0.075 < area.min() < 0.1 and 0.95 < area.max() < 1.03
+    assert 0.73 < aspect.min() < 0.78 and 1.28 < aspect.max() < 1.37
+    assert abs(area.median() - 0.54) < 0.03
+    assert y[:, 0, 4, 0].min() < 5 and y[:, 0, 4, -1].max() > SIDE - 6

@@ -1,0 +1,67 @@
+"""The counts behind the figures of `svea bench update` and `svea bench train`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tiny_runs import TINY
+
+from svea.bench import update
+from svea.errors import UserError
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, update.UpdateRow]:
+    made = update.update(["svea", "drq"], device=CPU, how="eager", batch=1, repeats=1, parts=False)
+    return {row.method: row for row in made}
+
+
+def test_operations_are_those_of_the_paper_s_shapes(
+    rows: dict[str, update.UpdateRow],
+) -> None:
+    """By hand: 11 layers of 32 filters, 84 -> 41 pixels, then two less with every layer."""
+    first = 2 * 9 * 9 * 32 * 41**2
+    forward = first + sum(2 * 9 * 32 * 32 * side**2 for side in range(39, 20, -2))
+    # Both trunks see the successor, the policy every other update; the critic's views go back too,
+    # at twice the cost, but not to the pixels.
+    for method, views in (("svea", 2), ("drq", 1)):
+        passes = (2 + views + 0.5) * forward + views * (2 * forward - first)
+        assert 1 <= rows[method].gflop * 1e9 / passes < 1.06, method
+
+
+def test_svea_trains_no_more_parameters_than_drq(
+    rows: dict[str, update.UpdateRow],
+) -> None:
+    """The paper's cost claim; the number by hand for 32 filters, 100 and 1,024 units, 6 actions."""
+    trunk = (9 * 9 + 1) * 32 + 10 * (9 * 32 + 1) * 32
+    projection = 32 * 21 * 21 * 100 + 100 + 2 * 100  # with LayerNorm
+    q = (106 * 1024 + 1024) + (1024 * 1024 + 1024) + (1024 + 1)
+    policy = (100 * 1024 + 1024) + (1024 * 1024 + 1024) + (1024 * 12 + 12)
+    by_hand = trunk + 2 * projection + 2 * q + policy + 1  # and the temperature
+    assert rows["svea"].parameters == rows["drq"].parameters == by_hand
+
+
+def test_training_counts_the_decisions_of_all_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    settings: dict[str, Any] = {k: v for k, v in TINY.items() if k not in ("decisions", "warmup")}
+    (row,) = update.train([0, 1], 0.3, task="toy:make", envs=1, **settings)
+    assert (row.seeds, row.envs) == (2, 1)
+    assert row.decisions > 0 and row.seconds >= 0.3
+    assert row.decisions_per_second == pytest.approx(row.decisions / row.seconds)
+    assert "2 seed(s) with 1 environments each" in capsys.readouterr().out
+
+
+def test_nothing_to_measure_is_refused() -> None:
+    with pytest.raises(UserError, match=r"repeats is 0; allowed: 1 or more"):
+        update.update(["svea"], device=CPU, repeats=0)
+    with pytest.raises(UserError, match=r"no method is named; allowed: svea, .*, all"):
+        update.update([], device=CPU)
+    with pytest.raises(UserError, match=r"no seed is named"):
+        update.train([], 1, task="toy:make", envs=1)
+    with pytest.raises(UserError, match="unknown method 'sveaa'"):
+        update.update(["sveaa"], device=CPU)
+    with pytest.raises(UserError, match=r"seconds is -1; allowed: more than 0"):
+        update.train([0], -1, task="toy:make", envs=1)

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from svea import errors, speed
+from svea.cli import doctor
+from svea.speed.kernels import cpu
+
+# Kept before `healthy` replaces them.
+MEASURE_GL = doctor.measure_gl
+USABLE_CORES = doctor.usable_cores
+MISSING_FOR_COMPILING = speed.missing_for_compiling
+
+SOFTWARE_GL = {
+    "backend": "egl",
+    "vendor": "Mesa",
+    "renderer": "llvmpipe",
+    "is_software": True,
+    "ms_per_frame": 9.5,
+}
+
+
+@pytest.fixture(autouse=True)
+def healthy(monkeypatch, tmp_path):
+    """A machine on which every check passes, whatever machine this is."""
+    versions = {package.name: package.minimum for package in doctor.PACKAGES} | {"svea": "0.1.0"}
+    monkeypatch.setattr(doctor, "_installed_version", versions.get)
+    monkeypatch.setattr(doctor, "measure_gl", lambda: SOFTWARE_GL)
+    monkeypatch.setattr(doctor, "has_nvidia_gpu", lambda: False)
+    monkeypatch.setattr(speed, "choose_device", lambda name: torch.device("cpu"))
+    monkeypatch.setattr(speed, "missing_for_compiling", lambda device: "")
+    monkeypatch.setattr(doctor.machine, "available_bytes", lambda: 64 * doctor.GIB)
+    monkeypatch.setattr(doctor, "usable_cores", lambda: 2)
+    monkeypatch.setattr(
+        doctor.shutil, "disk_usage", lambda folder: SimpleNamespace(free=100 * doctor.GIB)
+    )
+    monkeypatch.delenv("SVEA_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return versions
+
+
+def finding(name: str) -> doctor.Check:
+    return next(check for check in doctor.diagnose() if check.name == name)
+
+
+def test_a_healthy_machine_has_no_cures_and_exit_code_0(capsys):
+    assert [check for check in doctor.diagnose() if check.status != "ok" or check.cure] == []
+    assert doctor.doctor() == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "svea can be used here"
+
+
+def test_a_check_that_raises_does_not_hide_the_others(monkeypatch):
+    names = [check.name for check in doctor.diagnose()]
+
+    def explode(*_):
+        raise RuntimeError("first line\nsecond line")
+
+    checks = [name for name in vars(doctor) if name.startswith("check_")]
+    assert len(checks) >= 9
+    for check in checks:
+        monkeypatch.setattr(doctor, check, explode)
+    broken = doctor.diagnose()
+    assert [check.name for check in broken] == names
+    assert {check.value for check in broken} == {"RuntimeError: first line second line"}
+    assert all(check.status == "problem" and check.cure for check in broken)
+    assert doctor.doctor() == errors.SveaError.exit_code
+
+
+def test_without_torch_the_environments_are_usable_and_the_cure_is_the_train_extra(healthy):
+    del healthy["torch"]
+    assert finding("torch").status == "warning"
+    assert finding("torch").cure == finding("device").cure == "pip install 'svea[train]'"
+    assert doctor.doctor() == 0
+
+
+def test_without_a_compiler_updates_are_slow_and_gcc_is_the_cure(healthy, monkeypatch, tmp_path):
+    assert finding("updates").status == "ok"
+    cpu.library.cache_clear()  # its answer may be known already
+    monkeypatch.setattr(speed, "missing_for_compiling", MISSING_FOR_COMPILING)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # what was compiled before needs no gcc
+    monkeypatch.delenv("CC", raising=False)
+    check = finding("updates")
+    assert (check.status, check.cure) == ("warning", "install gcc, or mend what the reason says")
+    assert "a C compiler (gcc) is not installed" in check.value
+    assert doctor.doctor() == 0
+
+
+def test_a_torch_that_does_not_import_is_reported_and_not_raised(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert finding("device").status == "problem"
+    assert "torch" in finding("device").value
+    assert finding("disk").status == "ok"
+
+
+@pytest.mark.parametrize("version", ["4.0.0", "4.1.0rc1", "3.16.9", "2.3.7"])
+def test_a_mujoco_out_of_range_is_named_with_the_range_that_works(healthy, version):
+    healthy["mujoco"] = version
+    check = finding("mujoco")
+    assert version in check.value
+    assert check.cure == "pip install 'mujoco>=3.17,<4'"
+    assert doctor.doctor() == errors.UserError.exit_code
+
+
+@pytest.mark.parametrize("version", ["3.17.0", "3.17", "3.100.2", "3.17.1+local"])
+def test_versions_are_compared_as_numbers(healthy, version):
+    healthy["mujoco"] = version
+    assert finding("mujoco") == doctor.Check("mujoco", version)
+
+
+def test_the_worst_problem_gives_the_exit_code(healthy, monkeypatch):
+    def fail():
+        raise errors.RendererError("nothing draws: run apt-get install -y libegl1")
+
+    healthy["mujoco"] = "4.0.0"
+    monkeypatch.setattr(doctor, "measure_gl", fail)
+    assert "apt-get install -y libegl1" in finding("rendering").cure
+    assert doctor.doctor() == errors.RendererError.exit_code > errors.UserError.exit_code
+
+
+@pytest.mark.parametrize(
+    ("is_software", "gpu", "status"),
+    [(True, True, "warning"), (True, False, "ok"), (False, True, "ok")],
+)
+def test_software_rendering_is_a_warning_only_beside_a_gpu(monkeypatch, is_software, gpu, status):
+    monkeypatch.setattr(doctor, "measure_gl", lambda: SOFTWARE_GL | {"is_software": is_software})
+    monkeypatch.setattr(doctor, "has_nvidia_gpu", lambda: gpu)
+    check = finding("rendering")
+    assert check.status == status
+    assert "9.5 ms per frame" in check.value
+    assert ("MUJOCO_GL=egl" in check.cure) == (status == "warning")
+    assert doctor.doctor() == 0
+
+
+class TestTheProcessThatDraws:
+    @pytest.fixture(autouse=True)
+    def real_process(self, monkeypatch, healthy):
+        monkeypatch.setattr(doctor, "measure_gl", MEASURE_GL)
+
+    def test_a_crash_of_the_driver_is_a_finding(self, monkeypatch):
+        monkeypatch.setattr(doctor, "_DRAW", "import os; os.abort()")
+        assert "SIGABRT" in finding("rendering").cure
+        assert finding("rendering").exit_code == errors.RendererError.exit_code
+
+    def test_a_hang_of_the_driver_is_a_finding(self, monkeypatch):
+        monkeypatch.setattr(doctor, "GL_TIMEOUT_SECONDS", 0.2)
+        monkeypatch.setattr(doctor, "_DRAW", "import time; time.sleep(600)")
+        assert "MUJOCO_GL=osmesa" in finding("rendering").cure
+
+    def test_what_the_driver_prints_is_not_taken_for_the_answer(self, monkeypatch):
+        noise = f"print('MESA: hello', end=''); print('\\nsvea-gl', {json.dumps(SOFTWARE_GL)!r})"
+        monkeypatch.setattr(doctor, "_DRAW", noise + "; print('goodbye')")
+        assert doctor.measure_gl() == SOFTWARE_GL
+
+    def test_a_wrong_backend_is_bad_input(self, monkeypatch):
+        monkeypatch.setenv("MUJOCO_GL", "rubbish")
+        assert "'rubbish'" in finding("rendering").cure
+        assert finding("rendering").exit_code == errors.UserError.exit_code
+
+    def test_this_machine_draws(self):
+        gl = doctor.measure_gl()
+        assert gl["renderer"] in finding("rendering").value
+        assert finding("rendering").exit_code == 0
+
+
+def test_too_little_memory_and_disk_are_warnings_and_a_full_disk_a_problem(monkeypatch):
+    monkeypatch.setattr(doctor.machine, "available_bytes", lambda: 4 * doctor.GIB)
+    assert finding("memory").cure == "svea train TASK --preset quick"
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=5 * doctor.GIB))
+    assert finding("disk").status == "warning"
+    assert doctor.doctor() == 0
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    assert "--out DIR" in finding("disk").cure
+    assert doctor.doctor() == errors.StorageError.exit_code
+
+
+class TestData:
+    def test_an_incomplete_part_is_named_with_the_command_that_tells_more(self, tmp_path):
+        for name in ("dmcgb/video_easy/video3.mp4", "davis/bear.mp4"):
+            path = tmp_path / name
+            path.parent.mkdir(parents=True)
+            path.touch()
+        check = doctor.check_data(tmp_path)
+        assert "video_easy 1 of 10 clips" in check.value
+        assert check.status == "warning"
+        assert check.cure.startswith("svea data list") and "video_easy" in check.cure
+
+    def test_a_missing_folder_is_a_problem_and_an_empty_one_a_warning(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("SVEA_DATA", str(tmp_path / "nowhere"))
+        assert "nowhere is not a folder" in finding("data").value
+        assert doctor.doctor() == errors.UserError.exit_code
+        assert doctor.doctor(data_dir=tmp_path) == 0  # the flag beats the variable
+        assert doctor.check_data(tmp_path).status == "warning"
+
+    def test_the_real_folder(self, data_dir: Path):
+        assert "video_hard 100 of 100 clips" in doctor.check_data(data_dir).value
+
+
+def test_json_holds_every_finding(healthy, capsys):
+    healthy["numpy"] = "1.26.4"
+    assert doctor.doctor(json=True) == errors.UserError.exit_code
+    report = json.loads(capsys.readouterr().out)
+    assert report["usable"] is False
+    assert report["exit_code"] == errors.UserError.exit_code
+    problems = [check for check in report["checks"] if check["status"] == "problem"]
+    assert [check["name"] for check in problems] == ["numpy"]
+    assert problems[0]["cure"] == "pip install 'numpy>=2'"
+
+
+def test_lines_and_table_say_the_same(healthy, capsys, monkeypatch):
+    healthy["mujoco"] = "4.0.0"
+    doctor.doctor()
+    lines = capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    doctor.doctor()
+    table = capsys.readouterr().out
+    for text in ("fix: pip install 'mujoco>=3.17,<4'", "svea cannot be used here yet: fix mujoco"):
+        assert text in lines
+        assert text in table
+    for check in doctor.diagnose():
+        assert check.value in lines
+        assert check.value in table
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
+def test_cores_are_limited_by_the_quota_of_the_container(monkeypatch):
+    monkeypatch.setattr(doctor.os, "sched_getaffinity", lambda _: set(range(64)))
+    expectations = {"200000 100000": 2, "50000 100000": 1, "max 100000": 64, "": 64}
+    for quota, expected in expectations.items():
+        monkeypatch.setattr(doctor, "_read", lambda _, quota=quota: quota)
+        assert USABLE_CORES() == expected

@@ -1,0 +1,233 @@
+"""The verb `svea eval`: what it plays, records, prints, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fake_runs import episodes, write_lines, write_run
+from PIL import Image
+from tiny_runs import tiny
+
+from svea.cli import evaluate, main
+from svea.cli.evaluate import evaluate_and_print, score_rows
+from svea.errors import UserError
+from svea.evidence.evaluation import Request
+from svea.evidence.read import read_run
+from svea.evidence.results import group_runs
+from svea.runs.load import export
+from svea.runs.records import read_records
+from svea.training import train
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tiny(tmp_path_factory.mktemp("scores") / "run", decisions=20))
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def verb(*runs: Path, again: bool = False, as_json: bool = False, **request: Any) -> int:
+    asked = Request(**{"episodes": 2, "environments": 1} | request)
+    return evaluate_and_print(runs, asked, again=again, videos=False, as_json=as_json)
+
+
+def test_the_same_command_again_plays_what_is_missing(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verb(run, policies=("agent", "random")) == 0
+    first = read_records(run)
+    assert [(r["policy"], r["episode"]) for r in first] == [
+        ("agent", 0), ("agent", 1), ("random", 0), ("random", 1),
+    ]  # fmt: skip
+    capsys.readouterr()
+    assert verb(run, episodes=3) == 0
+    assert "2 episodes were recorded before" in capsys.readouterr().out
+    assert read_records(run)[:4] == first and len(read_records(run)) == 5
+    assert verb(run, episodes=3, again=True) == 0
+    assert len(read_records(run)) == 8, "all three were played once more"
+    returns = read_run(run).final_returns("train")
+    assert len(returns) == 3, "and the later record of an episode counts"
+
+
+def test_an_interrupted_evaluation_keeps_what_it_played(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written: list[Any] = []
+    append = evaluate.append_records
+
+    def then_stop(folder: Path, records: list[Any]) -> None:
+        append(folder, records)
+        written.extend(records)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluate, "append_records", then_stop)
+    with pytest.raises(KeyboardInterrupt):
+        verb(run, episodes=3)
+    assert "1 new episode recorded, the same command goes on" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert verb(run, episodes=3) == 0
+    assert read_records(run)[:1] == written and len(read_records(run)) == 3
+
+
+def test_json_prints_every_record_asked_for_old_and_new(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verb(run, episodes=1)
+    capsys.readouterr()
+    verb(run, episodes=2, as_json=True)
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert printed == read_records(run) and len(printed) == 2
+
+
+def test_what_fails_is_named_and_the_rest_evaluated(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty, corrupt, foreign = tmp_path / "empty", tmp_path / "corrupt", tmp_path / "foreign"
+    empty.mkdir()
+    shutil.copytree(run, corrupt)
+    for weights in corrupt.rglob("agent.safetensors"):
+        weights.write_bytes(weights.read_bytes()[:100])
+    shutil.copytree(run, foreign)
+    stored = json.loads((run / "config.json").read_text())
+    (foreign / "config.json").write_text(json.dumps(stored | {"from_the_future": 1}))
+    code = verb(empty, corrupt, foreign, run, modes=("train", "color_hard"))
+    out, err = capsys.readouterr()
+    assert code != 0
+    assert "no config.json" in err and "empty" in err
+    assert "no checkpoint of this run is whole" in err
+    assert "unknown option 'from_the_future'" in err
+    assert err.count("only has mode 'train'") == 1, "said once, for all runs it holds for"
+    assert out.count("toy:make") >= 1 and len(read_records(run)) == 2
+
+
+def test_a_folder_that_cannot_be_written_to_still_shows_its_figures(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "eval.jsonl").mkdir()
+    assert verb(run, as_json=True) == 4
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 2
+    assert err.count("cannot write") == 1
+
+
+def test_all_is_what_the_task_has(run: Path) -> None:
+    assert verb(run, modes=("all",)) == 0
+    assert {record["mode"] for record in read_records(run)} == {"train"}
+
+
+def test_nothing_to_evaluate_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no run to evaluate"):
+        verb()
+    with pytest.raises(UserError, match="unknown mode 'colour'"):
+        verb(tmp_path, modes=("colour",))
+
+
+def test_an_export_has_no_log_and_that_is_no_news(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = export(run, tmp_path / "exported")
+    assert verb(folder, modes=("train",)) == 0
+    out, err = capsys.readouterr()
+    assert "missing" not in out and "unfinished" not in out and err == ""
+    assert [len(group.runs) for group in group_runs([read_run(run), read_run(folder)])] == [2]
+
+
+def test_an_error_names_the_folder_once(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verb(tmp_path / "nothing", run, modes=("train", "color_hard")) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and all(line.startswith("svea: ") for line in lines)
+    assert lines[0].count(str(tmp_path / "nothing")) == 1
+    assert lines[1].count("color_hard") == 1 and lines[1].endswith(f"({run})")
+
+
+def test_robot_and_suite_are_not_pooled(tmp_path: Path) -> None:
+    for task in ("walker_walk", "finger_spin", "robot_reach", "robot_push", "toy:make", "toy:b"):
+        level = {"w": 800.0, "f": 400.0, "r": 30.0, "t": 5.0}[task[0]]
+        write_run(tmp_path / task, task=task, final={"train": level})
+    groups = group_runs([read_run(folder) for folder in sorted(tmp_path.iterdir())])
+    rows = {row["task"]: row["mean ± std"] for row in score_rows(groups)}
+    pooled = {name: mean for name, mean in rows.items() if name.startswith("all")}
+    assert pooled == {"all 2 DMControl tasks": "600", "all 2 robot tasks": "30"}
+
+
+def test_rows_stand_beside_the_papers_figures(tmp_path: Path) -> None:
+    for seed, score in enumerate((300.0, 320.0)):
+        write_run(tmp_path / "w" / str(seed), seed=seed, final={"color_hard": score}, random=40)
+        final = {"color_hard": 500.0, "distracting_cs:0.1": 100.0}
+        write_run(tmp_path / "f" / str(seed), task="finger_spin", seed=seed, final=final)
+    groups = group_runs([read_run(tmp_path / task / seed) for task in "wf" for seed in "01"])
+    rows = {(row["task"], row["mode"]): row for row in score_rows(groups)}
+    walker = rows["walker_walk", "color_hard"]
+    assert (walker["mean ± std"], walker["paper"]) == ("310 ± 14", "760 ± 145 †")
+    assert (walker["IQM [95 %]"], walker["area"]) == ("310 [300, 320]", "155")
+    assert (walker["seeds"], walker["episodes"], walker["random"]) == ("2", "20", "40")
+    assert rows["finger_spin", "distracting_cs:0.1"]["paper"] == "≈ 290 †"
+    both = rows["all 2 DMControl tasks", "color_hard"]
+    assert (both["mean ± std"], both["IQM [95 %]"]) == ("405", "410 [400, 410]")
+    assert len(score_rows(groups, ["distracting_cs:0.1"])) == 1
+
+
+def test_success_rates_stand_beside_the_papers(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "r", task="robot_reach", final={"train": 30.0, "test": 20.0})
+    who = {"task": "robot_reach", "method": "svea", "augment": "conv", "run_seed": 0}
+    played = episodes(who, "agent", "test", 20.0, 6000)
+    write_lines(folder / "eval.jsonl", [one | {"success": k < 7} for k, one in enumerate(played)])
+    (row,) = score_rows(group_runs([read_run(folder)]), ["test"])
+    assert row["success"].startswith("0.70 [") and row["paper"] == "0.89 †"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "svea", "drq", "--runs", "nowhere"], "'nowhere'"),
+        (["analyze", "q-variance", "nowhere"], "nowhere is not a run"),
+        (["analyze", "walltime", "nowhere"], "no run at 'nowhere'"),
+        (["watch", "nowhere"], "nowhere is not a run"),
+        (["analyze", "saliency", "nowhere"], "nowhere is not a run"),
+        (["eval", "nowhere", "--modes", "tarin"], "unknown mode 'tarin'. Did you mean 'train'"),
+    ],
+)
+def test_verbs_name_what_is_wrong(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error and "Traceback" not in error
+
+
+def test_the_analyses_print_a_row_per_run_and_the_mean_over_seeds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in range(2):
+        folder = tmp_path / "runs" / str(seed)
+        write_run(folder, seed=seed, final={"train": 300.0 + 100 * seed})
+        write_run(tmp_path / "runs" / f"d{seed}", method="drq", seed=seed, final={"train": 100.0})
+    assert main(["analyze", "walltime", str(tmp_path), "-o", str(tmp_path / "w.png")]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert "hours to 90" in table[0] and len(table) == 4
+    drq, svea = (line.split() for line in table[1:3])
+    assert float(drq[-1]) == pytest.approx(350 / 100, rel=0.01) and svea[-1] == "1"
+    assert main(["analyze", "walltime", str(tmp_path), "--level", "200"]) == 0
+    drq, svea = capsys.readouterr().out.splitlines()[1:3]
+    assert drq.split()[-2:] == ["–", "–"] and svea.split()[-1] == "1", "drq never gets there"
+    picture = np.asarray(Image.open(tmp_path / "w.png").convert("L"))
+    assert (picture < 128).mean() > 0.005, "something is drawn"
+    assert main(["compare", "svea", "drq", "--runs", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "P(svea > drq)" in out and "1.00 [1.00, 1.00]" in out
+    assert "train: svea is better in 1 of 1" in out

@@ -1,0 +1,253 @@
+"""Video files: decoding, bounds, and everything that can be wrong with a file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+
+import numpy as np
+import pytest
+from imageio_ffmpeg import write_frames
+from PIL import Image
+
+from svea.data import clips
+from svea.data.clips import SIDE, in_data_folder, in_folder
+from svea.errors import UserError
+
+COLOURS = [(200, 40, 40), (40, 160, 60), (60, 60, 200), (220, 220, 220), (20, 20, 20)]
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(monkeypatch):
+    monkeypatch.setattr(clips, "_cache", type(clips._cache)())
+
+
+def write_video(path, colours=COLOURS, size=(64, 48), options=()):
+    """Write a video of plain frames."""
+    writer = write_frames(
+        str(path), size, fps=25, quality=9, macro_block_size=1, output_params=list(options)
+    )
+    writer.send(None)
+    for colour in colours:
+        writer.send(np.full((size[1], size[0], 3), colour, np.uint8).tobytes())
+    writer.close()
+    return path
+
+
+def write_pictures(folder, colours=COLOURS, size=(64, 48), ending="png"):
+    """Write a folder of plain frames."""
+    folder.mkdir(parents=True)
+    for number, colour in enumerate(colours):
+        Image.new("RGB", size, colour).save(folder / f"{number:05}.{ending}")
+    return folder
+
+
+def only_clip(folder):
+    return in_folder(folder).open(0)
+
+
+def test_a_video_gives_its_frames_and_repeats(tmp_path):
+    write_video(tmp_path / "clip.mp4")
+    clip = only_clip(tmp_path)
+    for index in (4, 0, 2, 1, 3, 5, 7, 5000):  # in any order, and past the end
+        frame = clip.frame(index)
+        assert frame.shape == (SIDE, SIDE, 3) and frame.dtype == np.uint8
+        colour = COLOURS[index % len(COLOURS)]
+        assert np.abs(frame.astype(int) - colour).max() < 12  # compression
+    assert len(clip) == len(COLOURS)
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg"])
+def test_a_folder_of_frames_is_a_clip(tmp_path, ending):
+    write_pictures(tmp_path / "bear", ending=ending, size=(854, 480))
+    clip = only_clip(tmp_path)
+    assert len(clip) == len(COLOURS)
+    for index, colour in enumerate(COLOURS):
+        assert np.abs(clip.frame(index).astype(int) - colour).max() < 4
+
+
+def test_a_wide_picture_is_stretched_to_a_square(tmp_path):
+    folder = write_pictures(tmp_path / "wide", size=(200, 100))
+    picture = Image.new("RGB", (200, 100), (0, 0, 0))
+    picture.paste((255, 255, 255), (100, 0, 200, 100))
+    picture.save(folder / "00000.png")
+    frame = only_clip(tmp_path).frame(0)
+    assert frame[:, : SIDE // 2 - 2].max() == 0 and frame[:, SIDE // 2 + 2 :].min() == 255
+
+
+def test_clips_are_ordered_by_name_and_other_files_ignored(tmp_path):
+    write_pictures(tmp_path / "b")
+    write_video(tmp_path / "a.mp4")
+    write_video(tmp_path / "c.MKV")
+    (tmp_path / "notes.txt").write_text("no video")
+    (tmp_path / "empty").mkdir()
+    assert in_folder(tmp_path).names == ("a.mp4", "b", "c.MKV")
+
+
+def test_long_clips_are_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr(clips, "MOST_FRAMES", 3)
+    write_video(tmp_path / "a.mp4")
+    write_pictures(tmp_path / "b")
+    found = in_folder(tmp_path)
+    for index in range(2):
+        clip = found.open(index)
+        assert len(clip) == 3
+        assert np.abs(clip.frame(3).astype(int) - COLOURS[0]).max() < 12
+
+
+# --- what can be wrong ----------------------------------------------------------------------------
+
+
+def truncated(path, options=()):
+    """A video of noise with its second half missing."""
+    writer = write_frames(str(path), (64, 64), fps=25, output_params=list(options))
+    writer.send(None)
+    for seed in range(60):
+        writer.send(np.random.default_rng(seed).integers(0, 255, (64, 64, 3), np.uint8).tobytes())
+    writer.close()
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+PLAYLIST = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{}\n#EXT-X-ENDLIST\n"
+DAMAGE = {
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("this is no video"),
+    "noise": lambda path: path.write_bytes(np.random.default_rng(0).bytes(20_000)),
+    "truncated, index last": truncated,
+    "truncated, index first": lambda path: truncated(path, ["-movflags", "+faststart"]),
+    "one frame": lambda path: write_video(path, COLOURS[:1]),
+    "playlist of a file": lambda path: path.write_text(
+        PLAYLIST.format(write_video(path.parent.parent / "secret.mp4"))
+    ),
+    "playlist of an address": lambda path: path.write_text(
+        PLAYLIST.format("http://127.0.0.1:9/a.ts")
+    ),
+    "too large": lambda path: write_video(path, size=(128, 96)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_videos_are_refused_by_name(tmp_path, monkeypatch, damage):
+    monkeypatch.setattr(clips, "MOST_PIXELS", 100 * 100)
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    path = folder / "clip.mp4"
+    DAMAGE[damage](path)
+    clip = only_clip(folder)
+    with pytest.raises(UserError, match=r"the video .*clip\.mp4 cannot be used: it .*Replace"):
+        len(clip)
+    with pytest.raises(UserError, match="cannot be used"):  # and again, without another wait
+        clip.frame(0)
+
+
+def test_a_sound_file_is_decoded_after_it_was_repaired(tmp_path):
+    path = tmp_path / "clip.mp4"
+    path.write_bytes(b"")
+    with pytest.raises(UserError):
+        only_clip(tmp_path).frame(0)
+    write_video(path)
+    assert len(only_clip(tmp_path)) == len(COLOURS)
+
+
+@pytest.mark.parametrize("content", [b"", b"no picture", b"\x89PNG\r\n\x1a\n" + bytes(50)])
+def test_damaged_frames_are_refused_by_name(tmp_path, content):
+    folder = write_pictures(tmp_path / "bear")
+    (folder / "00003.png").write_bytes(content)
+    with pytest.raises(UserError, match=r"bear cannot be used: it has a damaged frame, 00003\.png"):
+        len(only_clip(tmp_path))
+
+
+def test_truncated_and_huge_frames_are_refused(tmp_path, monkeypatch):
+    folder = write_pictures(tmp_path / "bear", ending="jpg")
+    whole = (folder / "00002.jpg").read_bytes()
+    (folder / "00002.jpg").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"damaged frame, 00002\.jpg"):
+        len(only_clip(tmp_path))
+    write_pictures(tmp_path / "a", size=(300, 300))
+    monkeypatch.setattr(clips, "MOST_PIXELS", 200 * 200)
+    with pytest.raises(UserError, match="300 x 300 pixels"):
+        len(only_clip(tmp_path))
+
+
+def test_a_folder_with_one_frame_is_no_clip(tmp_path):
+    write_pictures(tmp_path / "still", COLOURS[:1])
+    with pytest.raises(UserError, match="has 1 frames, and a video needs 2"):
+        only_clip(tmp_path).frame(0)
+
+
+def test_a_decoder_that_hangs_is_stopped(tmp_path, monkeypatch):
+    path = write_video(tmp_path / "clip.mp4")
+    program = tmp_path / "ffmpeg"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("imageio_ffmpeg.get_ffmpeg_exe", lambda: str(program))
+    monkeypatch.setattr(clips, "SECONDS", 0.3)
+    start = time.monotonic()
+    with pytest.raises(UserError, match=r"took more than 0\.3 s"):
+        clips._open_file(path).frame(0)
+    assert time.monotonic() - start < 20
+
+
+def test_a_pipe_is_no_video(tmp_path):
+    os.mkfifo(tmp_path / "clip.mp4")
+    with pytest.raises(UserError, match="no videos in"):
+        in_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["-i.mp4", "http:x.mp4", "a b'c.mp4", "concat:a|b.mp4"])
+def test_strange_names_are_only_names(tmp_path, name):
+    write_video(tmp_path / "plain.mp4").rename(tmp_path / name)
+    assert len(only_clip(tmp_path)) == len(COLOURS)
+
+
+# --- memory and provenance ------------------------------------------------------------------------
+
+
+def test_clips_are_decoded_once_and_memory_is_bounded(tmp_path, monkeypatch):
+    frame = SIDE * SIDE * 3
+    monkeypatch.setattr(clips, "MOST_BYTES", 12 * frame)  # two clips of five frames
+    for name in "abc":
+        write_pictures(tmp_path / name)
+    found = in_folder(tmp_path)
+    first = found.open(0)
+    assert found.open(0) is first
+    for index in (0, 1, 2, 2):
+        len(found.open(index))
+        found.open(index)
+        assert sum(clip.size for clip in clips._cache.values()) <= 12 * frame
+    assert [path.name for path, *_ in clips._cache] == ["b", "c"]
+    assert len(first) == len(COLOURS)  # one that is on show stays whole
+    assert found.open(0) is not first
+
+
+def test_provenance_counts_and_hashes_the_clips(tmp_path):
+    write_pictures(tmp_path / "dmcgb" / "x" / "video0")
+    write_video(tmp_path / "dmcgb" / "x" / "video2.mp4")
+    names = ["video0", "video1", "video2"]
+    found = in_data_folder("dmcgb", tmp_path, names, ["dmcgb/x/{}.mp4", "dmcgb/x/{}"])
+    provenance = found.provenance
+    assert provenance["source"] == "dmcgb" and provenance["missing"] == ["video1"]
+    assert (provenance["clips"], provenance["of"]) == (2, 3)
+
+    def total(lines):
+        return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+
+    def sha(path):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    pictures = sorted((tmp_path / "dmcgb" / "x" / "video0").iterdir())
+    video = tmp_path / "dmcgb" / "x" / "video2.mp4"
+    frames = total([f"{picture.name} {sha(picture)}" for picture in pictures])
+    file = total([f"video2.mp4 {sha(video)}"])
+    assert provenance["sha256"] == total([f"video0 {frames}", f"video2 {file}"])
+
+
+def test_a_data_folder_without_the_clips_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"none of the 2 clips.*a/x\.mp4 or b/x.*procedural"):
+        in_data_folder("some", tmp_path, ["x", "y"], ["a/{}.mp4", "b/{}"])
+
+
+def test_an_empty_folder_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"no videos in .*\.mp4"):
+        in_folder(tmp_path)

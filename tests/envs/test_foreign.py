@@ -1,0 +1,495 @@
+"""Somebody else's environments: what svea makes of their pictures, actions and endings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.wrappers import AddRenderObservation, FrameStackObservation
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svea.envs import make_env
+from svea.envs.workers.pool import Workers
+from svea.errors import NumericsError, UserError
+
+STEPS = 6  # of an episode of a Gradient
+
+
+class Gradient(gym.Env):
+    """Shows a drawn picture that brightens by a level a step, in any layout; remembers actions."""
+
+    def __init__(
+        self,
+        space: gym.Space,
+        actions: gym.Space | None = None,
+        show: Callable[[np.ndarray], Any] = lambda picture: picture,
+        length: int | None = STEPS,
+        reward: float = 1.0,
+    ) -> None:
+        self.observation_space, self.show, self.length, self.reward = space, show, length, reward
+        self.action_space = actions or gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.received: list[Any] = []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.clock = 0
+        self.first = self.np_random.integers(0, 200, (12, 20, 3), np.uint8)
+        return self.show(self.first), {}
+
+    def step(self, action):
+        self.clock += 1
+        self.received.append(action)
+        ended = self.clock == self.length
+        return self.show(self.first + np.uint8(self.clock)), self.reward, ended, False, {"own": 1}
+
+
+def box(*shape: int, dtype: Any = np.uint8, high: float = 255) -> gym.spaces.Box:
+    return gym.spaces.Box(0, high, shape, dtype)
+
+
+def rgb(**options: Any) -> Gradient:
+    return Gradient(box(12, 20, 3), **options)
+
+
+@pytest.fixture
+def adapt(monkeypatch):
+    """make_env of an environment that lies at hand."""
+
+    def adapt(env: Any, **settings: Any) -> Any:
+        monkeypatch.setitem(globals(), "at_hand", lambda: env)
+        return make_env(f"{__name__}:at_hand", **({"image_size": 16} | settings))
+
+    return adapt
+
+
+# Pictures -----------------------------------------------------------------------------------------
+
+
+LAYOUTS = {
+    "channels last": (box(12, 20, 3), lambda picture: picture),
+    "channels first": (box(3, 12, 20), lambda picture: picture.transpose(2, 0, 1)),
+    "floats to 1": (
+        box(12, 20, 3, dtype=np.float32, high=1),
+        lambda picture: picture.astype(np.float32) / 255,
+    ),
+    "floats to 255": (
+        box(3, 12, 20, dtype=np.float64),
+        lambda picture: picture.transpose(2, 0, 1).astype(np.float64),
+    ),
+}
+GREY = {
+    "no channels": (box(12, 20), lambda picture: picture[..., 0]),
+    "one, last": (box(12, 20, 1), lambda picture: picture[..., :1]),
+    "one, first": (box(1, 12, 20), lambda picture: picture.transpose(2, 0, 1)[:1]),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_shows_the_same(adapt, layout):
+    plain, other = adapt(rgb()), adapt(Gradient(LAYOUTS[layout][0], show=LAYOUTS[layout][1]))
+    assert other.observation_space == box(9, 16, 16)
+    np.testing.assert_array_equal(other.reset(seed=1)[0], plain.reset(seed=1)[0])
+    for _ in range(STEPS):
+        one, two = plain.step(np.zeros(2)), other.step(np.zeros(2))
+        np.testing.assert_array_equal(one[0], two[0])
+        assert one[1:] == two[1:]
+
+
+@pytest.mark.parametrize("layout", GREY)
+def test_grey_becomes_three_equal_channels(adapt, layout):
+    grey = adapt(Gradient(GREY[layout][0], show=GREY[layout][1])).reset(seed=1)[0]
+    red = adapt(rgb()).reset(seed=1)[0][0]
+    assert grey.shape == (9, 16, 16)
+    assert all(np.array_equal(channel, red) for channel in grey)
+
+
+def test_frames_are_stacked_oldest_first(adapt):
+    env = adapt(
+        Gradient(box(20, 20, 3), show=lambda picture: np.tile(picture[:1, :1], (20, 20, 1)))
+    )
+    first, info = env.reset(seed=4)
+    assert info["frames"] == 0 and first.dtype == np.uint8
+    assert (first[:3] == first[3:6]).all() and (first[:3] == first[6:]).all()
+    brightness = [int(first[0, 0, 0])]
+    for _ in range(4):
+        seen, *_ = env.step(np.zeros(2))
+        brightness.append(int(seen[6, 0, 0]))
+    assert np.diff(brightness).tolist() == [1, 1, 1, 1]
+    assert seen[::3, 0, 0].tolist() == brightness[-3:]
+
+
+def test_returned_observations_are_not_overwritten(adapt):
+    env = adapt(rgb())
+    first, _ = env.reset(seed=0)
+    kept = first.copy()
+    env.step(np.zeros(2))
+    np.testing.assert_array_equal(first, kept)
+
+
+@pytest.mark.parametrize("size", [16, 40])
+def test_resizing_keeps_places_and_brightness(adapt, size):
+    """A bright quarter of a 200x80 picture stays a bright quarter of the square."""
+    scene = np.zeros((80, 200, 3), np.uint8)
+    scene[:40, 100:] = (240, 120, 60)
+    env = adapt(Gradient(box(80, 200, 3), show=lambda _: scene), image_size=size)
+    seen, _ = env.reset()
+    half = size // 2
+    assert (seen[:3, : half - 1, half + 1 :] == np.array([240, 120, 60])[:, None, None]).all()
+    assert (seen[:3, half + 1 :] == 0).all() and (seen[:3, :, : half - 1] == 0).all()
+    np.testing.assert_allclose(seen[:3].mean((1, 2)), scene.mean((0, 1)), atol=1)
+
+
+def test_shrinking_averages_and_does_not_skip(adapt):
+    """A fine checkerboard, of which skipping pixels would show one colour only."""
+    board = (np.indices((64, 64)).sum(0) % 2 * 200).astype(np.uint8)
+    env = adapt(Gradient(box(64, 64), show=lambda _: board))
+    seen, _ = env.reset()
+    np.testing.assert_allclose(seen.astype(float), 100, atol=12)
+
+
+def stacked(env: Gradient, channels_last: bool = False) -> Gradient:
+    """The environment as one that stacks by itself."""
+    frames: list[np.ndarray] = []
+
+    def show(picture):
+        frames[:] = [picture] * 3 if env.clock == 0 else [*frames[1:], picture]
+        stack = np.concatenate(frames, axis=2)
+        return stack if channels_last else stack.transpose(2, 0, 1)
+
+    env.show = show
+    env.observation_space = box(12, 20, 9) if channels_last else box(9, 12, 20)
+    return env
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_stacks_of_their_own_pass_through(adapt, channels_last, repeat):
+    plain = adapt(rgb(), action_repeat=repeat)
+    own = adapt(stacked(rgb(), channels_last), action_repeat=repeat)
+    for seed in (3, 4):
+        np.testing.assert_array_equal(own.reset(seed=seed)[0], plain.reset(seed=seed)[0])
+        for _ in range(3):
+            np.testing.assert_array_equal(own.step(np.zeros(2))[0], plain.step(np.zeros(2))[0])
+
+
+def test_nine_channels_that_are_no_stack_are_refused(adapt):
+    cameras = adapt(
+        Gradient(box(12, 20, 9), show=lambda p: np.concatenate([p, 255 - p, p // 2], axis=2))
+    )
+    with pytest.raises(UserError, match=r"no stack of three RGB frames.*Return single frames"):
+        cameras.reset()
+    newest_first = stacked(rgb(), channels_last=True)
+    show = newest_first.show
+    newest_first.show = lambda p: np.concatenate(np.split(show(p), 3, axis=2)[::-1], axis=2)
+    env = adapt(newest_first)
+    env.reset()
+    with pytest.raises(UserError, match="oldest first"):
+        env.step(np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (
+            gym.spaces.Dict(joints=box(4, dtype=np.float32), camera=box(12, 20, 3)),
+            r"keys \((camera, joints|joints, camera)\).*seen\['camera'\]",
+        ),
+        (gym.spaces.Tuple([box(12, 20, 3)]), "TransformObservation"),
+        (gym.spaces.Discrete(4), "learns from pictures"),
+        (box(4, dtype=np.float32), r"render_mode='rgb_array'.*AddRenderObservation"),
+        (box(3, 12, 20, 3), "stacks frames itself"),
+        (box(4, 12, 20), "none of its axes is C.*stacks frames itself"),
+        (box(12, 20, 12), "none of its axes is C"),
+        (box(3, 12, 3), "could be its first or its last axis"),
+        (box(12, 20, 3, high=1), r"Box\(0, 255, shape, numpy.uint8\)"),
+        (box(12, 20, 3, dtype=np.float32, high=2), "floats from 0 to 1"),
+        (box(12, 20, 3, dtype=np.int64), "numpy.uint8"),
+        (gym.spaces.Box(-1, 1, (12, 20, 3), np.float32), "from 0 to 255"),
+        (gym.spaces.Box(-np.inf, np.inf, (12, 20, 3), np.float32), "from 0 to 255"),
+    ],
+)
+def test_observations_that_are_no_pictures_are_refused_with_a_cure(adapt, space, message):
+    closed = []
+    env = Gradient(space)
+    env.close = lambda: closed.append(True)
+    with pytest.raises(UserError, match=f"(?s)at_hand' has observation space .*{message}"):
+        adapt(env)
+    assert closed
+
+
+def test_the_cures_in_the_messages_work(adapt):
+    parts = Gradient(
+        gym.spaces.Dict(joints=box(4, dtype=np.float32), camera=box(12, 20, 3)),
+        show=lambda picture: {"joints": np.zeros(4, np.float32), "camera": picture},
+    )
+    with pytest.raises(UserError) as refused:
+        adapt(parts)
+    cure = re.search(r"gymnasium\.wrappers\..*\)", str(refused.value)).group()
+    chosen = adapt(eval(cure, {"gymnasium": gym, "env": parts}))
+    np.testing.assert_array_equal(chosen.reset(seed=1)[0], adapt(rgb()).reset(seed=1)[0])
+
+    unbounded = rgb(actions=gym.spaces.Box(-np.inf, np.inf, (2,), np.float32))
+    with pytest.raises(UserError) as refused:
+        adapt(unbounded)
+    cure = re.search(r"gymnasium\.wrappers\..*\)", str(refused.value)).group()
+    bounded = adapt(eval(cure, {"gymnasium": gym, "env": unbounded}))
+    bounded.reset()
+    bounded.step(np.array([0.5, -1]))
+    assert unbounded.received[-1].tolist() == [0.5, -1]
+
+
+def test_an_environment_that_draws_itself_only_when_rendered(adapt):
+    own = Gradient(box(4, dtype=np.float32), show=lambda _: np.zeros(4, np.float32))
+    own.render_mode, own.render = "rgb_array", lambda: own.first + np.uint8(own.clock)
+    own.reset(seed=1)
+    env, plain = adapt(AddRenderObservation(own)), adapt(rgb())
+    np.testing.assert_array_equal(env.reset(seed=1)[0], plain.reset(seed=1)[0])
+    np.testing.assert_array_equal(env.step(np.zeros(2))[0], plain.step(np.zeros(2))[0])
+
+
+def test_gymnasiums_own_stack_is_refused_with_the_cure(adapt):
+    with pytest.raises(UserError, match="return single ones"):
+        adapt(FrameStackObservation(rgb(), 3))
+
+
+@pytest.mark.parametrize(
+    ("show", "error", "message"),
+    [
+        (lambda p: p[:5], UserError, r"uint8 shaped \(5, 20, 3\).*shaped \(12, 20, 3\)"),
+        (lambda p: p.astype(np.float32), UserError, "float32.*observation space has uint8"),
+        (lambda p: [], UserError, r"shaped \(0,\)"),
+    ],
+)
+def test_pictures_that_break_their_declaration_are_refused(adapt, show, error, message):
+    with pytest.raises(error, match=message):
+        adapt(rgb(show=show)).reset()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -0.1, 254.0])
+def test_floats_out_of_their_range_are_refused(adapt, bad):
+    env = adapt(
+        Gradient(
+            box(12, 20, dtype=np.float32, high=1),
+            show=lambda p: np.where(np.eye(12, 20), bad, p[..., 0] / 255).astype(np.float32),
+        )
+    )
+    with pytest.raises(NumericsError, match="allows 0 to 1"):
+        env.reset()
+
+
+# Actions ------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e6)), min_size=1, max_size=4),
+    st.floats(-1.5, 1.5, width=32),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_actions_of_any_range_are_reached_and_never_left(ranges, unit, dtype):
+    low = np.array([low for low, _ in ranges], dtype)
+    high = np.maximum(low, np.array([low + width for low, width in ranges], dtype))
+    own = rgb(actions=gym.spaces.Box(low, high, dtype=dtype), length=None)
+    globals()["at_hand"] = lambda: own
+    env = make_env(f"{__name__}:at_hand", image_size=16)
+    assert env.action_space == gym.spaces.Box(-1.0, 1.0, (len(ranges),), np.float32)
+    env.reset()
+    env.step(np.full(len(ranges), unit, np.float32))
+    assert own.action_space.contains(own.received[-1])
+    share = (min(max(unit, -1), 1) + 1) / 2
+    expected = (1 - share) * low.astype(np.float64) + share * high.astype(np.float64)
+    scale = np.maximum(np.abs(low), np.abs(high))
+    np.testing.assert_allclose(own.received[-1], expected, rtol=0, atol=3e-7 * scale.max() + 1e-30)
+    for end, bound in ((-1, low), (1, high)):
+        env.step(np.full(len(ranges), end, np.float32))
+        np.testing.assert_allclose(own.received[-1], bound, rtol=0, atol=3e-7 * scale.max())
+
+
+def test_actions_in_the_unit_range_arrive_bit_for_bit(adapt):
+    own = rgb()
+    env = adapt(own)
+    env.reset()
+    given_action = np.array([1e-7, -0.3], np.float32)
+    env.step(given_action)
+    np.testing.assert_array_equal(own.received[-1], given_action)
+
+
+@pytest.mark.parametrize(("shape", "size"), [((2, 3), 6), ((), 1), ((1, 1), 1)])
+def test_actions_of_any_shape_are_flattened_in_order(adapt, shape, size):
+    own = rgb(actions=gym.spaces.Box(0.0, 2.0, shape, np.float64))
+    env = adapt(own)
+    assert env.action_space.shape == (size,)
+    env.reset()
+    env.step(np.linspace(-1, 1, size, dtype=np.float32))
+    assert own.received[-1].shape == shape and own.received[-1].dtype == np.float64
+    np.testing.assert_allclose(np.ravel(own.received[-1]), np.linspace(0, 2, size), atol=1e-6)
+
+
+def test_discrete_actions_are_counted_from_zero(adapt):
+    own = rgb(actions=gym.spaces.Discrete(5, start=2))
+    env = adapt(own)
+    assert env.action_space == gym.spaces.Discrete(5)
+    env.reset()
+    for action in (0, np.int64(3), np.array([4.0], np.float32)):
+        env.step(action)
+    assert own.received == [2, 5, 6] and all(map(own.action_space.contains, own.received))
+    for action in (5, -1, 0.5, [1, 2]):
+        with pytest.raises(UserError, match="allowed are 0 to 4"):
+            env.step(action)
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (gym.spaces.Box(-np.inf, np.inf, (2,), np.float32), "Set bounds"),
+        (gym.spaces.Box(0, np.inf, (2,), np.float32), "finite bounds"),
+        (gym.spaces.Box(0, 5, (2,), np.int64), "TransformAction"),
+        (gym.spaces.MultiDiscrete([2, 3]), "a Box of floats with finite bounds, and Discrete"),
+        (gym.spaces.MultiBinary(3), "TransformAction"),
+    ],
+)
+def test_actions_that_cannot_be_rescaled_are_refused_with_a_cure(adapt, space, message):
+    with pytest.raises(UserError, match=f"at_hand' has action space .*{message}"):
+        adapt(rgb(actions=space))
+
+
+def test_bad_actions_are_refused(adapt):
+    env = adapt(rgb())
+    env.reset()
+    with pytest.raises(UserError, match=r"shape \(3,\).*takes \(2,\)"):
+        env.step(np.zeros(3))
+    with pytest.raises(NumericsError, match="not finite"):
+        env.step(np.array([0, np.nan]))
+
+
+# Episodes -----------------------------------------------------------------------------------------
+
+
+def play(env: Any, seed: int | None, steps: int = STEPS) -> tuple[list[np.ndarray], list[Any]]:
+    pictures, rest = [env.reset(seed=seed)[0]], []
+    for _ in range(steps):
+        seen, *others = env.step(np.zeros(2))
+        pictures.append(seen)
+        rest.append(others)
+        if others[1] or others[2]:
+            break
+    return pictures, rest
+
+
+def test_real_endings_are_terminations(adapt):
+    _, rest = play(adapt(rgb()), 0)
+    assert [(terminated, truncated) for _, terminated, truncated, _ in rest] == [
+        *[(False, False)] * (STEPS - 1),
+        (True, False),
+    ]
+    assert rest[-1][3] == {"own": 1, "frames": STEPS}
+
+
+def test_endings_by_the_environments_time_limit_are_truncations(adapt):
+    _, rest = play(adapt(gym.wrappers.TimeLimit(rgb(), 4)), 0)
+    assert [(terminated, truncated) for _, terminated, truncated, _ in rest][-1] == (False, True)
+    assert len(rest) == 4
+
+
+def test_an_environment_without_an_end_is_cut_off_at_episode_frames(adapt):
+    env = adapt(rgb(length=None), episode_frames=5)
+    _, rest = play(env, 0, steps=9)
+    assert len(rest) == 5 and rest[-1][1:3] == [False, True]
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step(np.zeros(2))
+
+
+def test_action_repeat_sums_rewards_and_stops_at_the_end(adapt):
+    own = rgb(reward=0.5)
+    _, rest = play(adapt(own, action_repeat=4), 0)
+    assert [reward for reward, *_ in rest] == [2.0, 1.0]  # six steps: four, and the last two
+    assert rest[-1][1] and rest[-1][3]["frames"] == STEPS
+    assert len(own.received) == STEPS
+
+
+def test_a_reward_that_is_not_finite_is_refused(adapt):
+    env = adapt(rgb(reward=float("nan")))
+    env.reset()
+    with pytest.raises(NumericsError, match="reward is nan"):
+        env.step(np.zeros(2))
+
+
+def test_an_episode_is_a_function_of_its_seed(adapt):
+    env = adapt(rgb(), seed=7)
+    first, second, again = play(env, None), play(env, 8), play(env, 7)
+    for one, two in zip(first[0], again[0], strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert first[1] == again[1] and (first[0][0] != second[0][0]).any()
+    assert (play(env, None)[0][0] != first[0][0]).any(), (
+        "the seed counts for the first episode only"
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*different from the unwrapped version")
+def test_gymnasium_checker_is_content(adapt):
+    check_env(adapt(gym.wrappers.TimeLimit(rgb(), 4)), skip_render_check=True)
+
+
+# Drawing ------------------------------------------------------------------------------------------
+
+
+def test_render_is_the_environments_own_or_what_the_agent_saw(adapt):
+    own = rgb()
+    env = adapt(own, render_size=64)
+    seen, _ = env.reset()
+    picture = env.render()
+    assert picture.shape == (64, 64, 3) and picture.dtype == np.uint8
+    np.testing.assert_array_equal(picture[::4, ::4].transpose(2, 0, 1), seen[-3:])
+    own.render_mode, own.render = "rgb_array", lambda: np.ones((5, 7, 3), np.uint8)
+    assert env.render().shape == (5, 7, 3)
+    assert adapt(own, render_mode=None).render() is None
+
+
+# Through processes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["make_catch", "make_discrete_catch"])
+def test_the_example_in_a_worker_is_the_example_here(kind, monkeypatch, examples_on_path):
+    settings = {"task": f"own_environment:{kind}", "image_size": 24}
+    choices = 3 if "discrete" in kind else 0
+    random = np.random.default_rng(0)
+    alone = make_env(**settings)
+    with Workers([settings]) as workers:
+        assert (workers.choices, workers.action_size) == (choices, 1)
+        assert workers.observation_shape == (9, 24, 24)
+        workers.reset([5])
+        np.testing.assert_array_equal(workers.observations[0], alone.reset(seed=5)[0])
+        played, steps = [], 0
+        while True:
+            number = float(random.integers(3)) if choices else random.uniform(-1, 1)
+            action = np.array([number], np.float32)
+            played.append(action.tolist())
+            workers.send(action[None], [None])
+            (answer,) = workers.receive()
+            seen, reward, terminated, truncated, _ = alone.step(int(number) if choices else action)
+            np.testing.assert_array_equal(workers.observations[0], seen)
+            assert answer.reward == reward and answer.terminated == terminated
+            steps += 1
+            if answer.done:
+                break
+        assert terminated and not truncated and steps == 7
+        last = workers.observations[0].copy()
+        workers.replay(0, 5, played[:3])
+        assert (workers.observations[0] != last).any()
+        workers.replay(0, 5, played)
+        np.testing.assert_array_equal(workers.observations[0], last)
+
+
+def test_refusals_reach_the_parent_process(examples_on_path):
+    with pytest.raises(UserError, match="test_foreign:make_states' has observation space"):
+        Workers([{"task": "test_foreign:make_states"}])
+
+
+def make_states() -> gym.Env:
+    """No pictures."""
+    return gym.make("Pendulum-v1")

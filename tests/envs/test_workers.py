@@ -1,0 +1,524 @@
+"""Environments in processes: order, automatic resets, errors, and nobody left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toy import LENGTH, Toy
+
+from svea.envs import rendering
+from svea.envs.workers import pool
+from svea.envs.workers.pool import Workers
+from svea.errors import NumericsError, UserError, WorkerError
+
+TOY = {"task": "toy:make", "image_size": 16}
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids="{} in a process".format)
+def three(request: pytest.FixtureRequest) -> Iterator[Workers]:
+    with Workers([TOY] * 3, together=request.param) as workers:
+        yield workers
+
+
+def alone(seed: int, actions: list[float]) -> tuple[np.ndarray, list[float]]:
+    """The same episode in this process: last observation and rewards."""
+    environment = Toy()
+    observation, _ = environment.reset(seed=seed)
+    rewards = []
+    for action in actions:
+        observation, reward, *_ = environment.step(np.array([action], np.float32))
+        rewards.append(reward)
+    return observation, rewards
+
+
+def send_alike(workers: Workers, action: float, next_seeds: list[int | None]) -> None:
+    workers.send(np.full((len(workers), 1), action, np.float32), next_seeds)
+
+
+def test_spaces_are_known(three: Workers) -> None:
+    assert len(three) == 3
+    assert three.action_size == 1 and three.observation_shape == (9, 16, 16)
+    assert three.observations.shape == (3, 9, 16, 16) and three.observations.dtype == np.uint8
+
+
+def test_each_environment_gets_its_own_seed_and_action(three: Workers) -> None:
+    three.reset([11, 12, 13])
+    for index, seed in enumerate([11, 12, 13]):
+        assert np.array_equal(three.observations[index], alone(seed, [])[0])
+    actions = [0.5, -0.25, 1.0]
+    three.send(np.array(actions, np.float32)[:, None], [None] * 3)
+    steps = three.receive()
+    for index, (seed, action) in enumerate(zip([11, 12, 13], actions, strict=True)):
+        observation, rewards = alone(seed, [action])
+        assert np.array_equal(three.observations[index], observation)
+        assert steps[index].reward == rewards[-1]
+        assert abs(steps[index].info["x"]) == pytest.approx(1 - rewards[-1])
+        assert not steps[index].done
+
+
+def test_some_environments_step_while_others_stand_still(three: Workers) -> None:
+    three.reset([1, 2, 3])
+    before = three.observations.copy()
+    three.send(np.array([[-1.0], [1.0]], np.float32), [None, None], [2, 0])
+    steps = three.receive()
+    assert len(steps) == 2
+    assert steps[0].reward == alone(3, [-1.0])[1][0], "answers come in the order of the indices"
+    assert steps[1].reward == alone(1, [1.0])[1][0]
+    assert np.array_equal(three.observations[1], before[1])
+    three.reset([9], [1])
+    assert np.array_equal(three.observations[1], alone(9, [])[0])
+    assert np.array_equal(three.observations[0], alone(1, [1.0])[0])
+
+
+def test_the_next_episode_starts_from_its_seed_and_the_last_picture_is_kept(three: Workers) -> None:
+    three.reset([4, 5, 6])
+    actions = [0.3] * LENGTH
+    for step in range(LENGTH):
+        send_alike(three, 0.3, [40, None, 60])
+        answers = three.receive()
+        assert [a.truncated for a in answers] == [step == LENGTH - 1] * 3
+        assert not any(a.terminated for a in answers)
+    for index, seed in enumerate([4, 5, 6]):
+        assert np.array_equal(three.finals[index], alone(seed, actions)[0])
+    assert np.array_equal(three.observations[0], alone(40, [])[0])
+    assert np.array_equal(three.observations[1], alone(5, actions)[0]), "without a seed it stays"
+    assert np.array_equal(three.observations[2], alone(60, [])[0])
+
+
+def test_replay_brings_an_environment_into_the_middle_of_an_episode(three: Workers) -> None:
+    three.replay(1, 77, [[0.1], [-0.7], [0.2]])
+    assert np.array_equal(three.observations[1], alone(77, [0.1, -0.7, 0.2])[0])
+    three.send(np.array([[0.5]], np.float32), [None], [1])
+    assert three.receive()[0].reward == alone(77, [0.1, -0.7, 0.2, 0.5])[1][-1]
+
+
+def test_an_error_in_the_environment_arrives_with_its_traceback() -> None:
+    with Workers([TOY | {"task": "toy:make_broken"}]) as workers:
+        workers.reset([0])
+        for _ in range(2):
+            send_alike(workers, 0.0, [None])
+            workers.receive()
+        send_alike(workers, 0.0, [None])
+        with pytest.raises(WorkerError) as error:
+            workers.receive()
+    assert str(error.value) == "environment 0 raised ZeroDivisionError: the toy broke"
+    (trace,) = error.value.__notes__
+    assert "toy.py" in trace and "Traceback" in trace
+
+
+@pytest.mark.parametrize("together", [1, 3])
+def test_our_own_errors_keep_their_class(together: int, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match="unknown task 'waler_walk'"):
+        Workers([{"task": "waler_walk"}] * 3, together=together)
+    with pytest.raises(UserError, match="only has mode 'train'"):
+        Workers([TOY, TOY, TOY | {"mode": "color_hard"}], together=together)
+    assert capfd.readouterr() == ("", ""), "the others end without a word"
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_environments_of_one_set_must_agree(together: int) -> None:
+    with pytest.raises(UserError, match="differ in their spaces"):
+        Workers([TOY, TOY | {"image_size": 20}], together=together)
+
+
+@pytest.mark.parametrize(("together", "processes"), [(3, [2, 2]), (8, [4])])
+def test_processes_share_the_environments_evenly(together: int, processes: list[int]) -> None:
+    with Workers([TOY] * 4, together=together) as workers:
+        assert [len(worker.indices) for worker in workers._workers] == processes
+        assert len(workers) == 4 and len(workers.pids) == len(processes)
+
+
+class Incidents(list[dict[str, Any]]):
+    """What went wrong, in order."""
+
+    @property
+    def causes(self) -> list[str]:
+        return [incident["cause"] for incident in self]
+
+
+def test_a_death_that_comes_back_ends_the_run_with_its_signal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool, "RESTARTS", 1)
+    incidents = Incidents()
+    with Workers([TOY, TOY | {"task": "toy:make_dying"}], incidents.append) as workers:
+        workers.reset([0, 1])
+        pid = workers.pids[1]
+        send_alike(workers, 0.0, [None, None])
+        with pytest.raises(WorkerError, match=r"died with signal 9.*restarted 1 times in 10 min"):
+            workers.receive()
+    assert len(incidents) == 1
+    assert f"environment 1 (process {pid}) died with signal 9" in incidents.causes[0]
+
+
+@pytest.fixture
+def one() -> Iterator[tuple[Workers, Incidents]]:
+    incidents = Incidents()
+    with Workers([TOY], incidents.append) as workers:
+        yield workers, incidents
+
+
+def test_a_worker_killed_at_any_time_is_replaced_and_nobody_can_tell(
+    one: tuple[Workers, Incidents],
+) -> None:
+    """Before a reset, between steps, during one, and over an episode's end."""
+    workers, incidents = one
+    kill(workers)
+    workers.reset([4])
+    assert np.array_equal(workers.observations[0], alone(4, [])[0])
+    actions = [0.1 * step - 0.4 for step in range(LENGTH)]
+    for step, action in enumerate(actions):
+        if step in (3, LENGTH - 1):
+            kill(workers)
+        send_alike(workers, action, [77])
+        if step == 6:
+            kill(workers)
+        (answer,) = workers.receive()
+        seen, rewards = alone(4, actions[: step + 1])
+        assert answer.reward == rewards[-1]
+        shown = workers.finals if answer.done else workers.observations
+        assert np.array_equal(shown[0], seen)
+    assert answer.truncated and np.array_equal(workers.observations[0], alone(77, [])[0])
+    kill(workers)
+    send_alike(workers, 0.5, [None])
+    assert workers.receive()[0].reward == alone(77, [0.5])[1][-1]
+    assert len(incidents) == 5 and all("signal 9" in cause for cause in incidents.causes)
+
+
+class Played:
+    """Episodes in a set of workers beside the same ones here: nobody may be able to tell."""
+
+    def __init__(self, workers: Workers, seeds: list[int]) -> None:
+        self.workers, self.seeds, self.random = workers, list(seeds), np.random.default_rng(0)
+        self.actions: list[list[float]] = [[] for _ in seeds]
+        workers.reset(seeds)
+        self.check()
+
+    def send(self, indices: list[int]) -> None:
+        """Let some step; an episode that ends is followed by the one with the next seed."""
+        self.indices, self.chosen = indices, self.random.uniform(-1, 1, len(indices)).round(3)
+        seeds = [self.seeds[index] + 1000 for index in indices]
+        self.workers.send(self.chosen[:, None].astype(np.float32), seeds, indices)
+
+    def receive(self) -> None:
+        """Compare every answer and every picture."""
+        steps = self.workers.receive()
+        for index, action, step in zip(self.indices, self.chosen, steps, strict=True):
+            self.actions[index].append(float(np.float32(action)))
+            seen, rewards = alone(self.seeds[index], self.actions[index])
+            assert step.reward == rewards[-1]
+            assert step.truncated == (len(rewards) == LENGTH)
+            if step.done:
+                assert np.array_equal(self.workers.finals[index], seen)
+                self.seeds[index], self.actions[index] = self.seeds[index] + 1000, []
+        self.check()
+
+    def check(self) -> None:
+        for index, (seed, actions) in enumerate(zip(self.seeds, self.actions, strict=True)):
+            assert np.array_equal(self.workers.observations[index], alone(seed, actions)[0])
+
+
+def test_a_shared_worker_is_replaced_for_all_its_environments_and_nobody_can_tell() -> None:
+    """Killed between steps, during one, before a reset, and while some stand still or are done."""
+    incidents = Incidents()
+    with Workers([TOY] * 3, incidents.append, together=3) as workers:
+        kill(workers)
+        played = Played(workers, [4, 5, 6])
+        for turn in range(LENGTH + 3):
+            if turn == 2:
+                kill(workers)
+            played.send([2, 0] if turn in (1, 4, 5) else [0, 1, 2])  # their episodes end apart
+            if turn in (5, LENGTH - 1):
+                kill(workers)
+            played.receive()
+        kill(workers)
+        workers.reset([9], [1])
+        played.seeds[1], played.actions[1] = 9, []
+        played.check()
+        played.send([1])
+        played.receive()
+    assert len(incidents) == 5 and incidents[0]["environment"] == [0, 1, 2]
+    assert all("environments 0 to 2 (process" in cause for cause in incidents.causes)
+    assert all("signal 9" in cause for cause in incidents.causes)
+
+
+@pytest.mark.parametrize("kind", ["raise", "hang"])
+def test_an_accident_in_one_of_several_is_mended(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The others have made their step already, or wait; all make it again."""
+    monkeypatch.setattr(pool, "HANG_SECONDS", 1.0)
+    monkeypatch.setenv("SVEA_FAULTS", str(tmp_path / "plan"))
+    (tmp_path / "plan").write_text(json.dumps([[5, 3, kind]]))
+    incidents = Incidents()
+    faulty = TOY | {"task": "faults.faulty:make"}
+    with Workers([faulty] * 3, incidents.append, together=3) as workers:
+        played = Played(workers, [4, 5, 6])
+        for _ in range(5):
+            played.send([0, 1, 2])
+            played.receive()
+    (cause,) = incidents.causes
+    said = {
+        "raise": "environment 1 raised RuntimeError: an accident",
+        "hang": "environments 0 to 2 (process",
+    }
+    assert said[kind] in cause
+    assert "faulty.py" in incidents[0]["details"], "where it happened"
+
+
+def test_a_mistake_in_one_of_several_ends_the_run_with_its_traceback() -> None:
+    mixed = [TOY, TOY | {"task": "toy:make_broken"}, TOY]
+    with Workers(mixed, Incidents().append, together=3) as workers:
+        workers.reset([0, 1, 2])
+        for _ in range(2):
+            send_alike(workers, 0.0, [None] * 3)
+            workers.receive()
+        send_alike(workers, 0.0, [None] * 3)
+        with pytest.raises(WorkerError) as error:
+            workers.receive()
+    assert str(error.value) == "environment 1 raised ZeroDivisionError: the toy broke"
+    assert "toy.py" in error.value.__notes__[0]
+
+
+def test_episodes_of_different_ends_share_a_process() -> None:
+    """Cut off, really over, and broken off by the simulation."""
+    incidents = Incidents()
+    tasks = ("toy:make", "toy:make_terminating", "toy:make_diverging")
+    with Workers([TOY | {"task": task} for task in tasks], incidents.append, 3) as workers:
+        workers.reset([0, 1, 2])
+        ends = []
+        for _ in range(LENGTH):
+            send_alike(workers, 0.5, [7, 8, 9])
+            ends.append([(step.terminated, step.truncated) for step in workers.receive()])
+    ongoing, over, cut = (False, False), (True, False), (False, True)
+    assert [end[0] for end in ends] == [ongoing] * (LENGTH - 1) + [cut]
+    assert [end[1] for end in ends] == ([ongoing] * 3 + [over]) * 2 + [ongoing] * 2
+    assert [end[2] for end in ends] == ([ongoing] * 3 + [cut]) * 2 + [ongoing] * 2
+    assert [(i["environment"], i["cause"]) for i in incidents] == [(2, "the toy diverged")] * 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names Linux's OpenGL backends")
+@pytest.mark.parametrize("backend", ["osmesa", pytest.param("egl", marks=pytest.mark.slow)])
+def test_trajectories_do_not_depend_on_who_shares_a_process(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rewards and pictures, bit for bit, over ends of episodes and a kill."""
+    monkeypatch.setenv("MUJOCO_GL", backend)
+    monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)  # that of pictures drawn by other tests
+    if not rendering._can_load({"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}[backend]):
+        pytest.skip(f"needs {backend}")
+    if rendering.draws_on_gpu():
+        pytest.skip("a GPU may round a pixel otherwise from one picture to the next")
+    settings = {"task": "cartpole_swingup", "image_size": 32, "episode_frames": 40}
+    modes = ("train", "color_hard", "video_hard")
+    trajectories = []
+    for together in (1, 3):
+        random, seen = np.random.default_rng(3), []
+        environments = [settings | {"mode": mode} for mode in modes]
+        with Workers(environments, Incidents().append, together) as workers:
+            workers.reset([0, 1, 2])
+            for turn in range(7):  # the sixth begins another episode
+                if (together, turn) == (3, 3):
+                    kill(workers)
+                actions = random.uniform(-1, 1, (3, 1)).astype(np.float32)
+                workers.send(actions, [10, 11, 12])
+                rewards = [step.reward for step in workers.receive()]
+                seen.append((rewards, workers.observations.copy(), workers.finals.copy()))
+        trajectories.append(seen)
+    for one, three in zip(*trajectories, strict=True):
+        assert one[0] == three[0]
+        np.testing.assert_array_equal(one[1], three[1])
+        np.testing.assert_array_equal(one[2], three[2])
+    assert len({trajectories[0][turn][1].tobytes() for turn in range(7)}) == 7
+
+
+def test_a_worker_that_hangs_is_replaced(
+    one: tuple[Workers, Incidents], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers, incidents = one
+    monkeypatch.setattr(pool, "HANG_SECONDS", 0.5)
+    workers.reset([4])
+    os.kill(workers.pids[0], signal.SIGSTOP)
+    send_alike(workers, 0.5, [None])
+    assert workers.receive()[0].reward == alone(4, [0.5])[1][-1]
+    assert "did not answer" in incidents.causes[0]
+
+
+def test_a_crash_in_native_code_leaves_its_stack(one: tuple[Workers, Incidents]) -> None:
+    workers, incidents = one
+    workers.reset([4])
+    os.kill(workers.pids[0], signal.SIGSEGV)
+    send_alike(workers, 0.5, [None])
+    workers.receive()
+    assert "signal 11" in incidents.causes[0]
+    assert "Segmentation fault" in incidents[0]["details"]
+    assert "process.py" in incidents[0]["details"]
+
+
+def test_actions_that_are_not_finite_are_refused(one: tuple[Workers, Incidents]) -> None:
+    workers, _ = one
+    workers.reset([4])
+    with pytest.raises(NumericsError, match="an action is not finite"):
+        send_alike(workers, float("nan"), [None])
+
+
+@pytest.mark.parametrize(
+    ("what", "said"), [("reward", "reward is nan"), ("observation", "showed values from nan")]
+)
+def test_environments_may_not_answer_nan(what: str, said: str) -> None:
+    with Workers([TOY | {"task": f"toy:make_undefined_{what}"}]) as workers:
+        workers.reset([0])
+        send_alike(workers, 0.0, [None])
+        with pytest.raises(NumericsError, match=said):
+            workers.receive()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
+    together: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The toy stands for a driver: it announces its first picture, then hangs unless MUJOCO_GL."""
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setattr(rendering, "_fallen_back", False)
+    monkeypatch.setattr(rendering, "_can_load", lambda *names: True)
+    monkeypatch.setattr(rendering, "FIRST_PICTURE_SECONDS", 0.3)
+    with Workers([TOY | {"task": "toy:make_stuck"}] * 2, together=together) as workers:
+        workers.reset([0, 1])
+        assert np.array_equal(workers.observations[1], alone(1, [])[0])
+        assert len(workers.pids) == 2, "in software each has a process"
+    said = capsys.readouterr().err
+    assert "no first picture" in said and "Drawing with OSMesa" in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
+def test_an_environment_that_is_made_slowly_is_no_stuck_renderer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second one is made after the first one's picture, in the same process."""
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setattr(rendering, "_fallen_back", False)
+    monkeypatch.setattr(rendering, "_can_load", lambda *names: True)
+    monkeypatch.setattr(rendering, "FIRST_PICTURE_SECONDS", 0.5)
+    with Workers([TOY | {"task": "toy:make_slowly"}] * 2, together=2) as workers:
+        assert len(workers.pids) == 1
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
+def test_the_users_choice_of_a_renderer_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "_fallen_back", False)
+    monkeypatch.setattr(rendering, "_can_load", lambda *names: True)
+    monkeypatch.setattr(rendering, "_chosen", None)
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    assert not rendering.can_fall_back()
+    monkeypatch.setattr(rendering, "_chosen", "egl")
+    assert rendering.can_fall_back(), "this process chose it itself"
+    rendering.fall_back()
+    assert rendering.environment_of_workers()["MUJOCO_GL"] == "osmesa"
+    assert not rendering.can_fall_back(), "once is enough"
+
+
+@pytest.mark.skipif(not rendering._can_load("OSMesa", "libOSMesa.so.8"), reason="needs OSMesa")
+def test_workers_fall_back_although_their_parent_has_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MuJoCo leaves PyOpenGL's variable behind in a process that draws."""
+    monkeypatch.setattr(rendering, "_fallen_back", False)
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    monkeypatch.setenv("PYOPENGL_PLATFORM", "egl")
+    rendering.fall_back()
+    with Workers([{"task": "cartpole_swingup", "image_size": 16}]) as workers:
+        workers.reset([0])
+        assert workers.observations.std() > 1
+
+
+def kill(workers: Workers) -> None:
+    os.kill(workers.pids[0], signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("task", "together"), [("toy:make", 1), ("toy:make", 2), ("cartpole_swingup", 2)]
+)
+def test_close_leaves_no_process(
+    task: str, together: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workers = Workers([{"task": task, "image_size": 16}] * 2, together=together)
+    workers.reset([0, 1])
+    processes = [worker.process for worker in workers._workers]
+    workers.close()
+    assert [process.poll() for process in processes] == [0] * (2 // together)
+    assert capfd.readouterr() == ("", ""), "they end without a word"
+    workers.close()  # twice is harmless
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a dead one that nobody has asked about does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def run_script(folder: Path, text: str) -> subprocess.Popen[str]:
+    """Run a plain script, without any guard of its main part, in a process of its own."""
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(text))
+    path = os.pathsep.join(p for p in sys.path if p)
+    return subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": path},
+        text=True,
+    )
+
+
+def test_a_script_without_a_main_guard_works(tmp_path: Path) -> None:
+    script = run_script(
+        tmp_path,
+        """
+        print("started")
+        import numpy as np
+        from svea.envs.workers.pool import Workers
+        workers = Workers([{"task": "toy:make", "image_size": 16}] * 2)
+        workers.reset([0, 1])
+        workers.send(np.zeros((2, 1), np.float32), [None, None])
+        print(len(workers.receive()))
+        workers.close()
+        """,
+    )
+    output, errors = script.communicate(timeout=60)
+    assert (output, errors, script.returncode) == ("started\n2\n", "", 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    script = run_script(
+        tmp_path,
+        """
+        import time
+        from svea.envs.workers.pool import Workers
+        workers = Workers([{"task": "toy:make", "image_size": 16}] * 2)
+        print(*workers.pids, flush=True)
+        time.sleep(600)
+        """,
+    )
+    assert script.stdout is not None
+    children = [int(pid) for pid in script.stdout.readline().split()]
+    assert len(children) == 2 and all(alive(pid) for pid in children)
+    script.kill()
+    script.communicate()
+    deadline = time.monotonic() + 30
+    while any(alive(pid) for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(alive(pid) for pid in children)

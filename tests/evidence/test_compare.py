@@ -1,0 +1,124 @@
+"""Two methods side by side: pairing, scores, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_runs import write_run
+
+from svea.cli.analyze import comparison_rows
+from svea.errors import UserError
+from svea.evidence.compare import compare, matches
+from svea.evidence.compare import find_side as find
+from svea.evidence.results import Group
+
+
+def find_side(text: str, beneath: Path) -> list[Group]:
+    return find(text, beneath)[0]
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """SVEA beats DrQ on walker in every seed, and loses to it on finger in every seed."""
+    returns = {
+        ("walker_walk", "svea"): [300, 320, 340],
+        ("walker_walk", "drq"): [100, 120],
+        ("finger_spin", "svea"): [50, 60],
+        ("finger_spin", "drq"): [70, 80],
+    }
+    for (task, method), scores in returns.items():
+        for seed, score in enumerate(scores):
+            augment = "conv" if method == "svea" else "none"
+            folder = tmp_path / "runs" / f"{task}-{method}-{seed}"
+            write_run(
+                folder, task=task, method=method, augment=augment, seed=seed,
+                final={"train": score, "color_hard": score / 2},
+            )  # fmt: skip
+    return tmp_path / "runs"
+
+
+def test_scores_differences_and_chances(runs: Path) -> None:
+    pairs, alone = matches(find_side("svea", runs), find_side("drq", runs))
+    assert [pair.name for pair in pairs] == ["finger_spin", "walker_walk"] and not alone
+    found = compare(pairs, "color_hard", "return", rng())
+    assert found is not None
+    np.testing.assert_allclose(found.ours[1], [150, 160, 170])
+    np.testing.assert_allclose(found.theirs[1], [50, 60])
+    assert [one.point for one in found.differences] == pytest.approx([-10, 105])
+    assert [one.point for one in found.chances] == [0.0, 1.0]
+    assert (found.chance.point, found.difference.point) == (0.5, pytest.approx(47.5))
+    assert found.wins == 1
+    written = json.loads(json.dumps(found.to_json()))
+    assert written["wins"] == 1 and written["probability"]["point"] == 0.5
+    assert written["matches"][0]["ours"] == pytest.approx([25, 30])
+
+
+def test_returns_of_several_suites_have_no_common_difference(tmp_path: Path) -> None:
+    for task, level in (("walker_walk", 800.0), ("robot_reach", 40.0)):
+        for method, share in (("svea", 1.0), ("drq", 0.5)):
+            final, success = {"train": level * share}, {"train": share}
+            folder = tmp_path / f"{task}-{method}"
+            write_run(folder, task=task, method=method, final=final, success=success)
+    pairs, _ = matches(find_side("svea", tmp_path), find_side("drq", tmp_path))
+    returns, success = (compare(pairs, "train", by, rng()) for by in ("return", "success"))
+    assert returns is not None and success is not None and success.difference is not None
+    assert returns.difference is None and returns.to_json()["difference"] is None
+    assert returns.chance.point == 1.0 and success.difference.point == pytest.approx(0.5)
+    last = comparison_rows(returns, "svea", "drq")[-1]
+    assert (last["task"], last["return of svea"], last["difference [95 %]"]) == ("all 2", "–", "–")
+
+
+def test_areas_end_where_the_shortest_run_ends(tmp_path: Path) -> None:
+    # Both climb in a straight line to 300 at their end: up to 2000 the mean height is 150 and 50.
+    write_run(tmp_path / "a" / "0", final={"train": 300}, decisions=2000)
+    write_run(tmp_path / "b" / "0", method="drq", final={"train": 300}, decisions=6000)
+    pairs, _ = matches(*(find_side(str(tmp_path / side), tmp_path) for side in "ab"))
+    found = compare(pairs, "train", "area", rng())
+    assert found is not None
+    assert (found.ours[0][0], found.theirs[0][0]) == pytest.approx((150, 50))
+
+
+def test_augmentations_pair_where_both_sides_vary_them(tmp_path: Path) -> None:
+    for method in ("svea", "drq"):
+        for augment in ("conv", "blur"):
+            write_run(tmp_path / f"{method}-{augment}", method=method, augment=augment)
+    write_run(tmp_path / "svea-overlay", augment="overlay")
+    pairs, alone = matches(find_side("svea", tmp_path), find_side("drq", tmp_path))
+    assert [pair.name for pair in pairs] == ["walker_walk blur", "walker_walk conv"]
+    assert all(p.ours.runs[0].augment == p.theirs.runs[0].augment for p in pairs)
+    assert alone == ["walker_walk overlay: only on one side, left out"]
+    with pytest.raises(UserError, match=r"several settings on walker_walk: 'svea \+ blur'"):
+        matches(find_side("svea", tmp_path), find_side("drq+conv", tmp_path))
+    pairs, _ = matches(find_side("svea+overlay", tmp_path), find_side("drq+conv", tmp_path))
+    assert [pair.name for pair in pairs] == ["walker_walk"]
+
+
+def test_what_cannot_be_compared_is_refused_by_name(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"unknown method or folder 'svae'\. Did you mean 'svea'"):
+        find_side("svae", runs)
+    with pytest.raises(UserError, match="is no folder, and"):
+        find_side("svea", tmp_path / "nowhere")
+    write_run(tmp_path / "other", task="cheetah_run")
+    with pytest.raises(UserError, match="one side has finger_spin, walker_walk; the other cheetah"):
+        matches(find_side("svea", runs), find_side(str(tmp_path / "other"), runs))
+    pairs, _ = matches(find_side("svea", runs), find_side("drq", runs))
+    assert compare(pairs, "video_hard", "return", rng()) is None
+    assert compare(pairs, "train", "success", rng()) is None
+
+
+def test_a_damaged_run_is_left_out_and_named(runs: Path) -> None:
+    damaged = runs / "damaged"
+    damaged.mkdir()
+    (damaged / "config.json").write_text("{")
+    _, alone = matches(find_side(str(runs / "walker_walk-svea-0"), runs), find_side("drq", runs))
+    assert alone == ["finger_spin: only on one side, left out"]
+    _, alone = matches(find_side(str(damaged.parent), runs)[:1], find_side("unknown method", runs)
+                       + find_side("drq", runs))  # fmt: skip
+    assert any("unknown task" in line for line in alone)

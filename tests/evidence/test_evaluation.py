@@ -1,0 +1,352 @@
+"""Evaluation against an environment whose returns are known."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from tiny_runs import tiny
+from toy import LENGTH, Toy, return_of_doing_nothing
+
+from svea import __version__
+from svea.envs.workers.pool import Workers
+from svea.errors import SveaError, UserError
+from svea.evidence import evaluation
+from svea.evidence.evaluation import (
+    EVALUATION,
+    TRAINING,
+    Episode,
+    Interrupted,
+    OwnGenerators,
+    Policy,
+    Request,
+    agent_policy,
+    episode_seed,
+    evaluate,
+    evaluate_runs,
+    evaluation_seeds,
+    fingerprint,
+    parallel_environments,
+    play,
+    random_policy,
+)
+from svea.runs.load import export, load_agent, load_config
+from svea.training import train
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def two_toys() -> Iterator[Workers]:
+    with Workers([{"task": "toy:make", "image_size": 16}] * 2) as workers:
+        yield workers
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tiny(tmp_path_factory.mktemp("evaluation") / "run", decisions=20, eval_episodes=3))
+
+
+def do_nothing(observations: NDArray[np.uint8], episodes: Any) -> NDArray[np.float32]:
+    return np.zeros((len(observations), 1), np.float32)
+
+
+def test_returns_and_lengths_are_the_environments(two_toys: Workers) -> None:
+    seeds = [3, 1, 4, 1, 5]  # more episodes than workers, one of them twice
+    finished: list[Episode] = []
+    episodes = play(do_nothing, two_toys, seeds, on_episode=finished.append)
+    assert [episode.seed for episode in episodes] == seeds, "in the order of the seeds"
+    for episode in episodes:
+        assert episode.total == pytest.approx(return_of_doing_nothing(episode.seed))
+        assert episode.length == LENGTH and episode.success is None
+    assert episodes[1].total == episodes[3].total
+    assert len(finished) == 5
+
+
+def test_the_policy_always_sees_all_workers(two_toys: Workers) -> None:
+    sizes: set[int] = set()
+
+    def policy(observations: NDArray[np.uint8], episodes: Any) -> NDArray[np.float32]:
+        sizes.add(len(observations))
+        return do_nothing(observations, episodes)
+
+    play(policy, two_toys, [1, 2, 3])
+    assert sizes == {2}
+
+
+def test_an_evaluation_can_be_interrupted_and_begun_again(two_toys: Workers) -> None:
+    calls = iter(range(100))
+    with pytest.raises(Interrupted):
+        play(do_nothing, two_toys, [1, 2, 3], should_stop=lambda: next(calls) > 4)
+    assert play(do_nothing, two_toys, [7])[0].total == pytest.approx(return_of_doing_nothing(7))
+
+
+def test_seeds_are_paired_and_never_those_of_training() -> None:
+    assert evaluation_seeds(0, 30)[:10] == evaluation_seeds(0, 10)
+    training = {episode_seed(0, TRAINING, env, n) for env in range(16) for n in range(100)}
+    tests = {episode_seed(0, EVALUATION, 0, n) for n in range(100)}
+    assert len(training) == 1600 and len(tests) == 100 and not training & tests
+    assert set(evaluation_seeds(1, 30)).isdisjoint(evaluation_seeds(0, 30))
+    assert all(0 <= seed < 2**31 for seed in training | tests)
+    assert episode_seed(0, EVALUATION, 0, 0) == 1817441348, "the same on every machine"
+
+
+def test_records_are_complete_and_true(run: Path) -> None:
+    records = evaluate(run, ["train"], episodes=4, seed=9, environments=3)
+    agent = evaluation_policy(run)
+    for number, record in enumerate(records):
+        seed = evaluation_seeds(9, 4)[number]
+        assert {k: v for k, v in record.items() if k not in ("return", "provenance")} == {
+            "policy": "agent", "task": "toy:make", "method": "svea", "augment": "conv",
+            "run_seed": 0, "decision": 20, "mode": "train", "episode": number, "seed": seed,
+            "length": LENGTH, "actions": "most_likely", "world": None,
+            "weights": fingerprint(load_agent(run)), "svea_version": __version__,
+        }  # fmt: skip
+        assert record["return"] == pytest.approx(return_of(agent, seed), abs=1e-4)
+    assert json.loads(json.dumps(records)) == records
+    again = evaluate(run, ["train"], episodes=4, seed=9, environments=3)
+    assert again == records
+
+
+def sampled(run: Path) -> Policy:
+    return agent_policy(
+        load_agent(run), dataclasses.replace(load_config(run), eval_actions="sampled")
+    )
+
+
+def test_sampled_evaluations_leave_the_agents_own_generator_alone(run: Path) -> None:
+    agent = load_agent(run)
+    config = dataclasses.replace(load_config(run), eval_actions="sampled")
+    before = agent.generator.get_state()
+    observations = np.zeros((2, *Toy().observation_space.shape), np.uint8)
+    episodes = [Episode(3), Episode(4)]
+    first, again = (agent_policy(agent, config)(observations, episodes) for _ in range(2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first[0], first[1]), "each episode has its own sample"
+    assert torch.equal(agent.generator.get_state(), before)
+
+
+@pytest.mark.parametrize("kind", ["sampled", "random"])
+def test_an_episode_that_draws_does_not_depend_on_those_beside_it(
+    run: Path, two_toys: Workers, kind: str
+) -> None:
+    def policy() -> Policy:
+        return sampled(run) if kind == "sampled" else random_policy(1)
+
+    seeds = [5, 6, 7, 8, 9]
+    together = play(policy(), two_toys, seeds)
+    with Workers([{"task": "toy:make", "image_size": 16}]) as one_toy:
+        alone = [play(policy(), one_toy, [seed])[0] for seed in reversed(seeds)][::-1]
+    # The draws are the same; the network's last bits may differ with the size of the batch.
+    tolerance = 1e-4 if kind == "sampled" else 0
+    assert [e.total for e in together] == pytest.approx([e.total for e in alone], abs=tolerance)
+    assert len({episode.total for episode in together}) == 5
+
+
+def test_generators_follow_their_episodes() -> None:
+    generators = OwnGenerators(np.random.default_rng)
+    first = Episode(1)
+    one, idle = generators([first, None])
+    first.length = 1
+    assert generators([first, None])[0] is one and idle is not one
+    other = generators([Episode(2), None])[0]
+    assert other.integers(10**9) == np.random.default_rng(2).integers(10**9)
+
+
+def test_random_choices_are_whole_numbers_in_range() -> None:
+    policy = random_policy(1, choices=3)
+    episodes = [Episode(seed) for seed in range(50)]
+    drawn = policy(np.zeros((50, 1), np.uint8), episodes)
+    assert drawn.shape == (50, 1) and set(drawn.ravel()) == {0.0, 1.0, 2.0}
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"seed": -1}, "seed is -1"),
+        ({"environments": -1}, "envs is -1"),
+        ({"modes": []}, "no modes"),
+    ],
+)
+def test_requests_that_cannot_be_met_are_refused(run: Path, request_: dict, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        evaluate(run, **{"modes": ["train"], "episodes": 1} | request_)
+
+
+def evaluation_policy(run: Path) -> Any:
+    from svea.runs.load import load_agent
+
+    return load_agent(run).act
+
+
+def return_of(policy: Any, seed: int) -> float:
+    """The episode of a seed, played in this process."""
+    environment, total, done = Toy(), 0.0, False
+    observation, _ = environment.reset(seed=seed)
+    while not done:
+        observation, reward, _, done, _ = environment.step(policy(observation))
+        total += reward
+    return total
+
+
+def test_the_random_policy_is_random_but_repeatable(run: Path) -> None:
+    first = evaluate(run, episodes=3, policy="random", environments=1)
+    assert first == evaluate(run, episodes=3, policy="random", environments=1)
+    assert {record["policy"] for record in first} == {"random"}
+    other = evaluate(run, episodes=3, policy="random", environments=1, seed=1)
+    assert [r["return"] for r in other] != [r["return"] for r in first]
+
+
+def test_training_evaluates_as_the_verb_does(run: Path) -> None:
+    """metrics.jsonl and `svea eval` agree on the same episodes of the same agent."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    logged = [line for line in lines if line["kind"] == "eval"][-1]
+    records = evaluate(run, ["train"], episodes=3, environments=1)
+    assert logged["returns"] == [record["return"] for record in records]
+    assert logged["return_mean"] == pytest.approx(np.mean(logged["returns"]))
+    assert logged["return_std"] == pytest.approx(np.std(logged["returns"]))
+
+
+def test_known_episodes_are_passed_on_and_not_played(run: Path) -> None:
+    request = Request(episodes=4, seed=9, environments=2)
+    first = collect([run], Request(episodes=2, seed=9, environments=2))[run]
+    for record in first:
+        record["return"] = -1.0  # a mark that no played episode has
+    second = collect([run], request, known={run: first})[run]
+    by_number = {record["episode"]: record["return"] for record in second}
+    assert by_number[0] == by_number[1] == -1.0
+    assert -1.0 not in (by_number[2], by_number[3])
+    assert [by_number[k] for k in (2, 3)] == [
+        r["return"] for r in evaluate(run, episodes=4, seed=9, environments=2)[2:]
+    ]
+
+
+def test_episodes_of_another_protocol_are_played_again(run: Path) -> None:
+    request = Request(episodes=1, environments=1)
+    (true,) = collect([run], request)[run]
+    changes: list[dict[str, Any]] = [
+        {"weights": "another"}, {"decision": 1}, {"actions": "sampled"}, {"svea_version": "0"},
+        {"provenance": {"source": "another"}}, {"mode": "color_hard"}, {"policy": "random"},
+    ]  # fmt: skip
+    others = [true | {"return": -1.0} | change for change in changes]
+    (again,) = collect([run], request, known={run: others})[run]
+    assert again == true
+
+
+def test_a_run_that_fails_keeps_no_other_from_being_evaluated(run: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text((run / "config.json").read_text())
+    problems: list[tuple[Path, str, str]] = []
+    records = collect(
+        [broken, run, tmp_path / "missing"],
+        Request(("train", "color_hard"), episodes=1, environments=1),
+        on_problem=lambda run, mode, error: problems.append((run, mode, str(error))),
+    )
+    assert [record["mode"] for record in records[run]] == ["train"]
+    assert [(where.name, mode) for where, mode, _ in problems] == [
+        ("missing", ""), ("broken", "train"), ("broken", "color_hard"), ("run", "color_hard"),
+    ]  # fmt: skip
+    assert "no config.json" in problems[0][2]
+    assert "no checkpoint" in problems[1][2]
+    assert "only has mode 'train'" in problems[3][2]
+
+
+def test_environments_that_die_are_started_again_for_the_next_run(
+    run: Path, tmp_path: Path
+) -> None:
+    sick, well = tmp_path / "sick", tmp_path / "well"
+    for folder in (sick, well):
+        export(run, folder)
+    weights = safetensors.torch.load_file(sick / "actor.safetensors")
+    bias = "actor.mlp.output.bias"
+    weights[bias] = torch.full_like(weights[bias], float("nan"))
+    safetensors.torch.save_file(weights, sick / "actor.safetensors")
+    config = json.loads((sick / "config.json").read_text())
+    config.pop("files", None)  # the hashes of the weights as they were
+    (sick / "config.json").write_text(json.dumps(config))
+    problems: list[Path] = []
+    records = collect(
+        [sick, well],
+        Request(episodes=1, environments=1),
+        on_problem=lambda run, mode, error: problems.append(run),
+    )
+    assert problems == [sick] and len(records[well]) == 1
+
+
+def test_the_random_policy_is_played_once_for_all_runs_of_a_task(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = export(run, tmp_path / "copy")
+    played: list[int] = []
+
+    def counting(policy: Any, workers: Workers, seeds: Any, **options: Any) -> list[Episode]:
+        played.append(len(list(seeds)))
+        return play(policy, workers, seeds, **options)
+
+    monkeypatch.setattr(evaluation, "play", counting)
+    records = collect([run, copy], Request(policies=("random",), episodes=3, environments=1))
+    assert played == [3, 0]
+    assert [r["return"] for r in records[run]] == [r["return"] for r in records[copy]]
+
+
+def test_an_export_has_its_runs_fingerprint(run: Path, tmp_path: Path) -> None:
+    assert fingerprint(load_agent(export(run, tmp_path / "copy"))) == fingerprint(load_agent(run))
+    other = load_agent(run)
+    with torch.no_grad():
+        next(other.trunk.parameters()).add_(1e-6)
+    assert fingerprint(other) != fingerprint(load_agent(run))
+
+
+def test_worlds_are_shown_in_turn() -> None:
+    seeds = evaluation_seeds(3, 60, worlds=25)
+    assert [seed % 25 for seed in seeds] == [k % 25 for k in range(60)]
+    assert len(set(seeds)) == 60
+    assert evaluation_seeds(3, 60, worlds=1) == evaluation_seeds(3, 60)
+
+
+def collect(runs: list[Path], request: Request, known: Any = None, on_problem: Any = None) -> Any:
+    """Records by run; a problem fails the test unless it is expected."""
+
+    def fail(run: Path, mode: str, error: SveaError) -> None:
+        raise error
+
+    records: dict[Path, list[dict[str, Any]]] = {run: [] for run in runs}
+    evaluate_runs(
+        runs,
+        request,
+        known=lambda run: (known or {}).get(run, []),
+        on_record=lambda run, record: records[run].append(record),
+        on_problem=on_problem or fail,
+    )
+    return records
+
+
+def test_mistakes_are_refused_before_anything_starts(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "Workers", None)  # would fail if it were called
+    with pytest.raises(UserError, match=r"unknown mode 'colour_hard'.*color_hard"):
+        evaluate(run, ["colour_hard"])
+    with pytest.raises(UserError, match="no modes to evaluate"):
+        evaluate(run, [])
+    with pytest.raises(UserError, match="episodes is 0; allowed: 1 or more"):
+        evaluate(run, episodes=0)
+    with pytest.raises(UserError, match="unknown policy 'rnadom'"):
+        evaluate(run, policy="rnadom")
+    with pytest.raises(UserError, match="is not a run or an export"):
+        evaluate(run / "checkpoints")
+
+
+def test_parallel_environments() -> None:
+    assert parallel_environments(4, 30) == 4
+    assert parallel_environments(4, 3) == 3
+    assert 1 <= parallel_environments(0, 30) <= 16

@@ -1,0 +1,145 @@
+"""Reading run folders: whole ones, damaged ones, and folders that are none."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from fake_runs import EPISODES, write_lines, write_run
+
+from svea.errors import UserError
+from svea.evidence.read import find_runs, read_run, read_runs
+
+
+def test_a_whole_run_reads_without_a_warning(tmp_path):
+    run = read_run(write_run(tmp_path / "demo", seed=3))
+    assert run.warnings == ()
+    assert (run.task, run.method, run.augment, run.seed) == ("walker_walk", "svea", "conv", 3)
+    assert (run.decisions_done, run.action_repeat, run.seconds) == (6000, 4, 600.0)
+    assert run.finished
+    assert run.modes == ["train", "color_hard"]
+    assert run.command == "svea train walker_walk --method svea --seed 3"
+
+
+def test_final_and_random_returns_are_those_of_the_records(tmp_path):
+    run = read_run(write_run(tmp_path / "demo", final={"train": 300, "color_hard": 200}, random=50))
+    assert run.final_returns("train").size == EPISODES
+    assert run.final_returns("train").mean() == pytest.approx(300)
+    assert run.final_returns("color_hard").mean() == pytest.approx(200)
+    assert run.random_returns("train").mean() == pytest.approx(50)
+    assert run.final_returns("video_hard").size == 0
+
+
+def test_the_curve_is_the_evaluations_in_order_of_decisions(tmp_path):
+    run = read_run(write_run(tmp_path / "demo", final={"train": 300}, evaluations=4))
+    curve = run.evaluation_curve("train")
+    np.testing.assert_array_equal(curve.decisions, [0, 2000, 4000, 6000])
+    np.testing.assert_allclose(curve.returns, [0, 100, 200, 300])
+
+
+def test_only_the_last_evaluated_decision_counts(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    early = {"policy": "agent", "mode": "train", "decision": 10, "episode": 0, "seed": 1}
+    with (folder / "eval.jsonl").open("a") as file:
+        file.write(json.dumps({**early, "return": 1e6}) + "\n")
+    assert read_run(folder).final_returns("train").mean() == pytest.approx(300)
+
+
+def test_evaluating_again_replaces_the_same_episode(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    text = (folder / "eval.jsonl").read_text()
+    (folder / "eval.jsonl").write_text(text + text)
+    assert read_run(folder).final_returns("train").size == EPISODES
+
+
+def test_half_a_line_at_the_end_is_named_and_the_rest_is_read(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    whole = read_run(folder)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "eval", "decis')
+    run = read_run(folder)
+    assert len(run.metrics) == len(whole.metrics)
+    assert any("metrics.jsonl ends in half a line" in warning for warning in run.warnings)
+
+
+def test_damage_inside_a_file_is_counted(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    lines = (folder / "eval.jsonl").read_bytes().split(b"\n")
+    lines[2], lines[4] = b"\xff\xfe\x00", b"[1, 2]"
+    (folder / "eval.jsonl").write_bytes(b"\n".join(lines))
+    run = read_run(folder)
+    assert run.final_returns("train").size + run.random_returns("train").size == 2 * EPISODES - 2
+    assert "eval.jsonl has 2 damaged line(s), the first is line 3; left out" in run.warnings
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '"text"', "\x00", "[" * 100_000])
+def test_a_corrupt_configuration_falls_back_on_the_records(tmp_path, content):
+    folder = write_run(tmp_path / "demo", task="finger_spin", method="drq", seed=4)
+    (folder / "config.json").write_text(content)
+    run = read_run(folder)
+    assert any(warning.startswith("config.json") for warning in run.warnings)
+    assert (run.task, run.method, run.seed, run.action_repeat) == ("finger_spin", "drq", 4, 4)
+
+
+def test_without_eval_records_returns_come_from_training_and_say_so(tmp_path):
+    folder = write_run(tmp_path / "demo", final={"train": 120.0})
+    (folder / "eval.jsonl").unlink()
+    run = read_run(folder)
+    assert run.final_returns("train").tolist() == [120.0, 120.0]
+    assert run.warnings == (
+        "not yet evaluated by `svea eval`: returns come from the last evaluation in training",
+    )
+
+
+def test_an_unfinished_run_says_how_far_it_came(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "decisions": 500_000}))
+    run = read_run(folder)
+    assert not run.finished
+    assert "unfinished: 6,000 of 500,000 decisions" in run.warnings
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e300, 10**400, None, "12", True])
+def test_returns_that_are_no_returns_are_left_out_and_counted(tmp_path, bad):
+    folder = write_run(tmp_path / "demo")
+    extra = {"policy": "agent", "mode": "train", "decision": 6000, "episode": 99, "return": bad}
+    with (folder / "eval.jsonl").open("a") as file:
+        file.write(json.dumps(extra) + "\n")
+    run = read_run(folder)
+    assert run.final_returns("train").mean() == pytest.approx(300)
+    assert any(warning.startswith("1 return(s)") for warning in run.warnings)
+
+
+def test_an_empty_run_is_read_with_its_gaps_named(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    write_lines(tmp_path / "metrics.jsonl", [])
+    run = read_run(tmp_path)
+    assert {"metrics.jsonl holds no record", "eval.jsonl is missing"} <= set(run.warnings)
+    assert run.modes == []
+    assert run.decisions_done == 0
+
+
+def test_no_run_says_what_was_looked_for(tmp_path):
+    with pytest.raises(UserError, match=r"config\.json, metrics\.jsonl, eval\.jsonl"):
+        read_run(tmp_path)
+    with pytest.raises(UserError, match="not there"):
+        read_run(tmp_path / "absent")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="a file, not a folder"):
+        read_run(tmp_path / "file")
+
+
+def test_a_folder_of_runs_stands_for_the_runs_beneath(tmp_path):
+    folders = [write_run(tmp_path / "sweep" / name) for name in ("a", "b")]
+    assert find_runs([tmp_path, folders[0]]) == folders
+
+
+def test_one_bad_folder_does_not_hide_the_others(tmp_path):
+    good = write_run(tmp_path / "good")
+    runs, problems = read_runs([good, tmp_path / "absent"])
+    assert [run.folder for run in runs] == [good]
+    assert len(problems) == 1 and "absent" in problems[0]
+    with pytest.raises(UserError, match="absent"):
+        read_runs([tmp_path / "absent"])

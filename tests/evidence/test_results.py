@@ -1,0 +1,192 @@
+"""Grouping runs over seeds, and the rows of the table."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from fake_runs import write_run
+
+from svea.evidence.read import read_run
+from svea.evidence.results import aggregate, caveats, group_runs, mean_curve, summarise
+
+
+def groups_of(*folders):
+    """Groups of freshly read runs."""
+    return group_runs([read_run(folder) for folder in folders])
+
+
+def test_seeds_group_and_settings_do_not(tmp_path):
+    groups = groups_of(
+        write_run(tmp_path / "a", seed=1, deterministic=True, speed="eager"),  # how, not what
+        write_run(tmp_path / "b", seed=0),
+        write_run(tmp_path / "c", method="drq", augment="none"),
+        write_run(tmp_path / "d", recipe={"alpha": 1.0, "beta": 0.5, "K": 1, "M": 1}),
+    )
+    assert [(g.label, [r.seed for r in g.runs]) for g in groups] == [
+        ("drq", [0]),
+        ("svea + conv, recipe.alpha 0.5", [0, 1]),
+        ("svea + conv, recipe.alpha 1.0", [0]),
+    ]
+
+
+def test_labels_are_as_short_as_they_can_be(tmp_path):
+    sizes = {"image_size": 84, "network": {"filters": 32}, "sac": {"initial_temperature": 0.1}}
+    groups = groups_of(
+        write_run(tmp_path / "a", preset="paper", **sizes),
+        write_run(tmp_path / "b", preset="paper", base="ddpg", ddpg={"q_tau": 0.01}, **sizes),
+        write_run(tmp_path / "c", preset="quick"),
+        write_run(tmp_path / "d", preset="quick", decisions=9000, batch_size=8),
+    )
+    assert {group.runs[0].name.split("/")[1]: (group.label, group.unsaid) for group in groups} == {
+        "a": ("svea + conv, preset paper, base unset", ()),
+        "b": ("svea + conv, preset paper, base ddpg", ()),
+        "c": ("svea + conv, preset quick, decisions 6000", ("batch_size",)),
+        "d": ("svea + conv, preset quick, decisions 9000", ("batch_size",)),
+    }
+    assert "differ in more than their labels say: batch_size" in "\n".join(caveats(groups[2]))
+
+
+def test_a_label_means_the_same_on_every_task(tmp_path):
+    own = {"walker_walk": {"action_repeat": 4}, "finger_spin": {"action_repeat": 2}}
+    groups = groups_of(
+        write_run(tmp_path / "a", task="walker_walk", **own["walker_walk"]),
+        write_run(tmp_path / "b", task="finger_spin", **own["finger_spin"]),
+        write_run(tmp_path / "c", task="finger_spin", preset="paper", **own["finger_spin"]),
+    )
+    assert [(group.task, group.label) for group in groups] == [
+        ("finger_spin", "svea + conv, preset paper"),
+        ("finger_spin", "svea + conv, preset quick"),
+        ("walker_walk", "svea + conv, preset quick"),
+    ]
+    (pooled,) = {one.label for one in aggregate(groups, np.random.default_rng(0))}
+    assert pooled == "svea + conv, preset quick"
+    alone = groups_of(tmp_path / "a", tmp_path / "b")
+    assert {group.label for group in alone} == {"svea + conv"}
+    different = groups_of(tmp_path / "a", tmp_path / "c")
+    assert aggregate(different, np.random.default_rng(0)) == [], "other settings are not pooled"
+
+
+def test_numbers_that_a_run_does_not_use_do_not_tell_it_apart(tmp_path):
+    (group,) = groups_of(
+        write_run(tmp_path / "a", base="sac", ddpg={"q_tau": 0.01}, pad={"every": 1}),
+        write_run(tmp_path / "b", base="sac", seed=1, ddpg={"q_tau": 0.05}, deterministic=False),
+    )
+    assert (group.label, len(group.runs)) == ("svea + conv", 2)
+
+
+def test_a_row_holds_the_known_figures(tmp_path):
+    (group,) = groups_of(
+        write_run(tmp_path / "a", seed=0, final={"train": 400, "color_hard": 300}, random=50),
+        write_run(tmp_path / "b", seed=1, final={"train": 600, "color_hard": 320}, random=50),
+    )
+    train, test = summarise(group, np.random.default_rng(0))
+    assert (train.mode, test.mode) == ("train", "color_hard")
+    assert train.mean == pytest.approx(500)
+    assert train.std == pytest.approx(math.sqrt(2) * 100)
+    assert (train.seeds, train.episodes) == (2, 20)
+    assert train.times_random == pytest.approx(10)
+    assert test.percent_of_train == pytest.approx(62)
+    assert test.paper.mean == 760
+    assert (test.mean_interval.low, test.mean_interval.high) == pytest.approx((300, 320))
+
+
+def test_the_papers_figures_stand_beside_its_own_base_alone(tmp_path):
+    for base, expected in (("sac", 760), ("ddpg", None), ("dqn", None)):
+        (group,) = groups_of(write_run(tmp_path / base, base=base))
+        paper = summarise(group, np.random.default_rng(0))[1].paper
+        assert (paper and paper.mean) == expected
+
+
+def test_one_seed_takes_its_interval_over_episodes(tmp_path):
+    (group,) = groups_of(write_run(tmp_path / "a"))
+    train = summarise(group, np.random.default_rng(0))[0]
+    assert math.isnan(train.std)
+    assert train.iqm.low < 300 < train.iqm.high
+
+
+@pytest.mark.parametrize(
+    ("seeds", "decisions", "preset", "more", "departures"),
+    [
+        (5, 500_000, "paper", {}, ()),
+        (5, 600_000, "paper", {"speed": "eager", "eval_every": 7}, ()),
+        (4, 500_000, "paper", {}, ("4 seeds",)),
+        (5, 499_999, "paper", {}, ("499,999 decisions (100 %)",)),
+        (1, 6_000, "quick", {}, ("6,000 decisions (1.2 %)", "1 seed", "preset quick")),
+        (5, 500_000, "quick", {}, ("preset quick",)),
+        (5, 500_000, "paper", {"image_size": 64}, ("other settings (image_size)",)),
+        (5, 500_000, "paper", {"base": "ddpg"}, ("other settings (base)",)),
+        (5, 500_000, "paper", {"task": "robot_reach"}, ("a robot task of our own",)),
+        (5, 500_000, "paper", {"task": "cheetah_run", "image_size": 64}, ()),
+    ],
+)
+def test_only_the_papers_size_and_settings_are_a_replication(
+    tmp_path, seeds, decisions, preset, more, departures
+):
+    folders = [
+        write_run(
+            tmp_path / str(s), seed=s, decisions=decisions, preset=preset, evaluations=2, **more
+        )
+        for s in range(seeds)
+    ]
+    (group,) = groups_of(*folders)
+    assert group.departures == departures
+    test = summarise(group, np.random.default_rng(0))[1]
+    assert test.is_replication is (not departures and test.paper is not None)
+
+
+def test_the_mean_curve_covers_what_all_seeds_have(tmp_path):
+    (group,) = groups_of(
+        write_run(tmp_path / "a", seed=0, final={"train": 300}, evaluations=4),
+        write_run(tmp_path / "b", seed=1, final={"train": 600}, evaluations=3),
+    )
+    curve, std = mean_curve(group, "train")
+    np.testing.assert_array_equal(curve.decisions, [0, 2000, 3000, 4000, 6000])
+    np.testing.assert_allclose(curve.returns, 450 * curve.decisions / 6000)
+    np.testing.assert_allclose(std, curve.decisions / 6000 * 150 * math.sqrt(2))
+
+
+def test_caveats_name_seeds_preset_and_generated_data(tmp_path):
+    (group,) = groups_of(write_run(tmp_path / "a"), write_run(tmp_path / "b"))
+    text = "\n".join(caveats(group))
+    assert "few seeds: 2 where the paper has 5" in text
+    assert "seed 0 appears more than once" in text
+    assert "preset 'quick'" in text
+    assert "color_hard: procedural or generated data" in text
+    assert "train: procedural" not in text
+    assert "sample" not in text
+    group.runs[0].config["eval_actions"] = "sampled"
+    assert "evaluations sample actions" in "\n".join(caveats(group))
+
+
+def test_a_random_policy_at_or_below_zero_gives_no_ratio(tmp_path):
+    (group,) = groups_of(write_run(tmp_path / "a", random=-5.0))
+    assert math.isnan(summarise(group, np.random.default_rng(0))[0].times_random)
+
+
+def test_the_area_of_a_row_is_that_of_its_straight_curves(tmp_path):
+    (group,) = groups_of(
+        write_run(tmp_path / "a", seed=0, final={"train": 300}),
+        write_run(tmp_path / "b", seed=1, final={"train": 500}),
+    )
+    (train,) = summarise(group, np.random.default_rng(0))
+    assert (train.area.low, train.area.point, train.area.high) == pytest.approx((150, 200, 250))
+    (alone,) = groups_of(tmp_path / "a")
+    (train,) = summarise(alone, np.random.default_rng(0))
+    assert train.area.point == pytest.approx(150) and math.isnan(train.area.low)
+
+
+def test_tasks_are_strata_of_an_aggregate(tmp_path):
+    groups = groups_of(
+        write_run(tmp_path / "a", task="walker_walk", final={"train": 900}),
+        write_run(tmp_path / "b", task="walker_walk", seed=1, final={"train": 900}),
+        write_run(tmp_path / "c", task="finger_spin", final={"train": 100}),
+        write_run(tmp_path / "d", task="finger_spin", seed=1, final={"train": 100}),
+        write_run(tmp_path / "e", task="finger_spin", method="drq", final={"train": 1}),
+    )
+    (one,) = aggregate(groups, np.random.default_rng(0))
+    assert (one.label, one.tasks, one.seeds) == ("svea + conv", ("finger_spin", "walker_walk"), 4)
+    # Resampling across tasks would spread the mean over 100 to 900.
+    assert (one.mean.low, one.mean.point, one.mean.high) == pytest.approx((500, 500, 500))
+    assert one.iqm.point == pytest.approx(500)

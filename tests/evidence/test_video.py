@@ -1,0 +1,124 @@
+"""Videos of an agent: they show the episode that was played, with its return and Q-value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tiny_runs import tiny
+from toy import LENGTH, Toy
+
+from svea.errors import StorageError, UserError
+from svea.evidence.evaluation import evaluation_seeds
+from svea.evidence.film.video import Take, grid, record_episode, shoot, watch, write_video
+from svea.runs.load import load_agent, load_config
+from svea.training import train
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tiny(tmp_path_factory.mktemp("media") / "run", decisions=15))
+
+
+def test_a_take_is_the_evaluations_first_episode(run: Path) -> None:
+    agent = load_agent(run)
+    take = shoot(agent, load_config(run), "train", seed=4)
+    environment, total = Toy(), 0.0
+    observation, _ = environment.reset(seed=evaluation_seeds(4, 1)[0])
+    for step in range(LENGTH):
+        np.testing.assert_array_equal(take.observations[step], observation)
+        assert bright_column(take.pictures[step]) == pytest.approx(
+            bright_column(environment.render()), abs=0.02
+        )
+        assert take.totals[step] == pytest.approx(total)
+        action = agent.act(observation)
+        np.testing.assert_allclose(take.actions[step], action, atol=1e-6)
+        q = agent.q_value(torch.as_tensor(observation)[None], torch.as_tensor(action)[None])
+        assert take.q[step] == pytest.approx(float(q), abs=1e-5)
+        observation, reward, *_ = environment.step(action)
+        total += reward
+    assert len(take.totals) == LENGTH and take.rate == 10
+
+
+def bright_column(picture: np.ndarray) -> float:
+    """Where the toy's column stands, as a share of the picture's width."""
+    return float(np.mean(np.nonzero(picture[len(picture) // 2, :, 0] > 150)[0] + 0.5)) / len(
+        picture
+    )
+
+
+def takes(*lengths: int) -> list[Take]:
+    """Takes whose picture at decision k has the brightness 10 k."""
+    return [
+        Take(
+            f"mode {number}",
+            pictures=[np.full((40, 40, 3), 10 * k, np.uint8) for k in range(length)],
+            totals=[float(k) for k in range(length)],
+            q=[0.0] * length,
+        )
+        for number, length in enumerate(lengths)
+    ]
+
+
+def test_a_grid_places_its_takes_and_holds_the_last_picture_of_the_short_ones() -> None:
+    frames = list(grid(takes(3, 6, 2)))
+    assert len(frames) == 6
+    height, width = 40 + 2 * 16, 40  # a bar of text above and one below
+    assert frames[0].shape == (2 * height, 2 * width, 3)
+    for decision, frame in enumerate(frames):
+        seen = [frame[y, x, 0] for y, x in ((36, 20), (36, 60), (36 + height, 20))]
+        assert seen == [10 * min(decision, last) for last in (2, 5, 1)]
+        assert not frame[height:, width:].any(), "the fourth place stays empty"
+
+
+def test_return_and_q_are_drawn_in() -> None:
+    first, second = list(grid(takes(2)))
+    below = np.s_[-16:]
+    assert first[below].max() > 200, "there is text"
+    assert (first[below] != second[below]).any(), "and it changes with the return"
+
+
+def test_a_video_has_every_decision_and_the_gif_its_colours(run: Path, tmp_path: Path) -> None:
+    problems: list[str] = []
+    film, gif = watch(
+        run,
+        ["train", "color_hard"],
+        tmp_path / "new" / "film.mp4",
+        gif=True,
+        on_problem=lambda mode, error: problems.append(str(error)),
+    )
+    assert len(problems) == 1 and "color_hard" in problems[0]
+    assert imageio_ffmpeg.count_frames_and_secs(str(film))[0] == LENGTH
+    with Image.open(gif) as picture:
+        assert picture.n_frames == LENGTH and picture.info["loop"] == 0
+        frames = [np.asarray((picture.seek(k), picture.convert("RGB"))[1]) for k in (0, 9)]
+    assert all(frame.max() > 200 for frame in frames) and (frames[0] != frames[1]).any()
+
+
+def test_one_mode_is_recorded_with_a_strip_of_frames(run: Path) -> None:
+    path = record_episode(run, "train")
+    assert path == run / "media" / "train.mp4"
+    assert imageio_ffmpeg.count_frames_and_secs(str(path))[0] == LENGTH
+    with Image.open(path.with_suffix(".png")) as strip:
+        assert strip.size == (6 * 240, 240)
+
+
+def test_mistakes_are_refused(run: Path, tmp_path: Path) -> None:
+    def fail(mode: str, error: UserError) -> None:
+        raise error
+
+    with pytest.raises(UserError, match=r"allowed: a file that ends in \.mp4"):
+        watch(run, ["train"], tmp_path / "film.avi", on_problem=fail)
+    with pytest.raises(UserError, match="size is 8; allowed: 32 to 2048"):
+        watch(run, ["train"], tmp_path / "film.mp4", size=8, on_problem=fail)
+    with pytest.raises(UserError, match="nothing to watch"):
+        watch(run, ["video_easy"], tmp_path / "film.mp4", on_problem=lambda mode, error: None)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot write"):
+        write_video(tmp_path / "file" / "film.mp4", [np.zeros((16, 16, 3), np.uint8)], 10)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_runs import tiny
+
+from svea.errors import StorageError, UserError
+from svea.evidence.evaluation import evaluate
+from svea.runs import checkpoint
+from svea.runs.load import export, load_agent, load_config
+from svea.training import train
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tiny(tmp_path_factory.mktemp("export") / "run", decisions=16))
+
+
+@pytest.fixture
+def exported(run: Path, tmp_path: Path) -> Path:
+    return export(run, tmp_path / "exported")
+
+
+def test_an_export_acts_judges_and_evaluates_like_its_run(run: Path, exported: Path) -> None:
+    original, copy = load_agent(run), load_agent(exported)
+    images = np.random.default_rng(0).integers(0, 256, (5, 9, 16, 16), dtype=np.uint8)
+    assert np.array_equal(original.act(images), copy.act(images))
+    q = [a.q_value(torch.from_numpy(images), torch.zeros(5, 1)) for a in (original, copy)]
+    assert torch.equal(*q)
+    assert copy.decision == original.decision == 16
+    assert load_config(exported) == load_config(run)
+    records = [evaluate(folder, episodes=2, environments=1) for folder in (exported, run)]
+    assert records[0] == records[1]
+
+
+def test_an_agent_of_a_run_is_its_newest_checkpoint(run: Path) -> None:
+    saved = checkpoint.load(run)
+    assert saved is not None
+    state = load_agent(run).state_dict()
+    for name, tensor in state.items():
+        assert torch.equal(tensor, saved.agent[name]), name
+
+
+def test_an_export_is_small_and_says_what_it_is(run: Path, exported: Path) -> None:
+    names = sorted(path.name for path in exported.iterdir())
+    assert names == ["actor.safetensors", "config.json", "critic.safetensors"]
+    about = json.loads((exported / "config.json").read_text())
+    assert about["decision"] == 16 and about["task"] == "toy:make" and "svea_version" in about
+    whole = sum(p.stat().st_size for p in run.glob("checkpoints/000000016/*"))
+    assert sum(p.stat().st_size for p in exported.iterdir()) < whole / 2
+
+
+def test_an_export_can_be_exported_again(exported: Path, tmp_path: Path) -> None:
+    again = export(exported, tmp_path / "again")
+    for name in ("actor.safetensors", "critic.safetensors", "config.json"):
+        assert (again / name).read_bytes() == (exported / name).read_bytes()
+
+
+def test_exports_overwrite_nothing(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    for place in (tmp_path, tmp_path / "thesis.tex"):
+        with pytest.raises(UserError, match="not an empty folder; name a new one"):
+            export(run, place)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_folders_that_are_no_runs(run: Path, exported: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"is not a run or an export: it has no config\.json"):
+        load_agent(tmp_path)
+    with pytest.raises(UserError, match="is not a run or an export"):
+        load_agent(tmp_path / "missing")
+    shutil.copy(run / "config.json", tmp_path / "config.json")
+    with pytest.raises(UserError, match="has no checkpoint yet"):
+        load_agent(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(StorageError, match=r"config\.json cannot be read"):
+        load_agent(tmp_path)
+    (tmp_path / "config.json").write_text('{"task": "walker_walk", "colour": 1}')
+    with pytest.raises(UserError, match="unknown option 'colour'"):
+        load_agent(tmp_path)
+
+
+def test_weights_that_are_damaged_or_of_another_shape(exported: Path) -> None:
+    config = json.loads((exported / "config.json").read_text())
+    config["network"]["hidden"] += 1
+    (exported / "config.json").write_text(json.dumps(config))
+    with pytest.raises(StorageError, match=r"do not fit its config\.json"):
+        load_agent(exported)
+    (exported / "actor.safetensors").write_bytes(b"junk")
+    with pytest.raises(StorageError, match="cannot be read"):
+        load_agent(exported)

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from svea.errors import NumericsError, StorageError, UserError
+from svea.runs.log import Accumulator, Log, WeightsAndBiases, scalars
+
+CPU = torch.device("cpu")
+
+
+def test_means_count_each_name_by_itself() -> None:
+    figures = Accumulator()
+    figures.add({"critic_loss": torch.tensor(1.0), "actor_loss": torch.tensor(5.0)})
+    figures.add({"critic_loss": torch.tensor(4.0)})
+    assert figures.take() == {"critic_loss": 2.5, "actor_loss": 5.0}
+    assert figures.take() == {}
+
+
+def test_adding_keeps_its_own_copy() -> None:
+    figures, value = Accumulator(), torch.tensor(1.0)
+    figures.add({"loss": value})
+    value.fill_(100)
+    figures.add({"loss": torch.tensor(2.0, requires_grad=True)})
+    assert figures.take() == {"loss": 1.5}
+
+
+def test_state_survives_json_bit_for_bit() -> None:
+    one, two = Accumulator(), Accumulator()
+    for step in range(7):
+        one.add({"loss": torch.tensor(0.1 * step)})
+    two.load_state(json.loads(json.dumps(one.state())), CPU)
+    for figures in (one, two):
+        figures.add({"loss": torch.tensor(1 / 3)})
+    assert one.take() == two.take()
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("read", [Accumulator.take, Accumulator.state])
+def test_divergence_is_an_error_wherever_figures_are_read(bad: float, read: Any) -> None:
+    figures = Accumulator()
+    figures.add({"actor_loss": torch.tensor(1.0), "critic_loss": torch.tensor(bad)})
+    with pytest.raises(NumericsError, match=r"critic_loss became .*training diverged"):
+        read(figures)
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.closed = False
+
+    def write(self, record: dict[str, Any]) -> None:
+        self.records.append(record)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_lines_are_on_disk_at_once_and_in_the_sinks(tmp_path: Path) -> None:
+    path, sink = tmp_path / "metrics.jsonl", Sink()
+    log = Log(path, sinks=[sink])
+    log.write("train", decision=1, critic_loss=0.5)
+    assert lines(path) == sink.records == [{"kind": "train", "decision": 1, "critic_loss": 0.5}]
+    assert log.offset == path.stat().st_size
+    log.close()
+    assert sink.closed
+
+
+def test_a_resumed_log_forgets_what_came_after_the_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = Log(path)
+    log.write("train", decision=1)
+    offset = log.offset
+    log.write("train", decision=2)
+    log.close()
+    log = Log(path, offset)
+    log.write("train", decision=3)
+    log.close()
+    assert [line["decision"] for line in lines(path)] == [1, 3]
+
+
+def test_a_lost_log_is_not_padded(tmp_path: Path) -> None:
+    log = Log(tmp_path / "metrics.jsonl", offset=500)
+    log.write("train", decision=9)
+    log.close()
+    assert lines(tmp_path / "metrics.jsonl") == [{"kind": "train", "decision": 9}]
+
+
+def test_an_unwritable_log_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot write"):
+        Log(tmp_path / "missing" / "metrics.jsonl")
+
+
+def test_scalars_of_a_line() -> None:
+    record = {"kind": "eval", "mode": "train", "decision": 5, "return_mean": 2.0, "returns": [1, 3]}
+    assert scalars(record) == {"eval/train/return_mean": 2.0}
+
+
+def test_tensorboard_takes_a_run(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from svea.runs.log import TensorBoard
+
+    log = Log(tmp_path / "metrics.jsonl", sinks=[TensorBoard(tmp_path, 0)])
+    log.write("train", decision=3, critic_loss=0.5)
+    log.close()
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    (event,) = events.Scalars("train/critic_loss")
+    assert (event.step, event.value) == (3, 0.5)
+
+
+def test_a_sink_that_fails_is_dropped_and_the_log_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(Sink):
+        def write(self, record: dict[str, Any]) -> None:
+            raise OSError("no space left")
+
+    healthy = Sink()
+    log = Log(tmp_path / "metrics.jsonl", sinks=[Full(), healthy])
+    for decision in (1, 2):
+        log.write("train", decision=decision)
+    log.close()
+    assert len(lines(tmp_path / "metrics.jsonl")) == len(healthy.records) == 2 and healthy.closed
+    assert capsys.readouterr().err.count("Full failed and gets no more log lines") == 1
+
+
+def test_numbers_that_are_not_finite_are_named_and_not_logged(tmp_path: Path) -> None:
+    log = Log(tmp_path / "metrics.jsonl")
+    with pytest.raises(NumericsError, match="return_mean in the log is not finite"):
+        log.write("eval", decision=1, return_mean=float("nan"))
+    assert (tmp_path / "metrics.jsonl").read_bytes() == b""
+
+
+def test_weights_and_biases_that_cannot_begin_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(**settings: Any) -> None:
+        raise ConnectionError("api.wandb.ai cannot be reached")
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
+    with pytest.raises(UserError, match=r"cannot begin: api\.wandb\.ai .*WANDB_MODE=offline"):
+        WeightsAndBiases(tmp_path, {})

@@ -1,0 +1,60 @@
+"""eval.jsonl: what is written is read back, whatever was there before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svea.errors import StorageError
+from svea.runs.records import PROTOCOL, append_records, key, read_records
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    line = {"policy": "agent", "decision": 1, "mode": "train", "seed": 1, "return": 0.5}
+    return line | changes
+
+
+def test_records_come_back_in_order(tmp_path: Path) -> None:
+    append_records(tmp_path, [record(), record(seed=2)])
+    append_records(tmp_path, [record(seed=3)])
+    assert read_records(tmp_path) == [record(), record(seed=2), record(seed=3)]
+
+
+def test_half_a_line_of_a_killed_evaluation_costs_that_line_alone(tmp_path: Path) -> None:
+    append_records(tmp_path, [record()])
+    with (tmp_path / "eval.jsonl").open("a") as file:
+        file.write('{"policy": "age')
+    append_records(tmp_path, [record(seed=2)])
+    assert read_records(tmp_path) == [record(), record(seed=2)]
+
+
+@pytest.mark.parametrize("junk", ["[1, 2]", "null", "[" * 100_000, "\x00\xff"])
+def test_lines_that_are_no_records_are_passed_over(tmp_path: Path, junk: str) -> None:
+    (tmp_path / "eval.jsonl").write_text(f"{junk}\n{json.dumps(record())}\n", "latin-1")
+    assert read_records(tmp_path) == [record()]
+
+
+def test_nothing_recorded_is_no_records(tmp_path: Path) -> None:
+    assert read_records(tmp_path) == []
+
+
+def test_a_key_tells_every_part_of_the_protocol_and_nothing_else() -> None:
+    whole = {name: f"{name} here" for name in PROTOCOL}
+    assert key(whole) == key(dict(reversed(whole.items())) | {"return": 3.0, "episode": 7})
+    assert len({key(whole), *(key(whole | {name: "other"}) for name in PROTOCOL)}) == 9
+
+
+def test_a_folder_that_cannot_be_written_to_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"cannot write .*eval\.jsonl"):
+        append_records(tmp_path / "missing", [record()])
+    (tmp_path / "eval.jsonl").mkdir()
+    with pytest.raises(StorageError, match=r"cannot read .*eval\.jsonl"):
+        read_records(tmp_path)
+
+
+def test_a_return_that_is_not_a_number_is_never_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Out of range"):
+        append_records(tmp_path, [record(**{"return": float("nan")})])

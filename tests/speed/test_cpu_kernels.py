@@ -1,0 +1,357 @@
+"""The convolutions in C against the library's, in double precision where it decides."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from svea import compilation, speed
+from svea.agents import make_agent
+from svea.augment import conv
+from svea.bench.update import noise_replay
+from svea.config import configure
+from svea.errors import UserError
+from svea.networks import CNN
+from svea.speed.kernels import cache, cpu
+
+CPU = torch.device("cpu")
+torch.set_num_threads(1)
+
+
+def cannot_build() -> str:
+    try:
+        cpu.library()
+    except cpu.BuildError as error:
+        return str(error)
+    return ""
+
+
+builds = pytest.mark.skipif(bool(cannot_build()), reason=cannot_build() or "it builds")
+
+
+def network(**sizes: Any) -> CNN:
+    """A trunk of small whole numbers: all sums are exact, whatever their order."""
+    made = CNN(**({"image_size": 24, "layers": 3, "filters": 16, "strided_layers": 2} | sizes))
+    for number, parameter in enumerate(made.parameters()):
+        parameter.data.copy_(whole_numbers(parameter.shape, number, dense=0.15))
+    return made
+
+
+def whole_numbers(shape: Any, seed: int, dense: float = 1.0) -> Tensor:
+    """-1, 0 and 1, some of them dropped."""
+    random = torch.Generator().manual_seed(seed)
+    numbers = torch.randint(-1, 2, shape, generator=random).float()
+    return numbers * (torch.rand(shape, generator=random) < dense)
+
+
+def pictures(trunk: CNN, batch: int) -> Tensor:
+    return whole_numbers((batch, *trunk.input_shape), seed=99) + 1
+
+
+def outcome(forward: Any, images: Tensor, parameters: list[Tensor]) -> list[Tensor]:
+    """Features, and the gradients of a loss that weighs every one of them differently."""
+    features = forward(images)
+    weights = whole_numbers(features.shape, seed=98, dense=0.5)
+    gradients = torch.autograd.grad((features * weights).sum(), parameters)
+    return [features.detach(), *gradients]
+
+
+# Layers -------------------------------------------------------------------------------------------
+
+
+@builds
+@pytest.mark.parametrize(
+    ("sizes", "batch"),
+    [
+        ({"image_size": 40, "layers": 4, "filters": 16, "strided_layers": 2}, 37),  # quick
+        ({"image_size": 40, "layers": 4, "strided_layers": 1, "drqv2": True}, 3),
+        ({"image_size": 16, "layers": 2, "channels": 3, "strided_layers": 0}, 1),
+        ({"image_size": 33, "layers": 3, "filters": 32, "strided_layers": 1}, 17),  # two vectors
+    ],
+)
+def test_layers_and_their_gradients(sizes: dict[str, Any], batch: int) -> None:
+    trunk = network(**sizes)
+    images = pictures(trunk, batch)
+    exact = copy.deepcopy(trunk).double()
+    wanted = outcome(exact, images.double(), list(exact.parameters()))
+    ours = outcome(cpu.Convolutions(trunk), images, list(trunk.parameters()))
+    for right, mine in zip(wanted, ours, strict=True):
+        assert 0 < right.abs().max() < 2**24, "else the sums are not exact in float32"
+        assert torch.equal(mine.double(), right)
+
+
+@builds
+def test_gradients_lie_in_memory_like_their_parameters() -> None:
+    """The fused optimiser walks through both as if they were one long row."""
+    trunk = network()
+    parameters = list(trunk.parameters())
+    found = outcome(cpu.Convolutions(trunk), pictures(trunk, 2), parameters)[1:]
+    assert [g.stride() for g in found] == [p.stride() for p in parameters]
+    assert [g.shape for g in found] == [p.shape for p in parameters]
+
+
+@builds
+def test_the_number_of_threads_changes_no_bit() -> None:
+    trunk = network()
+    parameters, images = list(trunk.parameters()), torch.rand(19, *trunk.input_shape)
+    fused = cpu.Convolutions(trunk)
+    one = outcome(fused, images, parameters)
+    try:
+        torch.set_num_threads(3)
+        three = outcome(fused, images, parameters)
+    finally:
+        torch.set_num_threads(1)
+    assert all(torch.equal(a, b) for a, b in zip(one, three, strict=True))
+
+
+@builds
+def test_pictures_with_other_layouts_and_slices_are_read_right() -> None:
+    trunk = network()
+    fused, images = cpu.Convolutions(trunk), torch.rand(4, *trunk.input_shape)
+    wanted = fused(images)
+    assert torch.equal(fused(images.to(memory_format=torch.channels_last)), wanted)
+    assert torch.equal(fused(torch.cat([images, images])[4:]), wanted)
+    assert torch.equal(fused(images.repeat_interleave(2, 0)[::2]), wanted)
+
+
+@builds
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_numbers_that_are_not_finite_show(bad: float) -> None:
+    """A ReLU that swallowed NaN would hide a broken run from the check of its gradients."""
+    trunk = network()
+    images = torch.rand(2, *trunk.input_shape)
+    images[0, 0, 10, 10] = bad
+    features, *gradients = outcome(cpu.Convolutions(trunk), images, list(trunk.parameters()))
+    assert not features[0].isfinite().all() and features[1].isfinite().all()
+    assert not gradients[0].isfinite().all()
+
+
+@builds
+def test_what_the_kernels_do_not_compute_the_library_does() -> None:
+    trunk = network()
+    fused = cpu.Convolutions(trunk)
+    images = torch.rand(2, *trunk.input_shape, requires_grad=True)
+    (mine,) = torch.autograd.grad(fused(images).sum(), images)
+    (wanted,) = torch.autograd.grad(CNN.forward(trunk, images).sum(), images)
+    assert torch.equal(mine, wanted) and wanted.abs().sum() > 0
+    trunk.double()
+    assert fused(images.detach().double()).dtype == torch.float64
+
+
+@builds
+def test_a_copied_network_computes_with_its_own_weights() -> None:
+    trunk = network()
+    trunk.forward = cpu.Convolutions(trunk)  # type: ignore[method-assign]
+    images, twin = torch.rand(2, *trunk.input_shape), copy.deepcopy(trunk)
+    before = trunk(images)
+    assert before.any()
+    for parameter in twin.parameters():
+        parameter.data.zero_()
+    assert torch.equal(trunk(images), before)
+    assert not twin(images).any()
+
+
+def test_only_narrow_cnns_fit() -> None:
+    assert cpu.Convolutions.fits(network())
+    assert not cpu.Convolutions.fits(network(filters=32))
+    assert not cpu.Convolutions.fits(network(filters=8))
+    assert not cpu.Convolutions.fits(torch.nn.Linear(2, 2))
+
+
+# The random convolution ---------------------------------------------------------------------------
+
+
+@builds
+@pytest.mark.parametrize("shape", [(5, 9, 16, 16), (2, 3, 4, 41), (3, 6, 39, 17), (1, 9, 84, 84)])
+def test_the_random_convolution(shape: tuple[int, ...]) -> None:
+    x = torch.rand(shape)
+    weight = conv.draw(x, torch.Generator().manual_seed(0))["weight"]
+    padded = F.pad(x, (1, 1, 1, 1), mode="replicate").double()
+    wanted = torch.cat(
+        [
+            torch.cat([F.conv2d(frame[None], w.double()) for frame in sample.split(3)], dim=1)
+            for sample, w in zip(padded, weight, strict=True)
+        ]
+    ).sigmoid()
+    torch.testing.assert_close(
+        cpu.random_convolution(x, weight).double(), wanted, rtol=0, atol=1e-6
+    )
+    last = x.to(memory_format=torch.channels_last)
+    assert torch.equal(cpu.random_convolution(last, weight), cpu.random_convolution(x, weight))
+
+
+@builds
+def test_conv_uses_it_only_where_speed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "random_convolution", lambda x, weight: torch.full_like(x, 0.5))
+    x = torch.rand(2, 9, 20, 20)
+    draw = conv.draw(x)
+    with compilation.region("in C"):
+        assert (conv.apply(x, draw) == 0.5).all()
+        for other in (x[..., :15], x.bfloat16()):  # too narrow, too coarse
+            assert not (conv.apply(other, draw) == 0.5).all()
+    assert not (conv.apply(x, draw) == 0.5).all()
+
+
+# Whole updates ------------------------------------------------------------------------------------
+
+
+def learner(how: str, **changes: Any) -> speed.Learner:
+    settings = {"overlay_dir": "procedural", "batch_size": 12, "image_size": 24, "shift": 1}
+    sizes = {"layers": 3, "filters": 16, "projection": 8, "hidden": 16}
+    config = configure("walker_walk", preset="quick", **(settings | {"network": sizes} | changes))
+    replay = noise_replay(config, CPU, decisions=200)
+    actions = 4 if config.base == "dqn" else 6
+    return speed.Learner(make_agent(config, actions), replay, config.batch_size, speed=how)
+
+
+@builds
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"method": "soda"},
+        {"method": "curl"},
+        {"method": "sada", "encoder": "drqv2", "augment": "conv|blur"},
+        {"base": "dqn", "action_bins": 2},
+        {"encoder": "vit", "network": {"width": 16, "depth": 1, "heads": 2, "hidden": 16}},
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())) or "svea",
+)
+def test_compiled_updates_are_the_eager_ones(settings: dict[str, Any]) -> None:
+    """From one state, with the same draws."""
+    eager, compiled = learner("eager", **settings), learner("compiled", **settings)
+    # SODA's batch norm leaves biases before it without a slope; Adam makes whole steps of what
+    # rounding puts there, so that only the first update is comparable.
+    for decision in range(1 if settings.get("method") == "soda" else 5):
+        first, second = eager.update(decision), compiled.update(decision)
+        for name, loss in first.items():
+            torch.testing.assert_close(second[name], loss, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@builds
+def test_soda_s_slow_trunk_is_compiled_too() -> None:
+    parts = [
+        part
+        for module in learner("compiled", method="soda").agent.networks.values()
+        for part in module.modules()
+        if isinstance(part, CNN)
+    ]
+    assert len(parts) == 3, "trunk, target and slow trunk"
+    assert all(isinstance(part.forward, cpu.Convolutions) for part in parts)
+
+
+@builds
+def test_a_compiled_run_resumes_bit_for_bit() -> None:
+    one, two = learner("compiled"), learner("compiled", seed=5)
+    for decision in range(4):
+        one.update(decision)
+    two.agent.load_state_dict({k: v.clone() for k, v in one.agent.state_dict().items()})
+    two.replay.generator.set_state(one.replay.generator.get_state())
+    for decision in range(4, 9):
+        one.update(decision)
+        two.update(decision)
+    after = two.agent.state_dict()
+    for name, tensor in one.agent.state_dict().items():
+        assert torch.equal(tensor, after[name]), name
+
+
+# Building -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty cache, which no earlier build in this process hides."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(cpu, "library", cpu.library.__wrapped__)
+    return tmp_path
+
+
+@builds
+def test_a_library_is_built_once_and_left_whole(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu.library()
+    (file,) = (fresh / "cache" / "svea").iterdir()
+    assert file.suffix == ".so", "no half-made files are left"
+    monkeypatch.setattr(cpu, "build", lambda *_: pytest.fail("built again"))
+    assert cpu.library().random_convolution
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert cpu.library().random_convolution, "a compiler that is gone is not missed"
+    monkeypatch.setattr(cpu, "processor", lambda: "another one")
+    with pytest.raises(pytest.fail.Exception, match="built again"):
+        cpu.library()
+
+
+@builds
+@pytest.mark.parametrize("left", [0, 10, 3000, -40, -1])
+def test_a_damaged_library_is_built_again(fresh: Path, left: int) -> None:
+    """Loading one that is cut short ends in SIGBUS."""
+    cpu.library()
+    (file,) = (fresh / "cache" / "svea").iterdir()
+    whole = file.read_bytes()
+    file.unlink()  # this process still uses it
+    file.write_bytes(whole[:left])
+    assert not cache.is_whole(file)
+    assert cpu.library().random_convolution
+    assert cache.is_whole(file)
+
+
+@builds
+def test_without_a_home_the_reason_is_said(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(cpu.BuildError, match=r"home directory.*XDG_CACHE_HOME says where"):
+        cpu.library()
+
+
+@builds
+@pytest.mark.parametrize("shape", [(4, 9, 32, 32), (4, 6, 40, 40), (9, 40, 40)])
+def test_pictures_of_another_size_are_the_library_s_to_refuse(shape: tuple[int, ...]) -> None:
+    """They may come from a user's augmentation; the kernels would read beyond them."""
+    trunk = network(image_size=40, layers=4)
+    forward, images = cpu.Convolutions(trunk), torch.rand(shape)
+    try:
+        wanted = CNN.forward(trunk, images)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match=re.escape(str(error)[:30])):
+            forward(images)
+    else:
+        assert torch.equal(forward(images), wanted)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernels are made for Linux")
+@pytest.mark.parametrize(
+    ("compiler", "cache", "reason"),
+    [
+        (None, "cache", r"a C compiler \(gcc\) is not installed"),
+        ("/bin/false", "cache", "false says:"),
+        ("/bin/true", "file", "file.*XDG_CACHE_HOME says where"),
+    ],
+)
+def test_without_a_usable_compiler_auto_warns_and_compiled_is_an_error(
+    fresh: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compiler: str | None,
+    cache: str,
+    reason: str,
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: compiler)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(fresh / cache))
+    (fresh / "file").write_text("where a folder should be")
+    with pytest.warns(UserWarning, match=f"run uncompiled.*{reason}"):
+        assert speed.choose_speed("auto", CPU) == "eager"
+    with pytest.raises(UserError, match=f"speed is compiled, but.*{reason}.*--speed eager"):
+        speed.choose_speed("compiled", CPU)
+    assert speed.choose_speed("eager", CPU) == "eager"

@@ -1,0 +1,160 @@
+"""Our GPU kernels against the library: on a GPU, or in Triton's interpreter if it is there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
+pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUDA builds")
+
+from svea import speed
+from svea.augment import conv, crop, shift
+from svea.networks import CNN
+from svea.speed.kernels import convolutions, nvrtc
+from svea.speed.kernels.attention import attention
+from svea.speed.kernels.random_convolution import random_convolution
+from svea.speed.kernels.trunk import FusedTrunk
+from svea.speed.kernels.windows import windows
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_num_threads(1)
+
+
+def error(found: Tensor, wanted: Tensor) -> float:
+    """Relative to what is wanted."""
+    found, wanted = found.detach().float(), wanted.detach().float()
+    return float((found - wanted).norm() / wanted.norm())
+
+
+@pytest.fixture
+def layer_and_tensors() -> tuple[convolutions.Layer, Tensor, Tensor, Tensor]:
+    """A layer of 16 filters on 11 pixels, its input after a ReLU, its weights, a gradient."""
+    torch.manual_seed(0)
+    layer = convolutions.Layer(11, 9, 1, 16, 16, relu=True)
+    x = torch.randn(2, 11, 11, 16, device=DEVICE).half().relu()
+    weight = 0.1 * torch.randn(9, 16, 16, device=DEVICE).half()  # (tap, in, out)
+    return layer, x, weight, torch.randn(2, 9, 9, 16, device=DEVICE).half()
+
+
+def planes(x: Tensor) -> Tensor:
+    return x.float().permute(0, 3, 1, 2)
+
+
+def as_library_weight(weight: Tensor) -> Tensor:
+    return weight.float().unflatten(0, (3, 3)).permute(3, 2, 0, 1)
+
+
+@pytest.mark.parametrize("relu", [True, False])
+def test_forward(layer_and_tensors, relu: bool) -> None:
+    layer, x, weight, _ = layer_and_tensors
+    layer = convolutions.Layer(**vars(layer) | {"relu": relu})
+    bias = torch.randn(16, device=DEVICE)
+    wanted = F.conv2d(planes(x), as_library_weight(weight), bias)
+    wanted = wanted.relu() if relu else wanted
+    found = convolutions.convolve(layer, x, weight, bias)
+    assert error(planes(found), wanted) < 1e-3
+
+
+def test_input_gradient_stops_at_the_relu(layer_and_tensors) -> None:
+    layer, x, weight, g = layer_and_tensors
+    wanted = torch.nn.grad.conv2d_input(planes(x).shape, as_library_weight(weight), planes(g))
+    wanted = wanted * (planes(x) > 0)
+    found = convolutions.input_gradient(layer, g, weight.mT.contiguous(), x)
+    assert error(planes(found), wanted) < 1e-3
+
+
+def test_weight_gradient(layer_and_tensors) -> None:
+    layer, x, _, g = layer_and_tensors
+    sums = convolutions.PartialSums([layer, layer], torch.device(DEVICE))
+    for number in range(2):
+        convolutions.weight_gradient(layer, g, x, *sums.of(number))
+    gradients = sums.gradients(channels=16)
+    wanted = torch.nn.grad.conv2d_weight(planes(x), (16, 16, 3, 3), planes(g))
+    for found in gradients[::2]:
+        assert found.is_contiguous(), "the fused optimiser wants the parameters' layout"
+        assert error(found, wanted) < 1e-5
+    for found in gradients[1::2]:
+        assert error(found, planes(g).sum((0, 2, 3))) < 1e-5
+
+
+def test_a_whole_network_with_its_strided_first_layer() -> None:
+    torch.manual_seed(1)
+    network = CNN(image_size=20, layers=4, filters=16).to(DEVICE)
+    for parameter in network.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    images = torch.rand(3, 9, 20, 20, device=DEVICE)
+    with torch.autocast(DEVICE, dtype=torch.float16, cache_enabled=False):
+        found = convolutions.FusedConvolutions(network)(images)
+    assert error(found, CNN.forward(network, images)) < 5e-3
+    gradients = torch.autograd.grad(found.float().sum(), list(network.parameters()))
+    exact = torch.autograd.grad(CNN.forward(network, images).sum(), list(network.parameters()))
+    for mine, wanted in zip(gradients[-2:], exact[-2:], strict=True):  # no ReLU in between
+        assert error(mine, wanted) < 5e-3
+    for mine, wanted in zip(gradients, exact, strict=True):  # rounding opens and closes some ReLUs
+        assert mine.shape == wanted.shape and error(mine, wanted) < 0.3
+
+
+def test_in_full_precision_the_library_computes() -> None:
+    network = CNN(image_size=20, layers=2, filters=16).to(DEVICE)
+    images = torch.rand(2, 9, 20, 20, device=DEVICE)
+    assert torch.equal(
+        convolutions.FusedConvolutions(network)(images), CNN.forward(network, images)
+    )
+
+
+@pytest.mark.parametrize("tokens", [26, 37, 145])
+def test_attention_and_its_gradient(tokens: int) -> None:
+    qkv = torch.randn(2, tokens, 3 * 2 * 16, device=DEVICE).half().requires_grad_()
+    g = torch.randn(2, tokens, 32, device=DEVICE).half()
+
+    def outcome(mix: Callable[[Tensor, Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        q, k, v = (part.unflatten(-1, (2, 16)).transpose(1, 2) for part in qkv.chunk(3, -1))
+        mixed = mix(q, k, v).transpose(1, 2).flatten(2)
+        return mixed, torch.autograd.grad(mixed, qkv, g.to(mixed.dtype))[0]
+
+    found = outcome(attention)
+    wanted = outcome(
+        lambda q, k, v: F.scaled_dot_product_attention(q.float(), k.float(), v.float())
+    )
+    for mine, exact in zip(found, wanted, strict=True):
+        assert error(mine, exact) < 1e-3
+
+
+def test_random_convolution_is_the_librarys_with_a_repeated_border() -> None:
+    x = torch.rand(3, 9, 20, 24)
+    draw = conv.draw(x, torch.Generator().manual_seed(0))
+    found = random_convolution(x.to(DEVICE), draw["weight"].to(DEVICE)).cpu()
+    torch.testing.assert_close(found, conv.apply(x, draw), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.float32])
+def test_windows_are_the_shift_and_the_crop(kind: torch.dtype) -> None:
+    x = torch.randint(0, 256, (5, 9, 36, 40)).to(kind)
+    generator = torch.Generator().manual_seed(0)
+    draw = shift.draw(x, generator, pad=4)
+    found = windows(x.to(DEVICE), draw["corner"].to(DEVICE), 36, 40, 4).cpu()
+    assert torch.equal(found, shift.apply(x, draw))
+    draw = crop.draw(x, generator, size=33)
+    found = windows(x.to(DEVICE), draw["corner"].to(DEVICE), 33, 33, 0).cpu()
+    assert torch.equal(found, crop.apply(x, draw))
+
+
+def test_without_nvidias_compiler_a_layer_at_a_time_is_computed_and_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(self: FusedTrunk, network: CNN) -> None:
+        raise nvrtc.BuildError("libnvrtc is not installed")
+
+    monkeypatch.setattr(FusedTrunk, "fits", lambda network: True)
+    monkeypatch.setattr(FusedTrunk, "__init__", missing)
+    network = CNN().to(DEVICE)
+    with pytest.warns(UserWarning, match=r"take longer: libnvrtc is not installed"):
+        assert speed.fuse_convolutions(network)
+    assert isinstance(network.forward, convolutions.FusedConvolutions)

@@ -1,0 +1,184 @@
+"""The trunk's CUDA kernels against plain convolutions: on a GPU, and on any machine emulated."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from svea.networks import CNN
+from svea.speed.kernels import nvrtc, trunk
+from svea.speed.kernels.trunk import FusedTrunk
+
+torch.set_num_threads(1)
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ for the emulation")
+cuda = pytest.mark.skipif(
+    not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0),
+    reason="needs an NVIDIA GPU of compute capability 9 or above",
+)
+
+
+def emulator(folder: Path, macros: dict[str, int]) -> Callable[..., None]:
+    """Runs kernels on this CPU (emulation.cpp)."""
+    library = folder / "emulation.so"
+    definitions = [f"-D{name}={value}" for name, value in macros.items()]
+    command = ["g++", "-O1", "-std=c++17", "-fPIC", "-shared", "-w", *definitions]
+    command += [
+        f'-DKERNELS="{trunk.SOURCES[1]}"',
+        str(Path(__file__).parents[1] / "support/emulation.cpp"),
+    ]
+    subprocess.run([*command, "-o", str(library)], check=True)
+    kernels = ctypes.CDLL(str(library))
+
+    def launch(name: str, grid: tuple[int, int], threads: int, memory: int, *given: Any) -> None:
+        values = [g.data_ptr() if isinstance(g, Tensor) else int(g) for g in given]
+        arguments = (ctypes.c_uint64 * len(values))(*values)
+        getattr(kernels, f"launch_{name}")(*grid, threads, memory, arguments)
+
+    return launch
+
+
+def nobody(*_: object) -> None:
+    """A launcher for when no kernel may run."""
+    raise AssertionError("no kernel of ours")
+
+
+class Rounded(torch.autograd.Function):
+    """bfloat16's rounding, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.bfloat16().float()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient.bfloat16().float()
+
+
+def network(channels: int, side: int, layers: int, drqv2: bool, device: str = "cpu") -> CNN:
+    torch.manual_seed(0)
+    made = CNN(channels, side, layers, 32, 1, drqv2).to(device)
+    for parameter in made.parameters():
+        noise = 0.1 * torch.randn(parameter.shape)
+        parameter.data = (parameter.data.cpu() + noise).to(device).contiguous()
+    return made
+
+
+def plainly(net: CNN, images: Tensor) -> Tensor:
+    """Features with the library's convolutions, rounded where the kernels round."""
+    x = Rounded.apply(images - net.centre)
+    layers = trunk.convolutions_of(net)
+    for number, layer in enumerate(layers):
+        weight = layer.weight + (layer.weight.bfloat16().float() - layer.weight).detach()
+        x = F.conv2d(x, weight, layer.bias, layer.stride)
+        x = Rounded.apply(x if number == len(layers) - 1 and not net.drqv2 else x.relu())
+    return x.flatten(1)
+
+
+def error(found: Tensor, wanted: Tensor) -> float:
+    found, wanted = found.detach().float(), wanted.detach().float()
+    return float((found - wanted).norm() / wanted.norm())
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("channels", "side", "layers", "drqv2", "batch", "blocks"),
+    [
+        (9, 20, 3, False, 2, 5),
+        (3, 24, 2, True, 3, 2),
+        (16, 42, 4, True, 1, 7),  # a warp takes pixels twice
+        (9, 24, 3, False, 7, 2),  # 14 strips for a block: every stage is filled three times
+    ],
+)
+def test_emulated_kernels_are_plain_convolutions(
+    tmp_path: Path, channels: int, side: int, layers: int, drqv2: bool, batch: int, blocks: int
+) -> None:
+    net = network(channels, side, layers, drqv2)
+    shape = {"LAYERS": layers, "SIDE": side, "CHANNELS": channels, "RELU_LAST": int(drqv2)}
+    fused = FusedTrunk(net, nobody, blocks)
+    assert shape.items() <= fused.macros().items()
+    fused.launch = emulator(tmp_path, fused.macros())
+    images = torch.rand(batch, channels, side, side).bfloat16().float()
+    wanted = plainly(net, images)
+    gradient = torch.randn_like(wanted).bfloat16().float()
+    wanted_gradients = torch.autograd.grad(wanted, fused.parameters, gradient)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = fused(images)
+        with torch.no_grad():
+            assert torch.equal(fused(images), found), "with and without what a gradient needs"
+    found_gradients = torch.autograd.grad(found, fused.parameters, gradient.bfloat16())
+    assert error(found, wanted) < 1e-3
+    for one, other in zip(found_gradients, wanted_gradients, strict=True):
+        assert one.shape == other.shape and error(one, other) < 5e-3
+
+
+def test_in_full_precision_the_library_computes() -> None:
+    net = network(9, 20, 3, False)
+    images = torch.rand(2, 9, 20, 20)
+    torch.testing.assert_close(FusedTrunk(net, nobody, 2)(images), net(images))
+
+
+def test_which_networks_fit() -> None:
+    assert trunk.has_right_shape(CNN())
+    assert trunk.has_right_shape(CNN(layers=4, drqv2=True))
+    assert not trunk.has_right_shape(CNN(filters=16, layers=4, image_size=48))
+    assert not trunk.has_right_shape(CNN(strided_layers=2))
+    assert not trunk.has_right_shape(CNN(image_size=85))
+    assert not trunk.has_right_shape(CNN(channels=18))
+    assert not FusedTrunk.fits(CNN()), "it lies on a CPU"
+    assert not FusedTrunk.fits(torch.nn.Linear(2, 2))
+    assert trunk.chain_memory(41) <= 227 * 1024 < trunk.chain_memory(49)  # the paper's; 100 pixels
+    assert trunk.chain_memory(23) < 99 * 1024 < trunk.gradient_memory(23)  # 48 px, RTX 5090
+
+
+@pytest.mark.parametrize("blocks", [10, 78, 132, 160])
+def test_blocks_are_shared_out_by_work(blocks: int) -> None:
+    sides = list(range(41, 19, -2))
+    shares, ranges = trunk.shared_out(sides, blocks)
+    assert len(shares) == blocks and ranges[0] == [0, trunk.FIRST_BLOCKS]
+    for layer, (begin, end) in enumerate(ranges[1:], start=2):
+        assert [share[0] for share in shares[begin:end]] == [layer] * (end - begin)
+        assert [share[1] for share in shares[begin:end]] == list(range(end - begin))
+        assert {share[2] for share in shares[begin:end]} == {end - begin}
+    if blocks > 10:  # else one each
+        counts = [end - begin for begin, end in ranges[1:]]
+        most = max(side**2 / count for side, count in zip(sides[1:], counts, strict=True))
+        assert most < 1.25 * sum(side**2 for side in sides[1:]) / blocks
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this torch brings the compiler along")
+def test_a_missing_compiler_is_named() -> None:
+    with pytest.raises(nvrtc.BuildError, match=r"libnvrtc\.so.* is not installed"):
+        nvrtc.library()
+
+
+@cuda
+@pytest.mark.parametrize("batch", [1, 20, 256])
+def test_kernels_on_a_gpu_are_plain_convolutions_and_repeat(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    net = network(9, 84, 4, False, "cuda")
+    fused = FusedTrunk(net)
+    images = torch.rand(batch, 9, 84, 84, device="cuda").bfloat16()
+    wanted = plainly(net, images.float())
+    gradient = torch.randn_like(wanted).bfloat16().float()
+    wanted_gradients = torch.autograd.grad(wanted, fused.parameters, gradient)
+
+    def outcome() -> list[Tensor]:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            found = fused(images)
+        return [found, *torch.autograd.grad(found, fused.parameters, gradient.bfloat16())]
+
+    first, second = outcome(), outcome()
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+    for one, other in zip(first, (wanted, *wanted_gradients), strict=True):
+        assert error(one, other) < 5e-3

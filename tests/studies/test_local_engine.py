@@ -1,0 +1,163 @@
+"""The engine of one machine: room for runs, and real studies with faults in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_studies import importable, result, tiny_runs, tiny_study
+
+from svea import cli
+from svea.config import configure
+from svea.studies import PlannedRun, Study, read_journal, read_state
+from svea.studies.engines import Resources, local
+
+GB = 10**9
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A machine with as many cores, bytes and GPUs as a test wants."""
+
+    def build(cores: int, memory: int, gpus: dict[str, int] | None = None) -> None:
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        monkeypatch.setattr(local, "available_cores", lambda: cores)
+        monkeypatch.setattr(local, "available_bytes", lambda: memory)
+        monkeypatch.setattr(local, "_gpus", lambda: list((gpus or {}).items()))
+
+    return build
+
+
+def test_cores_and_memory_bound_the_runs_of_a_machine_without_gpu(machine: Any) -> None:
+    config = configure("walker_walk", decisions=1000)
+    machine(cores=16, memory=1000 * GB)
+    slots = local.slots([config], Resources())
+    assert len(slots) == 8, "a learner and an environment each"
+    assert {slot.environment["OMP_NUM_THREADS"] for slot in slots} == {"2"}
+    machine(cores=16, memory=5 * GB)
+    assert len(local.slots([config], Resources())) == 2  # 4.5 GB usable, 2 GB each
+    machine(cores=1, memory=GB // 10)
+    assert len(local.slots([config], Resources())) == 1
+    assert len(local.slots([config], Resources(jobs=5))) == 5
+
+
+def test_several_runs_share_a_gpu_when_their_memory_fits(machine: Any) -> None:
+    config = configure("walker_walk")  # a replay of 10.7 GB, and 4 GB besides
+    machine(cores=64, memory=1000 * GB, gpus={"0": 24 * GB, "1": 80 * GB})
+    slots = local.slots([config], Resources())
+    assert sorted(slot.gpu for slot in slots) == ["0"] + ["1"] * 4
+    assert {s.environment["CUDA_VISIBLE_DEVICES"] for s in slots[:2]} == {"0", "1"}
+    thirds = local.slots([config], Resources(gpus=1 / 3))
+    assert [sum(slot.gpu == g for slot in thirds) for g in "01"] == [3, 3]
+    machine(cores=4, memory=1000 * GB, gpus={"0": 80 * GB})
+    assert len(local.slots([config], Resources())) == 2, "cores bound it too"
+    assert local.slots([config], Resources(gpus=0))[0].gpu == ""
+    assert local.slots([configure("walker_walk", device="cpu")], Resources())[0].gpu == ""
+
+
+def process_of(study: Study, run: PlannedRun, seconds: float = 60) -> int:
+    """The training process of a run, once it has logged something."""
+    log, marker = study.run_folder(run) / "metrics.jsonl", str(study.run_folder(run))
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if log.exists() and '"decision": 1' in log.read_text():
+            for entry in Path("/proc").iterdir():
+                if entry.name.isdigit():
+                    try:
+                        command = (entry / "cmdline").read_bytes().split(b"\0")
+                    except OSError:
+                        continue
+                    if marker.encode() in command and b"svea.cli.child" in command:
+                        return int(entry.name)
+        time.sleep(0.02)
+    raise AssertionError(f"{run.name} never began")
+
+
+@pytest.mark.slow
+def test_a_study_with_one_run_killed_and_one_failing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The killed one resumes and ends like an undisturbed one; the failing one uses its budget."""
+    importable(monkeypatch)
+    good, broken = tiny_runs(seeds="0-1"), tiny_runs("toy:make_broken", seeds="0")
+    alone = tiny_study(tmp_path / "alone", *good)
+    local.run(alone, alone.runs, Resources(jobs=2), lambda: None)
+    study = tiny_study(tmp_path / "study", *good, *broken, attempts=2)
+
+    def kill() -> None:
+        os.kill(process_of(study, good[0]), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    local.run(study, study.runs, Resources(jobs=2), lambda: None)
+    killer.join()
+    states = {state.run.name: state for state in study.states()}
+    assert [states[run.name].state for run in study.runs] == ["done", "done", "failed"]
+    ends = [e for e in read_journal(study.folder / "journal" / f"{good[0].name}.jsonl")
+            if e["event"] == "end"]  # fmt: skip
+    assert [end["outcome"] for end in ends] == ["failed", "done"]
+    assert ends[0]["reason"] == "ended by SIGKILL"
+    assert [result(study, run) for run in good] == [result(alone, run) for run in good]
+    failed = states[broken[0].name]
+    assert failed.failures == 2 and "exit code 5" in failed.reason
+    log = (study.folder / "journal" / f"{broken[0].name}.log").read_text()
+    assert "the toy broke" in log
+
+
+@pytest.mark.slow
+def test_the_command_again_goes_on_after_the_driver_was_killed_or_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importable(monkeypatch)
+    study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0", decisions=400, save_every=100))
+    (run,) = study.runs
+    (tmp_path / "study.json").write_text((study.folder / "study.json").read_text())
+    flags = [f"{name}={value}" for name, value in run.values.items()
+             if name not in ("task", "method", "seed")]  # fmt: skip
+    command = [sys.executable, "-m", "svea", "sweep", "--tasks", "toy:make", "--set", *flags,
+               "--out", str(study.folder), "--jobs", "1"]  # fmt: skip
+    for number, code in ((signal.SIGKILL, -9), (signal.SIGTERM, 130), (signal.SIGINT, 130)):
+        driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        trainer = process_of(study, run)
+        driver.send_signal(number)
+        assert driver.wait(120) == code
+        end = time.monotonic() + 60
+        while Path(f"/proc/{trainer}").exists():
+            assert time.monotonic() < end, "the run outlives its driver"
+            time.sleep(0.1)
+        assert read_state(study.folder, run).state == "queued"
+    before = read_state(study.folder, run).progress.decision
+    assert before > 0, "it saved before it stopped"
+    assert subprocess.run(command, check=False, timeout=300).returncode == 0
+    assert read_state(study.folder, run).state == "done"
+    again = subprocess.run(command, check=False, timeout=300, capture_output=True, text=True)
+    assert "1 done" in again.stdout and again.returncode == 0
+
+
+@pytest.mark.slow
+def test_cancel_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    importable(monkeypatch)
+    study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0-1", decisions=100_000))
+    work = threading.Thread(
+        target=local.run, args=(study, study.runs, Resources(jobs=1), lambda: None)
+    )
+    work.start()
+    process_of(study, study.runs[0])
+    assert cli.main(["sweep", "cancel", str(study.folder)]) == 0
+    work.join(120)
+    assert not work.is_alive()
+    first, second = study.states()
+    assert (first.state, second.state) == ("queued", "queued") and first.progress.decision > 0
+    last = json.loads(
+        (study.folder / "journal" / f"{first.run.name}.jsonl").read_text().splitlines()[-1]
+    )
+    assert last["outcome"] == "stopped" and last["code"] == 143
+    assert not (study.run_folder(second.run)).exists()

@@ -1,0 +1,218 @@
+"""The engine of a Ray cluster: two nodes on this machine, and faults in mid-study."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_studies import importable, result, tiny_runs, tiny_study
+
+from svea import cli
+from svea.errors import UserError
+from svea.studies import Study, read_journal
+from svea.studies.engines import Resources, local, ray
+
+ray_is_there = pytest.mark.skipif(
+    not ray.importlib.util.find_spec("ray"),
+    reason="ray is not installed: pip install 'svea[ray]'",
+)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def test_without_ray_a_message_and_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ray.importlib.util, "find_spec", lambda name: None)
+    flags = ["--tasks", "walker_walk", "--set", "decisions=9", "--out", str(tmp_path / "study")]
+    assert cli.main(["sweep", "--on", "ray", *flags]) == 2
+    assert "pip install 'svea[ray]'" in capsys.readouterr().err
+    assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [("nowhere", "HOST:PORT"), ("127.0.0.1:{}", "no Ray cluster answers at 127.0.0.1")],
+)
+def test_an_unreachable_cluster_is_named_before_anything_starts(
+    address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray.importlib.util, "find_spec", lambda name: object())
+    study = Study(tmp_path, tiny_runs(seeds="0"))
+    with pytest.raises(UserError, match=words):
+        ray.require(study, Resources(address=address.format(free_port())))
+
+
+class Nodes:
+    """Stands for a connected Ray with these resources."""
+
+    def __init__(self, **resources: float) -> None:
+        self.resources = resources
+
+    def cluster_resources(self) -> dict[str, float]:
+        return self.resources
+
+
+def test_runs_get_gpus_where_there_are_some_and_are_refused_where_they_can_never_fit() -> None:
+    plain, big = Nodes(CPU=8.0), Nodes(CPU=8.0, GPU=2.0)
+    assert ray._gpus_of_a_run(plain, Resources()) == 0
+    assert ray._gpus_of_a_run(big, Resources()) == 1
+    assert ray._gpus_of_a_run(big, Resources(gpus=0.25)) == 0.25
+    assert ray._room(big, 1.0, 0.25) == 8
+    assert ray._room(big, 2.0, 1.0) == 2
+    with pytest.raises(UserError, match="asks for 1 CPUs and 1 GPUs, but the cluster has 8 and 0"):
+        ray._room(plain, 1.0, 1.0)
+
+
+@contextlib.contextmanager
+def two_nodes() -> Iterator[tuple[Any, Any]]:
+    """A cluster of a head and another node with one CPU each, on the loopback interface."""
+    from ray.cluster_utils import Cluster
+
+    built = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
+    try:
+        yield built, built.add_node(num_cpus=1)
+    finally:
+        built.shutdown()
+
+
+@pytest.fixture
+def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    importable(monkeypatch)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # all ports on loopback
+
+
+def wait_until(what: Any, seconds: float, why: str) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, why
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+@ray_is_there
+def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(
+    tmp_path: Path, on_loopback: None
+) -> None:
+    """All runs finish, with the results of an undisturbed study."""
+    runs = tiny_runs(seeds="0-3", decisions=300, save_every=40, eval_every=150, log_every=50)
+    alone = tiny_study(tmp_path / "alone", *runs)
+    local.run(alone, runs, Resources(jobs=2), lambda: None)
+    study = tiny_study(tmp_path / "study", *runs)
+    script = (
+        "import sys; from pathlib import Path; from svea.studies.engines import Resources\n"
+        "from svea.studies import read_study; from svea.cli.sweep import sweep\n"
+        f"sys.exit(sweep(read_study(Path({str(study.folder)!r})), 'ray', "
+        "Resources(address=sys.argv[1])))\n"
+    )
+
+    def working() -> int:
+        return sum(s.state == "running" and s.progress.decision > 40 for s in study.states())
+
+    with two_nodes() as (built, second):
+
+        def drive() -> subprocess.Popen[bytes]:
+            return subprocess.Popen([sys.executable, "-c", script, built.address])
+
+        driver = drive()
+        wait_until(lambda: working() == 2, 180, "both nodes never came to work")
+        built.remove_node(second, allow_graceful=False)
+        lost = [s.run for s in study.states() if s.state != "queued"]
+        wait_until(lambda: any(s.state == "done" for s in study.states()), 180, "nothing finished")
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        assert any(s.state != "done" for s in study.states())
+        assert drive().wait(400) == 0
+    assert [s.state for s in study.states()] == ["done"] * 4
+    assert [result(study, run) for run in runs] == [result(alone, run) for run in runs]
+    journals = [read_journal(study.folder / "journal" / f"{run.name}.jsonl") for run in lost]
+    assert any(sum(e["event"] == "start" for e in journal) > 1 for journal in journals)
+
+
+@pytest.mark.slow
+@ray_is_there
+def test_a_cluster_of_its_own_listens_on_loopback_only_and_shows_no_dashboard(
+    tmp_path: Path, on_loopback: None
+) -> None:
+    study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0", decisions=14))
+    script = "import test_ray_engine, sys; test_ray_engine.carry_out_and_look(*sys.argv[1:])"
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ["PYTHONPATH"]])
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(study.folder)],
+        env={k: v for k, v in os.environ.items() if k != "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"}
+        | {"PYTHONPATH": path},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [s.state for s in study.states()] == ["done"]
+    addresses = done.stdout.split("listening:")[1].split()
+    assert len(addresses) >= 3, "Ray's own servers"
+    assert {address.rpartition(":")[0] for address in addresses} == {"127.0.0.1"}
+    processes = done.stdout.split("processes:")[1].split("listening:")[0]
+    assert "DashboardHead" not in processes and "127.0.0.1:8265" not in addresses
+
+
+def carry_out_and_look(folder: str) -> None:
+    """Run a study on a cluster of its own, and print who listens where meanwhile."""
+    from svea.studies import read_study
+
+    study, seen, commands = read_study(Path(folder)), set(), set()
+
+    def look() -> None:
+        pids = descendants(os.getpid())
+        seen.update(listening(pids))
+        commands.update(
+            Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0].decode() for p in pids
+        )
+
+    ray.run(study, study.runs, Resources(), look)
+    print("processes:", *sorted(commands), "listening:", *sorted(seen))
+
+
+def descendants(root: int) -> list[int]:
+    """A process and all it started, found by Ray's session or by parentage."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                parents[int(entry.name)] = int(
+                    (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                )
+    found = [root]
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found
+
+
+def listening(pids: list[int]) -> set[str]:
+    """Addresses on which processes accept TCP connections."""
+    sockets = set()
+    for pid in pids:
+        for file in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                sockets.add(os.readlink(file))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                host, port = fields[1].split(":")
+                words = bytes.fromhex(host)[-4:]  # the last four also of an IPv4 address in IPv6
+                found.add(f"{socket.inet_ntoa(words[::-1])}:{int(port, 16)}")
+    return found

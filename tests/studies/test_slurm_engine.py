@@ -1,0 +1,171 @@
+"""The engine of SLURM: submitit on this machine, and a real SLURM of one node where there is one.
+
+The trial against a real SLURM, with Debian's packages slurm-wlm and munge, as root:
+
+    SVEA_SLURM=1 scripts/slurm-single-node /tmp/slurm python -m pytest -m slow tests/engines
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_studies import importable, result, tiny_runs, tiny_study
+
+from svea import cli
+from svea.errors import UserError
+from svea.studies import PlannedRun, Study, read_journal
+from svea.studies.engines import Resources, local, slurm
+
+submitit_is_there = pytest.mark.skipif(
+    not importlib.util.find_spec("submitit"),
+    reason="submitit is not installed: pip install 'svea[slurm]'",
+)
+slurm_is_wanted = pytest.mark.skipif(
+    not os.environ.get("SVEA_SLURM"),
+    reason="a real SLURM is tried on request: set SVEA_SLURM=1 (see the file's first lines)",
+)
+
+
+def wait_until(what: Any, seconds: float, why: str) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, why
+        time.sleep(0.2)
+
+
+def starts(study: Study, run: PlannedRun) -> int:
+    entries = read_journal(study.folder / "journal" / f"{run.name}.jsonl")
+    return sum(entry["event"] == "start" for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"), [("submitit", "pip install 'svea[slurm]'"), ("sbatch", "no SLURM here")]
+)
+def test_what_is_missing_is_named_before_anything_starts(
+    missing: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = None if missing == "submitit" else object()
+    monkeypatch.setattr(slurm.importlib.util, "find_spec", lambda name: found)
+    monkeypatch.setattr(slurm.shutil, "which", lambda name: None)
+    flags = ["--tasks", "walker_walk", "--set", "decisions=9", "--out", str(tmp_path / "study")]
+    assert cli.main(["sweep", "--on", "slurm", *flags]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize(
+    ("resources", "words"),
+    [
+        (Resources(time_limit="none"), "allowed for SLURM: 1m or more"),
+        (Resources(time_limit="30s"), "allowed for SLURM: 1m or more"),
+        (Resources(gpus=0.5), "whole GPUs"),
+    ],
+)
+def test_what_slurm_cannot_do_is_refused(
+    resources: Resources, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(slurm.shutil, "which", lambda name: "/usr/bin/sbatch")
+    with pytest.raises(UserError, match=words):
+        slurm.require(Study(tmp_path, tiny_runs(seeds="0")), resources)
+
+
+@pytest.mark.slow
+@submitit_is_there
+def test_jobs_of_submitit_end_like_an_undisturbed_study_also_after_a_preemption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import submitit
+
+    importable(monkeypatch)
+    runs = tiny_runs(seeds="0-1", decisions=300, save_every=50, eval_every=150, log_every=50)
+    alone = tiny_study(tmp_path / "alone", *runs)
+    local.run(alone, runs, Resources(jobs=2), lambda: None)
+    study = tiny_study(tmp_path / "study", *runs)
+    ids = slurm.run(study, runs, Resources(), lambda: None, cluster="local")
+    assert slurm.read_jobs(study.folder) == dict(zip([r.name for r in runs], ids, strict=True))
+    jobs = [submitit.local.local.LocalJob(study.folder / "slurm" / one, one) for one in ids]
+    wait_until(lambda: study.states()[0].progress.decision > 20, 120, "the first never began")
+    os.kill(_main_process(study, ids[0]), signal.SIGUSR2)
+    for job in jobs:
+        wait_until(lambda job=job: job.done(), 300, "a job did not end")
+    wait_until(lambda: all(s.state == "done" for s in study.states()), 60, "not all are done")
+    assert starts(study, runs[0]) == 2, "it saved, was started again, and went on"
+    assert [result(study, run) for run in runs] == [result(alone, run) for run in runs]
+
+
+def _main_process(study: Study, job: str) -> int:
+    """The process of a local job: the one that its trainer watches."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().decode().split("\0")
+            except OSError:
+                continue
+            if "svea.cli.child" in words and any(
+                str(study.run_folder(study.runs[0])) in w for w in words
+            ):
+                return int(words[words.index("svea.cli.child") + 1])
+    raise AssertionError("the job has no process")
+
+
+@pytest.mark.slow
+@submitit_is_there
+@slurm_is_wanted
+def test_a_real_slurm_requeues_a_preempted_run_which_saved_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importable(monkeypatch)
+    runs = tiny_runs(seeds="0-1", decisions=600, save_every=300, eval_every=300, log_every=50)
+    alone = tiny_study(tmp_path / "alone", *runs)
+    local.run(alone, runs, Resources(jobs=2), lambda: None)
+    study = tiny_study(tmp_path / "study", *runs)
+    low = Resources(cpus=1, time_limit="10m", slurm={"partition": "low"})
+    slurm.require(study, low)
+    slurm.run(study, runs, low, lambda: None)
+    assert slurm.run(study, runs, low, lambda: None) == [], "they are in the queue already"
+    wait_until(lambda: all(s.progress.decision > 60 for s in study.states()), 180, "none began")
+    preempt = ["sbatch", "--partition=high", "--exclusive", "--wrap", "sleep 5", "-o", "/dev/null"]
+    subprocess.run(preempt, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    wait_until(lambda: all(s.state == "queued" for s in study.states()), 120, "never preempted")
+    stopped_at = [s.progress.decision for s in study.states()]
+    assert all(0 < decision < 300 for decision in stopped_at), "between two regular checkpoints"
+    # SLURM lets a requeued job wait for two minutes before it starts it again.
+    saved = [sorted((study.run_folder(r) / "checkpoints").iterdir())[-1].name for r in runs]
+    assert all(int(name) >= 60 for name in saved), "saved by the warning, not by the clock"
+    wait_until(lambda: all(s.state == "done" for s in study.states()), 500, "they never resumed")
+    assert [result(study, run) for run in runs] == [result(alone, run) for run in runs]
+    assert all(starts(study, run) == 2 for run in runs)
+
+
+@pytest.mark.slow
+@submitit_is_there
+@slurm_is_wanted
+def test_cancel_takes_waiting_jobs_out_of_the_queue_and_lets_running_ones_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importable(monkeypatch)
+    study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0-3", decisions=100_000))
+    low = Resources(cpus=2, time_limit="10m", slurm={"partition": "low"})
+    slurm.run(study, study.runs, low, lambda: None)
+    wait_until(lambda: study.states()[0].progress.decision > 20, 180, "the first never began")
+    assert subprocess.run(
+        [sys.executable, "-m", "svea", "sweep", "cancel", str(study.folder)], check=False
+    ).returncode == 0  # fmt: skip
+    wait_until(lambda: not slurm._queued(), 120, "jobs are left in the queue")
+    states = study.states()
+    assert all(s.state == "queued" for s in states)
+    assert sum(s.progress.decision > 0 for s in states) == 1
+    assert read_journal(study.folder / "journal" / f"{states[0].run.name}.jsonl")[-1]["code"] == 143

@@ -1,0 +1,252 @@
+"""Attempts at a run: what is done, tried again, given up, and written down."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svea.cli import child
+from svea.studies import Grid, PlannedRun, plan, read_journal, read_state, supervise
+from svea.studies.supervise import carry_out
+
+Step = Callable[[Path], int]
+
+
+def planned(**changes: Any) -> PlannedRun:
+    return plan([Grid(["walker_walk"])], {"decisions": 100}, **changes)[0]
+
+
+def reach(decision: int, code: int = 0) -> Step:
+    """A training process that gets to a decision and exits with a code."""
+
+    def step(folder: Path) -> int:
+        (folder / "checkpoints" / f"{decision:09d}").mkdir(parents=True, exist_ok=True)
+        line = {"kind": "eval", "decision": decision, "mode": "train", "return_mean": 1.0}
+        with (folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        return code
+
+    return step
+
+
+def exits(code: int) -> Step:
+    return lambda folder: code
+
+
+class Script:
+    """Stands for the processes of a run: each command does the next step of the script."""
+
+    def __init__(self, *steps: Step) -> None:
+        self.steps, self.commands = list(steps), []  # type: ignore[var-annotated]
+
+    def __call__(self, command: list[str], log: Path, must_stop: Callable[[], bool]) -> int:
+        self.commands.append(command)
+        folder = Path(command[1] if command[0] == "eval" else command[-1])
+        with log.open("a") as file:
+            file.write(f"something\nsvea: attempt {len(self.commands)} is over\n")
+        return self.steps.pop(0)(folder)
+
+
+def outcomes(study: Path, run: PlannedRun) -> list[str]:
+    entries = read_journal(study / "journal" / f"{run.name}.jsonl")
+    assert [entry["event"] for entry in entries] == ["start", "end"] * (len(entries) // 2)
+    return [entry["outcome"] for entry in entries[1::2]]
+
+
+def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
+    run = planned()
+    assert carry_out(tmp_path, run, perform=Script(reach(100))) == "done"
+    assert carry_out(tmp_path, run, perform=Script()) == "done"
+    assert outcomes(tmp_path, run) == ["done"]
+
+
+def test_what_fails_is_tried_again_up_to_the_budget(tmp_path: Path) -> None:
+    run = planned()
+    script = Script(exits(3), reach(40, code=5), exits(-9), exits(4))
+    assert carry_out(tmp_path, run, attempts=3, perform=script) == "failed"
+    assert outcomes(tmp_path, run) == ["failed"] * 3
+    state = read_state(tmp_path, run, attempts=3)
+    assert (state.state, state.reason) == ("failed", "ended by SIGKILL")
+    assert carry_out(tmp_path, run, attempts=3, perform=Script()) == "failed", "the budget is spent"
+    assert carry_out(tmp_path, run, attempts=4, perform=Script(reach(100))) == "done"
+
+
+def test_the_last_line_of_the_output_says_why(tmp_path: Path) -> None:
+    run = planned()
+    carry_out(tmp_path, run, attempts=1, perform=Script(exits(4)))
+    assert read_state(tmp_path, run, 1).reason == "exit code 4: svea: attempt 1 is over"
+
+
+def test_bad_input_is_not_tried_again_by_itself_but_when_asked(tmp_path: Path) -> None:
+    run = planned()
+    assert carry_out(tmp_path, run, perform=Script(exits(2))) == "failed"
+    assert outcomes(tmp_path, run) == ["refused"]
+    assert carry_out(tmp_path, run, perform=Script(reach(100))) == "done"
+
+
+@pytest.mark.parametrize("code", [0, 130, 143])
+def test_an_interrupted_run_goes_on_and_does_not_count_as_failed(tmp_path: Path, code: int) -> None:
+    """Code 0 before the end is a time limit."""
+    run = planned()
+    script = Script(reach(20, code), reach(40, code), reach(60, code), reach(80, code), reach(100))
+    assert carry_out(tmp_path, run, attempts=1, perform=script) == "done"
+    assert outcomes(tmp_path, run) == ["stopped"] * 4 + ["done"]
+
+
+def test_stopping_without_getting_anywhere_is_failing(tmp_path: Path) -> None:
+    run = planned()
+    assert carry_out(tmp_path, run, attempts=2, perform=Script(exits(143), exits(0))) == "failed"
+
+
+def test_after_training_missing_modes_are_evaluated_and_analyses_made(tmp_path: Path) -> None:
+    run = planned(modes=["train", "color_hard"], episodes=1, analyses=["q-gap"])
+
+    def evaluates(folder: Path) -> int:
+        line = {"policy": "agent", "decision": 100, "mode": "train", "seed": 1}
+        lines = [line, line | {"mode": "color_hard"}]
+        (folder / "eval.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+        return 0
+
+    def analyses(_: Path) -> int:
+        (tmp_path / "runs" / run.name / "analysis").mkdir()
+        (tmp_path / "runs" / run.name / "analysis" / "q-gap.json").write_text("{}")
+        return 0
+
+    script = Script(reach(100), evaluates, analyses)
+    assert carry_out(tmp_path, run, perform=script) == "done"
+    assert [command[0] for command in script.commands] == ["train", "eval", "analyze"]
+    _, evaluation, analysis = script.commands
+    assert evaluation[3:5] == ["train", "color_hard"]
+    assert analysis[1:3] == ["q-gap", str(tmp_path / "runs" / run.name)]
+
+
+def test_the_replay_of_a_finished_run_is_dropped_on_request(tmp_path: Path) -> None:
+    for drop, run in enumerate((planned(), planned(drop_replay=True))):
+        study = tmp_path / str(drop)
+        replay = study / "runs" / run.name / "replay"
+        replay.mkdir(parents=True)
+        carry_out(study, run, perform=Script(reach(100)))
+        assert replay.exists() is not bool(drop)
+
+
+def test_a_cancelled_study_is_not_begun_and_not_a_failure(tmp_path: Path) -> None:
+    run = planned()
+    (tmp_path / "cancel").touch()
+    assert carry_out(tmp_path, run, perform=Script()) == "queued"
+    (tmp_path / "cancel").unlink()
+
+    def is_cancelled_meanwhile(folder: Path) -> int:
+        (tmp_path / "cancel").touch()
+        return 143
+
+    assert carry_out(tmp_path, run, attempts=1, perform=Script(is_cancelled_meanwhile)) == "queued"
+    assert outcomes(tmp_path, run) == ["stopped"]
+
+
+def test_nobody_works_at_a_run_that_somebody_works_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = planned()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(folder: Path) -> int:
+        begun.set()
+        go_on.wait(30)
+        return reach(100)(folder)
+
+    worker = threading.Thread(
+        target=carry_out, args=(tmp_path, run), kwargs={"perform": Script(slowly)}
+    )
+    worker.start()
+    assert begun.wait(30)
+    assert read_state(tmp_path, run).state == "running"
+    monkeypatch.setattr(supervise, "LOCK_SECONDS", 0.0)
+    assert carry_out(tmp_path, run, perform=Script()) == "running"
+    go_on.set()
+    worker.join()
+    assert carry_out(tmp_path, run, perform=Script()) == "done"
+
+
+# Processes ----------------------------------------------------------------------------------------
+
+SAVES = """
+import signal, sys, time
+from pathlib import Path
+def save(number, frame):
+    Path(sys.argv[1]).write_text("saved")
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+Path(sys.argv[1]).write_text("training")
+time.sleep(60)
+"""
+
+
+def wait_for(path: Path, text: str, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not path.exists() or path.read_text() != text:
+        assert time.monotonic() < end, f"{path} never said {text}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def leashed_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """In place of `python -m svea.cli.child PID ...`: the same watch over a script that saves."""
+    module = tmp_path / "modules" / "saver.py"
+    module.parent.mkdir()
+    module.write_text(
+        "import sys, threading\n"
+        "sys.path[:0] = " + repr([p for p in sys.path if p]) + "\n"
+        "from svea.cli.child import stop_without\n"
+        "threading.Thread(target=stop_without, args=(int(sys.argv.pop(1)),), daemon=True).start()\n"
+        + SAVES
+    )
+    return module
+
+
+def test_when_the_one_who_asked_dies_the_run_saves_and_ends(
+    tmp_path: Path, leashed_script: Path
+) -> None:
+    note = tmp_path / "note"
+    parent_code = (
+        "import os, subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, {str(leashed_script)!r}, str(os.getpid()), "
+        f"{str(note)!r}], start_new_session=True)\ntime.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", parent_code])
+    wait_for(note, "training")
+    parent.kill()
+    parent.wait()
+    wait_for(note, "saved")
+    assert child.SECONDS <= 1
+
+
+def test_a_process_is_asked_once_to_stop_and_its_code_comes_back(
+    tmp_path: Path, leashed_script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = tmp_path / "note"
+    real = subprocess.Popen
+
+    def popen(command: list[str], **options: Any) -> Any:
+        assert command[1:3] == ["-m", "svea.cli.child"] and command[3] == str(os.getpid())
+        assert options["start_new_session"], "Ctrl-C must reach the driver alone"
+        return real([sys.executable, str(leashed_script), command[3], command[4]], **options)
+
+    monkeypatch.setattr(supervise.subprocess, "Popen", popen)
+    lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
+    process = supervise._Process({}, lock)
+
+    def must_stop() -> bool:
+        return note.exists() and note.read_text() == "training"
+
+    assert process([str(note)], tmp_path / "log", must_stop) == 143
+    assert note.read_text() == "saved"
+    os.close(lock)

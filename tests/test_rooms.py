@@ -1,0 +1,114 @@
+"""The layout of `src/svea`: a room imports only rooms below it, and some rooms need no torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "src/svea"
+
+# From the top to the bottom. Rooms on one line are siblings: they do not import one another.
+ORDER = [
+    "cli",
+    "bench",
+    "studies",
+    "training",
+    "evidence",
+    "runs",
+    "speed",
+    "agents",
+    "views augment networks replay",
+    "config",
+    "methods",
+    "recipes",
+    "envs",
+    "data",
+    "files machine seeds",
+    "errors words",
+]
+LEVEL = {room: -level for level, rooms in enumerate(ORDER) for room in rooms.split()}
+FILES = sorted(ROOT.rglob("*.py"))
+EXCEPTIONS: set[tuple[str, str]] = {
+    ("augment/__init__.py", "compilation"),
+    ("augment/__init__.py", "speed"),
+    ("bench/measure.py", "compilation"),
+    ("bench/measure.py", "console"),
+    ("bench/update.py", "console"),
+    ("cli/analyze.py", "console"),
+    ("cli/evaluate.py", "console"),
+    ("cli/evidence.py", "console"),
+    ("cli/reference.py", "console"),
+    ("cli/studies.py", "console"),
+    ("cli/sweep.py", "console"),
+    ("config/__init__.py", "agents"),
+    ("config/__init__.py", "augment"),
+    ("config/__init__.py", "networks"),
+    ("data/check.py", "envs"),
+    ("data/downloads.py", "envs"),
+    ("data/inventory.py", "envs"),
+    ("recipes.py", "compilation"),
+    ("speed/__init__.py", "compilation"),
+    ("studies/cost.py", "console"),
+    ("studies/watch.py", "console"),
+    ("training/__init__.py", "console"),
+}  # (file, room it may still import): may only shrink
+LONG: set[str] = {
+    "agents/agent.py",
+    "augment/__init__.py",
+    "cli/doctor.py",
+    "config/__init__.py",
+    "envs/registration.py",
+    "envs/rendering/__init__.py",
+    "envs/workers/pool.py",
+    "evidence/evaluation.py",
+    "evidence/figures.py",
+    "evidence/plots.py",
+    "evidence/read.py",
+    "evidence/report/__init__.py",
+    "evidence/results.py",
+    "speed/__init__.py",
+    "studies/__init__.py",
+    "studies/paper/pages.py",
+    "training/__init__.py",
+}  # files that may still be longer than 400 lines: may only shrink
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Every module of ours that a file imports, at the top or inside a function."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "svea":
+            if node.module == "svea":
+                yield from (f"svea.{alias.name}" for alias in node.names)
+            else:
+                yield node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if a.name.startswith("svea."))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_down(path: Path) -> None:
+    room = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    if room in ("__init__", "__main__"):  # the package's own face may import everything
+        return
+    rooms = {name.split(".")[1] for name in imported(ast.parse(path.read_text()))}
+    below = {other for other, level in LEVEL.items() if level < LEVEL.get(room, 0)}
+    wrong = rooms - below - {room, "__version__"}
+    assert {(str(path.relative_to(ROOT)), other) for other in wrong} == {
+        pair for pair in EXCEPTIONS if pair[0] == str(path.relative_to(ROOT))
+    }
+
+
+def test_every_room_has_its_place() -> None:
+    entries = {path.name.removesuffix(".py") for path in ROOT.iterdir() if path.name[0] != "."}
+    rooms = entries - {"__pycache__", "__init__", "__main__", "py.typed"}
+    assert rooms - {other for _, other in EXCEPTIONS} <= set(LEVEL)
+    assert len(entries - {"__pycache__"}) <= 26
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_file_is_longer_than_400_lines(path: Path) -> None:
+    is_long = len(path.read_text().splitlines()) > 400
+    assert is_long == (str(path.relative_to(ROOT)) in LONG)
