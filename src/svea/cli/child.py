@@ -2,8 +2,8 @@
 
 `python -m svea.cli.child PID VERB ...` is `svea VERB ...` with two differences. When PID, its
 parent, dies in whatever way, the command is told to stop as by SIGTERM: it saves and ends, instead
-of training on where nobody looks. And the signals by which batch systems warn a whole job do not end
-it: its parent knows what to do about them.
+of training on where nobody looks. And the signals by which batch systems warn a whole job do not
+end it: its parent knows what to do about them.
 """
 
 from __future__ import annotations
