@@ -23,7 +23,8 @@ from torch import Tensor
 
 import svea.envs
 from svea.augment import conv, shift
-from svea.recipes import RECIPES, RecipeOptions, Views, streams
+from svea.recipes import RECIPES, RecipeOptions, streams
+from svea.views import Views
 
 TASK = "svea/cartpole_swingup-v0"
 

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from svea import make_env
 from svea.augment import conv, shift  # svea
-from svea.recipes import RECIPES, RecipeOptions, Views, streams  # svea
+from svea.recipes import RECIPES, RecipeOptions, streams  # svea
+from svea.views import Views  # svea
 
 DISCOUNT, TAU, LEARNING_RATE = 0.99, 0.01, 1e-3
 

@@ -20,8 +20,9 @@ from torch import Tensor
 
 from svea.envs import MODES
 from svea.errors import UserError
-from svea.recipes import RECIPES, RecipeOptions, Views, streams
+from svea.recipes import RECIPES, RecipeOptions, streams
 from svea.training import train
+from svea.views import Views
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SHAPE = (9, 16, 16)

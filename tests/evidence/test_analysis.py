@@ -30,10 +30,11 @@ from svea.evidence.analysis import (
 )
 from svea.evidence.read import read_run
 from svea.evidence.results import group_runs
-from svea.recipes import RECIPES, RecipeOptions, Streams, Views, streams
+from svea.recipes import RECIPES, RecipeOptions, Streams, streams
 from svea.replay import Batch
 from svea.runs.load import export, load_agent
 from svea.training import train
+from svea.views import Views
 
 torch.set_num_threads(1)
 

@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from svea.errors import UserError
 from svea.networks import CNN, HeadCNN
 from svea.networks.heads import MakeHead, Noise
-from svea.recipes import Streams, Views, pixels
+from svea.recipes import Streams
 from svea.replay import Batch, on_device
 from svea.seeds import seed_for
+from svea.views import Views, pixels
 
 if TYPE_CHECKING:
     from svea.agents.auxiliary import Auxiliary

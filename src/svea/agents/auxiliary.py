@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from svea.agents.agent import Agent, Losses, critic_parts, follow, frozen_copy, parameters_of
 from svea.networks.cnn import initialise
 from svea.networks.heads import MLP, Projection
-from svea.recipes import Views
 from svea.replay import Batch
+from svea.views import Views
 
 
 @dataclass(frozen=True)

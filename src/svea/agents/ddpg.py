@@ -10,7 +10,7 @@ from torch import Tensor
 from svea.agents.agent import Agent, AgentOptions, Losses
 from svea.networks import Critic, DeterministicActor
 from svea.networks.heads import Noise, normal
-from svea.recipes import Views
+from svea.views import Views
 
 
 @dataclass(frozen=True)

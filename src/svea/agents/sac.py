@@ -10,7 +10,7 @@ from torch import Tensor
 from svea.agents.agent import Agent, AgentOptions, Losses
 from svea.networks import Actor, Critic
 from svea.networks.heads import Noise
-from svea.recipes import Views
+from svea.views import Views
 
 
 @dataclass(frozen=True)
