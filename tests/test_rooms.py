@@ -60,7 +60,6 @@ LONG: set[str] = {
     "augment/__init__.py",
     "cli/doctor.py",
     "config/__init__.py",
-    "envs/registration.py",
     "envs/rendering/__init__.py",
     "envs/workers/pool.py",
     "evidence/evaluation.py",

@@ -253,11 +253,11 @@ def test_a_run_that_fails_keeps_no_other_from_being_evaluated(run: Path, tmp_pat
     )
     assert [record["mode"] for record in records[run]] == ["train"]
     assert [(where.name, mode) for where, mode, _ in problems] == [
-        ("missing", ""), ("broken", "train"), ("broken", "color_hard"), ("run", "color_hard"),
+        ("broken", "color_hard"), ("run", "color_hard"), ("missing", ""), ("broken", "train"),
     ]  # fmt: skip
-    assert "no config.json" in problems[0][2]
-    assert "no checkpoint" in problems[1][2]
-    assert "only has mode 'train'" in problems[3][2]
+    assert "only has mode 'train'" in problems[1][2]
+    assert "no config.json" in problems[2][2]
+    assert "no checkpoint" in problems[3][2]
 
 
 def test_environments_that_die_are_started_again_for_the_next_run(

@@ -335,7 +335,7 @@ def vit_coefficients(task: str, method: str) -> dict[str, Any]:
 
 def task_defaults(task: str) -> dict[str, Any]:
     """What a task decides; a user's own environment has no test modes and no action repeat."""
-    if ":" in task:
+    if envs.is_foreign(task):
         return {"action_repeat": 1, "eval_mode": "train"}
     own: dict[str, Any] = {"episode_frames": envs.EPISODE_FRAMES.get(task, 1_000)}
     if task in envs.ROBOT_TASKS:
@@ -438,7 +438,7 @@ def check_combination(config: Config) -> None:
             f"action_bins is {bins}, but base {config.base} has continuous actions; use --base dqn "
             "or --action-bins 0"
         )
-    if discrete and not bins and ":" not in config.task:
+    if discrete and not bins and not envs.is_foreign(config.task):
         raise UserError(
             f"base dqn chooses among discrete actions, but {config.task} has a vector of them; use "
             "--action-bins 3 (three values per dimension), or --base sac"
@@ -506,9 +506,9 @@ def check_names(config: Config) -> None:
     """Task, mode, method and augmentation exist and fit together."""
     from svea.augment import augmentation
 
-    if ":" not in config.task and config.task not in envs.TASKS:
+    if not envs.is_foreign(config.task) and config.task not in envs.TASKS:
         raise unknown_name("task", config.task, envs.TASKS)
-    envs.check_mode(config.eval_mode, None if ":" in config.task else config.task)
+    envs.check_mode(config.eval_mode, config.task)
     if config.method not in METHODS:
         raise unknown_name("method", config.method, METHODS)
     if "crop" in re.split(r"[+|\s]+", config.augment):

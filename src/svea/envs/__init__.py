@@ -6,26 +6,21 @@
 Importing this package registers the Gymnasium ids and neither loads the simulator nor torch.
 """
 
-from svea.envs.discrete import DiscreteActions
-from svea.envs.dmc import DMControlEnv, Mode, Scene
+from svea.envs.actions import DiscreteActions
+from svea.envs.dmc import DMControlEnv
 from svea.envs.foreign import AdaptedEnv
-from svea.envs.registration import (
+from svea.envs.looks import Mode, Scene, describe
+from svea.envs.modes import MODES, ROBOT_MODES, check_mode, expand_modes, modes_of, parse_mode
+from svea.envs.registration import make_env, register_gymnasium_ids
+from svea.envs.rendering import RENDERINGS, Renderer, gl_info, prepare_simulator
+from svea.envs.tasks import (
     ACTION_REPEAT,
     EPISODE_FRAMES,
-    MODES,
     PAPER_TASKS,
-    ROBOT_MODES,
     ROBOT_TASKS,
     TASKS,
-    check_mode,
-    describe,
-    expand_modes,
-    make_env,
-    modes_of,
-    parse_mode,
-    register_gymnasium_ids,
+    is_foreign,
 )
-from svea.envs.rendering import RENDERINGS, Renderer, gl_info, prepare_simulator
 
 __all__ = [
     "ACTION_REPEAT",
@@ -46,6 +41,7 @@ __all__ = [
     "describe",
     "expand_modes",
     "gl_info",
+    "is_foreign",
     "make_env",
     "modes_of",
     "parse_mode",

@@ -11,14 +11,15 @@ import copy
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from svea.envs.actions import read_vector
+from svea.envs.looks import Mode, Scene
 from svea.envs.rendering import Renderer, prepare_simulator
-from svea.errors import NumericsError, UserError
+from svea.errors import NumericsError
 
 FRAME_STACK = 3
 
@@ -31,70 +32,6 @@ _MODEL_SEED = (
 )
 # Large arrays that no suite task writes; textures belong to the mode.
 _NEVER_RESTORED = ("tex_", "mesh_", "skin_")
-
-
-@dataclass(frozen=True)
-class Scene:
-    """What a mode may look at and change: the compiled model, its state and the renderer."""
-
-    model: Any
-    """The `mujoco.MjModel`. All but textures is restored before every episode."""
-    data: Any
-    """The `mujoco.MjData` of the running episode."""
-    renderer: Renderer
-    """For `renderer.upload_texture(index)` after a change of `model.tex_data`."""
-    camera: int
-    """Index of the camera that draws."""
-
-
-class Mode:
-    """How an environment looks: the training look, and the base class of all test looks.
-
-    A mode changes pictures, never physics or rewards. Its hooks are called in this order:
-
-        prepare(model, domain)  once, before the textures are first uploaded
-        choose(seed, options)   every reset, with what the caller of `reset` gave
-        begin(scene, rng)       every reset, when the episode's first state is ready
-        advance(scene)          after every simulator step (several per decision)
-        update(scene)           after every decision, before its picture is drawn
-        compose(picture)        every picture, before it is stacked
-
-    Everything random must be drawn from the `rng` of `begin`, and `begin` must set everything that
-    the last episode may have changed: except textures, the model is as it was compiled.
-    """
-
-    def __init__(self, name: str = "train") -> None:
-        """Name the mode; a test mode also loads its data here."""
-        self.name = name
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """What data the pictures are made with, in values that JSON can hold."""
-        return {"mode": self.name, "source": "none"}
-
-    @property
-    def info(self) -> dict[str, Any]:
-        """What the running episode's `info` shall tell of the mode."""
-        return {}
-
-    def prepare(self, model: Any, domain: str) -> None:
-        """Change the compiled model once, for example the size of a texture."""
-
-    def choose(self, seed: int | None, options: dict[str, Any]) -> None:
-        """Heed the options of `reset`; most modes have none."""
-
-    def begin(self, scene: Scene, rng: np.random.Generator) -> None:
-        """Dress the scene for a new episode."""
-
-    def advance(self, scene: Scene) -> None:
-        """Move what moves by itself, one simulator step on."""
-
-    def update(self, scene: Scene) -> None:
-        """Show what has moved since the last picture."""
-
-    def compose(self, picture: np.ndarray) -> np.ndarray:
-        """Return the picture to show, given the one drawn: `(size, size, 3)` uint8, any size."""
-        return picture
 
 
 def load_suite_task(domain: str, task: str) -> Any:
@@ -287,16 +224,6 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
     def _draw(self) -> np.ndarray:
         """Draw the picture that goes on the stack, `(3, H, W)`."""
         return self._mode.compose(self._scene.renderer.draw()).transpose(2, 0, 1)
-
-
-def read_vector(action: Any, space: gym.Space[Any]) -> np.ndarray:
-    """An action as floats within [-1, 1]; another shape, or what is not finite, is refused."""
-    given = np.asarray(action, np.float64)
-    if given.shape != space.shape:
-        raise UserError(f"action has shape {given.shape}; this task takes {space.shape}.")
-    if not np.isfinite(given).all():
-        raise NumericsError(f"action {given.tolist()} is not finite.")
-    return np.clip(given, -1.0, 1.0)
 
 
 def _not_about_deprecation(record: logging.LogRecord) -> bool:

@@ -6,6 +6,10 @@ size; actions of any finite range become a vector in [-1, 1]; discrete actions s
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +17,8 @@ import gymnasium as gym
 import numpy as np
 from PIL import Image
 
-from svea.envs.discrete import read_choice
-from svea.envs.dmc import FRAME_STACK, read_vector
+from svea.envs.actions import read_choice, read_vector
+from svea.envs.dmc import FRAME_STACK
 from svea.errors import NumericsError, UserError
 
 _STACKED = 3 * FRAME_STACK
@@ -141,6 +145,47 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         unit = read_vector(action, self.action_space).reshape(theirs.shape)
         values = (low + high) / 2 + unit * (high - low) / 2  # exact where the range is [-1, 1]
         return np.clip(values.astype(theirs.dtype), theirs.low, theirs.high)  # rounding overshoots
+
+
+def call_factory(path: str, **settings: Any) -> gym.Env[np.ndarray, Any]:
+    """Call the user's `module:function`, with what it takes of the settings, and adapt its env."""
+    module_name, _, function_name = path.partition(":")
+    if not module_name or module_name.startswith(".") or not function_name:
+        raise UserError(f"task is {path!r}; an environment of yours is named as module:function.")
+    if os.getcwd() not in sys.path:  # the worker processes look there, so this one must, too
+        sys.path.append(os.getcwd())
+    try:
+        factory = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"task {path!r} cannot be imported: {error}. Allowed: module:function of a module that "
+            "is installed, on PYTHONPATH, or in this folder."
+        ) from error
+    env = factory(**_accepted(path, factory, {k: settings[k] for k in ("seed", "image_size")}))
+    if not isinstance(env, gym.Env):
+        raise UserError(f"task {path!r} returned {type(env).__name__}, not a gymnasium.Env.")
+    try:
+        return AdaptedEnv(env, **settings)
+    except UserError as error:
+        env.close()
+        raise UserError(f"task {path!r} {error}") from None
+
+
+def _accepted(path: str, factory: Any, settings: dict[str, int]) -> dict[str, int]:
+    """Choose the settings that a user's function has parameters for."""
+    if not callable(factory):
+        raise UserError(f"task {path!r} is {type(factory).__name__}; it must be a function.")
+    signature = inspect.signature(factory)
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    given = {k: v for k, v in settings.items() if takes_all or k in signature.parameters}
+    try:
+        signature.bind(**given)
+    except TypeError as error:
+        raise UserError(
+            f"task {path!r} is called with {', '.join(settings)} where it has such parameters: "
+            f"{error}; give the others defaults."
+        ) from None
+    return given
 
 
 @dataclass(frozen=True)

@@ -1,201 +1,32 @@
-"""The names users type: tasks, modes, and `make_env`, which turns them into an environment."""
+"""`make_env`, which turns the names users type into an environment, and the Gymnasium ids."""
 
 from __future__ import annotations
 
 import functools
-import importlib
-import inspect
 import os
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from svea.data.clips import PROCEDURAL
-from svea.envs.discrete import DiscreteActions
-from svea.envs.dmc import DMControlEnv, Mode, load_suite_task
-from svea.envs.foreign import AdaptedEnv
-from svea.envs.looks.colors import SPREAD, ColorMode
-from svea.envs.looks.distracting import INTENSITIES, DistractingMode, check_intensity
-from svea.envs.looks.videos import CLIPS, VideoMode, check_visible
+from svea.envs.actions import DiscreteActions
+from svea.envs.dmc import DMControlEnv, load_suite_task
+from svea.envs.foreign import call_factory
+from svea.envs.looks.videos import CLIPS, check_visible
+from svea.envs.modes import make_mode, modes_of, parse_mode
 from svea.envs.rendering import RENDERINGS
-from svea.envs.robot.worlds import RobotMode, RobotTestMode, check_world
-from svea.errors import UserError, unknown_name
-
-PAPER_TASKS = (
-    "walker_walk",
-    "walker_stand",
-    "cartpole_swingup",
-    "cartpole_balance",
-    "ball_in_cup_catch",
-    "finger_spin",
+from svea.envs.robot.worlds import RobotMode
+from svea.envs.tasks import (
+    ACTION_REPEAT,
+    DOMAIN_AND_TASK,
+    EPISODE_FRAMES,
+    ROBOT_TASKS,
+    TASKS,
+    is_foreign,
 )
-
-# Written out, because asking dm_control takes two seconds; a test compares the two.
-_SUITE = {
-    "acrobot": "swingup swingup_sparse",
-    "ball_in_cup": "catch",
-    "cartpole": "balance balance_sparse swingup swingup_sparse three_poles two_poles",
-    "cheetah": "run",
-    "dog": "fetch run stand trot walk",
-    "finger": "spin turn_easy turn_hard",
-    "fish": "swim upright",
-    "hopper": "hop stand",
-    "humanoid": "run run_pure_state stand walk",
-    "humanoid_CMU": "run stand walk",
-    "lqr": "lqr_2_1 lqr_6_2",
-    "manipulator": "bring_ball bring_peg insert_ball insert_peg",
-    "pendulum": "swingup",
-    "point_mass": "easy hard",
-    "quadruped": "escape fetch run walk",
-    "reacher": "easy hard",
-    "stacker": "stack_2 stack_4",
-    "swimmer": "swimmer15 swimmer6",
-    "walker": "run stand walk",
-}
-_DOMAIN_AND_TASK = {f"{d}_{t}": (d, t) for d, tasks in _SUITE.items() for t in tasks.split()}
-
-ROBOT_TASKS = ("robot_reach", "robot_reach_moving", "robot_push")
-"""Our own tasks of the paper's robot, a Kinova Gen3."""
-
-_DOMAIN_AND_TASK |= {name: ("robot", name.removeprefix("robot_")) for name in ROBOT_TASKS}
-
-_FIRST = PAPER_TASKS + ROBOT_TASKS
-TASKS = _FIRST + tuple(name for name in _DOMAIN_AND_TASK if name not in _FIRST)
-"""Every task as `domain_task`: the paper's six, the robot's three, then all else of the suite."""
-
-ACTION_REPEAT = {
-    name: {"cartpole": 8, "finger": 2, "robot": 1}.get(domain, 4)
-    for name, (domain, _) in _DOMAIN_AND_TASK.items()
-}
-"""Simulator steps per decision, as in the paper: 8 for cartpole, 2 for finger, 1 for the robot, 4
-otherwise."""
-
-EPISODE_FRAMES = {name: 50 if name in ROBOT_TASKS else 1000 for name in TASKS}
-"""Simulator steps per episode, as in the paper."""
-
-
-def _train(*, data_dir: Path | None = None) -> Mode:
-    """The look the agent is trained in; it needs no data."""
-    return Mode("train")
-
-
-MODES: dict[str, Callable[..., Mode]] = {
-    "train": _train,
-    **{name: functools.partial(ColorMode, name) for name in SPREAD},
-    **{name: functools.partial(VideoMode, name) for name in CLIPS},
-    "distracting_cs": DistractingMode,
-}
-"""Mode name to a factory called with `data_dir=` (a folder or None) and the mode's own options."""
-
-ROBOT_MODES: dict[str, Callable[..., Mode]] = {"train": RobotMode, "test": RobotTestMode}
-"""The same for the robot tasks."""
-
-# What may stand behind a mode's colon: the option, how to read and to check it, an example.
-_BEHIND_COLON: dict[str, tuple[str, type, Callable[[Any], Any], str]] = {
-    "distracting_cs": ("intensity", float, check_intensity, "distracting_cs:0.3"),
-    "test": ("world", int, check_world, "test:7"),
-}
-_ALL = "all"
-
-
-def modes_of(task: str | None) -> dict[str, Callable[..., Mode]]:
-    """The modes that a task has; without a task, all there are."""
-    if task is None:
-        return MODES | ROBOT_MODES
-    return ROBOT_MODES if task in ROBOT_TASKS else MODES
-
-
-def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Split what users type into the mode's name and its options.
-
-    Args:
-        text: A mode, perhaps with a value behind a colon.
-        task: Refuse modes that this task does not have.
-
-    >>> parse_mode("distracting_cs:0.3")
-    ('distracting_cs', {'intensity': 0.3})
-    >>> parse_mode("test:7")
-    ('test', {'world': 7})
-    >>> parse_mode("video_hard")
-    ('video_hard', {})
-    """
-    name, colon, value = text.partition(":")
-    fitting = modes_of(task)
-    if name not in fitting:
-        if name in modes_of(None):
-            raise UserError(f"mode {text!r} does not fit {task}, which has {', '.join(fitting)}.")
-        raise unknown_name("mode", text, fitting)
-    if not colon:
-        return name, {}
-    if name not in _BEHIND_COLON:
-        raise UserError(
-            f"mode {text!r} has a value behind its colon, which only distracting_cs and test take."
-        )
-    option, kind, check, example = _BEHIND_COLON[name]
-    try:
-        number = kind(value)
-    except ValueError:
-        raise UserError(
-            f"mode {text!r} has no {option} behind its colon; write {example}."
-        ) from None
-    return name, {option: check(number)}
-
-
-def check_mode(text: str, task: str | None = None) -> None:
-    """Refuse what is no mode (of the task, if one is given), or a value that it does not take."""
-    parse_mode(text, task)
-
-
-def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
-    """Spell out `all` and `distracting_cs:all`, check every mode, and keep each once.
-
-    Args:
-        modes: What users type.
-        task: Whose modes `all` is, and which must have the others; a task of the suite without it.
-
-    >>> expand_modes(["train", "distracting_cs:all"])[:3]
-    ['train', 'distracting_cs:0.025', 'distracting_cs:0.05']
-    >>> expand_modes(["all"])
-    ['train', 'color_easy', 'color_hard', 'video_easy', 'video_hard', 'distracting_cs']
-    >>> expand_modes(["all"], "robot_push")
-    ['train', 'test']
-    """
-    groups = {
-        _ALL: list(MODES if task is None else modes_of(task)),
-        f"distracting_cs:{_ALL}": [f"distracting_cs:{each:g}" for each in INTENSITIES],
-    }
-    expanded = [name for mode in modes for name in groups.get(mode, [mode])]
-    for mode in expanded:
-        check_mode(mode, task)
-    return list(dict.fromkeys(expanded))
-
-
-def describe(provenance: dict[str, Any]) -> str:
-    """Say in a few words what an environment's pictures are made with.
-
-    >>> describe({"mode": "video_easy", "source": "dmcgb", "clips": 6, "of": 10})
-    'video_easy (6 of 10 clips)'
-    >>> describe({"mode": "color_hard", "source": "generated", "settings": 100})
-    'color_hard (generated)'
-    """
-    name, source = provenance["mode"], provenance["source"]
-    if "intensity" in provenance:
-        name = f"{name}:{provenance['intensity']:g}"
-    if "world" in provenance:
-        name = f"{name}:{provenance['world']}"
-    if provenance.get("arm") == "menagerie":
-        name = f"{name} with meshes"
-    if source in ("none", "stored"):
-        return name
-    if "of" in provenance:
-        return f"{name} ({provenance['clips']} of {provenance['of']} clips)"
-    if "clips" in provenance and source != PROCEDURAL:
-        return f"{name} ({provenance['clips']} clips of {source})"
-    return f"{name} ({source})"
+from svea.errors import UserError, unknown_name
 
 
 def make_env(
@@ -248,9 +79,9 @@ def make_env(
     ((9, 84, 84), (1,))
     >>> env.close()
     """
-    if ":" not in task and task not in _DOMAIN_AND_TASK:
+    if not is_foreign(task) and task not in DOMAIN_AND_TASK:
         raise unknown_name("task", task, TASKS)
-    name, options = parse_mode(mode, None if ":" in task else task)
+    name, options = parse_mode(mode, task)
     for twice in options.keys() & mode_options.keys():
         raise UserError(f"{twice} is given twice: in mode {mode!r} and as {mode_options[twice]!r}.")
     if rendering not in RENDERINGS:
@@ -271,14 +102,10 @@ def make_env(
         raise UserError(f"render_mode is {render_mode!r}; allowed are 'rgb_array' and None.")
     if name in CLIPS:
         check_visible(name, task)
-    factory = modes_of(None if ":" in task else task)[name]
-    look = _make_mode(name, factory, _find_data_dir(data_dir), options | mode_options)
-    if ":" in task:
-        if name != "train":
-            raise UserError(
-                f"mode {mode!r} needs a task of the suite; {task!r} only has mode 'train'."
-            )
-        env = _call_factory(
+    factory = modes_of(task)[name]
+    look = make_mode(name, factory, _find_data_dir(data_dir), options | mode_options)
+    if is_foreign(task):
+        env = call_factory(
             task,
             seed=seed,
             image_size=image_size,
@@ -288,7 +115,7 @@ def make_env(
             render_size=render_size,
         )
         return _discretise(env, action_bins)
-    domain, task_name = _DOMAIN_AND_TASK[task]
+    domain, task_name = DOMAIN_AND_TASK[task]
     env = DMControlEnv(
         domain,
         task_name,
@@ -340,59 +167,6 @@ def _find_data_dir(given: str | os.PathLike[str] | None) -> Path | None:
         origin = "data_dir" if given is not None else "the variable SVEA_DATA"
         raise UserError(f"{origin} is {str(folder)!r}, which is not a folder.")
     return folder
-
-
-def _make_mode(
-    name: str, factory: Callable[..., Mode], data_dir: Path | None, options: dict[str, Any]
-) -> Mode:
-    """Build the mode, refusing options it does not have."""
-    allowed = [p for p in inspect.signature(factory).parameters if p not in ("name", "data_dir")]
-    for option in options:
-        if option not in allowed:
-            has = f"has {', '.join(allowed)}" if allowed else "has none"
-            raise UserError(f"unknown option {option!r} of mode {name!r}, which {has}.")
-    return factory(data_dir=data_dir, **options)
-
-
-def _call_factory(path: str, **settings: Any) -> gym.Env[np.ndarray, Any]:
-    """Call the user's `module:function`, with what it takes of the settings, and adapt its env."""
-    module_name, _, function_name = path.partition(":")
-    if not module_name or module_name.startswith(".") or not function_name:
-        raise UserError(f"task is {path!r}; an environment of yours is named as module:function.")
-    if os.getcwd() not in sys.path:  # the worker processes look there, so this one must, too
-        sys.path.append(os.getcwd())
-    try:
-        factory = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
-        raise UserError(
-            f"task {path!r} cannot be imported: {error}. Allowed: module:function of a module that "
-            "is installed, on PYTHONPATH, or in this folder."
-        ) from error
-    env = factory(**_accepted(path, factory, {k: settings[k] for k in ("seed", "image_size")}))
-    if not isinstance(env, gym.Env):
-        raise UserError(f"task {path!r} returned {type(env).__name__}, not a gymnasium.Env.")
-    try:
-        return AdaptedEnv(env, **settings)
-    except UserError as error:
-        env.close()
-        raise UserError(f"task {path!r} {error}") from None
-
-
-def _accepted(path: str, factory: Any, settings: dict[str, int]) -> dict[str, int]:
-    """Choose the settings that a user's function has parameters for."""
-    if not callable(factory):
-        raise UserError(f"task {path!r} is {type(factory).__name__}; it must be a function.")
-    signature = inspect.signature(factory)
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-    given = {k: v for k, v in settings.items() if takes_all or k in signature.parameters}
-    try:
-        signature.bind(**given)
-    except TypeError as error:
-        raise UserError(
-            f"task {path!r} is called with {', '.join(settings)} where it has such parameters: "
-            f"{error}; give the others defaults."
-        ) from None
-    return given
 
 
 def _discretise(env: gym.Env[np.ndarray, Any], bins: int) -> gym.Env[np.ndarray, Any]:

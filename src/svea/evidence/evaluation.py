@@ -92,14 +92,12 @@ def modes_for(
     """
     found: list[str] = []
     for mode in modes:
-        if ":" in task and mode in ("all", USUAL):  # a user's own environment has one look
-            found.append("train")
-            continue
         if mode == USUAL:
-            found += ["train", "test" if task in envs.ROBOT_TASKS else "color_hard"]
+            shown = ("train", "color_hard", "test")
+            found += [name for name in shown if name in envs.modes_of(task)]
             continue
         try:
-            found += envs.expand_modes([mode], None if ":" in task else task)
+            found += envs.expand_modes([mode], task)
         except UserError as error:
             on_problem(mode, error)
     return list(dict.fromkeys(found))

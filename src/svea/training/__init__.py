@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from svea import __version__, files, machine, speed
+from svea import __version__, envs, files, machine, speed
 from svea.agents import finite, make_agent
 from svea.agents.agent import restore_generator
 from svea.config import Config, check, differences, seconds, to_dict
@@ -600,7 +600,7 @@ class Trainer:
         Evaluators have one each: nobody learns meanwhile. And so has somebody else's environment,
         which may not bear to run in a thread.
         """
-        ours = ":" not in self.config.task
+        ours = not envs.is_foreign(self.config.task)
         shares = self.device.type == "cuda" and ours and rendering.draws_on_gpu()
         return DRAWN_TOGETHER if shares else 1
 

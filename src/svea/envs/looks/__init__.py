@@ -1,1 +1,99 @@
-"""How a world can look: colours, videos, distractions."""
+"""How an environment looks: `Mode`, the base class of all looks, and its provenance in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from svea.data.clips import PROCEDURAL
+from svea.envs.rendering import Renderer
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a mode may look at and change: the compiled model, its state and the renderer."""
+
+    model: Any
+    """The `mujoco.MjModel`. All but textures is restored before every episode."""
+    data: Any
+    """The `mujoco.MjData` of the running episode."""
+    renderer: Renderer
+    """For `renderer.upload_texture(index)` after a change of `model.tex_data`."""
+    camera: int
+    """Index of the camera that draws."""
+
+
+class Mode:
+    """How an environment looks: the training look, and the base class of all test looks.
+
+    A mode changes pictures, never physics or rewards. Its hooks are called in this order:
+
+        prepare(model, domain)  once, before the textures are first uploaded
+        choose(seed, options)   every reset, with what the caller of `reset` gave
+        begin(scene, rng)       every reset, when the episode's first state is ready
+        advance(scene)          after every simulator step (several per decision)
+        update(scene)           after every decision, before its picture is drawn
+        compose(picture)        every picture, before it is stacked
+
+    Everything random must be drawn from the `rng` of `begin`, and `begin` must set everything that
+    the last episode may have changed: except textures, the model is as it was compiled.
+    """
+
+    def __init__(self, name: str = "train") -> None:
+        """Name the mode; a test mode also loads its data here."""
+        self.name = name
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What data the pictures are made with, in values that JSON can hold."""
+        return {"mode": self.name, "source": "none"}
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the running episode's `info` shall tell of the mode."""
+        return {}
+
+    def prepare(self, model: Any, domain: str) -> None:
+        """Change the compiled model once, for example the size of a texture."""
+
+    def choose(self, seed: int | None, options: dict[str, Any]) -> None:
+        """Heed the options of `reset`; most modes have none."""
+
+    def begin(self, scene: Scene, rng: np.random.Generator) -> None:
+        """Dress the scene for a new episode."""
+
+    def advance(self, scene: Scene) -> None:
+        """Move what moves by itself, one simulator step on."""
+
+    def update(self, scene: Scene) -> None:
+        """Show what has moved since the last picture."""
+
+    def compose(self, picture: np.ndarray) -> np.ndarray:
+        """Return the picture to show, given the one drawn: `(size, size, 3)` uint8, any size."""
+        return picture
+
+
+def describe(provenance: dict[str, Any]) -> str:
+    """Say in a few words what an environment's pictures are made with.
+
+    >>> describe({"mode": "video_easy", "source": "dmcgb", "clips": 6, "of": 10})
+    'video_easy (6 of 10 clips)'
+    >>> describe({"mode": "color_hard", "source": "generated", "settings": 100})
+    'color_hard (generated)'
+    """
+    name, source = provenance["mode"], provenance["source"]
+    if "intensity" in provenance:
+        name = f"{name}:{provenance['intensity']:g}"
+    if "world" in provenance:
+        name = f"{name}:{provenance['world']}"
+    if provenance.get("arm") == "menagerie":
+        name = f"{name} with meshes"
+    if source in ("none", "stored"):
+        return name
+    if "of" in provenance:
+        return f"{name} ({provenance['clips']} of {provenance['of']} clips)"
+    if "clips" in provenance and source != PROCEDURAL:
+        return f"{name} ({provenance['clips']} clips of {source})"
+    return f"{name} ({source})"

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from svea.envs.dmc import Mode, Scene
+from svea.envs.looks import Mode, Scene
 from svea.errors import UserError
 
 SPREAD = {"color_easy": 0.1, "color_hard": 0.2}

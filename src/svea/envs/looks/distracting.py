@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from svea.data import clips
-from svea.envs.dmc import Mode, Scene
+from svea.envs.looks import Mode, Scene
 from svea.envs.looks.colors import texture
 from svea.errors import UserError
 

@@ -16,10 +16,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium as gym
-import numpy as np
-
 from svea.envs import make_env, rendering
+from svea.envs.actions import as_action, describe_actions
 from svea.envs.rendering.shared import Studio
 from svea.envs.workers.memory import COUNT_FORMAT, Shared
 from svea.errors import NumericsError
@@ -128,20 +126,6 @@ def step(environment: Any, shared: Shared, index: int, next_seed: int | None) ->
         "truncated": bool(truncated),
         "info": plain,
     }
-
-
-def describe_actions(space: gym.Space[Any]) -> tuple[int, int]:
-    """Numbers in an action, and choices if it is one of several (0: a vector in [-1, 1])."""
-    if isinstance(space, gym.spaces.Discrete):
-        return 1, int(space.n)
-    return int(np.prod(space.shape or ())), 0
-
-
-def as_action(environment: Any, action: Any) -> Any:
-    """What the environment's ``step`` takes, from the numbers that lie in shared memory."""
-    if isinstance(environment.action_space, gym.spaces.Discrete):
-        return int(environment.action_space.start) + int(action[0])
-    return np.asarray(action, np.float32)
 
 
 def tell(end: socket.socket, **answer: Any) -> None:

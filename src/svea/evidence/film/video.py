@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from svea import files
 from svea.envs import make_env
-from svea.envs.workers.process import as_action
+from svea.envs.actions import as_action
 from svea.errors import StorageError, UserError
 from svea.evidence.evaluation import (
     Episode,

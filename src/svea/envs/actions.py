@@ -1,4 +1,4 @@
-"""Discrete actions for tasks with continuous ones, as Q-learning without a policy needs them."""
+"""Actions: what the agent's numbers mean to an environment, and numbered actions for Q-learning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from svea.errors import UserError
+from svea.errors import NumericsError, UserError
 
 MOST_ACTIONS = 4096
 """Every action is an output of the Q-network, and more than this cannot be explored anyway."""
@@ -62,3 +62,27 @@ def read_choice(action: Any, count: int) -> int:
     if given.size != 1 or given.item() not in range(count):
         raise UserError(f"action is {action!r}; allowed are 0 to {count - 1}.")
     return int(given.item())
+
+
+def read_vector(action: Any, space: gym.Space[Any]) -> np.ndarray:
+    """An action as floats within [-1, 1]; another shape, or what is not finite, is refused."""
+    given = np.asarray(action, np.float64)
+    if given.shape != space.shape:
+        raise UserError(f"action has shape {given.shape}; this task takes {space.shape}.")
+    if not np.isfinite(given).all():
+        raise NumericsError(f"action {given.tolist()} is not finite.")
+    return np.clip(given, -1.0, 1.0)
+
+
+def describe_actions(space: gym.Space[Any]) -> tuple[int, int]:
+    """Numbers in an action, and choices if it is one of several (0: a vector in [-1, 1])."""
+    if isinstance(space, gym.spaces.Discrete):
+        return 1, int(space.n)
+    return int(np.prod(space.shape or ())), 0
+
+
+def as_action(environment: Any, action: Any) -> Any:
+    """What the environment's ``step`` takes, from the numbers that lie in shared memory."""
+    if isinstance(environment.action_space, gym.spaces.Discrete):
+        return int(environment.action_space.start) + int(action[0])
+    return np.asarray(action, np.float32)
