@@ -9,6 +9,7 @@ import torch
 from tiny_runs import TINY
 
 from svea.bench import update
+from svea.cli.bench import training_line
 from svea.errors import UserError
 
 CPU = torch.device("cpu")
@@ -45,13 +46,13 @@ def test_svea_trains_no_more_parameters_than_drq(
     assert rows["svea"].parameters == rows["drq"].parameters == by_hand
 
 
-def test_training_counts_the_decisions_of_all_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_counts_the_decisions_of_all_seeds() -> None:
     settings: dict[str, Any] = {k: v for k, v in TINY.items() if k not in ("decisions", "warmup")}
     (row,) = update.train([0, 1], 0.3, task="toy:make", envs=1, **settings)
     assert (row.seeds, row.envs) == (2, 1)
     assert row.decisions > 0 and row.seconds >= 0.3
     assert row.decisions_per_second == pytest.approx(row.decisions / row.seconds)
-    assert "2 seed(s) with 1 environments each" in capsys.readouterr().out
+    assert "2 seeds with 1 environment each" in training_line(row)
 
 
 def test_nothing_to_measure_is_refused() -> None:

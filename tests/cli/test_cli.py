@@ -13,7 +13,7 @@ import pytest
 from tiny_runs import tiny
 
 from svea import __version__, cli
-from svea.cli.training import train_config, train_flags
+from svea.cli.train import train_flags
 from svea.config import PRESETS, configure
 from svea.errors import UserError
 from svea.methods import METHODS
@@ -86,10 +86,10 @@ def test_methods_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_flags_beat_task_beats_preset_beats_default(monkeypatch: pytest.MonkeyPatch) -> None:
     preset = {"batch_size": 64, "action_repeat": 3, "eval_every": 5, "network": {"filters": 5}}
     monkeypatch.setitem(PRESETS, "quick", preset)
-    config = train_config(["cartpole_swingup", "--preset", "quick", "--eval-every", "6"])
+    config = train_flags(["cartpole_swingup", "--preset", "quick", "--eval-every", "6"])[0]
     assert config.batch_size == 64 and config.network.filters == 5
     assert config.action_repeat == 8 and config.eval_every == 6
-    config = train_config(["cartpole_swingup", "--preset", "quick", "--action-repeat", "2"])
+    config = train_flags(["cartpole_swingup", "--preset", "quick", "--action-repeat", "2"])[0]
     assert config.action_repeat == 2 and config.eval_every == 5
 
 
@@ -97,7 +97,7 @@ def test_flags_are_the_same_as_configure() -> None:
     from svea.config import configure
 
     flags = "walker_walk --method drq --seed 7 --recipe.K 2 --sac.discount 0.9 --tensorboard"
-    assert train_config(flags.split()) == configure(
+    assert train_flags(flags.split())[0] == configure(
         "walker_walk",
         method="drq",
         seed=7,
@@ -105,7 +105,7 @@ def test_flags_are_the_same_as_configure() -> None:
         sac={"discount": 0.9},
         tensorboard=True,
     )
-    assert train_config(["walker_walk", "--method", "drq"]).augment == "none"
+    assert train_flags(["walker_walk", "--method", "drq"])[0].augment == "none"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_missing_package_is_named(
     def missing(arguments: list[str]) -> int:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
-    monkeypatch.setitem(cli.VERBS, "methods", missing)
+    monkeypatch.setattr("svea.cli.methods.run", missing)
     assert call(["methods"]) == 2
     assert "methods needs torch" in capsys.readouterr().err
 
@@ -222,7 +222,7 @@ def test_train_twice_by_the_same_command(
 def test_the_command_line_resolves_like_configure(flags: str) -> None:
     words = flags.split()
     named = {words[i].removeprefix("--"): words[i + 1] for i in range(0, len(words), 2)}
-    assert train_config(["walker_walk", *words]) == configure("walker_walk", **named)
+    assert train_flags(["walker_walk", *words])[0] == configure("walker_walk", **named)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_the_command_line_resolves_like_configure(flags: str) -> None:
 def test_flags_that_only_fit_together_are_taken_together(
     flags: str, field: str, value: object
 ) -> None:
-    assert getattr(train_config(["walker_walk", *flags.split()]), field) == value
+    assert getattr(train_flags(["walker_walk", *flags.split()])[0], field) == value
 
 
 def test_seeds_are_read_and_mistakes_named() -> None:

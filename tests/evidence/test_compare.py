@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fake_runs import write_run
 
-from svea.cli.analyze import comparison_rows
+from svea.cli.compare import comparison_rows
 from svea.errors import UserError
 from svea.evidence.compare import compare, matches
 from svea.evidence.compare import find_side as find

@@ -91,7 +91,7 @@ def from_json(changes: dict[str, Any]) -> Config:
 
 def from_flags(changes: dict[str, Any]) -> Config:
     """As the command line does; what the parser refuses counts as refused by name."""
-    from svea.cli.training import train_config
+    from svea.cli.train import train_flags
 
     flags = ["toy:make"]
     for name, value in changes.items():
@@ -100,7 +100,7 @@ def from_flags(changes: dict[str, Any]) -> Config:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            return train_config(flags)
+            return train_flags(flags)[0]
     except SystemExit as end:
         if end.code == 0 or not said.getvalue():
             raise AssertionError(f"the parser ended with {end.code}") from end

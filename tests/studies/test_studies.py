@@ -16,7 +16,7 @@ import pytest
 
 from svea import cli
 from svea.cli.sweep import dry_lines
-from svea.cli.training import train_config
+from svea.cli.train import train_flags
 from svea.errors import UserError
 from svea.studies import (
     Grid,
@@ -93,7 +93,7 @@ def test_the_command_of_a_run_resolves_to_its_configuration(tmp_path: Path) -> N
     (run,) = plan([Grid(["finger_spin"], seeds=[3], set={"sac": {"q_tau": 0.5}})], values)
     command = run.train_command(tmp_path / "here")
     assert command[0] == "train"
-    resolved = train_config(command[1:])
+    resolved = train_flags(command[1:])[0]
     assert resolved == dataclasses.replace(run.config, out=str(tmp_path / "here"))
 
 
@@ -420,7 +420,7 @@ def test_headline_and_rows(tmp_path: Path) -> None:
     write_journal(tmp_path, study.runs[1], "failed", "failed", "failed")
     states = study.states()
     assert headline(states) == "3 runs: 1 queued, 0 running, 1 done, 1 failed"
-    assert headline(states, rate=10.0).endswith("; ETA 10s")  # 100 decisions of the queued one
+    assert headline(states, rate=10.0).endswith("; ETA 10 s")  # 100 decisions of the queued one
     assert [row["state"] for row in rows(states)] == ["done", "failed", "queued"]
     lines = table(states)
     assert lines[0]["note"] == "why failed" and lines[-1]["last returns"] == "train 8"
@@ -466,7 +466,7 @@ def test_a_dry_run_lists_everything_and_writes_nothing(
     assert "queued   svea train walker_walk --method svea --seed 3\n" in shown
     common = f"each with --decisions 1000 --replay 1000 --out {tmp_path}/runs/sweep/runs/NAME\n"
     assert f"{common}20 runs\n" in shown
-    assert "about 8m20s (--speed)" in shown  # 20 runs x 100 s on 4 processes
+    assert "about 8 min (--speed)" in shown  # 20 runs x 100 s on 4 processes
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,7 +1,7 @@
 """Benchmarks: how long the parts take on this machine.
 
-Every benchmark returns rows and prints them as a table that names the machine, so that a figure
-never stands without the device, the batch and the conditions that made it.
+Every benchmark returns rows; `machine` names what they were measured on, so that a number never
+stands without the device, the batch and the conditions that made it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from torch.nn import functional as F
 from svea import compilation
 from svea.augment import AUGMENTATIONS, Augment
 from svea.augment.images import ImageBank
-from svea.console import print_table
 from svea.errors import UserError, unknown_name
 from svea.speed import choose_speed
 
@@ -91,7 +90,6 @@ def augment(
         rows.append(_augmentation_row(name, x, parameters, repeats))
         if name == "shift":  # the replay hands bytes: shifting before converting moves fewer
             rows.append(_augmentation_row(name, (x * 255).byte(), parameters, repeats))
-    show("augmentations", rows)
     return rows
 
 
@@ -170,7 +168,6 @@ def env(
             )
         )
         envs[index].close()
-    _show_environments(rows, f"environments, {size} px, {rendering} rendering")
     return rows
 
 
@@ -192,25 +189,6 @@ def _median_ms_in_turns(
             call(seed=turn) if seeded else call()
             times[turn, index] = time.perf_counter() - start
     return [float(ms) for ms in 1e3 * np.median(times[1:], axis=0)]
-
-
-def _show_environments(rows: list[EnvironmentRow], title: str) -> None:
-    """Print the cost of modes as a table under the name of the machine."""
-    print(f"{title} · {machine()}")
-    print_table(
-        [
-            {
-                "task": row.task,
-                "mode": row.mode,
-                "ms": f"{row.ms:.2f}",
-                "more": f"{row.extra:+.0%}",
-                "/ first": f"{row.relative:.2f}",
-                "reset ms": f"{row.reset_ms:.1f}",
-                "more ms": f"{row.extra_reset_ms:+.1f}",
-            }
-            for row in rows
-        ]
-    )
 
 
 def _augmentation_row(name: str, x: Tensor, parameters: dict[str, Any], repeats: int) -> Row:
@@ -298,26 +276,6 @@ def _measure_captured(function: Augment, x: Tensor, repeats: int) -> float:
         torch.cuda.synchronize()
 
     return _fastest_ms(replay, repeats) / calls
-
-
-def show(title: str, rows: list[Row]) -> None:
-    """Print rows as a table under the name of the machine."""
-    reference = next((row.ms for row in rows if row.name == REFERENCE), None)
-    print(f"{title} · {machine()}")
-    print_table(
-        [
-            {
-                "name": row.name,
-                "device": row.device,
-                "batch": "x".join(map(str, row.batch)),
-                "ms": f"{row.ms:.3f}",
-                "loop ms": f"{row.loop_ms:.2f}" if row.loop_ms else "",
-                "loop / batch": f"{row.loop_ms / row.ms:.1f}" if row.loop_ms else "",
-                "/ reference": f"{row.ms / reference:.2f}" if reference else "",
-            }
-            for row in rows
-        ]
-    )
 
 
 def machine() -> str:

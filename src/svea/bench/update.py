@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -18,9 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from svea import speed
 from svea.agents import Agent, make_agent
-from svea.bench.measure import machine
 from svea.config import Config, configure
-from svea.console import print_table
 from svea.errors import UserError, unknown_name
 from svea.methods import METHODS
 from svea.replay import Replay
@@ -64,8 +61,12 @@ def update(
     batch: int | None = None,
     repeats: int = 40,
     parts: bool = True,
+    on_row: Callable[[UpdateRow], object] = lambda row: None,
 ) -> list[UpdateRow]:
-    """Time one update of each method, sampling included, on frames of noise."""
+    """Time one update of each method, sampling included, on frames of noise.
+
+    `on_row` is called after each method: on a GPU each compiles first, and all take minutes.
+    """
     if repeats < 1:
         raise UserError(f"repeats is {repeats}; allowed: 1 or more")
     configs = []
@@ -86,10 +87,8 @@ def update(
     rows = []
     for config in configs:  # all of them are known to be good before the first is timed
         rows.append(measure(config, device, precision, chosen, repeats, parts))
-        # At once: on a GPU each method compiles first, and a table of all comes after minutes.
-        print(f"{config.method}: {rows[-1].ms:.2f} ms", file=sys.stderr, flush=True)
+        on_row(rows[-1])
         torch.compiler.reset()  # another method's networks must not count as recompilations
-    show(rows)
     return rows
 
 
@@ -148,13 +147,6 @@ def train(seeds: list[int], seconds: float, **settings: Any) -> list[TrainRow]:
             first.task, first.method, first.encoder, trainers[0].speed, len(seeds), first.envs,
             made, elapsed, made / elapsed, memory,
         )  # fmt: skip
-    print(
-        f"{row.decisions_per_second:.1f} decisions/s in all: {row.task}, {row.method}, "
-        f"{row.encoder}, {row.speed}, {row.seeds} seed(s) with {row.envs} environments each "
-        f"({row.decisions:,} decisions in {row.seconds:.1f} s"
-        + (f", {row.device_memory_gb:.2f} GB of the GPU" if row.device_memory_gb else "")
-        + f") · {machine()}"
-    )
     return [row]
 
 
@@ -320,28 +312,3 @@ class PartTimes:
         with torch.cuda.graph(graph):
             region()
         return timed(graph.replay, self.device, self.repeats)
-
-
-def show(rows: list[UpdateRow]) -> None:
-    """Print rows as a table under the name of the machine."""
-    print(f"one update, sampling included · {machine()}")
-    print_table(
-        [
-            {
-                "method": row.method if row.base == "sac" else f"{row.method} ({row.base})",
-                "encoder": row.encoder,
-                "speed": row.speed,
-                "precision": row.precision,
-                "batch": row.batch,
-                "ms": f"{row.ms:.2f}",
-                **{name: f"{ms:.2f}" for name, ms in row.parts.items()},
-                "parameters": f"{row.parameters:,}",
-                "GFLOP": f"{row.gflop:.1f}",
-                "TFLOP/s": f"{row.tflop_per_second:.3g}",
-                "GB/s": f"{row.gigabytes_per_second:.0f}",
-                "floor ms": f"{row.floor_ms:.2f}" if row.floor_ms else "",
-                "GPU GB": f"{row.device_memory_gb:.2f}" if row.device_memory_gb else "",
-            }
-            for row in rows
-        ]
-    )

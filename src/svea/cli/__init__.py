@@ -1,34 +1,33 @@
-"""The command line: one verb, one short function, in a module per kind of verb."""
+"""The command line: a module per verb, imported when the verb is used, with a function `run`."""
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 from svea import __version__
-from svea.cli import benchmarks, evidence, reference, studies, training
 from svea.cli.arguments import tyro
-from svea.errors import SveaError, UserError
+from svea.errors import SveaError, UserError, unknown_name
 
-VERBS: dict[str, Callable[[list[str]], int]] = {
-    "train": training.train,
-    "eval": evidence.evaluate,
-    "watch": evidence.watch,
-    "analyze": evidence.analyze,
-    "compare": evidence.compare,
-    "report": evidence.report,
-    "export": training.export,
-    "methods": reference.methods,
-    "gallery": reference.gallery,
-    "bench": benchmarks.bench,
-    "sweep": studies.sweep,
-    "paper": studies.paper,
-    "data": reference.data,
-    "doctor": reference.doctor,
+VERBS = {
+    "train": "Train an agent, or continue a run (the same command again).",
+    "eval": "Evaluate runs or exports in any mode.",
+    "watch": "Film an agent in several modes side by side.",
+    "analyze": "Analyse agents as the paper does: Q-targets, Q-values, wall time, saliency.",
+    "compare": "Compare two methods over tasks and seeds.",
+    "report": "Write one self-contained HTML page about runs.",
+    "export": "Write a small folder to share: actor, critic, configuration.",
+    "methods": "List methods: which views feed which part.",
+    "gallery": "Write contact sheets to look at.",
+    "bench": "Measure speed on this machine: augmentations, environments, updates, training.",
+    "sweep": "Run a study of many runs: here, on a Ray cluster or under SLURM.",
+    "paper": "Run and draw the paper's tables, figures and claims.",
+    "data": "List, check or download benchmark data; none of it is needed to train.",
+    "doctor": "Check this machine: versions, device, renderer, data; and say how to fix problems.",
 }
+"""What each verb does, for `svea --help`; `eval` is a name of Python's, so its module is longer."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,14 +36,14 @@ def main(arguments: list[str] | None = None) -> int:
         return answer(arguments)
     code = answer(sys.argv[1:])
     for number in (signal.SIGINT, signal.SIGTERM):
-        # All is done and said. Python takes a while to end, and a signal then would look like a
-        # run that was killed.
+        # Everything is done, but Python takes a while to exit, and a signal during that time would
+        # make the run look killed.
         signal.signal(number, signal.SIG_IGN)
     return code
 
 
 def answer(arguments: list[str]) -> int:
-    """Do what the words say."""
+    """Run the verb that the arguments name; errors become a message and an exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
@@ -92,23 +91,17 @@ def one_line_warning(
 
 def run_verb(verb: str, arguments: list[str]) -> int:
     """Find the verb and let it read its own arguments."""
-    from svea.errors import unknown_name
-
     if verb not in VERBS:
         raise unknown_name("verb", verb, VERBS)
     if verb != "doctor" and tyro is None:
         raise UserError(f"{verb} needs the training extras: pip install 'svea[train]'")
-    return VERBS[verb](arguments) or 0
+    module = importlib.import_module(f"svea.cli.{'evaluate' if verb == 'eval' else verb}")
+    return module.run(arguments) or 0
 
 
 def overview() -> str:
     """What `svea --help` prints."""
     lines = ["svea: image-based reinforcement learning that stays stable under augmentation", ""]
-    lines += [f"  svea {verb:<9} {first_line(function)}" for verb, function in VERBS.items()]
+    lines += [f"  svea {verb:<9} {about}" for verb, about in VERBS.items()]
     lines += ["", "`svea VERB --help` lists its options; `svea doctor` checks this machine."]
     return "\n".join(lines)
-
-
-def first_line(function: Callable[..., Any]) -> str:
-    """The first line of a function's docstring."""
-    return (function.__doc__ or "").strip().splitlines()[0]

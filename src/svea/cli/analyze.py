@@ -1,24 +1,23 @@
-"""What `svea analyze` and `svea compare` print and draw."""
+"""`svea analyze`: Q-targets, Q-values, wall time and saliency, as tables and pictures."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from svea.console import print_problems, print_table
+from svea.cli.arguments import Out, Positional, parse_parts
+from svea.cli.terminal import collected, print_findings, print_problems
 from svea.errors import StorageError, SveaError, UserError
-from svea.evidence import compare, plots, stats
-from svea.evidence.analysis import Sample, WallTime, common_level, q_gap, q_variance, wall_times
 from svea.evidence.read import find_runs, read_run, read_runs
-from svea.evidence.results import caveats, group_runs
+from svea.evidence.results import group_runs
 from svea.words import number
 
-BOOTSTRAP_SEED = 0
-LONGEST_NAME = 16  # in the head of a column
+if TYPE_CHECKING:
+    from svea.evidence.analysis import Sample, WallTime
 
 Rows = list[dict[str, Any]]
 
@@ -27,8 +26,110 @@ Findings = tuple[Rows, list[str], list[SveaError]]
 """A table, notes on it, and what could not be analysed."""
 
 
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
+
+    def q_variance(
+        runs: Positional[tuple[Path, ...]],
+        transitions: int = 256,
+        draws: int = 16,
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> int:
+        """Variance of the Q-target over draws of the view that feeds it, and of the strong view.
+
+        Args:
+            runs: folders made by `svea train`.
+            transitions: from each run's replay buffer.
+            draws: of the view, for each transition.
+            seed: of transitions and draws.
+            device: auto, cuda, mps or cpu.
+        """
+        found = q_variance_table(
+            runs, transitions=transitions, draws=draws, seed=seed, device=device
+        )
+        return print_findings(*found)
+
+    def q_gap(
+        runs: Positional[tuple[Path, ...]],
+        augment: tuple[str, ...] = ("all",),
+        transitions: int = 256,
+        draws: int = 4,
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> int:
+        """Mean |Q(s, a) - Q(aug(s), a)| for each augmentation.
+
+        Args:
+            runs: folders made by `svea train`.
+            augment: which augmentations; `all` is the paper's six and shift.
+            transitions: from each run's replay buffer.
+            draws: of the augmentation, for each transition.
+            seed: of transitions and draws.
+            device: auto, cuda, mps or cpu.
+        """
+        found = q_gap_table(
+            runs, augment, transitions=transitions, draws=draws, seed=seed, device=device
+        )
+        return print_findings(*found)
+
+    def walltime(
+        runs: Positional[tuple[Path, ...]],
+        mode: str = "train",
+        level: float | None = None,
+        out: Out = None,
+    ) -> int:
+        """Return against wall time, and how long each setting takes to a common return.
+
+        Args:
+            runs: folders made by `svea train`.
+            mode: of the evaluations during training.
+            level: the return to be reached; default: 90 % of the lowest best return.
+            out: also draw the curves, as .png or .pdf.
+        """
+        return print_findings(*wall_time_table(runs, mode, level, out))
+
+    def saliency(
+        run: Positional[Path],
+        modes: tuple[str, ...] = ("usual",),
+        out: Out = None,
+        samples: int = 4,
+        seed: int = 0,
+        device: str = "cpu",
+        data_dir: str = "",
+    ) -> int:
+        """Where the agent looks: pixels that move its Q-value, and attention for a ViT.
+
+        Args:
+            run: folder made by `svea train` or `svea export`.
+            modes: side by side; `usual` is train and color_hard (robot tasks: test).
+            out: the picture; default RUN/analysis/saliency.png.
+            samples: moments of the episode.
+            seed: of the evaluation whose first episode is shown.
+            device: auto, cuda, mps or cpu.
+            data_dir: folder with benchmark data (beats SVEA_DATA).
+        """
+        from svea.evidence.film.saliency import saliency as draw
+
+        with collected() as problems:
+            path = draw(
+                run, modes, out or run / "analysis" / "saliency.png", samples=samples, seed=seed,
+                device=device, data_dir=data_dir or None,
+                on_problem=lambda mode, error: problems.append(error),
+            )  # fmt: skip
+        print(path)
+        return print_problems(problems)
+
+    return parse_parts(
+        {"q-variance": q_variance, "q-gap": q_gap, "walltime": walltime, "saliency": saliency},
+        "analyze",
+        arguments,
+    )
+
+
 def q_variance_table(runs: Sequence[Path], **options: Any) -> Findings:
     """`svea analyze q-variance`: a row per run, and the mean over seeds below."""
+    from svea.evidence.analysis import q_variance
 
     def row(sample: Sample) -> dict[str, Any]:
         found = {one["view"]: one for one in q_variance(sample)}
@@ -46,6 +147,8 @@ def q_variance_table(runs: Sequence[Path], **options: Any) -> Findings:
 
 def q_gap_table(runs: Sequence[Path], augmentations: Sequence[str], **options: Any) -> Findings:
     """`svea analyze q-gap`: a row per run with a column per augmentation; means over seeds."""
+    from svea.evidence.analysis import q_gap
+
     notes = {"mean |Q(s, a) - Q(aug(s), a)|": None}
 
     def row(sample: Sample) -> dict[str, Any]:
@@ -67,6 +170,8 @@ def _table(
     device: str,
 ) -> tuple[Rows, list[SveaError]]:
     """A row per run, means over seeds, and what could not be analysed."""
+    from svea.evidence.analysis import Sample
+
     if not runs:
         raise UserError("no run to analyse; name at least one folder made by `svea train`")
     analysed: dict[Path, dict[str, Any]] = {}
@@ -111,6 +216,8 @@ def wall_time_table(
     runs: Sequence[Path], mode: str, level: float | None, out: Path | None
 ) -> tuple[Rows, list[str]]:
     """`svea analyze walltime`: what each setting takes, and when it reaches a common return."""
+    from svea.evidence.analysis import common_level, wall_times
+
     found, notes = read_runs(runs)
     by_task: dict[str, list[WallTime]] = {}
     for one in wall_times(group_runs(found), mode):
@@ -145,6 +252,8 @@ def wall_time_table(
 
 def draw_wall_times(times: Sequence[WallTime], mode: str, out: Path) -> Path:
     """The paper's K, M figure: return against wall time, one line per setting, as PNG or PDF."""
+    from svea.evidence import plots
+
     series = [
         plots.Series(one.group.label, one.curve, color=place) for place, one in enumerate(times)
     ]
@@ -167,94 +276,3 @@ def draw_wall_times(times: Sequence[WallTime], mode: str, out: Path) -> Path:
 def _per_task(out: Path, task: str, tasks: int) -> Path:
     """A file of its own for each task, where there are several."""
     return out if tasks == 1 else out.with_stem(f"{out.stem}-{task}")
-
-
-def comparisons(
-    ours: str,
-    theirs: str,
-    beneath: Path,
-    modes: Sequence[str],
-    measure: compare.Measure,
-) -> tuple[list[compare.Comparison], list[str]]:
-    """`svea compare`: one comparison per mode (all that both have if none is named), and notes."""
-    (a, unread_a), (b, unread_b) = (compare.find_side(one, beneath) for one in (ours, theirs))
-    pairs, alone = compare.matches(a, b)
-    groups = [group for pair in pairs for group in (pair.ours, pair.theirs)]
-    told = (text for group in groups for text in caveats(group))
-    a_name, _ = _side_names(ours, theirs)
-    sides = [] if a_name == ours else [f"A: {ours}; B: {theirs}"]
-    notes = list(dict.fromkeys([*sides, *unread_a, *unread_b, *alone, *told]))
-    generator = np.random.default_rng(BOOTSTRAP_SEED)
-    made = []
-    for mode in modes or _common_modes(pairs):
-        found = compare.compare(pairs, mode, measure, generator)
-        if found is None:
-            notes.append(f"{mode}: no {measure} on both sides of any task")
-            continue
-        made.append(found)
-        notes.append(f"{mode}: {a_name} is better in {found.wins} of {len(found.names)}")
-    if not made:
-        raise UserError("nothing to compare:\n" + "\n".join(notes))
-    return made, notes
-
-
-def _side_names(ours: str, theirs: str) -> tuple[str, str]:
-    """What the columns call the two sides."""
-    return ("A", "B") if max(len(ours), len(theirs)) > LONGEST_NAME else (ours, theirs)
-
-
-def _common_modes(pairs: Sequence[compare.Match]) -> list[str]:
-    """Modes that any match has on both sides."""
-    return list(
-        dict.fromkeys(m for pair in pairs for m in pair.ours.modes if m in pair.theirs.modes)
-    )
-
-
-def comparison_rows(found: compare.Comparison, ours: str, theirs: str) -> Rows:
-    """A row per match, and the last one over all; long names of the sides are shown as A and B."""
-    ours, theirs = _side_names(ours, theirs)
-
-    def row(
-        name: str,
-        a: float,
-        b: float,
-        seeds: str,
-        gain: stats.Interval | None,
-        chance: stats.Interval,
-    ) -> dict[str, Any]:
-        return {
-            "task": name,
-            "mode": found.mode,
-            f"{found.measure} of {ours}": number(a),
-            f"of {theirs}": number(b),
-            "seeds": seeds,
-            "difference [95 %]": _interval(gain, number) if gain else "–",
-            f"P({ours} > {theirs}) [95 %]": _interval(chance, lambda value: f"{value:.2f}"),
-        }
-
-    each = zip(found.names, found.ours, found.theirs, found.differences, found.chances, strict=True)
-    rows = [
-        row(name, x.mean(), y.mean(), f"{x.size}, {y.size}", gain, chance)
-        for name, x, y, gain, chance in each
-    ]
-    if len(rows) > 1:
-        a, b = (float(np.mean([x.mean() for x in side])) for side in (found.ours, found.theirs))
-        if found.difference is None:  # returns of several suites have no common scale
-            a = b = math.nan
-        n, m = (sum(x.size for x in side) for side in (found.ours, found.theirs))
-        rows.append(row(f"all {len(rows)}", a, b, f"{n}, {m}", found.difference, found.chance))
-    return rows
-
-
-def _interval(one: stats.Interval, show: Callable[[float], str]) -> str:
-    """A value with the ends of its interval."""
-    return f"{show(one.point)} [{show(one.low)}, {show(one.high)}]"
-
-
-def print_findings(rows: Rows, notes: Sequence[str], problems: Sequence[SveaError] = ()) -> int:
-    """A table, notes below it, problems on stderr; the exit code of the first problem."""
-    if rows:
-        print_table(rows)
-    for note in notes if rows else ():  # they are about the table
-        print(note)
-    return print_problems(problems)

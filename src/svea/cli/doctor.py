@@ -6,6 +6,7 @@ them becomes its own finding, so that it never hides the others. Nothing here ne
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import importlib.util
 import os
@@ -97,6 +98,19 @@ PACKAGES = (
     Package("matplotlib", "3.9", extra="train"),
     Package("scipy", "1.14", extra="train"),
 )
+
+
+def run(arguments: list[str]) -> int:
+    """Read the flags and examine this machine; argparse, because tyro may be what is missing."""
+    parser = argparse.ArgumentParser(
+        prog="svea doctor",
+        description="Check this machine: versions, device, renderer, data; and say how to fix "
+        "problems.",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--data-dir", default=None, help="folder with benchmark data")
+    options = parser.parse_args(arguments)
+    return doctor(json=options.json, data_dir=options.data_dir)
 
 
 def doctor(json: bool = False, data_dir: str | os.PathLike[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The verb `svea eval`: play what is missing, record it, and print what all records say."""
+"""`svea eval`: play what is missing, record it, and print what all records say."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from svea.console import print_table
+from svea.cli.arguments import Positional, parse
+from svea.cli.terminal import print_table
 from svea.errors import StorageError, SveaError, UserError
 from svea.evidence import stats
-from svea.evidence.evaluation import Request, evaluate_runs, modes_for
 from svea.evidence.read import find_runs, read_runs
 from svea.evidence.results import (
     Aggregate,
@@ -28,11 +27,58 @@ from svea.evidence.results import (
     summarise,
     summarise_success,
 )
-from svea.runs.load import load_config
 from svea.runs.records import Record, append_records, key, read_records
 from svea.words import listed, number, plural, rate
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from svea.evidence.evaluation import Request
+
 BOOTSTRAP_SEED = 0
+
+
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
+
+    def command(
+        runs: Positional[tuple[Path, ...]],
+        modes: tuple[str, ...] = ("usual",),
+        episodes: int = 30,
+        seed: int = 0,
+        random_policy: bool = False,
+        again: bool = False,
+        videos: bool = False,
+        envs: int = 0,
+        device: str = "cpu",
+        data_dir: str = "",
+        json: bool = False,
+    ) -> int:
+        """Evaluate agents over whole episodes, and record every episode in RUN/eval.jsonl.
+
+        The same command again plays only what is not recorded yet.
+
+        Args:
+            runs: folders made by `svea train` or `svea export`, or folders with such beneath them.
+            modes: where to evaluate; `usual` is train and color_hard (robot tasks: test), `all`
+                train and every test mode of the task, `distracting_cs:all` the eight intensities.
+            episodes: per mode.
+            seed: of the evaluation; the same seed gives every agent the same episodes.
+            random_policy: evaluate the random policy too, for comparison.
+            again: play recorded episodes once more; the new records count.
+            videos: also record one episode per mode as RUN/media/MODE.mp4 and .png.
+            envs: environments in parallel; 0 is one per core.
+            device: auto, cuda, mps or cpu.
+            data_dir: folder with benchmark data (beats SVEA_DATA).
+            json: print the records as JSON lines instead of a table.
+        """
+        from svea.evidence.evaluation import POLICIES, Request
+
+        policies = POLICIES if random_policy else POLICIES[:1]
+        request = Request(modes, episodes, seed, policies, envs, device, data_dir or None)
+        return evaluate_and_print(runs, request, again=again, videos=videos, as_json=json)
+
+    return parse(command, "eval", arguments)
 
 
 class Scoring:
@@ -61,6 +107,8 @@ class Scoring:
 
     def play(self, progress: Progress) -> None:
         """Play and record; what fails is named, and the rest goes on."""
+        from svea.evidence.evaluation import evaluate_runs
+
         request = self.request
         modes = sum(map(self._modes, self.runs))
         total = modes * len(request.policies) * request.episodes
@@ -92,6 +140,9 @@ class Scoring:
 
     def _modes(self, run: Path) -> int:
         """How many modes a run will be evaluated in."""
+        from svea.evidence.evaluation import modes_for
+        from svea.runs.load import load_config
+
         try:
             return len(modes_for(load_config(run).task, self.request.modes, lambda *_: None))
         except SveaError:
@@ -128,6 +179,13 @@ def evaluate_and_print(
 ) -> int:
     """The verb: returns its exit code, which is not 0 if anything could not be evaluated."""
     from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     from svea.evidence.film.video import record_episode
 

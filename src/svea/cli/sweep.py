@@ -9,18 +9,95 @@ import signal
 import statistics
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from svea.console import clock, print_table
+from svea.cli.arguments import Out, Positional, parse, tyro
+from svea.cli.terminal import print_table
+from svea.errors import UserError
 from svea.studies import RunState, Study, as_flags, read_study
 from svea.studies.cost import Forecast, forecast, own_speeds, require_space
-from svea.studies.engines import Resources
+from svea.studies.engines import HERE, EngineFlags, Resources
 from svea.studies.watch import Watch, decisions_left, headline, rows, table
+from svea.words import duration
 
 FAILED = 1  # exit code of a study in which runs failed
+
+
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
+
+    def show(study: Positional[Path], json: bool = False) -> int:
+        """Show how a study stands, from its folders.
+
+        Args:
+            study: its folder.
+            json: print JSON instead of a table.
+        """
+        return status(study, json)
+
+    def stop(study: Positional[Path]) -> int:
+        """Let every run of a study save and stop, wherever it runs.
+
+        Args:
+            study: its folder.
+        """
+        return cancel(study)
+
+    def command(
+        study: Positional[Path | None] = None,
+        tasks: tuple[str, ...] = (),
+        methods: tuple[str, ...] = ("svea",),
+        augments: tuple[str, ...] = (),
+        seeds: tuple[str, ...] = ("0",),
+        set: tuple[str, ...] = (),
+        modes: tuple[str, ...] = (),
+        episodes: int = 30,
+        out: Out = None,
+        engine: tyro.conf.OmitArgPrefixes[EngineFlags] = HERE,
+    ) -> int:
+        """Plan every combination and carry it out. The same command again goes on where it stopped.
+
+        `svea sweep status STUDY` shows how a study stands, `svea sweep cancel STUDY` stops it.
+
+        Args:
+            study: a .toml or .py file with the grid, instead of the flags below.
+            tasks: names of tasks.
+            methods: names of methods.
+            augments: strong augmentations; default: each method's own.
+            seeds: numbers and ranges, e.g. 0-4.
+            set: options of `svea train` for all runs, e.g. decisions=500000 recipe.alpha=1.
+            modes: to evaluate in after training.
+            episodes: of that evaluation, per mode.
+            out: the study's folder; default runs/sweep, or runs/NAME for a file NAME.toml.
+            engine: where and how to run.
+        """
+        from svea import studies
+
+        settings: dict[str, Any] = {"set": {}, "modes": modes, "episodes": episodes}
+        if study is None:
+            if not tasks:
+                raise UserError("no tasks; give --tasks walker_walk ..., or a study file")
+            grids = [studies.Grid(tasks, methods, augments, " ".join(seeds))]
+        else:
+            if tasks:
+                raise UserError(f"--tasks and the study file {study} both name tasks; give one")
+            grids, given = studies.read_study_file(study)
+            settings |= given
+        common = studies.flatten(settings.pop("set")) | studies.parse_settings(set)
+        runs = studies.plan(grids, common, drop_replay=engine.drop_replay, **settings)
+        folder = out or Path("runs") / (study.stem if study else "sweep")
+        plan = studies.open_study(folder, runs, attempts=engine.attempts)
+        return sweep(
+            plan, engine.on, engine.resources(), speed=engine.speed, dry_run=engine.dry_run
+        )
+
+    parts: dict[str, Callable[..., int | None]] = {"status": show, "cancel": stop}
+    if arguments and arguments[0] in parts:
+        return parse(parts[arguments[0]], f"sweep {arguments[0]}", arguments[1:])
+    return parse(command, "sweep", arguments)
 
 
 def sweep(
@@ -187,4 +264,4 @@ def _time_left(states: Sequence[RunState]) -> str:
     if not at_once or not speeds:
         return ""
     seconds = decisions_left(states) / statistics.median(speeds) / at_once
-    return f"; ETA {clock(seconds)} with {at_once} at once"
+    return f"; ETA {duration(seconds)} with {at_once} at once"

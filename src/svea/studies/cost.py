@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svea import files
-from svea.console import clock
 from svea.errors import UserError
 from svea.studies import RunState, Study
+from svea.words import duration
 
 if TYPE_CHECKING:  # see svea.studies
     from svea.config import Config
@@ -62,7 +62,7 @@ class Forecast:
         size = f"{self.runs} run{'s' * (self.runs != 1)}"
         if not left:
             return [f"{size}, all of them done"]
-        time = "unknown" if self.wall_seconds is None else f"about {clock(self.wall_seconds)}"
+        time = "unknown" if self.wall_seconds is None else f"about {duration(self.wall_seconds)}"
         gpu = "unknown" if self.gpu_hours is None else f"about {self.gpu_hours:,.1f}"
         gpu = "none, because no GPU is used" if self.gpu_hours == 0 else gpu
         return [

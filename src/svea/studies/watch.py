@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from svea.console import clock
 from svea.studies import STATES, RunState, Study
+from svea.words import duration
 
 MOST_ROWS = 30
 SECONDS = 2.0  # between looks at the folders; ten times what a look takes, if that is longer
@@ -67,7 +67,7 @@ def headline(states: Sequence[RunState], rate: float = 0.0) -> str:
     counts = Counter(state.state for state in states)
     text = f"{len(states)} runs: " + ", ".join(f"{counts[name]} {name}" for name in STATES)
     if (left := decisions_left(states)) and rate > 0:
-        text += f"; ETA {clock(left / rate)}"
+        text += f"; ETA {duration(left / rate)}"
     return text
 
 

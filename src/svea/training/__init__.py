@@ -21,7 +21,6 @@ from svea import __version__, envs, files, machine, speed
 from svea.agents import finite, make_agent
 from svea.agents.agent import restore_generator
 from svea.config import Config, check, differences, seconds, to_dict
-from svea.console import Display
 from svea.envs import rendering
 from svea.envs.workers.pool import DRAWN_TOGETHER, Step, Workers, print_incident
 from svea.errors import StorageError, SveaError, UserError
@@ -31,6 +30,7 @@ from svea.runs import checkpoint, incidents
 from svea.runs.load import ABOUT, read_config
 from svea.runs.log import Accumulator, Log, Sink, TensorBoard, WeightsAndBiases
 from svea.seeds import seed_for
+from svea.training.display import Display
 
 
 class Stopped(SveaError):

@@ -1,17 +1,24 @@
-"""The verb that measures speed: bench."""
+"""`svea bench`: measure, and print what was measured."""
 
 from __future__ import annotations
 
 import dataclasses
 import json as jsonlib
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from svea.cli.arguments import parse_parts
+from svea.cli.terminal import print_table
+from svea.words import plural
+
+if TYPE_CHECKING:
+    from svea.bench.measure import EnvironmentRow, Row
+    from svea.bench.update import TrainRow, UpdateRow
 
 
-def bench(arguments: list[str]) -> int:
-    """Measure speed on this machine: augmentations, environments, updates, training."""
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
 
     def augment(
         names: tuple[str, ...] = (),
@@ -33,14 +40,14 @@ def bench(arguments: list[str]) -> int:
             bfloat16: in bfloat16 instead of float32.
             json: print JSON too.
         """
-        from svea.bench import measure as benchmarks
+        from svea.bench import measure
         from svea.speed import choose_device
 
-        rows = benchmarks.augment(
+        rows = measure.augment(
             names, device=choose_device(device).type, batch=batch, size=size, repeats=repeats,
             bfloat16=bfloat16,
         )  # fmt: skip
-        return print_json(rows) if json else 0
+        return show("augmentations", augmentation_table(rows), rows, json)
 
     def env(
         tasks: tuple[str, ...] = ("walker_walk", "cartpole_swingup", "robot_reach"),
@@ -64,13 +71,14 @@ def bench(arguments: list[str]) -> int:
             data_dir: folder with benchmark data (beats SVEA_DATA).
             json: print JSON too.
         """
-        from svea.bench import measure as benchmarks
+        from svea.bench import measure
 
-        rows = benchmarks.env(
+        rows = measure.env(
             tasks, modes, decisions=decisions, resets=resets, size=size, rendering=rendering,
             data_dir=data_dir or None,
         )  # fmt: skip
-        return print_json(rows) if json else 0
+        title = f"environments, {size} px, {rendering} rendering"
+        return show(title, environment_table(rows), rows, json)
 
     def update(
         methods: tuple[str, ...] = ("svea", "drq"),
@@ -108,8 +116,9 @@ def bench(arguments: list[str]) -> int:
         rows = update_bench(
             chosen, base=base, encoder=encoder, preset=preset, device=choose_device(device),
             precision=precision, how=speed, batch=batch, repeats=repeats, parts=parts,
+            on_row=lambda row: print(f"{row.method}: {row.ms:.2f} ms", file=sys.stderr, flush=True),
         )  # fmt: skip
-        return print_json(rows) if json else 0
+        return show("one update, sampling included", update_table(rows), rows, json)
 
     def train(
         task: str = "walker_walk",
@@ -144,14 +153,87 @@ def bench(arguments: list[str]) -> int:
             parse_seeds(seeds), seconds, task=task, method=method, encoder=encoder, preset=preset,
             envs=envs, device=device, speed=speed,
         )  # fmt: skip
-        return print_json(rows) if json else 0
+        return show(training_line(rows[0]), [], rows, json)
 
     parts: dict[str, Callable[..., int | None]]
     parts = {"augment": augment, "env": env, "update": update, "train": train}
     return parse_parts(parts, "bench", arguments)
 
 
-def print_json(rows: Sequence[Any]) -> int:
-    """Dataclasses as JSON."""
-    print(jsonlib.dumps([dataclasses.asdict(row) for row in rows], indent=1))
+def show(title: str, table: list[dict[str, Any]], rows: Sequence[Any], as_json: bool) -> int:
+    """Print a table under the name of the machine, and its rows as JSON if asked to."""
+    from svea.bench.measure import machine
+
+    print(f"{title} · {machine()}")
+    print_table(table)
+    if as_json:
+        print(jsonlib.dumps([dataclasses.asdict(row) for row in rows], indent=1))
     return 0
+
+
+def augmentation_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """`svea bench augment`: each augmentation next to its loop and the machine's yardstick."""
+    from svea.bench.measure import REFERENCE
+
+    reference = next((row.ms for row in rows if row.name == REFERENCE), None)
+    return [
+        {
+            "name": row.name,
+            "device": row.device,
+            "batch": "x".join(map(str, row.batch)),
+            "ms": f"{row.ms:.3f}",
+            "loop ms": f"{row.loop_ms:.2f}" if row.loop_ms else "",
+            "loop / batch": f"{row.loop_ms / row.ms:.1f}" if row.loop_ms else "",
+            "/ reference": f"{row.ms / reference:.2f}" if reference else "",
+        }
+        for row in rows
+    ]
+
+
+def environment_table(rows: Sequence[EnvironmentRow]) -> list[dict[str, Any]]:
+    """`svea bench env`: each task and mode next to the first."""
+    return [
+        {
+            "task": row.task,
+            "mode": row.mode,
+            "ms": f"{row.ms:.2f}",
+            "more": f"{row.extra:+.0%}",
+            "/ first": f"{row.relative:.2f}",
+            "reset ms": f"{row.reset_ms:.1f}",
+            "more ms": f"{row.extra_reset_ms:+.1f}",
+        }
+        for row in rows
+    ]
+
+
+def update_table(rows: Sequence[UpdateRow]) -> list[dict[str, Any]]:
+    """`svea bench update`: each method's update with its parts and the least it could take."""
+    return [
+        {
+            "method": row.method if row.base == "sac" else f"{row.method} ({row.base})",
+            "encoder": row.encoder,
+            "speed": row.speed,
+            "precision": row.precision,
+            "batch": row.batch,
+            "ms": f"{row.ms:.2f}",
+            **{name: f"{ms:.2f}" for name, ms in row.parts.items()},
+            "parameters": f"{row.parameters:,}",
+            "GFLOP": f"{row.gflop:.1f}",
+            "TFLOP/s": f"{row.tflop_per_second:.3g}",
+            "GB/s": f"{row.gigabytes_per_second:.0f}",
+            "floor ms": f"{row.floor_ms:.2f}" if row.floor_ms else "",
+            "GPU GB": f"{row.device_memory_gb:.2f}" if row.device_memory_gb else "",
+        }
+        for row in rows
+    ]
+
+
+def training_line(row: TrainRow) -> str:
+    """`svea bench train`: one line."""
+    memory = f", {row.device_memory_gb:.2f} GB of the GPU" if row.device_memory_gb else ""
+    return (
+        f"{row.decisions_per_second:.1f} decisions/s in all: {row.task}, {row.method}, "
+        f"{row.encoder}, {row.speed}, {plural(row.seeds, 'seed')} with "
+        f"{plural(row.envs, 'environment')} each "
+        f"({row.decisions:,} decisions in {row.seconds:.1f} s{memory})"
+    )

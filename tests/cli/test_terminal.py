@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from svea import console
+from svea.cli import terminal
 
 ROWS = [
     {"run": "walker_walk-svea-augmented-target-overlay-s0", "mean ± std": "760 ± 145", "n": 5},
@@ -17,7 +17,7 @@ ROWS = [
 
 
 def test_elsewhere_every_row_is_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
-    console.print_table(ROWS)
+    terminal.print_table(ROWS)
     head, first, second = capsys.readouterr().out.splitlines()
     assert re.split("  +", head) == ["run", "mean ± std", "n"]
     assert re.split("  +", first) == [str(value) for value in ROWS[0].values()]
@@ -27,9 +27,9 @@ def test_elsewhere_every_row_is_one_plain_line(capsys: pytest.CaptureFixture[str
 def test_a_narrow_terminal_folds_names_and_never_cuts_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    terminal = functools.partial(Console, force_terminal=True, width=40, color_system=None)
-    monkeypatch.setattr(console, "Console", terminal)
-    console.print_table(ROWS)
+    narrow = functools.partial(Console, force_terminal=True, width=40, color_system=None)
+    monkeypatch.setattr(terminal, "Console", narrow)
+    terminal.print_table(ROWS)
     shown = capsys.readouterr().out
     lines = re.sub(r"\x1b\[\d*m", "", shown).splitlines()
     assert max(map(len, lines)) <= 40 and "…" not in shown

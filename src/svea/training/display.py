@@ -1,14 +1,12 @@
-"""What a terminal shows: the live panel of a run, tables, problems; plain lines elsewhere."""
+"""What a training run shows: a live panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
@@ -16,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from svea.errors import SveaError
+from svea.words import duration
 
 
 class Display:
@@ -70,7 +68,7 @@ class Display:
         if not done:
             return ""
         left = (self.decisions - self.decision) * (time.monotonic() - self._began) / done
-        return f"ETA {clock(left)}"
+        return f"ETA {duration(left)}"
 
     def __rich__(self) -> Panel:
         """The panel."""
@@ -85,52 +83,3 @@ class Display:
         head = Text(f"{self._where()}   {self._eta()}   {self._doing}")
         bar = ProgressBar(total=self.decisions, completed=self.decision)
         return Panel(Group(head, bar, table), title=self.title, title_align="left")
-
-
-def clock(seconds: float) -> str:
-    """A duration for people.
-
-    >>> clock(3700)
-    '1h01m'
-    """
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes:02d}m"
-    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
-
-
-@contextmanager
-def collected() -> Iterator[list[SveaError]]:
-    """A list of problems that are printed, too, if nothing is left to go on with."""
-    problems: list[SveaError] = []
-    try:
-        yield problems
-    except SveaError:
-        print_problems(problems)
-        raise
-
-
-def print_problems(problems: Sequence[SveaError]) -> int:
-    """What did not work, on stderr; the exit code of the first problem."""
-    for problem in problems:
-        print(f"svea: {problem}", file=sys.stderr)
-    return problems[0].exit_code if problems else 0
-
-
-def print_table(rows: list[dict[str, Any]]) -> None:
-    """A table on a terminal; one plain, unwrapped line per row elsewhere."""
-    console = Console()
-    if not rows:
-        return
-    if not console.is_terminal:
-        widths = {k: max(len(k), *(len(str(row[k])) for row in rows)) for k in rows[0]}
-        for row in [{k: k for k in rows[0]}, *rows]:
-            print("  ".join(str(row[k]).ljust(width) for k, width in widths.items()).rstrip())
-        return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in rows[0]:
-        table.add_column(name, overflow="fold")  # a name cut short could be any
-    for row in rows:
-        table.add_row(*map(str, row.values()))
-    console.print(table)

@@ -1,20 +1,19 @@
-"""The verbs that make agents: train, export."""
+"""`svea train`: flags over the defaults of preset, method and task; then training."""
 
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from svea.cli.arguments import STYLE, Positional, parse, tyro
+from svea.cli.arguments import STYLE, Positional, tyro
 from svea.errors import UserError
 
 if TYPE_CHECKING:
     from svea.config import Config
 
 
-def train(arguments: list[str]) -> int:
-    """Train an agent, or continue a run (the same command again)."""
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
     from svea.training import train as train_run
     from svea.training import train_together
 
@@ -25,11 +24,6 @@ def train(arguments: list[str]) -> int:
     folder = {seed: f"{config.out}/seed-{seed}" if config.out else "" for seed in seeds}
     train_together([dataclasses.replace(config, seed=s, out=folder[s]) for s in seeds])
     return 0
-
-
-def train_config(arguments: list[str]) -> Config:
-    """The configuration that the flags of `svea train` describe."""
-    return train_flags(arguments)[0]
 
 
 def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
@@ -75,21 +69,3 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
         method=first.method,
     )
     return check(read(defaults)), seeds
-
-
-def export(arguments: list[str]) -> int:
-    """Write a small folder to share: actor, critic, configuration."""
-
-    def command(run: Positional[Path], folder: Positional[Path]) -> int:
-        """Export the newest checkpoint; `svea eval` and `load_agent` take the folder like a run.
-
-        Args:
-            run: folder made by `svea train`.
-            folder: a new folder.
-        """
-        from svea.runs.load import export as export_run
-
-        print(export_run(run, folder))
-        return 0
-
-    return parse(command, "export", arguments)

@@ -1,8 +1,7 @@
-"""The verbs that carry out many runs: sweep, paper."""
+"""`svea paper`: the paper's tables, figures and claims."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,87 +10,8 @@ from svea.errors import UserError
 from svea.studies.engines import HERE, EngineFlags
 
 
-def sweep(arguments: list[str]) -> int:
-    """Carry out a study of many runs: here, on a Ray cluster or under SLURM."""
-
-    def show(study: Positional[Path], json: bool = False) -> int:
-        """Show how a study stands, from its folders.
-
-        Args:
-            study: its folder.
-            json: print JSON instead of a table.
-        """
-        from svea.cli.sweep import status
-
-        return status(study, json)
-
-    def stop(study: Positional[Path]) -> int:
-        """Let every run of a study save and stop, wherever it runs.
-
-        Args:
-            study: its folder.
-        """
-        from svea.cli.sweep import cancel
-
-        return cancel(study)
-
-    def command(
-        study: Positional[Path | None] = None,
-        tasks: tuple[str, ...] = (),
-        methods: tuple[str, ...] = ("svea",),
-        augments: tuple[str, ...] = (),
-        seeds: tuple[str, ...] = ("0",),
-        set: tuple[str, ...] = (),
-        modes: tuple[str, ...] = (),
-        episodes: int = 30,
-        out: Out = None,
-        engine: tyro.conf.OmitArgPrefixes[EngineFlags] = HERE,
-    ) -> int:
-        """Plan every combination and carry it out. The same command again goes on where it stopped.
-
-        `svea sweep status STUDY` shows how a study stands, `svea sweep cancel STUDY` stops it.
-
-        Args:
-            study: a .toml or .py file with the grid, instead of the flags below.
-            tasks: names of tasks.
-            methods: names of methods.
-            augments: strong augmentations; default: each method's own.
-            seeds: numbers and ranges, e.g. 0-4.
-            set: options of `svea train` for all runs, e.g. decisions=500000 recipe.alpha=1.
-            modes: to evaluate in after training.
-            episodes: of that evaluation, per mode.
-            out: the study's folder; default runs/sweep, or runs/NAME for a file NAME.toml.
-            engine: where and how to run.
-        """
-        from svea import studies
-        from svea.cli.sweep import sweep as carry_out
-
-        settings: dict[str, Any] = {"set": {}, "modes": modes, "episodes": episodes}
-        if study is None:
-            if not tasks:
-                raise UserError("no tasks; give --tasks walker_walk ..., or a study file")
-            grids = [studies.Grid(tasks, methods, augments, " ".join(seeds))]
-        else:
-            if tasks:
-                raise UserError(f"--tasks and the study file {study} both name tasks; give one")
-            grids, given = studies.read_study_file(study)
-            settings |= given
-        common = studies.flatten(settings.pop("set")) | studies.parse_settings(set)
-        runs = studies.plan(grids, common, drop_replay=engine.drop_replay, **settings)
-        folder = out or Path("runs") / (study.stem if study else "sweep")
-        plan = studies.open_study(folder, runs, attempts=engine.attempts)
-        return carry_out(
-            plan, engine.on, engine.resources(), speed=engine.speed, dry_run=engine.dry_run
-        )
-
-    parts: dict[str, Callable[..., int | None]] = {"status": show, "cancel": stop}
-    if arguments and arguments[0] in parts:
-        return parse(parts[arguments[0]], f"sweep {arguments[0]}", arguments[1:])
-    return parse(command, "sweep", arguments)
-
-
-def paper(arguments: list[str]) -> int:
-    """Run and draw the paper's tables, figures and claims."""
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
 
     def command(
         what: Positional[str],
@@ -116,7 +36,7 @@ def paper(arguments: list[str]) -> int:
             engine: where and how to run.
         """
         from svea import studies
-        from svea.console import print_table
+        from svea.cli.terminal import print_table
         from svea.studies.paper import experiments as papers
 
         if what == "list":
@@ -168,7 +88,7 @@ def print_claims(size: Any, folder: Path) -> int:
 
 def carry_out_and_draw(what: str, size: Any, folder: Path, engine: Any, only_draw: bool) -> int:
     """Train what an experiment of the paper needs, then draw it from the run folders."""
-    from svea.cli.sweep import sweep as carry_out
+    from svea.cli.sweep import sweep
     from svea.studies.paper.experiments import experiment
     from svea.studies.paper.pages import gather, render
 
@@ -177,7 +97,7 @@ def carry_out_and_draw(what: str, size: Any, folder: Path, engine: Any, only_dra
         print(line)
     if not only_draw:
         study = size.study(one, folder, engine.attempts)
-        code = carry_out(
+        code = sweep(
             study, engine.on, engine.resources(), speed=engine.speed, dry_run=engine.dry_run
         )
         if engine.dry_run or engine.on == "slurm":

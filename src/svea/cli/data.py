@@ -1,0 +1,44 @@
+"""`svea data`: the benchmark data at hand, its check and its download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from svea.cli.arguments import Positional, parse_parts
+
+
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
+
+    def show(data_dir: str = "") -> int:
+        """List what is found, what is missing, and what it is needed for.
+
+        Args:
+            data_dir: folder with benchmark data (beats SVEA_DATA).
+        """
+        from svea.data.check import list_data
+
+        return list_data(data_dir or None)
+
+    def check(folder: Positional[Path]) -> int:
+        """Check a folder: layout, hashes, and that every clip and picture decodes.
+
+        Args:
+            folder: with benchmark data.
+        """
+        from svea.data.check import check_data
+
+        return check_data(folder)
+
+    def get(name: Positional[str], folder: Positional[Path]) -> int:
+        """Download a data set; an interrupted download continues.
+
+        Args:
+            name: dmcgb, davis or places365-val.
+            folder: where the data shall lie; give it as --data-dir or SVEA_DATA later.
+        """
+        from svea.data.check import get_data
+
+        return get_data(name, folder)
+
+    return parse_parts({"list": show, "check": check, "get": get}, "data", arguments)

@@ -1,0 +1,25 @@
+"""`svea export`: a small folder to share, with actor, critic and configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from svea.cli.arguments import Positional, parse
+
+
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
+
+    def command(run: Positional[Path], folder: Positional[Path]) -> int:
+        """Export the newest checkpoint; `svea eval` and `load_agent` take the folder like a run.
+
+        Args:
+            run: folder made by `svea train`.
+            folder: a new folder.
+        """
+        from svea.runs.load import export as export_run
+
+        print(export_run(run, folder))
+        return 0
+
+    return parse(command, "export", arguments)

@@ -1,0 +1,44 @@
+"""`svea gallery`: contact sheets of augmentations and environments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from svea.cli.arguments import Out, Positional, parse
+
+
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
+
+    def command(
+        sheet: Positional[Literal["augmentations", "environments", "robot"]],
+        out: Out = None,
+        overlay_dir: str = "",
+        data_dir: str = "",
+        seed: int = 0,
+    ) -> int:
+        """Write a contact sheet as PNG.
+
+        Args:
+            sheet: what to show: augmentations, environments or robot.
+            out: the picture; default SHEET.png.
+            overlay_dir: pictures for overlay, or `procedural`.
+            data_dir: folder with benchmark data (beats SVEA_DATA).
+            seed: of the draws.
+        """
+        from svea.augment.images import ImageBank
+        from svea.evidence.film import sheets as sheets
+
+        path = out or Path(f"{sheet}.png")
+        sheets.check_name(path)
+        if sheet == "environments":
+            print(sheets.environments(path, seed=seed, data_dir=data_dir or None))
+        elif sheet == "robot":
+            print(sheets.robot(path, seed=seed))
+        else:
+            bank = ImageBank.find(overlay_dir or None, data_dir or None)
+            print(sheets.augmentations(path, seed=seed, images=bank))
+        return 0
+
+    return parse(command, "gallery", arguments)

@@ -1,0 +1,39 @@
+"""`svea report`: one HTML page about runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from svea.cli.arguments import Out, Positional, parse
+
+
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
+
+    def command(
+        runs: Positional[tuple[Path, ...]],
+        out: Out = None,
+        figures: Path | None = None,
+    ) -> int:
+        """Write a report: curves, tables, frames, videos, configuration. No network needed.
+
+        What is missing or damaged is named on stderr and on the page; the rest is reported.
+
+        Args:
+            runs: run folders, or folders with runs beneath them.
+            out: the page; default RUN/report.html for one run, report.html for several.
+            figures: also write every figure as PNG, PDF and CSV, and every table as LaTeX and
+                Markdown, into this folder.
+        """
+        from svea.evidence.report import write_report
+
+        page = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
+
+        def warn(problem: str) -> None:
+            print(f"svea: {problem}", file=sys.stderr)
+
+        print(write_report(list(runs), page, figures_dir=figures, on_problem=warn))
+        return 0
+
+    return parse(command, "report", arguments)

@@ -1,0 +1,61 @@
+"""What verbs print: tables on a terminal, plain lines elsewhere; problems on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from svea.errors import SveaError
+
+
+@contextmanager
+def collected() -> Iterator[list[SveaError]]:
+    """A list of problems that are printed, too, if nothing is left to go on with."""
+    problems: list[SveaError] = []
+    try:
+        yield problems
+    except SveaError:
+        print_problems(problems)
+        raise
+
+
+def print_problems(problems: Sequence[SveaError]) -> int:
+    """What did not work, on stderr; the exit code of the first problem."""
+    for problem in problems:
+        print(f"svea: {problem}", file=sys.stderr)
+    return problems[0].exit_code if problems else 0
+
+
+def print_table(rows: list[dict[str, Any]]) -> None:
+    """A table on a terminal; one plain, unwrapped line per row elsewhere."""
+    console = Console()
+    if not rows:
+        return
+    if not console.is_terminal:
+        widths = {k: max(len(k), *(len(str(row[k])) for row in rows)) for k in rows[0]}
+        for row in [{k: k for k in rows[0]}, *rows]:
+            print("  ".join(str(row[k]).ljust(width) for k, width in widths.items()).rstrip())
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in rows[0]:
+        table.add_column(name, overflow="fold")  # a name cut short could be any
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    console.print(table)
+
+
+def print_findings(
+    rows: list[dict[str, Any]], notes: Sequence[str], problems: Sequence[SveaError] = ()
+) -> int:
+    """A table, notes below it, problems on stderr; the exit code of the first problem."""
+    if rows:
+        print_table(rows)
+    for note in notes if rows else ():  # they are about the table
+        print(note)
+    return print_problems(problems)

@@ -1,0 +1,51 @@
+"""`svea watch`: one episode in several modes side by side, as a video."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from svea.cli.arguments import Out, Positional, parse
+
+
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
+
+    def command(
+        run: Positional[Path],
+        modes: tuple[str, ...] = ("usual",),
+        out: Out = None,
+        gif: bool = False,
+        seed: int = 0,
+        size: int = 240,
+        device: str = "cpu",
+        data_dir: str = "",
+    ) -> int:
+        """Write a video: the same episode in each mode, with return and Q-value drawn in.
+
+        Args:
+            run: folder made by `svea train` or `svea export`.
+            modes: what to show; `usual` is train and color_hard (robot tasks: test), `all` train
+                and every test mode of the task.
+            out: the video; default RUN/watch.mp4.
+            gif: also write a smaller GIF beside it.
+            seed: of the evaluation whose first episode is shown.
+            size: side of each picture in pixels.
+            device: auto, cuda, mps or cpu.
+            data_dir: folder with benchmark data (beats SVEA_DATA).
+        """
+        from rich.console import Console
+
+        from svea.cli.terminal import collected, print_problems
+        from svea.evidence.film.video import watch as film
+
+        with collected() as problems, Console(stderr=True).status("playing") as status:
+            for path in film(
+                run, modes, out or run / "watch.mp4", gif=gif, seed=seed, size=size,
+                device=device, data_dir=data_dir or None,
+                on_problem=lambda mode, error: problems.append(error),
+                on_mode=lambda mode: status.update(f"playing in {mode}"),
+            ):  # fmt: skip
+                print(path)
+        return print_problems(problems)
+
+    return parse(command, "watch", arguments)
