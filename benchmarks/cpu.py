@@ -29,7 +29,8 @@ from svea.agents import make_agent
 from svea.bench.measure import machine
 from svea.bench.update import ACTIONS, noise_replay
 from svea.config import configure
-from svea.speed import Learner, available_cores, choose_speed
+from svea.machine import usable_cores
+from svea.speed import Learner, choose_speed
 
 CPU = torch.device("cpu")
 KINDS = ("plain", "written", "fast")
@@ -74,7 +75,7 @@ def main() -> None:
     parser.add_argument("--serve", choices=KINDS, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--updates", type=int, default=6)
-    parser.add_argument("--threads", type=int, default=max(1, available_cores() - 1))
+    parser.add_argument("--threads", type=int, default=max(1, usable_cores() - 1))
     options = parser.parse_args()
     if options.serve:
         return serve(options.serve, options.updates)

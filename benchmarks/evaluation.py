@@ -35,13 +35,13 @@ from svea.envs.workers.pool import Workers
 from svea.evidence.evaluation import (
     environment_in,
     evaluate,
-    evaluation_seeds,
     parallel_environments,
     play,
 )
-from svea.runs.checkpoint import replace_json
+from svea.files import replace_json
+from svea.machine import usable_cores
 from svea.runs.load import EXPORTED, load_agent
-from svea.speed import available_cores
+from svea.seeds import evaluation_seeds
 
 Seconds = NDArray[np.float64]
 """Of wall time and of processor time."""
@@ -106,7 +106,7 @@ def main() -> None:
     modes, episodes = expand_modes(options.modes, options.task), options.episodes
     count = parallel_environments(options.envs, episodes)
     print(
-        f"{platform.processor() or platform.machine()}, {available_cores()} cores; {options.task} "
+        f"{platform.processor() or platform.machine()}, {usable_cores()} cores; {options.task} "
         f"at {config.image_size} px, {count} environments, {episodes} episodes per mode\n"
         f"{'seconds of':<28} wall  processor"
     )

@@ -18,7 +18,7 @@ import svea
 from svea.errors import SveaError
 from svea.evidence.film.video import record_episode
 from svea.evidence.report import write_report
-from svea.runs.checkpoint import replace_json
+from svea.files import replace_json
 from svea.runs.records import append_records
 
 TASK = "cheetah_run"

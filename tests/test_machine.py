@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
-from svea import machine
+from svea import machine, speed
 from svea.errors import UserError
+from svea.evidence.evaluation import parallel_environments
 
 
 def test_what_fits_passes_and_what_does_not_is_refused_with_numbers() -> None:
@@ -16,7 +19,7 @@ def test_what_fits_passes_and_what_does_not_is_refused_with_numbers() -> None:
         machine.require(901, 1000, "the replay", "Use less")
 
 
-def test_nobody_knows_then_nobody_refuses() -> None:
+def test_unknown_memory_refuses_nothing() -> None:
     machine.require(10**18, None, "the replay", "Use less")
 
 
@@ -38,13 +41,19 @@ def test_control_group_limits(tmp_path: Path) -> None:
     assert machine._allowed(tmp_path) is None
 
 
+def in_control_group(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let this process be in the control group slice/job below a folder."""
+    own = root / "proc"
+    own.write_text("0::/slice/job\n")
+    paths = {"/proc/self/cgroup": own, "/sys/fs/cgroup": root}
+    monkeypatch.setattr(machine, "Path", lambda path: paths[path])
+    return own
+
+
 def test_the_tightest_control_group_above_a_process_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = tmp_path / "proc"
-    own.write_text("0::/slice/job\n")
-    places = {"/proc/self/cgroup": own, "/sys/fs/cgroup": tmp_path}
-    monkeypatch.setattr(machine, "Path", lambda path: places[path])
+    own = in_control_group(tmp_path, monkeypatch)
     for group, limit in ((tmp_path / "slice", 700), (tmp_path / "slice" / "job", 900)):
         group.mkdir()
         (group / "memory.max").write_text(f"{limit}\n")
@@ -53,6 +62,48 @@ def test_the_tightest_control_group_above_a_process_counts(
     assert machine._cgroup() == 600
     own.unlink()
     assert machine._cgroup() is None
+
+
+LINUX = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
+
+
+@LINUX
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [("200000 100000", 2), ("50000 100000", 1), ("max 100000", 64), ("", 64), ("a b c", 64)],
+)
+def test_cores_are_limited_by_the_quota_of_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, expected: int
+) -> None:
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: set(range(64)))
+    in_control_group(tmp_path, monkeypatch)
+    (tmp_path / "cpu.max").write_text(quota)  # a container sees its own group as the root
+    assert machine.usable_cores() == expected
+
+
+@LINUX
+def test_the_tightest_quota_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: set(range(64)))
+    in_control_group(tmp_path, monkeypatch)
+    (tmp_path / "slice" / "job").mkdir(parents=True)
+    (tmp_path / "slice" / "cpu.max").write_text("300000 100000\n")
+    (tmp_path / "slice" / "job" / "cpu.max").write_text("800000 100000\n")
+    assert machine.usable_cores() == 3
+
+
+@LINUX
+def test_training_and_evaluation_keep_to_the_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: set(range(16)))
+    in_control_group(tmp_path, monkeypatch)
+    (tmp_path / "cpu.max").write_text("300000 100000\n")
+    assert parallel_environments(0, episodes=30) == 3
+    threads: list[int] = []
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    speed.leave_a_core()
+    assert threads == [2]
 
 
 def test_this_machine_has_some_memory() -> None:

@@ -1,7 +1,7 @@
-"""Files that are whole or absent: what a run writes goes through these few functions.
+"""Files that are whole or absent: everything that is written goes through these few functions.
 
-A file is written beside its place, synced, and renamed; then the folder is synced. Each step is one
-call of module `os`, made here and nowhere else, so that a test can fail or kill every one of them.
+A file is written under another name, synced, and renamed; then its folder is synced. Each step is
+one call of module `os`, made here and nowhere else, so that a test can fail or kill every one.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from svea.errors import StorageError
+from svea.errors import NumericsError, StorageError
 
 BLOCK = 2**22  # bytes in one system call
 PARTIAL = ".partial"
-"""How names of files end that are being written; whoever writes next removes old ones."""
+"""End of the names of files being written; the next writer removes those a killed one left."""
 
 OVERHEAD = 0.02
 SMALL_FILES = 10**6
-"""What a forecast of large files leaves out: file systems round up and keep books of their own, as
-a share; and the bytes of configuration, manifests and incidents."""
+"""Allowance on top of the large files: file-system overhead, as a share of their size, and bytes
+for the small files next to them."""
 
 Bytes = bytes | memoryview
 
@@ -48,21 +48,36 @@ def write(path: Path, blocks: Iterable[Bytes]) -> dict[str, Any]:
 
 
 def replace(path: Path, blocks: Iterable[Bytes]) -> dict[str, Any]:
-    """Write a file beside its place and rename it: readers see the old or the new one, whole."""
-    beside = partial(path)
-    fingerprint = write(beside, blocks)
-    rename(beside, path)
+    """Write a file under another name and rename it: readers see the old or the new one, whole."""
+    unfinished = partial(path)
+    fingerprint = write(unfinished, blocks)
+    rename(unfinished, path)
     return fingerprint
 
 
+def to_json(value: Any) -> bytes:
+    """JSON as it is kept in files; it has no NaN and no infinity."""
+    try:
+        return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
+    except ValueError as error:
+        raise NumericsError(f"a number to be saved is not finite: {error}") from error
+
+
+def replace_json(path: Path, value: Any) -> None:
+    """Write JSON whole or not at all; a failure is a StorageError."""
+    text = to_json(value)
+    with writing(path, len(text)):
+        replace(path, [text])
+
+
 def rename(source: Path, target: Path) -> None:
-    """Give a synced file or folder its name, and make the name last."""
+    """Give a synced file or folder its name, and sync the name too."""
     os.replace(source, target)
     sync_folder(target.parent)
 
 
 def partial(path: Path) -> Path:
-    """Where a file or folder is written before it takes its place."""
+    """The name under which a file or folder is written before it gets its own."""
     return path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
 
 
@@ -73,7 +88,7 @@ def sweep(folder: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, and make their names last."""
+    """Make a folder and those above it, and sync their names."""
     if not path.is_dir():
         make_folder(path.parent)
         os.mkdir(path)
@@ -105,7 +120,7 @@ class Lines:
     def __init__(self, path: Path, offset: int) -> None:
         """Open it and forget what comes after the offset; a shorter file is not padded."""
         self._path = path
-        with errors(path):
+        with writing(path):
             self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
             self.offset = min(offset, os.lseek(self._descriptor, 0, os.SEEK_END))
             os.ftruncate(self._descriptor, self.offset)
@@ -113,7 +128,7 @@ class Lines:
     def append(self, line: bytes) -> None:
         """Write one line at once, or none of it."""
         assert self._descriptor is not None
-        with errors(self._path, len(line)):
+        with writing(self._path, len(line)):
             try:
                 os.lseek(self._descriptor, self.offset, os.SEEK_SET)
                 _write_all(self._descriptor, line)
@@ -132,13 +147,13 @@ class Lines:
 
 
 @contextlib.contextmanager
-def errors(path: Path, needed: int | None = None, comfort: str = "") -> Iterator[None]:
-    """Turn the system's word on a failed write into ours, and leave nothing half-written.
+def writing(path: Path, needed: int | None = None, reassurance: str = "") -> Iterator[None]:
+    """Turn a failed write into a StorageError, and leave nothing half-written.
 
     Args:
         path: What is being written.
         needed: How many bytes that takes.
-        comfort: A sentence on what is not lost.
+        reassurance: A sentence on what is not lost.
     """
     try:
         yield
@@ -147,29 +162,44 @@ def errors(path: Path, needed: int | None = None, comfort: str = "") -> Iterator
             remove(partial(path))
         size = "" if needed is None else f"{_in_words(needed)} needed, "
         raise StorageError(
-            f"cannot write {path}: {error.strerror or error} ({size}{_free(path)}). {comfort}"
-            "Make room or mend the permissions, then run the command again"
+            f"cannot write {path}: {error.strerror or error} ({size}{_free(path)}). {reassurance}"
+            "Free some space or fix the permissions, then run the command again"
         ) from error
 
 
-def require_space(path: Path, needed: int, purpose: str) -> None:
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn a failed read into a StorageError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def require_space(
+    path: Path,
+    needed: int,
+    purpose: str,
+    cure: str = "Free some space, or name a folder on another disk with --out",
+) -> None:
     """Refuse to begin what cannot be finished.
 
     Args:
         path: A folder, which need not exist yet.
         needed: Bytes of the large files that will be written below it.
         purpose: What needs them.
+        cure: What to do about it.
     """
     needed, free = at_most(needed), shutil.disk_usage(_existing(path)).free
     if needed > free:
         raise StorageError(
             f"{purpose} will need {_in_words(needed)} in {path}, where {_in_words(free)} are free. "
-            "Make room, or name a folder on another disk with --out"
+            + cure
         )
 
 
 def at_most(needed: int) -> int:
-    """Bytes that a disk needs for large files of this size and the small ones beside them."""
+    """Bytes that a disk needs for large files of this size and the small ones next to them."""
     return round(max(needed, 0) * (1 + OVERHEAD)) + SMALL_FILES
 
 
@@ -183,7 +213,7 @@ def size_of(folder: Path) -> int:
 
 
 def seal(content: dict[str, Any]) -> str:
-    """SHA-256 of a JSON object, to be kept in it: no other file vouches for it."""
+    """SHA-256 of a JSON object, to be kept in the object itself: no other file has its hash."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

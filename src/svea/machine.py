@@ -1,8 +1,10 @@
-"""How much memory there is, before a run asks for it."""
+"""What this machine, or this container, has: memory, cores, GPUs. Without torch."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 from svea.errors import UserError
@@ -11,12 +13,12 @@ HEADROOM = 0.9  # of what is free; the rest is for networks, workers and the sys
 
 
 def available_bytes() -> int | None:
-    """Free main memory, within this process's control group; None where nobody tells."""
+    """Free main memory, within this process's control group; None where it is unknown."""
     found = [_meminfo(), _cgroup()]
     known = [value for value in found if value is not None]
     if known:
         return min(known)
-    try:  # macOS: total, for want of better
+    try:  # macOS: the total, since nothing better is known
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
         return None
@@ -31,6 +33,39 @@ def require(needed: int, available: int | None, purpose: str, cure: str) -> None
         )
 
 
+def usable_cores() -> int:
+    """Cores that this process may use: its affinity, and the quota of its container."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    quotas = [_core_quota(group) for group in _control_groups()]
+    allowed = min((quota for quota in quotas if quota is not None), default=float(cores))
+    return min(cores, max(1, round(allowed)))
+
+
+def has_nvidia_gpu() -> bool:
+    """Whether the kernel drives an NVIDIA GPU, whatever torch or GL think of it."""
+    return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
+
+
+def nvidia_gpus() -> list[tuple[str, int]]:
+    """Index and free bytes of each NVIDIA GPU that this process may use."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    asked = [program, "--query-gpu=index,memory.free", "--format=csv,noheader,nounits"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+    found = [line.split(",") for line in done.stdout.splitlines() if line.count(",") == 1]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    allowed = None if visible is None else visible.split(",")
+    return [
+        (index.strip(), int(free) * 2**20)
+        for index, free in found
+        if free.strip().isdigit() and (allowed is None or index.strip() in allowed)
+    ]
+
+
 def _meminfo() -> int | None:
     """Linux: memory that can be had without swapping."""
     path = Path("/proc/meminfo")
@@ -40,17 +75,31 @@ def _meminfo() -> int | None:
     return int(lines["MemAvailable"].split()[0]) * 1024
 
 
-def _cgroup() -> int | None:
-    """Linux containers: what the control group of this process, and those above it, still allow."""
+def _control_groups() -> list[Path]:
+    """Linux containers: the control group of this process and those above it."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
-        return None
+        return []
     own = next((line[3:] for line in lines if line.startswith("0::")), "/").lstrip("/")
     root = Path("/sys/fs/cgroup")
     groups = [root / own, *(root / own).parents]
-    allowed = [_allowed(group) for group in groups if group.is_relative_to(root)]
+    return [group for group in groups if group.is_relative_to(root)]
+
+
+def _cgroup() -> int | None:
+    """Memory that every control group still allows."""
+    allowed = [_allowed(group) for group in _control_groups()]
     return min((value for value in allowed if value is not None), default=None)
+
+
+def _core_quota(group: Path) -> float | None:
+    """Cores that one control group allows; None where it sets no limit."""
+    try:
+        quota, period = (group / "cpu.max").read_text().split()
+        return int(quota) / int(period)
+    except (OSError, ValueError):  # no such group, or "max"
+        return None
 
 
 def _allowed(group: Path) -> int | None:

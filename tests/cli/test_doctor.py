@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,13 +8,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from svea import errors, speed
+from svea import errors, machine, speed
 from svea.cli import doctor
 from svea.speed.kernels import cpu
 
 # Kept before `healthy` replaces them.
 MEASURE_GL = doctor.measure_gl
-USABLE_CORES = doctor.usable_cores
 MISSING_FOR_COMPILING = speed.missing_for_compiling
 
 SOFTWARE_GL = {
@@ -33,11 +31,11 @@ def healthy(monkeypatch, tmp_path):
     versions = {package.name: package.minimum for package in doctor.PACKAGES} | {"svea": "0.1.0"}
     monkeypatch.setattr(doctor, "_installed_version", versions.get)
     monkeypatch.setattr(doctor, "measure_gl", lambda: SOFTWARE_GL)
-    monkeypatch.setattr(doctor, "has_nvidia_gpu", lambda: False)
+    monkeypatch.setattr(machine, "has_nvidia_gpu", lambda: False)
     monkeypatch.setattr(speed, "choose_device", lambda name: torch.device("cpu"))
     monkeypatch.setattr(speed, "missing_for_compiling", lambda device: "")
     monkeypatch.setattr(doctor.machine, "available_bytes", lambda: 64 * doctor.GIB)
-    monkeypatch.setattr(doctor, "usable_cores", lambda: 2)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 2)
     monkeypatch.setattr(
         doctor.shutil, "disk_usage", lambda folder: SimpleNamespace(free=100 * doctor.GIB)
     )
@@ -131,7 +129,7 @@ def test_the_worst_problem_gives_the_exit_code(healthy, monkeypatch):
 )
 def test_software_rendering_is_a_warning_only_beside_a_gpu(monkeypatch, is_software, gpu, status):
     monkeypatch.setattr(doctor, "measure_gl", lambda: SOFTWARE_GL | {"is_software": is_software})
-    monkeypatch.setattr(doctor, "has_nvidia_gpu", lambda: gpu)
+    monkeypatch.setattr(machine, "has_nvidia_gpu", lambda: gpu)
     check = finding("rendering")
     assert check.status == status
     assert "9.5 ms per frame" in check.value
@@ -228,12 +226,3 @@ def test_lines_and_table_say_the_same(healthy, capsys, monkeypatch):
     for check in doctor.diagnose():
         assert check.value in lines
         assert check.value in table
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
-def test_cores_are_limited_by_the_quota_of_the_container(monkeypatch):
-    monkeypatch.setattr(doctor.os, "sched_getaffinity", lambda _: set(range(64)))
-    expectations = {"200000 100000": 2, "50000 100000": 1, "max 100000": 64, "": 64}
-    for quota, expected in expectations.items():
-        monkeypatch.setattr(doctor, "_read", lambda _, quota=quota: quota)
-        assert USABLE_CORES() == expected

@@ -21,24 +21,21 @@ from svea.envs.workers.pool import Workers
 from svea.errors import SveaError, UserError
 from svea.evidence import evaluation
 from svea.evidence.evaluation import (
-    EVALUATION,
-    TRAINING,
     Episode,
     Interrupted,
     OwnGenerators,
     Policy,
     Request,
     agent_policy,
-    episode_seed,
     evaluate,
     evaluate_runs,
-    evaluation_seeds,
     fingerprint,
     parallel_environments,
     play,
     random_policy,
 )
 from svea.runs.load import export, load_agent, load_config
+from svea.seeds import EVALUATION, TRAINING, episode_seed, evaluation_seeds
 from svea.training import train
 
 torch.set_num_threads(1)

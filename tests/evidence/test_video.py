@@ -13,9 +13,9 @@ from tiny_runs import tiny
 from toy import LENGTH, Toy
 
 from svea.errors import StorageError, UserError
-from svea.evidence.evaluation import evaluation_seeds
 from svea.evidence.film.video import Take, grid, record_episode, shoot, watch, write_video
 from svea.runs.load import load_agent, load_config
+from svea.seeds import evaluation_seeds
 from svea.training import train
 
 torch.set_num_threads(1)

@@ -18,7 +18,7 @@ from faults.profiles import TOY, config, digest
 from faults.tally import Tally, expect
 from svea.envs.workers import pool
 from svea.errors import WorkerError
-from svea.evidence.evaluation import TRAINING, episode_seed
+from svea.seeds import TRAINING, episode_seed
 from svea.training import Trainer, train
 
 EPISODES = 6  # of each environment

@@ -234,7 +234,7 @@ def sealed(
     saver = Saver(run)
     saver.go(6)
     saver.save()
-    (run / "config.json").write_bytes(checkpoint.to_json(vars_of(run)))
+    (run / "config.json").write_bytes(files.to_json(vars_of(run)))
     place = newest(run)
     written = json.loads((place / "manifest.json").read_text())
     for name, data in (("agent.safetensors", agent), ("state.json", state)):

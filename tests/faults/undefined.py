@@ -18,8 +18,8 @@ from faults.profiles import TOY, config, digest, metrics
 from faults.tally import Tally, expect
 from svea import training
 from svea.errors import NumericsError
-from svea.evidence.evaluation import TRAINING, episode_seed
 from svea.runs import checkpoint
+from svea.seeds import TRAINING, episode_seed
 
 PROFILE = TOY | {"decisions": 60, "warmup": 12, "save_every": 10, "eval_every": 30}
 KINDS = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from safetensors.torch import load_file
 
 from faults.disks import Hooked, hooked
 from svea import files
-from svea.errors import NumericsError, StorageError, UserError
+from svea.errors import NumericsError, StorageError
 from svea.replay import Replay
 from svea.runs import checkpoint
 
@@ -144,8 +143,6 @@ def test_what_is_not_finite_is_never_saved(saved_run: Run, bad: float) -> None:
     with pytest.raises(NumericsError, match=r"w became infinite or undefined"):
         saved_run.save()
     assert restore(saved_run.folder)[0].decision == 15
-    with pytest.raises(NumericsError):
-        checkpoint.to_json({"loss": bad})
 
 
 def test_tensors_are_written_as_safetensors(tmp_path: Path) -> None:
@@ -179,17 +176,6 @@ def test_everything_is_synced_before_it_gets_its_name_and_the_name_after(saved_r
         assert "fsync" in calls[written:place], "data first"
         assert calls[place + 1 : place + 4] == ["open", "fsync", "close"], "then the folder"
     assert calls.count("fsync") >= calls.count("mkdir") + 4
-
-
-def test_two_processes_cannot_train_in_one_folder(tmp_path: Path) -> None:
-    with (
-        checkpoint.lock(tmp_path),
-        pytest.raises(UserError, match="another process is training"),
-        checkpoint.lock(tmp_path),
-    ):
-        pass
-    with checkpoint.lock(tmp_path):
-        pass
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -233,7 +219,7 @@ def test_any_flipped_bit_of_a_manifest_is_noticed(saved_run: Run) -> None:
 
 @pytest.mark.parametrize("name", ["agent.safetensors", "state.json", "manifest.json"])
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut", "junk", "list"])
-def test_damaged_files_are_passed_over(
+def test_damaged_files_are_skipped(
     saved_run: Run, name: str, damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = saved_run.folder / "checkpoints" / "000000015" / name
@@ -244,7 +230,7 @@ def test_damaged_files_are_passed_over(
         path.write_bytes(made[damage])
     saved, _ = restore(saved_run.folder)
     assert saved.decision == 9
-    assert "warning: damaged checkpoint passed over" in capsys.readouterr().err
+    assert "warning: damaged checkpoint skipped" in capsys.readouterr().err
 
 
 def test_a_damaged_replay_does_not_matter_for_evaluation(saved_run: Run) -> None:
@@ -252,17 +238,3 @@ def test_a_damaged_replay_does_not_matter_for_evaluation(saved_run: Run) -> None
     newest.write_bytes(newest.read_bytes()[:-1])
     assert checkpoint.load(saved_run.folder, replay=False).decision == 15  # type: ignore[union-attr]
     assert checkpoint.load(saved_run.folder).decision == 9  # type: ignore[union-attr]
-
-
-def test_replacing_json_leaves_old_or_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "config.json"
-    checkpoint.replace_json(path, {"a": 1})
-
-    def fail(*_: Any) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(files.os, "replace", fail)
-    with pytest.raises(StorageError):
-        checkpoint.replace_json(path, {"a": 2})
-    assert json.loads(path.read_text()) == {"a": 1}
-    assert [p.name for p in tmp_path.iterdir()] == ["config.json"]

@@ -15,14 +15,14 @@ from faults.profiles import command
 from svea import files
 from svea.cli import main
 from svea.errors import StorageError, UserError, WorkerError
-from svea.runs import checkpoint, incidents
+from svea.runs import checkpoint, incidents, layout, lock
 from svea.training import train
 
 torch.set_num_threads(1)
 
 
 def lines(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / incidents.NAME).read_text().splitlines()]
+    return [json.loads(line) for line in (run / layout.INCIDENTS).read_text().splitlines()]
 
 
 def test_a_mistake_in_the_environment_is_one_line_and_a_traceback_in_the_folder(
@@ -33,7 +33,7 @@ def test_a_mistake_in_the_environment_is_one_line_and_a_traceback_in_the_folder(
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("warning")]
     assert said == [
         "svea: environment 0 raised ZeroDivisionError: the toy broke "
-        f"(details: {run / incidents.NAME})"
+        f"(details: {run / layout.INCIDENTS})"
     ]
     *restarts, end = lines(run)
     assert [line["what"] for line in restarts] == ["worker restarted"]
@@ -57,10 +57,10 @@ def test_simulations_that_diverge_are_counted_and_training_goes_on(
 
 def test_errors_keep_their_class_and_know_where_their_details_are(tmp_path: Path) -> None:
     (tmp_path / "config.json").touch()
-    with pytest.raises(WorkerError) as caught, incidents.noted(tmp_path):
+    with pytest.raises(WorkerError) as caught, incidents.recorded(tmp_path):
         raise WorkerError("environment 3 died")
-    assert caught.value.details == tmp_path / incidents.NAME
-    with pytest.raises(ZeroDivisionError), incidents.noted(tmp_path):
+    assert caught.value.details == tmp_path / layout.INCIDENTS
+    with pytest.raises(ZeroDivisionError), incidents.recorded(tmp_path):
         raise ZeroDivisionError("a mistake of ours")
     assert [line["cause"] for line in lines(tmp_path)] == [
         "environment 3 died",
@@ -70,14 +70,14 @@ def test_errors_keep_their_class_and_know_where_their_details_are(tmp_path: Path
 
 def test_mistakes_of_the_user_are_not_noted(tmp_path: Path) -> None:
     (tmp_path / "config.json").touch()
-    with pytest.raises(UserError), incidents.noted(tmp_path):
+    with pytest.raises(UserError), incidents.recorded(tmp_path):
         raise UserError("unknown task")
-    assert not (tmp_path / incidents.NAME).exists()
+    assert not (tmp_path / layout.INCIDENTS).exists()
 
 
 def test_a_note_that_cannot_be_written_is_no_new_failure(tmp_path: Path) -> None:
-    assert incidents.note(tmp_path / "missing", what="x") is None
-    assert incidents.note(tmp_path, what="x") == tmp_path / incidents.NAME
+    assert incidents.record(tmp_path / "missing", what="x") is None
+    assert incidents.record(tmp_path, what="x") == tmp_path / layout.INCIDENTS
 
 
 def test_a_run_that_the_disk_has_no_room_for_is_refused(
@@ -108,7 +108,7 @@ def test_the_disk_forecast_covers_what_a_run_writes(
 
 def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     with (
-        checkpoint.lock(tmp_path),
+        lock.training(tmp_path),
         pytest.raises(UserError, match="another process is training"),
     ):
         train(tiny(tmp_path))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from svea.errors import StorageError
-from svea.runs.records import PROTOCOL, append_records, key, read_records
+from svea.runs.records import PROTOCOL, append_records, latest, protocol_key, read_records
 
 
 def record(**changes: Any) -> dict[str, Any]:
@@ -43,8 +43,16 @@ def test_nothing_recorded_is_no_records(tmp_path: Path) -> None:
 
 def test_a_key_tells_every_part_of_the_protocol_and_nothing_else() -> None:
     whole = {name: f"{name} here" for name in PROTOCOL}
-    assert key(whole) == key(dict(reversed(whole.items())) | {"return": 3.0, "episode": 7})
-    assert len({key(whole), *(key(whole | {name: "other"}) for name in PROTOCOL)}) == 9
+    more = dict(reversed(whole.items())) | {"return": 3.0, "episode": 7}
+    assert protocol_key(whole) == protocol_key(more)
+    changed = [whole | {name: "other"} for name in PROTOCOL]
+    assert len(set(map(protocol_key, [whole, *changed]))) == 9
+
+
+def test_of_two_records_of_one_episode_the_later_counts() -> None:
+    again = record(weights="other", svea_version="9", **{"return": 2.0})
+    others = [record(mode="color_hard"), record(policy="random"), record(decision=2)]
+    assert latest([record(), *others, again]) == [again, *others]
 
 
 def test_a_folder_that_cannot_be_written_to_is_a_storage_error(tmp_path: Path) -> None:

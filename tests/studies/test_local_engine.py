@@ -29,9 +29,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def build(cores: int, memory: int, gpus: dict[str, int] | None = None) -> None:
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-        monkeypatch.setattr(local, "available_cores", lambda: cores)
+        monkeypatch.setattr(local, "usable_cores", lambda: cores)
         monkeypatch.setattr(local, "available_bytes", lambda: memory)
-        monkeypatch.setattr(local, "_gpus", lambda: list((gpus or {}).items()))
+        monkeypatch.setattr(local, "nvidia_gpus", lambda: list((gpus or {}).items()))
 
     return build
 

@@ -287,6 +287,18 @@ def test_a_checkpoint_at_the_end_without_the_last_evaluation_is_not_done(tmp_pat
     assert read_state(tmp_path, run).state == "queued"
 
 
+def test_a_run_whose_checkpoints_are_repetitions_of_its_last_decision_is_done(
+    tmp_path: Path,
+) -> None:
+    (run,) = short()
+    folder = write_finished(tmp_path, run)
+    last = folder / "checkpoints" / f"{run.decisions:09d}"
+    for repetition in (1, 2):  # two interruptions of the last evaluation; two are kept
+        last.with_name(f"{last.name}.{repetition}").mkdir()
+    last.rmdir()
+    assert read_state(tmp_path, run).state == "done"
+
+
 def test_done_means_evaluated_in_every_mode_at_the_last_decision(tmp_path: Path) -> None:
     (run,) = plan([Grid(["walker_walk"])], SHORT, modes=["train", "color_hard"], episodes=2)
     folder = write_finished(tmp_path, run)

@@ -24,10 +24,11 @@ from svea.config import Config, configure
 from svea.envs import rendering
 from svea.envs.workers.pool import DRAWN_TOGETHER
 from svea.errors import NumericsError, StorageError, SveaError, UserError
-from svea.evidence.evaluation import TRAINING, episode_seed, evaluate
+from svea.evidence.evaluation import evaluate
 from svea.replay import Replay
-from svea.runs import checkpoint
+from svea.runs import checkpoint, layout
 from svea.runs.load import load_agent, load_config
+from svea.seeds import TRAINING, episode_seed
 from svea.training import Trainer, train
 
 torch.set_num_threads(1)
@@ -112,7 +113,7 @@ def test_an_uninterrupted_run_logs_everything(uninterrupted: Path) -> None:
     assert saved is not None
     # As in the reference: 12 at once in the decision after the warm-up's 12, then one each.
     assert saved.state["updates"] == 12 + (40 - 13)
-    assert [p.name for p in checkpoint._places(uninterrupted)] == ["000000030", "000000040"]
+    assert [p.name for p in layout.checkpoints(uninterrupted)] == ["000000030", "000000040"]
 
 
 def test_the_replay_holds_what_the_environment_showed(uninterrupted: Path) -> None:
@@ -396,7 +397,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_remade(
     weights.write_bytes(data)
     train(tiny(copied))
     captured = capsys.readouterr()
-    assert "damaged checkpoint passed over" in captured.err and "000000040" in captured.err
+    assert "damaged checkpoint skipped" in captured.err and "000000040" in captured.err
     assert "resumed at decision 30" in captured.out
     assert_same(uninterrupted, copied)
 

@@ -201,10 +201,10 @@ def check_device() -> Check:
         return Check("device", f"cuda: {listed}")
     if torch.backends.mps.is_available():
         return Check("device", "mps: Apple GPU")
-    if has_nvidia_gpu() and torch.version.cuda is None:
+    if machine.has_nvidia_gpu() and torch.version.cuda is None:
         value = f"cpu, although an NVIDIA GPU is there: torch {torch.__version__} is a CPU build"
         return Check("device", value, "warning", "pip install --force-reinstall torch")
-    if has_nvidia_gpu():
+    if machine.has_nvidia_gpu():
         value = f"cpu, although an NVIDIA GPU is there: CUDA {torch.version.cuda} does not start"
         cure = "update the driver until `nvidia-smi` shows that CUDA version or a newer one"
         return Check("device", value, "warning", cure)
@@ -232,7 +232,7 @@ def check_updates() -> Check:
 
 def check_cpu() -> Check:
     """Cores that this process may use, and the bf16 instructions that speed up updates."""
-    cores = usable_cores()
+    cores = machine.usable_cores()
     flags = _cpu_flags()
     fast = [flag for flag in ("avx512_bf16", "amx_bf16", "bf16") if flag in flags]
     bf16 = f"bf16 in hardware ({', '.join(fast)})" if fast else "no bf16 in hardware"
@@ -259,7 +259,7 @@ def check_rendering() -> Check:
     """What draws the pictures and how fast, with a warning when a GPU is there but unused."""
     gl = measure_gl()
     value = f"{gl['renderer']} ({gl['backend']}), {gl['ms_per_frame']:.1f} ms per frame"
-    if gl["is_software"] and has_nvidia_gpu():
+    if gl["is_software"] and machine.has_nvidia_gpu():
         cure = (
             "export MUJOCO_GL=egl; apt-get install -y libegl1; in a container, also start it with"
             " -e NVIDIA_DRIVER_CAPABILITIES=all"
@@ -353,23 +353,6 @@ def measure_gl() -> dict[str, Any]:
         error = RendererError if answer["exit_code"] == RendererError.exit_code else UserError
         raise error(answer["error"])
     return answer
-
-
-def has_nvidia_gpu() -> bool:
-    """Whether the kernel drives an NVIDIA GPU, whatever torch or GL think of it."""
-    return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
-
-
-def usable_cores() -> int:
-    """Cores that this process may use: its affinity, and the quota of its container."""
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
-    quota, _, period = _read("/sys/fs/cgroup/cpu.max").partition(" ")
-    if quota.isdigit() and period.strip().isdigit():
-        cores = min(cores, max(1, round(int(quota) / int(period))))
-    return cores
 
 
 def _isolated(name: str, check: Callable[[], Check]) -> Check:

@@ -27,7 +27,7 @@ from svea.evidence.results import (
     summarise,
     summarise_success,
 )
-from svea.runs.records import Record, append_records, key, read_records
+from svea.runs.records import Record, append_records, protocol_key, read_records
 from svea.words import listed, number, plural, rate
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ class Scoring:
         """What went wrong, and where."""
         self.exit_code = 0
         self._recorded = {run: [] if again else _recorded(run) for run in self.runs}
-        self._keys = {run: {key(record) for record in self._recorded[run]} for run in self.runs}
+        self._keys = {
+            run: {protocol_key(record) for record in self._recorded[run]} for run in self.runs
+        }
         self._unwritable: dict[Path, StorageError] = {}
 
     def play(self, progress: Progress) -> None:
@@ -116,7 +118,7 @@ class Scoring:
 
         def take(run: Path, record: Record) -> None:
             self.records[run].append(record)
-            if key(record) not in self._keys[run]:
+            if protocol_key(record) not in self._keys[run]:
                 self.played += 1
                 self._write(run, record)
             progress.update(bar, advance=1, description=f"{run.name} {record['mode']}")

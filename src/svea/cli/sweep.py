@@ -173,10 +173,10 @@ def estimate_cost(
         at_once, used = len(places), {slot.gpu for slot in places if slot.gpu}
         gpus = len(used) / at_once
     elif on == "ray":
-        from svea.speed import available_cores
+        from svea.machine import usable_cores
 
         gpus = None if resources.gpus < 0 else gpus  # one where the cluster has GPUs
-        at_once = resources.jobs or max(int(available_cores() // (resources.cpus or 1)), 1)
+        at_once = resources.jobs or max(int(usable_cores() // (resources.cpus or 1)), 1)
     return forecast(study, states, at_once, speed, gpus)
 
 

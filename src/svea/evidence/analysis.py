@@ -17,14 +17,14 @@ import safetensors
 import torch
 from torch import Tensor
 
-from svea import machine
+from svea import files, machine
 from svea.augment import AUGMENTATIONS, Augment, augmentation
 from svea.augment.images import ImageBank
 from svea.errors import StorageError, UserError, unknown_name
 from svea.evidence.read import Curve
 from svea.evidence.results import Group, common_curve
 from svea.replay import Batch, Replay
-from svea.runs import checkpoint
+from svea.runs import checkpoint, layout
 from svea.runs.load import load_agent, load_config
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def open_replay(run: Path, agent: Agent, seed: int = 0) -> Replay:
         seed: of the batches to be sampled.
     """
     config = load_config(run)
-    saved = None if (run / "actor.safetensors").is_file() else checkpoint.load(run)
+    saved = None if layout.is_export(run) else checkpoint.load(run)
     if saved is None or not saved.segments:
         raise UserError(
             f"{run} has no replay buffer to take transitions from. Allowed: the folder of a run "
@@ -124,7 +124,7 @@ def open_replay(run: Path, agent: Agent, seed: int = 0) -> Replay:
         f"the replay buffer of {run}",
         "Use a machine with more memory",
     )
-    first = run / "replay" / saved.segments[0]["name"]
+    first = run / layout.REPLAY / saved.segments[0]["name"]
     try:
         with safetensors.safe_open(first, "pt") as file:
             actions = file.get_slice("actions").get_shape()[1]
@@ -178,11 +178,10 @@ class Sample:
             "draws": self.draws,
             "seed": self.seed,
         }
-        try:
-            (self.run / "analysis").mkdir(exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"cannot write into {self.run}: {error.strerror}") from error
-        checkpoint.replace_json(self.run / "analysis" / f"{name}.json", about | {"rows": rows})
+        path = layout.analysis_file(self.run, name)
+        with files.writing(path):
+            path.parent.mkdir(exist_ok=True)
+        files.replace_json(path, about | {"rows": rows})
         return rows
 
 

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from svea import __version__, envs
 from svea.envs.workers.pool import Workers
 from svea.errors import NumericsError, SveaError, UserError, unknown_name
-from svea.runs.records import Record, key
+from svea.machine import usable_cores
+from svea.runs.records import Record, protocol_key
+from svea.seeds import evaluation_seeds
 
 if TYPE_CHECKING:
     from svea.agents.agent import Agent
     from svea.config import Config
 
-TRAINING, EVALUATION = 0, 1  # episodes of different purposes never share a seed
 POLICIES = ("agent", "random")
 
 
@@ -51,30 +52,9 @@ Policy = Callable[[NDArray[np.uint8], Sequence[Episode | None]], NDArray[np.floa
 """Actions for a row of observations and the episodes they are from (None: nobody plays there)."""
 
 
-@functools.lru_cache(maxsize=1024)  # asked in every turn of every environment, 30 µs each time
-def episode_seed(seed: int, purpose: int, environment: int, episode: int) -> int:
-    """The seed of an episode: well mixed, and the same on every machine."""
-    mixed = np.random.SeedSequence([seed, purpose, environment, episode]).generate_state(1)[0]
-    return int(mixed) & 0x7FFFFFFF
-
-
-def evaluation_seeds(seed: int, episodes: int, worlds: int = 1) -> list[int]:
-    """Seeds of an evaluation; the same for every agent and mode, so that comparisons are paired.
-
-    Where the seed chooses one of several worlds, as its remainder, they are shown in turn.
-
-    >>> [seed % 25 for seed in evaluation_seeds(0, 4, worlds=25)]
-    [0, 1, 2, 3]
-    """
-    drawn = [episode_seed(seed, EVALUATION, 0, k) for k in range(episodes)]
-    return [one - one % worlds + k % worlds for k, one in enumerate(drawn)]
-
-
 def parallel_environments(requested: int, episodes: int) -> int:
     """How many environments evaluate at once: as asked, or one per core."""
-    from svea.speed import available_cores
-
-    return min(episodes, requested or min(16, available_cores()))
+    return min(episodes, requested or min(16, usable_cores()))
 
 
 USUAL = "usual"  # train and the test mode that one looks at first: color_hard, or a robot's test
@@ -401,14 +381,14 @@ class _Evaluation:
         from svea.evidence.adaptation import AdaptingPolicy
 
         agent, config, weights = self.load(run)
-        known = {key(record): record for record in self.known(run)} | one.random
+        known = {protocol_key(record): record for record in self.known(run)} | one.random
         worlds = workers.provenance.get("worlds", 1)
         seeds = evaluation_seeds(self.request.seed, self.request.episodes, worlds)
         for policy in self.request.policies:
             template = _template(config, policy, agent.decision, weights, one.mode, workers)
             missing = []
             for number, seed in enumerate(seeds):
-                record = known.get(key(template | {"seed": seed}))
+                record = known.get(protocol_key(template | {"seed": seed}))
                 if record is None:
                     missing.append(seed)
                 else:
@@ -425,7 +405,7 @@ class _Evaluation:
                 if isinstance(choose, AdaptingPolicy):
                     record["adaptation_seconds"] = round(choose.seconds(episode), 6)
                 if record["policy"] == "random":
-                    one.random[key(record)] = record
+                    one.random[protocol_key(record)] = record
                 self.on_record(run, record)
 
             play(choose, workers, missing, on_episode=finished)

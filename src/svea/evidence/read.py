@@ -21,14 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svea.errors import UserError
-from svea.runs.records import FILE as EVAL_FILE
-from svea.runs.records import Record, parse_line
-
-RUN_FILES = ("config.json", "metrics.jsonl", EVAL_FILE)
-"""A folder with none of these is not a run."""
-
-EXPORT = "actor.safetensors"
-"""A file that only `svea export` writes."""
+from svea.runs import layout
+from svea.runs.layout import EVALUATIONS, RUN_FILES, is_run
+from svea.runs.records import Record, is_agent, latest, parse_line
 
 BEFORE_EVAL = "not yet evaluated by `svea eval`: returns come from the last evaluation in training"
 
@@ -222,7 +217,7 @@ class Run:
 
     def media(self, suffix: str) -> dict[str, Path]:
         """Files `media/<mode><suffix>` by mode; `train` first."""
-        files = sorted((self.folder / "media").glob(f"*{suffix}"))
+        files = sorted((self.folder / layout.MEDIA).glob(f"*{suffix}"))
         return {f.stem: f for f in sorted(files, key=lambda f: f.stem != "train")}
 
     def _setting(self, key: str, default: str) -> str:
@@ -242,16 +237,11 @@ class Run:
 
     def _agent_episodes(self) -> list[Record]:
         """Evaluation episodes of the agent, as opposed to the random policy."""
-        return [r for r in self.episodes if r.get("policy", "agent") == "agent"]
+        return [r for r in self.episodes if is_agent(r)]
 
     def _evaluations(self) -> list[Record]:
         """Evaluations during training."""
         return [r for r in self.metrics if r.get("kind") == "eval"]
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a folder holds at least one file that only a run has."""
-    return any((folder / name).is_file() for name in RUN_FILES)
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
@@ -282,22 +272,22 @@ def read_run(folder: Path) -> Run:
             "Give a folder that `svea train` has written."
         )
     warnings: list[str] = []
-    config = _read_json(folder / "config.json", warnings)
-    exported = (folder / EXPORT).is_file()  # an export has no log, by design
-    metrics = [] if exported else _read_lines(folder / "metrics.jsonl", warnings)
-    episodes = _latest(_read_lines(folder / EVAL_FILE, warnings))
+    config = _read_json(folder / layout.CONFIG, warnings)
+    exported = layout.is_export(folder)  # it has no log, by design
+    metrics = [] if exported else _read_lines(folder / layout.METRICS, warnings)
+    episodes = latest(_read_lines(folder / EVALUATIONS, warnings))
     summary = {}
     if (folder / "summary.json").exists():
         summary = _read_json(folder / "summary.json", warnings)
     warnings += _implausible_returns(metrics, episodes)
     analyses = {
-        path.stem: _rows(_read_json(path, warnings), f"analysis/{path.name}", warnings)
-        for path in sorted((folder / "analysis").glob("*.json"))
+        path.stem: _rows(_read_json(path, warnings), f"{layout.ANALYSIS}/{path.name}", warnings)
+        for path in sorted((folder / layout.ANALYSIS).glob("*.json"))
     }
     run = Run(folder, config, metrics, episodes, summary, analyses=analyses)
     warnings += _contradictions(run)
-    if BEFORE_EVAL in warnings and f"{EVAL_FILE} is missing" in warnings:
-        warnings.remove(f"{EVAL_FILE} is missing")  # said already
+    if BEFORE_EVAL in warnings and f"{EVALUATIONS} is missing" in warnings:
+        warnings.remove(f"{EVALUATIONS} is missing")  # said already
     return replace(run, warnings=tuple(warnings))
 
 
@@ -373,13 +363,6 @@ def _rows(content: Record, name: str, warnings: list[str]) -> list[Record]:
     return []
 
 
-def _latest(episodes: list[Record]) -> list[Record]:
-    """Records without repetitions: evaluating again replaces the same episode's earlier record."""
-    keys = ("policy", "mode", "decision", "episode", "seed")
-    unique = {json.dumps([r.get(k) for k in keys], sort_keys=True): r for r in episodes}
-    return list(unique.values())
-
-
 def _implausible_returns(metrics: list[Record], episodes: list[Record]) -> list[str]:
     """A warning when returns are missing, not finite or beyond belief."""
     bad = sum(not _is_plausible(r.get("return")) for r in episodes)
@@ -403,8 +386,8 @@ def _contradictions(run: Run) -> list[str]:
         found.append(f"eval.jsonl also holds episodes of {', '.join(strangers)}")
     if run.modes and not run._agent_episodes():
         found.append(BEFORE_EVAL)
-    weights = (*run.folder.glob("checkpoints/*/manifest.json"), run.folder / EXPORT)
-    if not any(file.is_file() for file in weights):
+    saved = [path / layout.MANIFEST for path in layout.checkpoints(run.folder)]
+    if not layout.is_export(run.folder) and not any(path.is_file() for path in saved):
         found.append("no checkpoint: `svea eval`, `watch` and `analyze` cannot load its agent")
     return found
 

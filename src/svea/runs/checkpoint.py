@@ -5,10 +5,10 @@ A run folder holds
     checkpoints/000010000/   agent.safetensors, state.json, manifest.json
     replay/                  one immutable file of new frames and transitions per save
 
-A checkpoint is written beside its place, synced and renamed, so that it is whole or absent. Its
+A checkpoint is written under another name, synced and renamed, so that it is whole or absent. Its
 manifest names every file it needs, replay segments included, with size and SHA-256; a damaged
-checkpoint is passed over for the one before it, with a warning. Two generations are kept. A second
-checkpoint of one decision (a run that was resumed and went no further) is named 000010000.1: there
+checkpoint is skipped for the one before it, with a warning. Two generations are kept. A second
+checkpoint of one decision (a run that was resumed and made no progress) is named 000010000.1: there
 is no moment without a whole one.
 """
 
@@ -30,11 +30,12 @@ from torch import Tensor
 
 from svea import files
 from svea.agents.finite import divergence, not_finite
-from svea.errors import NumericsError, StorageError, UserError
+from svea.errors import StorageError
 from svea.replay import Replay
+from svea.runs import layout
 
-GENERATIONS = 2
 FORMAT = 1
+_FOLDERS = (layout.CHECKPOINTS, layout.REPLAY)
 _TYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
     torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
@@ -58,29 +59,6 @@ class Checkpoint:
     """Of its folder."""
 
 
-@contextlib.contextmanager
-def lock(run: Path) -> Iterator[None]:
-    """Keep other processes from training in the same folder; a killed process keeps nothing."""
-    try:
-        import fcntl
-    except ImportError:  # not a Unix
-        yield
-        return
-    descriptor = files.os.open(run, files.os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"another process is training in {run}; wait for its end, or name another --out"
-            ) from None
-        except OSError as error:  # some network disks know no locks
-            print(f"warning: {run} cannot be locked: {error.strerror}", file=sys.stderr)
-        yield
-    finally:
-        files.os.close(descriptor)
-
-
 def save(
     run: Path,
     decision: int,
@@ -101,33 +79,28 @@ def save(
     """
     if bad := not_finite(agent):
         raise divergence(bad)
-    folder, news = run / "checkpoints", replay.since(_mark(segments))
-    needed = sum(tensor.nbytes for tensor in (*agent.values(), *news.values()))
-    comfort = "Earlier checkpoints are whole. "
-    with files.errors(folder / f"{decision:09d}", needed, comfort), _sweeping(run):
-        for part in (folder, run / "replay"):
-            files.make_folder(part)
-            files.sweep(part)  # of a process that was killed
-        segments = _write_segment(run, replay, segments, news)
-        place = _free_place(folder, decision)
-        beside = files.partial(place)
-        files.make_folder(beside)
+    new = replay.since(_cursor(segments))
+    needed = sum(tensor.nbytes for tensor in (*agent.values(), *new.values()))
+    path = layout.next_checkpoint(run, decision)
+    with files.writing(path, needed, "Earlier checkpoints are whole. "), _sweeping(run):
+        for part in _FOLDERS:
+            files.make_folder(run / part)
+            files.sweep(run / part)  # what a killed process left
+        segments = _write_segment(run, replay, segments, new)
+        unfinished = files.partial(path)
+        files.make_folder(unfinished)
+        contents = {layout.AGENT: tensor_blocks(agent), layout.STATE: [files.to_json(state)]}
         manifest = {
             "format": FORMAT,
             "decision": decision,
-            "files": {
-                "agent.safetensors": files.write(
-                    beside / "agent.safetensors", tensor_blocks(agent)
-                ),
-                "state.json": files.write(beside / "state.json", [to_json(state)]),
-            },
+            "files": {n: files.write(unfinished / n, blocks) for n, blocks in contents.items()},
             "segments": segments,
         }
         sealed = manifest | {"seal": files.seal(manifest)}
-        files.write(beside / "manifest.json", [to_json(sealed)])
-        files.sync_folder(beside)
-        files.rename(beside, place)
-        _forget_old(run)
+        files.write(unfinished / layout.MANIFEST, [files.to_json(sealed)])
+        files.sync_folder(unfinished)
+        files.rename(unfinished, path)
+        _remove_old(run)
     return segments
 
 
@@ -139,42 +112,43 @@ def load(run: Path, replay: bool = True) -> Checkpoint | None:
         replay: also verify the replay segments (not needed to evaluate).
     """
     problems = []
-    for place in reversed(_places(run)):
+    for path in reversed(layout.checkpoints(run)):
         try:
-            checkpoint = _read(run, place, replay)
+            checkpoint = _read(run, path, replay)
         except DAMAGE as error:
-            problems.append(f"{place}: {error or type(error).__name__}")
+            problems.append(f"{path}: {error or type(error).__name__}")
             continue
         for problem in problems:
-            print(f"warning: damaged checkpoint passed over: {problem}", file=sys.stderr)
+            print(f"warning: damaged checkpoint skipped: {problem}", file=sys.stderr)
         return checkpoint
     if problems:
         raise StorageError(
             "no checkpoint of this run is whole:\n  " + "\n  ".join(problems)
-            + "\nRemove the run folder, or restore it from a copy, to go on"
+            + "\nRemove the run folder, or restore it from a copy, to continue"
         )  # fmt: skip
     return None
 
 
 def remove_newer(run: Path, checkpoint: Checkpoint) -> None:
     """Remove checkpoints from after the one that a run resumes from: they were damaged."""
-    for place in _places(run):
-        if _order(place) > _order(Path(checkpoint.name)):
-            with files.errors(place):
-                files.remove(place)
+    order = layout.checkpoint_order
+    for path in layout.checkpoints(run):
+        if order(path) > order(Path(checkpoint.name)):
+            with files.writing(path):
+                files.remove(path)
 
 
 def restore_replay(run: Path, checkpoint: Checkpoint, replay: Replay) -> None:
     """Fill a replay buffer from a checkpoint's segments."""
     try:
         for segment in checkpoint.segments:
-            tensors = load_file(run / "replay" / Path(segment["name"]).name)
+            tensors = load_file(run / layout.REPLAY / Path(segment["name"]).name)
             _check_span(tensors)
             replay.extend(tensors)
         replay.load_state(checkpoint.state["replay"])
     except DAMAGE as error:
         raise StorageError(
-            f"the replay in {run / 'replay'} does not fit its checkpoint: {error}"
+            f"the replay in {run / layout.REPLAY} does not fit its checkpoint: {error}"
         ) from error
 
 
@@ -199,96 +173,57 @@ def tensor_blocks(tensors: dict[str, Tensor]) -> Iterator[memoryview | bytes]:
             yield flat.view(torch.uint8).numpy().data
 
 
-def to_json(value: Any) -> bytes:
-    """JSON as it stands in files; it has no NaN and no infinity."""
-    try:
-        return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
-    except ValueError as error:
-        raise NumericsError(f"a number to be saved is not finite: {error}") from error
-
-
-def replace_json(path: Path, value: Any) -> None:
-    """Write JSON beside its place and rename it, so that readers see the old or the new file."""
-    text = to_json(value)
-    with files.errors(path, len(text)):
-        files.replace(path, [text])
-
-
-def _mark(segments: list[dict[str, Any]]) -> tuple[int, int]:
+def _cursor(segments: list[dict[str, Any]]) -> tuple[int, int]:
     """Up to where the replay is on disk."""
     return (segments[-1]["frames"], segments[-1]["transitions"]) if segments else (0, 0)
 
 
 def _write_segment(
-    run: Path, replay: Replay, segments: list[dict[str, Any]], news: dict[str, Tensor]
+    run: Path, replay: Replay, segments: list[dict[str, Any]], new: dict[str, Tensor]
 ) -> list[dict[str, Any]]:
     """Write what is new in the replay; drop segments that the rings have wholly overwritten."""
     kept = [s for s in segments if s["frames"] > replay.frames_seen - replay.slots]
-    if replay.mark() == _mark(segments):
+    if replay.mark() == _cursor(segments):
         return kept
-    name = f"{_mark(segments)[0]:010d}-{replay.frames_seen:010d}.safetensors"
+    name = f"{_cursor(segments)[0]:010d}-{replay.frames_seen:010d}.safetensors"
     written = {"name": name, "frames": replay.frames_seen, "transitions": replay.transitions_seen}
-    return [*kept, written | files.replace(run / "replay" / name, tensor_blocks(news))]
+    return [*kept, written | files.replace(run / layout.REPLAY / name, tensor_blocks(new))]
 
 
-def _read(run: Path, place: Path, replay: bool) -> Checkpoint:
+def _read(run: Path, path: Path, replay: bool) -> Checkpoint:
     """Read one checkpoint and check every byte of it."""
-    manifest = json.loads((place / "manifest.json").read_text())
-    seal = manifest.pop("seal", None)
-    if seal is not None and seal != files.seal(manifest):
+    manifest = json.loads((path / layout.MANIFEST).read_text())
+    if manifest.pop("seal") != files.seal(manifest):
         raise ValueError("manifest.json has changed since it was written")
     if manifest["format"] != FORMAT:
         raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
     for name, wanted in manifest["files"].items():
-        verify(place / Path(name).name, wanted)
+        verify(path / Path(name).name, wanted)
     for segment in manifest["segments"] if replay else []:
-        verify(run / "replay" / Path(segment["name"]).name, segment)
-    state = json.loads((place / "state.json").read_text())
+        verify(run / layout.REPLAY / Path(segment["name"]).name, segment)
+    state = json.loads((path / layout.STATE).read_text())
     if not isinstance(state, dict):
         raise ValueError("state.json holds no state")
     return Checkpoint(
         decision=int(manifest["decision"]),
-        agent=load_file(place / "agent.safetensors"),
+        agent=load_file(path / layout.AGENT),
         state=state,
         segments=manifest["segments"],
-        name=place.name,
+        name=path.name,
     )
 
 
-def _places(run: Path) -> list[Path]:
-    """Checkpoint folders, oldest first."""
-    folder = run / "checkpoints"
-    found = (
-        (p for p in folder.glob("[0-9]*") if p.is_dir() and _order(p)) if folder.is_dir() else ()
-    )
-    return sorted(found, key=_order)
-
-
-def _order(place: Path) -> tuple[int, ...]:
-    """Decision and repetition of a checkpoint; empty for a folder of another name."""
-    parts = place.name.split(".")
-    return tuple(map(int, parts)) if len(parts) < 3 and all(map(str.isdecimal, parts)) else ()
-
-
-def _free_place(folder: Path, decision: int) -> Path:
-    """Where the next checkpoint goes: after every one of the same decision."""
-    taken = [_order(place)[1:] for place in folder.glob(f"{decision:09d}*") if _order(place)]
-    if not taken:
-        return folder / f"{decision:09d}"
-    return folder / f"{decision:09d}.{1 + max(number[0] if number else 0 for number in taken)}"
-
-
-def _forget_old(run: Path) -> None:
+def _remove_old(run: Path) -> None:
     """Keep the newest generations, and the segments that any of them needs."""
-    places = _places(run)
-    for place in places[:-GENERATIONS]:
-        files.remove(place)
+    paths = layout.checkpoints(run)
+    for path in paths[: -layout.GENERATIONS]:
+        files.remove(path)
     needed = set()
-    for place in places[-GENERATIONS:]:
+    for path in paths[-layout.GENERATIONS :]:
         with contextlib.suppress(*DAMAGE):
-            manifest = json.loads((place / "manifest.json").read_text())
+            manifest = json.loads((path / layout.MANIFEST).read_text())
             needed |= {segment["name"] for segment in manifest["segments"]}
-    for path in sorted((run / "replay").glob("[0-9]*.safetensors")):
+    for path in sorted((run / layout.REPLAY).glob("[0-9]*.safetensors")):
         if path.name not in needed:
             files.remove(path)
 
@@ -317,7 +252,7 @@ def _sweeping(run: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for part in (run / "checkpoints", run / "replay"):
+        for part in _FOLDERS:
             with contextlib.suppress(OSError):
-                files.sweep(part)
+                files.sweep(run / part)
         raise

@@ -1,7 +1,7 @@
-"""incidents.jsonl: what went wrong in a run, and whether it was mended; a line each.
+"""incidents.jsonl: what went wrong in a run, and whether the run recovered; a line each.
 
-It stands beside the log and not in it: a run that lost a worker and one that did not have the same
-log, bit for bit.
+It is a file of its own and not part of the log: a run that lost a worker and one that did not have
+the same log, bit for bit.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from svea.errors import SveaError, UserError
+from svea.runs import layout
 
-NAME = "incidents.jsonl"
 
-
-def note(run: Path, **incident: Any) -> Path | None:
-    """Append a line; None if that, too, is impossible, because a note must not be a new failure."""
-    path = run / NAME
+def record(run: Path, **incident: Any) -> Path | None:
+    """Append a line; None if that fails too, because a record must not be a new failure."""
+    path = run / layout.INCIDENTS
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:
         with path.open("a") as file:
@@ -32,15 +31,15 @@ def note(run: Path, **incident: Any) -> Path | None:
 
 
 @contextlib.contextmanager
-def noted(run: Path) -> Iterator[None]:
-    """Note the error that ends a run, with its traceback; a user's mistake is none."""
+def recorded(run: Path) -> Iterator[None]:
+    """Record the error that ends a run, with its traceback; a user's mistake is not an incident."""
     try:
         yield
     except UserError:
         raise
     except Exception as error:
-        if getattr(error, "exit_code", 1) < 128 and (run / "config.json").exists():
-            place = note(
+        if getattr(error, "exit_code", 1) < 128 and (run / layout.CONFIG).exists():
+            error_file = record(
                 run,
                 what="run ended",
                 error=type(error).__name__,
@@ -48,5 +47,5 @@ def noted(run: Path) -> Iterator[None]:
                 details=traceback.format_exc(),
             )
             if isinstance(error, SveaError):
-                error.details = place
+                error.details = error_file
         raise

@@ -13,7 +13,7 @@ from svea import files
 from svea.agents import BASES, Agent, make_agent
 from svea.config import Config, from_dict
 from svea.errors import StorageError, UserError
-from svea.runs import checkpoint
+from svea.runs import checkpoint, layout
 from svea.speed import choose_device
 
 # What stands in config.json beside the configuration.
@@ -21,8 +21,8 @@ ABOUT = ("svea_version", "command", "decision", "files")
 
 # Which networks stand in which file of an export. The targets are copies that only training needs.
 EXPORTED = {
-    "actor": ("trunk", "actor"),
-    "critic": ("critic", "log_temperature", "auxiliary"),  # PAD's task adapts at test time
+    layout.ACTOR: ("trunk", "actor"),
+    layout.CRITIC: ("critic", "log_temperature", "auxiliary"),  # PAD's task adapts at test time
 }
 
 
@@ -34,7 +34,7 @@ def load_config(run: Path) -> Config:
 
 def read_config(run: Path) -> dict[str, Any]:
     """config.json as it stands: the configuration, and by what it was made."""
-    path = Path(run) / "config.json"
+    path = Path(run) / layout.CONFIG
     if not path.is_file():
         raise UserError(
             f"{run} is not a run or an export: it has no config.json. Allowed: a folder made by "
@@ -58,7 +58,7 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
     """
     run = Path(run)
     config = load_config(run)
-    if (run / "actor.safetensors").is_file():
+    if layout.is_export(run):
         state, decision = _exported_state(run), int(read_config(run).get("decision", 0))
     else:
         newest = checkpoint.load(run, replay=False)
@@ -86,14 +86,13 @@ def export(run: str | Path, folder: str | Path) -> Path:
     agent = load_agent(run)
     state = agent.state_dict()
     stored = read_config(run) | {"decision": agent.decision}
-    with files.errors(folder):
+    with files.writing(folder):
         files.make_folder(folder)
         stored["files"] = {}
-        for name, networks in EXPORTED.items():
+        for file, networks in EXPORTED.items():
             part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
-            file = f"{name}.safetensors"
             stored["files"][file] = files.replace(folder / file, checkpoint.tensor_blocks(part))
-        checkpoint.replace_json(folder / "config.json", stored)
+        files.replace_json(folder / layout.CONFIG, stored)
     return folder
 
 
@@ -102,7 +101,7 @@ def _exported_state(folder: Path) -> dict[str, Tensor]:
     try:
         for file, wanted in read_config(folder).get("files", {}).items():
             checkpoint.verify(folder / Path(file).name, wanted)
-        state = load_file(folder / "actor.safetensors") | load_file(folder / "critic.safetensors")
+        state = load_file(folder / layout.ACTOR) | load_file(folder / layout.CRITIC)
     except checkpoint.DAMAGE as error:
         raise StorageError(f"{folder} cannot be read: {error}") from error
     targets = {f"target_{k}": v for k, v in state.items() if k.startswith(("trunk.", "critic."))}

@@ -11,30 +11,50 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from svea.errors import StorageError
-
-FILE = "eval.jsonl"
+from svea import files
+from svea.runs import layout
 
 Record = dict[str, Any]
 
-PROTOCOL = ("policy", "decision", "weights", "mode", "seed", "actions", "svea_version",
-            "provenance")  # fmt: skip
+EPISODE = ("policy", "decision", "mode", "seed")
+"""What one evaluation episode of a run is: of two records with these the same, the later counts."""
+
+PROTOCOL = (*EPISODE, "weights", "actions", "svea_version", "provenance")
 """An episode with all of these the same would be played the same: it need not be played again."""
 
 
-def key(record: Record) -> str:
-    """What an episode's outcome depends on, as text."""
-    return json.dumps([record.get(name) for name in PROTOCOL], sort_keys=True)
+def episode_key(record: Record) -> str:
+    """Which episode of its run a record is about, as text."""
+    return _key(record, EPISODE)
+
+
+def protocol_key(record: Record) -> str:
+    """What the episode's outcome depends on, as text."""
+    return _key(record, PROTOCOL)
+
+
+def _key(record: Record, names: tuple[str, ...]) -> str:
+    return json.dumps([record.get(name) for name in names], sort_keys=True)
+
+
+def latest(records: Iterable[Record]) -> list[Record]:
+    """The record that counts of each episode, in the order in which the episodes first appear."""
+    return list({episode_key(record): record for record in records}.values())
+
+
+def is_agent(record: Record) -> bool:
+    """Whether the agent played the episode, and not the random policy."""
+    return bool(record.get("policy", "agent") == "agent")
 
 
 def read_records(run: Path) -> list[Record]:
     """The records of a run, damaged lines left out (`svea report` names them)."""
-    try:
-        text = (run / FILE).read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StorageError(f"cannot read {run / FILE}: {error.strerror}") from error
+    path = run / layout.EVALUATIONS
+    with files.reading(path):
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
     parsed = (parse_line(line) for line in text.splitlines())
     return [record for record in parsed if record is not None]
 
@@ -42,16 +62,13 @@ def read_records(run: Path) -> list[Record]:
 def append_records(run: Path, records: Iterable[Record]) -> None:
     """Put records at the end of a run's file, on lines of their own."""
     text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records)
-    path = run / FILE
-    try:
-        with path.open("ab+") as file:
-            if file.seek(0, 2):
-                file.seek(-1, 2)
-                if file.read(1) != b"\n":  # half a line of a killed evaluation
-                    text = "\n" + text
-            file.write(text.encode())
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror}") from error
+    path = run / layout.EVALUATIONS
+    with files.writing(path), path.open("ab+") as file:
+        if file.seek(0, 2):
+            file.seek(-1, 2)
+            if file.read(1) != b"\n":  # half a line of a killed evaluation
+                text = "\n" + text
+        file.write(text.encode())
 
 
 def parse_line(line: str | bytes) -> Record | None:

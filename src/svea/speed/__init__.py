@@ -21,6 +21,7 @@ import torch
 
 from svea import compilation
 from svea.errors import DeviceError, UserError, unknown_name
+from svea.machine import usable_cores
 from svea.networks.vit import Attention
 from svea.replay import Batch, Replay
 
@@ -452,11 +453,4 @@ def leave_a_core() -> None:
     at work, two threads took 1.2 to 2.0 times as long as one (docs/demo.md).
     """
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, available_cores() - 1))
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux: respects taskset and containers
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        torch.set_num_threads(max(1, usable_cores() - 1))

@@ -14,9 +14,7 @@ same command goes on from these folders.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import functools
 import itertools
 import json
@@ -30,8 +28,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from svea import files
 from svea.errors import UserError, unknown_name
-from svea.runs.records import parse_line
+from svea.runs import layout
+from svea.runs.lock import is_locked
+from svea.runs.records import episode_key, is_agent, parse_line, read_records
 
 if TYPE_CHECKING:  # torch and the simulator are imported by who plans, not by who looks or waits
     from svea.config import Config
@@ -160,8 +161,6 @@ class Study:
 
     def save(self) -> None:
         """Write the plan down, keeping runs that an earlier plan of this study had besides."""
-        from svea.runs.checkpoint import replace_json
-
         runs = {run.name: run for run in self.runs}
         for earlier in read_study(self.folder).runs if self._is_written else ():
             now = runs.get(earlier.name, earlier)
@@ -171,7 +170,7 @@ class Study:
         try:
             for part in ("runs", "journal"):
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
-            replace_json(
+            files.replace_json(
                 self.folder / "study.json",
                 {
                     "format": FORMAT,
@@ -555,7 +554,7 @@ def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunSta
 
 def read_progress(folder: Path, run: PlannedRun) -> Progress:
     """How far the run in a folder is: its newest checkpoint, and the end of its log."""
-    lines = _last_lines(folder / "metrics.jsonl")
+    lines = _last_lines(folder / layout.METRICS)
     newest = next(_records(reversed(lines)), {})
     returns: dict[str, float] = {}
     evaluated = -1
@@ -563,11 +562,11 @@ def read_progress(folder: Path, run: PlannedRun) -> Progress:
         if isinstance(record.get("return_mean"), int | float):
             returns[str(record.get("mode"))] = record["return_mean"]
             evaluated = record["decision"]
-    saved = _newest_checkpoint(folder)
+    saved = layout.newest_checkpoint(folder)
     trained = saved >= run.decisions and evaluated >= run.decisions
-    modes = _missing_modes(folder / "eval.jsonl", run, saved) if trained else run.modes
+    modes = _missing_modes(folder, run, saved) if trained else run.modes
     analyses = tuple(
-        name for name in run.analyses if not (folder / "analysis" / f"{name}.json").exists()
+        name for name in run.analyses if not layout.analysis_file(folder, name).exists()
     )
     at, seconds = newest.get("decision", 0), newest.get("seconds")
     return Progress(at, seconds, returns, trained, modes, analyses)
@@ -582,21 +581,6 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
     """The entries of a journal; a half line of a killed writer is left out."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     return [entry for entry in map(parse_line, lines) if entry is not None]
-
-
-def is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock on a journal. The system frees it when its holder dies."""
-    try:
-        file = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
-    return False
 
 
 def _last_lines(path: Path) -> list[bytes]:
@@ -617,24 +601,10 @@ def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _newest_checkpoint(folder: Path) -> int:
-    """The decision of the newest checkpoint, -1 without one."""
-    try:
-        return max((int(e) for e in os.listdir(folder / "checkpoints") if e.isdigit()), default=-1)
-    except OSError:
-        return -1
-
-
-def _missing_modes(path: Path, run: PlannedRun, decision: int) -> tuple[str, ...]:
+def _missing_modes(folder: Path, run: PlannedRun, decision: int) -> tuple[str, ...]:
     """Modes with too few recorded episodes at the last decision."""
-    if not run.modes:
-        return ()
-    lines = path.read_text().splitlines() if path.exists() else []
-    marks = ('"policy": "agent"', f'"decision": {decision},')
-    played: dict[str, set[int]] = {}
-    for line in lines:
-        if all(mark in line for mark in marks):  # cheaper than parsing every line
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                record = json.loads(line)
-                played.setdefault(record["mode"], set()).add(record["seed"])
+    played: dict[str, set[str]] = {}
+    for record in read_records(folder) if run.modes else ():
+        if is_agent(record) and record.get("decision") == decision:
+            played.setdefault(str(record.get("mode")), set()).add(episode_key(record))
     return tuple(mode for mode in run.modes if len(played.get(mode, ())) < run.episodes)

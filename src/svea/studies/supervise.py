@@ -7,7 +7,6 @@ the journal, tries again what failed, and stops cleanly when the study is cancel
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -20,7 +19,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from svea.errors import StorageError, UserError
+from svea import files
+from svea.errors import UserError
+from svea.runs import layout, lock
 from svea.studies import ATTEMPTS, PlannedRun, journal_path, read_progress, read_state
 
 LOCK_SECONDS = 120.0  # an orphaned run may still be saving
@@ -53,10 +54,10 @@ def carry_out(
     Returns:
         done, failed, queued (the study was cancelled), or running (somebody else is at it).
     """
-    with _lock(study, run) as lock:
-        if lock is None:
+    with _lock(study, run) as journal:
+        if journal is None:
             return "running"
-        perform = perform or _Process(environment or {}, lock)
+        perform = perform or _Process(environment or {}, journal)
         tried = False
         while not (study / "cancel").exists():
             progress = read_progress(study / "runs" / run.name, run)
@@ -67,7 +68,7 @@ def carry_out(
             exhausted = state.failures >= attempts or (state.refused and tried)
             if exhausted:
                 return "failed"
-            _attempt(study, run, lock, perform)
+            _attempt(study, run, journal, perform)
             tried = True
         return "queued"
 
@@ -78,11 +79,11 @@ def stop_children() -> None:
         _stop(child)
 
 
-def _attempt(study: Path, run: PlannedRun, lock: int, perform: Perform) -> None:
+def _attempt(study: Path, run: PlannedRun, journal: int, perform: Perform) -> None:
     """Train, evaluate and analyse as far as it is not done, and write down how it ended."""
     folder, log = study / "runs" / run.name, study / "journal" / f"{run.name}.log"
     before, began = read_progress(folder, run), time.time()
-    _write(lock, event="start", host=socket.gethostname(), pid=os.getpid(), at=before.decision)
+    _write(journal, event="start", host=socket.gethostname(), pid=os.getpid(), at=before.decision)
     code = 0
     for command in _commands(folder, run):
         code = perform(command, log, (study / "cancel").exists)
@@ -94,7 +95,7 @@ def _attempt(study: Path, run: PlannedRun, lock: int, perform: Perform) -> None:
     reason = "" if outcome in ("done", "stopped") else _reason(code, log)
     seconds = round(time.time() - began, 3)
     _write(
-        lock, event="end", outcome=outcome, code=code, at=after.decision, seconds=seconds,
+        journal, event="end", outcome=outcome, code=code, at=after.decision, seconds=seconds,
         reason=reason,
     )  # fmt: skip
 
@@ -181,28 +182,13 @@ def _stop(child: subprocess.Popen[bytes]) -> int:
 def _lock(study: Path, run: PlannedRun) -> Iterator[int | None]:
     """The run's journal, locked for us; None where somebody else keeps it."""
     path = journal_path(study, run)
-    try:
+    with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error}") from error
     try:
-        yield file if _locked(file) else None
+        yield file if lock.acquire(file, LOCK_SECONDS) else None
     finally:
         os.close(file)
-
-
-def _locked(file: int) -> bool:
-    """Wait a while for the lock: the one who has it may be about to end."""
-    end = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > end:
-                return False
-            time.sleep(POLL_SECONDS)
 
 
 def _write(journal: int, **entry: Any) -> None:
@@ -213,4 +199,4 @@ def _write(journal: int, **entry: Any) -> None:
 def _drop_replay(study: Path, run: PlannedRun) -> None:
     """Free the disk of a finished run's replay, where the plan says so."""
     if run.drop_replay:
-        shutil.rmtree(study / "runs" / run.name / "replay", ignore_errors=True)
+        shutil.rmtree(study / "runs" / run.name / layout.REPLAY, ignore_errors=True)

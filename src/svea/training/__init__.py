@@ -26,10 +26,10 @@ from svea.envs.workers.pool import DRAWN_TOGETHER, Step, Workers, print_incident
 from svea.errors import StorageError, SveaError, UserError
 from svea.evidence import analysis, evaluation
 from svea.replay import Replay, replay_bytes
-from svea.runs import checkpoint, incidents
+from svea.runs import checkpoint, incidents, layout, lock
 from svea.runs.load import ABOUT, read_config
 from svea.runs.log import Accumulator, Log, Sink, TensorBoard, WeightsAndBiases
-from svea.seeds import seed_for
+from svea.seeds import TRAINING, episode_seed, evaluation_seeds, seed_for
 from svea.training.display import Display
 
 
@@ -51,7 +51,7 @@ def train(config: Config) -> Path:
     """
     check(config)
     with ExitStack() as stack:
-        stack.enter_context(incidents.noted(config.folder))
+        stack.enter_context(incidents.recorded(config.folder))
         stack.enter_context(speed.explained())
         trainer = Trainer(config, stack)
         trainer.run()
@@ -71,7 +71,7 @@ def train_together(configs: list[Config]) -> list[Path]:
         interrupt = stack.enter_context(interrupts())
         runs: list[tuple[Trainer, Iterator[None], Any]] = []
         for number, config in enumerate(configs):
-            with incidents.noted(config.folder), speed.explained():
+            with incidents.recorded(config.folder), speed.explained():
                 trainer = Trainer(config, stack, interrupt, len(configs))
             if not trainer.finished_before:
                 runs.append((trainer, trainer.turns(), speed.lane(trainer.device, number)))
@@ -89,7 +89,7 @@ def take_turn(
 ) -> bool:
     """One turn of one of several runs; False if it was the last."""
     try:
-        with incidents.noted(trainer.folder), speed.explained(), stream:
+        with incidents.recorded(trainer.folder), speed.explained(), stream:
             if next(turns, STOPPED) is not STOPPED:
                 return True
         trainer.say_how_it_ended()
@@ -218,7 +218,7 @@ class Trainer:
         else:
             self._begin()
         sinks = self._sinks()
-        self.log = Log(self.folder / "metrics.jsonl", self.log_offset, sinks)
+        self.log = Log(self.folder / layout.METRICS, self.log_offset, sinks)
         stack.callback(self.log.close)
 
     # The loop ----------------------------------------------------------------------------------
@@ -275,9 +275,7 @@ class Trainer:
     def next_seeds(self) -> list[int]:
         """Each environment's next episode, should this one end."""
         return [
-            evaluation.episode_seed(
-                self.config.seed, evaluation.TRAINING, index, episode.number + 1
-            )
+            episode_seed(self.config.seed, TRAINING, index, episode.number + 1)
             for index, episode in enumerate(self.episodes)
         ]
 
@@ -332,7 +330,7 @@ class Trainer:
                 self.display.progress(self.decision, f"evaluating in {mode}")
                 workers = self._evaluator(mode)
                 worlds = workers.provenance.get("worlds", 1)
-                seeds = evaluation.evaluation_seeds(config.seed, config.eval_episodes, worlds)
+                seeds = evaluation_seeds(config.seed, config.eval_episodes, worlds)
                 with self.acting():
                     policy = evaluation.agent_policy(self.agent, config)
                     results[mode] = evaluation.play(policy, workers, seeds, self.must_stop)
@@ -431,7 +429,7 @@ class Trainer:
     def _open_folder(self) -> checkpoint.Checkpoint | None:
         """Make the run folder, or check that it is this run's and read its newest checkpoint."""
         mine = to_dict(self.config)
-        is_run = (self.folder / "config.json").exists()
+        is_run = (self.folder / layout.CONFIG).exists()
         if self.folder.is_file() or (
             not is_run and self.folder.exists() and any(self.folder.iterdir())
         ):
@@ -440,7 +438,7 @@ class Trainer:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot make the run folder {self.folder}: {error}") from error
-        self._stack.enter_context(checkpoint.lock(self.folder))
+        self._stack.enter_context(lock.training(self.folder))
         saved = checkpoint.load(self.folder)
         if saved:  # a run that never came to a checkpoint may be begun anew in any way
             theirs = {k: v for k, v in read_config(self.folder).items() if k not in ABOUT}
@@ -457,15 +455,15 @@ class Trainer:
                 f"at {saved.decision:,}; give at least that many, or another --out"
             )
         about = {"svea_version": __version__, "command": command_line()}
-        checkpoint.replace_json(self.folder / "config.json", mine | about)
+        files.replace_json(self.folder / layout.CONFIG, mine | about)
         self._stack.push(self._remove_if_refused)
         return saved
 
     def _remove_if_refused(self, kind: type[BaseException] | None, *_: object) -> None:
         """Leave no folder that looks like a run where a user's mistake kept one from beginning."""
-        alone = [path.name for path in self.folder.iterdir()] == ["config.json"]
+        alone = [path.name for path in self.folder.iterdir()] == [layout.CONFIG]
         if kind and issubclass(kind, UserError) and alone:
-            (self.folder / "config.json").unlink()
+            (self.folder / layout.CONFIG).unlink()
             self.folder.rmdir()
 
     def _begin(self) -> None:
@@ -475,9 +473,7 @@ class Trainer:
         self.next_save, self.next_log = self.config.save_every, self.config.log_every
         self.log_offset, self.segments, self._seconds_before = 0, [], 0.0
         self.episodes = [
-            EpisodeInProgress(
-                0, evaluation.episode_seed(self.config.seed, evaluation.TRAINING, index, 0)
-            )
+            EpisodeInProgress(0, episode_seed(self.config.seed, TRAINING, index, 0))
             for index in range(self.config.envs)
         ]
         self.environments.reset([episode.seed for episode in self.episodes])
@@ -607,7 +603,7 @@ class Trainer:
     def _note(self, incident: dict[str, Any]) -> None:
         """Something went wrong in a worker and was mended."""
         print_incident(incident)
-        incidents.note(self.folder, **incident)
+        incidents.record(self.folder, **incident)
 
     def _check_disk(self) -> None:
         """Refuse a run that the disk has no room for: replay, three checkpoints, the log."""
@@ -618,7 +614,9 @@ class Trainer:
         lines = self.config.decisions / self.config.episode_length
         lines += 2 * self.config.decisions / min(self.config.log_every, self.config.eval_every)
         needed = self._replay_bytes() + 3 * agent + round(500 * lines)
-        there = sum(files.size_of(self.folder / part) for part in ("replay", "checkpoints"))
+        there = sum(
+            files.size_of(self.folder / part) for part in (layout.REPLAY, layout.CHECKPOINTS)
+        )
         several = "this run" if self.together == 1 else f"{self.together} runs like this"
         files.require_space(self.folder, (needed - there) * self.together, several)
 

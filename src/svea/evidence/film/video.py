@@ -25,10 +25,11 @@ from svea.evidence.evaluation import (
     Episode,
     deployed_policy,
     environment_in,
-    evaluation_seeds,
     modes_for,
 )
+from svea.runs import layout
 from svea.runs.load import load_agent, load_config
+from svea.seeds import evaluation_seeds
 
 if TYPE_CHECKING:
     from svea.agents.agent import Agent
@@ -126,7 +127,7 @@ def record_episode(
     take = shoot(agent, config, mode, seed=seed, data_dir=data_dir)
     if not take.pictures:
         return None
-    path = run / "media" / f"{mode}.mp4"
+    path = layout.media_file(run, mode, ".mp4")
     chosen = np.linspace(0, len(take.pictures) - 1, STRIP).astype(int)
     strip = Image.fromarray(np.concatenate([take.pictures[k] for k in chosen], axis=1))
     write_video(path, take.pictures, take.rate)
@@ -215,7 +216,7 @@ def write_video(path: Path, pictures: Iterable[Picture], rate: float) -> None:
     pictures = list(pictures)
     height, width, _ = pictures[0].shape
     # Encoded elsewhere and written in one go: a full disk costs the new video, not the old one.
-    with _storing(path), files.errors(path), tempfile.TemporaryDirectory() as folder:
+    with _storing(path), files.writing(path), tempfile.TemporaryDirectory() as folder:
         encoded = Path(folder) / "video.mp4"
         writer = imageio_ffmpeg.write_frames(
             str(encoded),

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import queue
-import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from svea.config import Config
-from svea.machine import HEADROOM, available_bytes
-from svea.speed import available_cores
+from svea.machine import HEADROOM, available_bytes, nvidia_gpus, usable_cores
 from svea.studies import PlannedRun, Study
 from svea.studies.cost import run_replay_bytes
 from svea.studies.engines import Resources
@@ -70,7 +67,7 @@ def slots(configs: Sequence[Config], resources: Resources) -> list[Slot]:
 
     By default as many as GPUs (by memory), cores and main memory all have room for, at least one.
     """
-    cores, gpus = available_cores(), _gpus() if resources.gpus else []
+    cores, gpus = usable_cores(), nvidia_gpus() if resources.gpus else []
     per_run = resources.cpus or 1 + max((config.envs for config in configs), default=1)
     by_cores = max(int(cores // per_run), 1)
     replay = max((run_replay_bytes(config) for config in configs), default=0)
@@ -101,20 +98,3 @@ def _threads(cores: int, count: int) -> dict[str, str]:
     if count == 1:
         return {}  # as in `svea train`, which leaves a core to the environments
     return {"OMP_NUM_THREADS": str(max(cores // count, 1))}
-
-
-def _gpus() -> list[tuple[str, int]]:
-    """Index and free bytes of each NVIDIA GPU that this process may use."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    asked = [program, "--query-gpu=index,memory.free", "--format=csv,noheader,nounits"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
-    found = [line.split(",") for line in done.stdout.splitlines() if line.count(",") == 1]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    allowed = None if visible is None else visible.split(",")
-    return [
-        (index.strip(), int(free) * 2**20)
-        for index, free in found
-        if free.strip().isdigit() and (allowed is None or index.strip() in allowed)
-    ]

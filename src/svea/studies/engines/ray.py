@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from svea.errors import SveaError, UserError
+from svea.machine import usable_cores
 from svea.studies import PlannedRun, Study
 from svea.studies.engines import Resources
 from svea.studies.supervise import GRACE_SECONDS, Perform, carry_out
@@ -114,9 +115,7 @@ def connection(resources: Resources) -> Iterator[Any]:
     if address:
         options["address"] = address
     else:
-        from svea.speed import available_cores
-
-        options |= {"include_dashboard": False, "num_cpus": available_cores()}
+        options |= {"include_dashboard": False, "num_cpus": usable_cores()}
     try:
         ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError) as error:

@@ -16,7 +16,7 @@ from typing import Any
 
 from svea import config
 from svea.errors import UserError
-from svea.runs.checkpoint import replace_json
+from svea.files import replace_json
 from svea.studies import PlannedRun, Study
 from svea.studies.engines import Resources
 from svea.studies.supervise import carry_out, stop_children

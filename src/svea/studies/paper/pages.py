@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 from svea.errors import UserError
 from svea.evidence import plots, published, results, stats
 from svea.evidence.read import Curve, Run, read_run
-from svea.runs.checkpoint import replace_json
+from svea.files import replace_json
+from svea.runs import layout
 from svea.studies import PlannedRun, read_progress
 from svea.studies.paper.experiments import Experiment, Scale, Setting
 
@@ -424,7 +425,7 @@ def _read(folder: Path, cell: Sequence[PlannedRun], problems: list[str]) -> list
     found = []
     for planned in cell:
         place = folder / "runs" / planned.name
-        if not (place / "metrics.jsonl").exists():
+        if not (place / layout.METRICS).exists():
             continue
         try:
             found.append(read_run(place))

@@ -1,0 +1,95 @@
+"""The names in a run folder, and nothing else: every reader and writer asks here.
+
+    config.json                 the configuration, and how the run was made
+    metrics.jsonl               one line per event of training
+    eval.jsonl                  one line per evaluation episode (`runs.records`)
+    incidents.jsonl             what went wrong (`runs.incidents`)
+    checkpoints/000500000/      the newest two (`runs.checkpoint`)
+    replay/                     the replay buffer, in segments that checkpoints name
+    analysis/NAME.json          what `svea analyze` found
+    media/MODE.mp4, MODE.png    what `svea watch` recorded
+    tensorboard/, wandb/        with --tensorboard and --wandb
+
+An export, which `svea export` makes, has config.json and ACTOR and CRITIC instead.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+CONFIG = "config.json"
+METRICS = "metrics.jsonl"
+EVALUATIONS = "eval.jsonl"
+INCIDENTS = "incidents.jsonl"
+CHECKPOINTS = "checkpoints"
+REPLAY = "replay"
+ANALYSIS = "analysis"
+MEDIA = "media"
+
+RUN_FILES = (CONFIG, METRICS, EVALUATIONS)
+"""A folder with none of these is not a run."""
+
+ACTOR, CRITIC = "actor.safetensors", "critic.safetensors"  # of an export
+
+GENERATIONS = 2
+"""Checkpoints that are kept; while one is written there is another."""
+AGENT, STATE, MANIFEST = "agent.safetensors", "state.json", "manifest.json"  # of a checkpoint
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds at least one file that only a run or an export has."""
+    return any((folder / name).is_file() for name in RUN_FILES)
+
+
+def is_export(folder: Path) -> bool:
+    """Whether `svea export` made a folder: weights, and no log by design."""
+    return (folder / ACTOR).is_file()
+
+
+def analysis_file(run: Path, name: str) -> Path:
+    """Where an analysis of a run lies."""
+    return run / ANALYSIS / f"{name}.json"
+
+
+def media_file(run: Path, mode: str, suffix: str) -> Path:
+    """Where the video (.mp4) or the picture (.png) of a mode lies."""
+    return run / MEDIA / f"{mode}{suffix}"
+
+
+def checkpoint_order(path: Path) -> tuple[int, ...]:
+    """Decision and repetition of a checkpoint; empty for a folder of another name.
+
+    A run that is interrupted twice at one decision, e.g. in its last evaluation, saves it again
+    under another name: there is no moment without a whole checkpoint.
+
+    >>> checkpoint_order(Path("000500000")), checkpoint_order(Path("000500000.2"))
+    ((500000, 0), (500000, 2))
+    """
+    decision, dot, repetition = path.name.partition(".")
+    if not decision.isdecimal() or (dot and not repetition.isdecimal()):
+        return ()
+    return int(decision), int(repetition or 0)
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """The checkpoints of a run, oldest first; they may be damaged."""
+    try:
+        names = os.listdir(run / CHECKPOINTS)
+    except OSError:
+        return []
+    paths = [run / CHECKPOINTS / name for name in names]
+    return sorted(filter(checkpoint_order, paths), key=checkpoint_order)
+
+
+def newest_checkpoint(run: Path) -> int:
+    """The decision of a run's newest checkpoint, -1 without one."""
+    paths = checkpoints(run)
+    return checkpoint_order(paths[-1])[0] if paths else -1
+
+
+def next_checkpoint(run: Path, decision: int) -> Path:
+    """Where the next checkpoint goes: after every one of the same decision."""
+    taken = [order[1] for order in map(checkpoint_order, checkpoints(run)) if order[0] == decision]
+    name = f"{decision:09d}" + (f".{max(taken) + 1}" if taken else "")
+    return run / CHECKPOINTS / name

@@ -1,0 +1,73 @@
+"""Locks on files and folders. The system frees a lock when its holder dies, however it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from svea.errors import UserError
+
+POLL_SECONDS = 0.5
+
+
+def acquire(descriptor: int, wait_seconds: float = 0.0) -> bool:
+    """Lock an open file for this process and those that inherit it.
+
+    Args:
+        descriptor: of the file or folder.
+        wait_seconds: how long to wait for another holder, which may be about to end.
+
+    Returns:
+        Whether the lock is ours.
+
+    Raises:
+        OSError: The disk does not support locks, as some network disks do not.
+    """
+    end = time.monotonic() + wait_seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(POLL_SECONDS)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock on a file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@contextlib.contextmanager
+def training(run: Path) -> Iterator[None]:
+    """Keep other processes from training in the same folder."""
+    descriptor = os.open(run, os.O_RDONLY)
+    try:
+        try:
+            ours = acquire(descriptor)
+        except OSError as error:
+            print(f"warning: {run} cannot be locked: {error.strerror}", file=sys.stderr)
+            ours = True
+        if not ours:
+            raise UserError(
+                f"another process is training in {run}; wait for it to end, or name another --out"
+            )
+        yield
+    finally:
+        os.close(descriptor)
