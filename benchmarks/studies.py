@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from svea.studies import Grid, PlannedRun, Study, open_study, plan, read_study
-from svea.studies.cost import forecast
+from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs, read_states, read_study
+from svea.studies.cost import estimate_cost
 from svea.studies.engines import Resources
 from svea.studies.engines import ray as engine
 
@@ -52,27 +52,27 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def measure(folder: Path, count: int) -> dict[str, float | str]:
-    """Plan, carry out half, lose the driver's memory, go on, and look at the result."""
+    """Plan, run half, forget everything, continue from the folders, and check the result."""
     began = time.perf_counter()
     grids = [Grid(["walker_walk", "walker_stand"], ["svea", "drq"], seeds=f"0-{count // 4 - 1}")]
-    runs = plan(grids, {"decisions": DECISIONS})
+    runs = plan_runs(grids, {"decisions": DECISIONS})
     study = open_study(folder, runs)
     study.save()
     planned = time.perf_counter() - began
 
     half, warming = len(runs) // 2, 2 * CORES
     with engine.connection(Resources()) as ray:
-        warm_up = timed(lambda: carry_out(ray, study, runs[:warming]))
-        first = timed(lambda: carry_out(ray, study, runs[warming:half]))
+        warm_up = timed(lambda: run_all(ray, study, runs[:warming]))
+        first = timed(lambda: run_all(ray, study, runs[warming:half]))
         began = time.perf_counter()
-        again = read_study(folder)  # a new driver knows the folders alone
-        left = [state.run for state in again.states() if state.state != "done"]
+        again = read_study(folder)  # a new driver knows only the folders
+        left = [state.run for state in read_states(again) if state.state != "done"]
         restart = time.perf_counter() - began
         assert len(left) == len(runs) - half
-        second = timed(lambda: carry_out(ray, again, left))
+        second = timed(lambda: run_all(ray, again, left))
         workers = worker_memory(ray)
-    status = timed(again.states)
-    states = again.states()
+    status = timed(lambda: read_states(again))
+    states = read_states(again)
     assert all(state.state == "done" for state in states)
     return {
         "runs": len(runs),
@@ -81,7 +81,7 @@ def measure(folder: Path, count: int) -> dict[str, float | str]:
         "overhead per run, warm (ms)": 1000 * (first + second) / (len(runs) - warming),
         "restart from the folders (s)": restart,
         "status of all (s)": status,
-        "forecast of all (s)": timed(lambda: forecast(again, states, 2)),
+        "cost estimate of all (s)": timed(lambda: estimate_cost(states, 2)),
         "driver's peak memory (MB)": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "a worker's peak memory (MB)": workers,
         "folder's size (MB)": sum(f.stat().st_size for f in folder.rglob("*")) / 1e6,
@@ -90,9 +90,9 @@ def measure(folder: Path, count: int) -> dict[str, float | str]:
     }
 
 
-def carry_out(ray: Any, study: Study, runs: Sequence[PlannedRun]) -> None:
+def run_all(ray: Any, study: Study, runs: Sequence[PlannedRun]) -> None:
     """Bring runs to their end."""
-    engine.run_on(ray, study, runs, Resources(), lambda: None, perform=nothing)
+    engine.run_on(ray, study, runs, Resources(), lambda: None, execute=nothing)
 
 
 def worker_memory(ray: Any) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from gymnasium.spaces import Discrete
-from svea.envs.actions import DiscreteActions
 from toy import Toy
 
 from svea.envs import make_env
+from svea.envs.actions import DiscreteActions
 from svea.envs.workers.pool import Workers
 from svea.errors import UserError
 

@@ -17,7 +17,7 @@ from tiny_studies import importable, result, tiny_runs, tiny_study
 
 from svea import cli
 from svea.config import configure
-from svea.studies import PlannedRun, Study, read_journal, read_state
+from svea.studies import PlannedRun, Study, read_journal, read_state, read_states
 from svea.studies.engines import Resources, local
 
 GB = 10**9
@@ -39,28 +39,28 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_cores_and_memory_bound_the_runs_of_a_machine_without_gpu(machine: Any) -> None:
     config = configure("walker_walk", decisions=1000)
     machine(cores=16, memory=1000 * GB)
-    slots = local.slots([config], Resources())
+    slots = local.find_slots([config], Resources())
     assert len(slots) == 8, "a learner and an environment each"
     assert {slot.environment["OMP_NUM_THREADS"] for slot in slots} == {"2"}
     machine(cores=16, memory=5 * GB)
-    assert len(local.slots([config], Resources())) == 2  # 4.5 GB usable, 2 GB each
+    assert len(local.find_slots([config], Resources())) == 2  # 4.5 GB usable, 2 GB each
     machine(cores=1, memory=GB // 10)
-    assert len(local.slots([config], Resources())) == 1
-    assert len(local.slots([config], Resources(jobs=5))) == 5
+    assert len(local.find_slots([config], Resources())) == 1
+    assert len(local.find_slots([config], Resources(jobs=5))) == 5
 
 
 def test_several_runs_share_a_gpu_when_their_memory_fits(machine: Any) -> None:
     config = configure("walker_walk")  # a replay of 10.7 GB, and 4 GB besides
     machine(cores=64, memory=1000 * GB, gpus={"0": 24 * GB, "1": 80 * GB})
-    slots = local.slots([config], Resources())
+    slots = local.find_slots([config], Resources())
     assert sorted(slot.gpu for slot in slots) == ["0"] + ["1"] * 4
     assert {s.environment["CUDA_VISIBLE_DEVICES"] for s in slots[:2]} == {"0", "1"}
-    thirds = local.slots([config], Resources(gpus=1 / 3))
+    thirds = local.find_slots([config], Resources(gpus=1 / 3))
     assert [sum(slot.gpu == g for slot in thirds) for g in "01"] == [3, 3]
     machine(cores=4, memory=1000 * GB, gpus={"0": 80 * GB})
-    assert len(local.slots([config], Resources())) == 2, "cores bound it too"
-    assert local.slots([config], Resources(gpus=0))[0].gpu == ""
-    assert local.slots([configure("walker_walk", device="cpu")], Resources())[0].gpu == ""
+    assert len(local.find_slots([config], Resources())) == 2, "cores bound it too"
+    assert local.find_slots([config], Resources(gpus=0))[0].gpu == ""
+    assert local.find_slots([configure("walker_walk", device="cpu")], Resources())[0].gpu == ""
 
 
 def process_of(study: Study, run: PlannedRun, seconds: float = 60) -> int:
@@ -89,7 +89,7 @@ def test_a_study_with_one_run_killed_and_one_failing(
     importable(monkeypatch)
     good, broken = tiny_runs(seeds="0-1"), tiny_runs("toy:make_broken", seeds="0")
     alone = tiny_study(tmp_path / "alone", *good)
-    local.run(alone, alone.runs, Resources(jobs=2), lambda: None)
+    local.run_study(alone, alone.runs, Resources(jobs=2), lambda: None)
     study = tiny_study(tmp_path / "study", *good, *broken, attempts=2)
 
     def kill() -> None:
@@ -97,9 +97,9 @@ def test_a_study_with_one_run_killed_and_one_failing(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    local.run(study, study.runs, Resources(jobs=2), lambda: None)
+    local.run_study(study, study.runs, Resources(jobs=2), lambda: None)
     killer.join()
-    states = {state.run.name: state for state in study.states()}
+    states = {state.run.name: state for state in read_states(study)}
     assert [states[run.name].state for run in study.runs] == ["done", "done", "failed"]
     ends = [e for e in read_journal(study.folder / "journal" / f"{good[0].name}.jsonl")
             if e["event"] == "end"]  # fmt: skip
@@ -147,14 +147,14 @@ def test_cancel_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     importable(monkeypatch)
     study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0-1", decisions=100_000))
     work = threading.Thread(
-        target=local.run, args=(study, study.runs, Resources(jobs=1), lambda: None)
+        target=local.run_study, args=(study, study.runs, Resources(jobs=1), lambda: None)
     )
     work.start()
     process_of(study, study.runs[0])
     assert cli.main(["sweep", "cancel", str(study.folder)]) == 0
     work.join(120)
     assert not work.is_alive()
-    first, second = study.states()
+    first, second = read_states(study)
     assert (first.state, second.state) == ("queued", "queued") and first.progress.decision > 0
     last = json.loads(
         (study.folder / "journal" / f"{first.run.name}.jsonl").read_text().splitlines()[-1]

@@ -338,7 +338,8 @@ def test_paper_list_and_dry_run(
     assert cli.main(["paper", "list"]) == 0
     shown = capsys.readouterr().out
     assert [line.split()[0] for line in shown.splitlines()[1:]] == list(EXPERIMENTS)
-    assert cli.main(["paper", "fig-q-gap", "--scale", "0.01", "--dry-run", "--speed", "5"]) == 0
+    flags = ["--scale", "0.01", "--dry-run", "--decisions-per-second", "5"]
+    assert cli.main(["paper", "fig-q-gap", *flags]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("SCALED") and shown.count("svea train") == 25
     assert max(len(line) for line in shown.splitlines() if "svea train" in line) < 80

@@ -18,7 +18,7 @@ from tiny_studies import importable, result, tiny_runs, tiny_study
 
 from svea import cli
 from svea.errors import UserError
-from svea.studies import Study, read_journal
+from svea.studies import Study, read_journal, read_states
 from svea.studies.engines import Resources, local, ray
 
 ray_is_there = pytest.mark.skipif(
@@ -68,13 +68,13 @@ class Nodes:
 
 def test_runs_get_gpus_where_there_are_some_and_are_refused_where_they_can_never_fit() -> None:
     plain, big = Nodes(CPU=8.0), Nodes(CPU=8.0, GPU=2.0)
-    assert ray._gpus_of_a_run(plain, Resources()) == 0
-    assert ray._gpus_of_a_run(big, Resources()) == 1
-    assert ray._gpus_of_a_run(big, Resources(gpus=0.25)) == 0.25
-    assert ray._room(big, 1.0, 0.25) == 8
-    assert ray._room(big, 2.0, 1.0) == 2
+    assert ray._gpus_per_run(plain, Resources()) == 0
+    assert ray._gpus_per_run(big, Resources()) == 1
+    assert ray._gpus_per_run(big, Resources(gpus=0.25)) == 0.25
+    assert ray._runs_at_once(big, 1.0, 0.25) == 8
+    assert ray._runs_at_once(big, 2.0, 1.0) == 2
     with pytest.raises(UserError, match="asks for 1 CPUs and 1 GPUs, but the cluster has 8 and 0"):
-        ray._room(plain, 1.0, 1.0)
+        ray._runs_at_once(plain, 1.0, 1.0)
 
 
 @contextlib.contextmanager
@@ -113,17 +113,17 @@ def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(
     """All runs finish, with the results of an undisturbed study."""
     runs = tiny_runs(seeds="0-3", decisions=300, save_every=40, eval_every=150, log_every=50)
     alone = tiny_study(tmp_path / "alone", *runs)
-    local.run(alone, runs, Resources(jobs=2), lambda: None)
+    local.run_study(alone, runs, Resources(jobs=2), lambda: None)
     study = tiny_study(tmp_path / "study", *runs)
     script = (
-        "import sys; from pathlib import Path; from svea.studies.engines import Resources\n"
-        "from svea.studies import read_study; from svea.cli.sweep import sweep\n"
-        f"sys.exit(sweep(read_study(Path({str(study.folder)!r})), 'ray', "
-        "Resources(address=sys.argv[1])))\n"
+        "import sys; from pathlib import Path; from svea.cli.study import EngineFlags, run_study\n"
+        "from svea.studies import read_study\n"
+        f"study = read_study(Path({str(study.folder)!r}))\n"
+        "sys.exit(run_study(study, EngineFlags(on='ray', address=sys.argv[1])))\n"
     )
 
     def working() -> int:
-        return sum(s.state == "running" and s.progress.decision > 40 for s in study.states())
+        return sum(s.state == "running" and s.progress.decision > 40 for s in read_states(study))
 
     with two_nodes() as (built, second):
 
@@ -133,13 +133,15 @@ def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(
         driver = drive()
         wait_until(lambda: working() == 2, 180, "both nodes never came to work")
         built.remove_node(second, allow_graceful=False)
-        lost = [s.run for s in study.states() if s.state != "queued"]
-        wait_until(lambda: any(s.state == "done" for s in study.states()), 180, "nothing finished")
+        lost = [s.run for s in read_states(study) if s.state != "queued"]
+        wait_until(
+            lambda: any(s.state == "done" for s in read_states(study)), 180, "nothing finished"
+        )
         driver.send_signal(signal.SIGKILL)
         driver.wait()
-        assert any(s.state != "done" for s in study.states())
+        assert any(s.state != "done" for s in read_states(study))
         assert drive().wait(400) == 0
-    assert [s.state for s in study.states()] == ["done"] * 4
+    assert [s.state for s in read_states(study)] == ["done"] * 4
     assert [result(study, run) for run in runs] == [result(alone, run) for run in runs]
     journals = [read_journal(study.folder / "journal" / f"{run.name}.jsonl") for run in lost]
     assert any(sum(e["event"] == "start" for e in journal) > 1 for journal in journals)
@@ -151,7 +153,7 @@ def test_a_cluster_of_its_own_listens_on_loopback_only_and_shows_no_dashboard(
     tmp_path: Path, on_loopback: None
 ) -> None:
     study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0", decisions=14))
-    script = "import test_ray_engine, sys; test_ray_engine.carry_out_and_look(*sys.argv[1:])"
+    script = "import test_ray_engine, sys; test_ray_engine.run_and_list_ports(*sys.argv[1:])"
     path = os.pathsep.join([str(Path(__file__).parent), os.environ["PYTHONPATH"]])
     done = subprocess.run(
         [sys.executable, "-c", script, str(study.folder)],
@@ -160,7 +162,7 @@ def test_a_cluster_of_its_own_listens_on_loopback_only_and_shows_no_dashboard(
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert [s.state for s in study.states()] == ["done"]
+    assert [s.state for s in read_states(study)] == ["done"]
     addresses = done.stdout.split("listening:")[1].split()
     assert len(addresses) >= 3, "Ray's own servers"
     assert {address.rpartition(":")[0] for address in addresses} == {"127.0.0.1"}
@@ -168,20 +170,20 @@ def test_a_cluster_of_its_own_listens_on_loopback_only_and_shows_no_dashboard(
     assert "DashboardHead" not in processes and "127.0.0.1:8265" not in addresses
 
 
-def carry_out_and_look(folder: str) -> None:
-    """Run a study on a cluster of its own, and print who listens where meanwhile."""
+def run_and_list_ports(folder: str) -> None:
+    """Run a study on a cluster of its own, and print the ports it opens."""
     from svea.studies import read_study
 
     study, seen, commands = read_study(Path(folder)), set(), set()
 
-    def look() -> None:
+    def refresh() -> None:
         pids = descendants(os.getpid())
         seen.update(listening(pids))
         commands.update(
             Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0].decode() for p in pids
         )
 
-    ray.run(study, study.runs, Resources(), look)
+    ray.run_study(study, study.runs, Resources(), refresh)
     print("processes:", *sorted(commands), "listening:", *sorted(seen))
 
 

@@ -21,7 +21,7 @@ from tiny_studies import importable, result, tiny_runs, tiny_study
 
 from svea import cli
 from svea.errors import UserError
-from svea.studies import PlannedRun, Study, read_journal
+from svea.studies import PlannedRun, Study, read_journal, read_states
 from svea.studies.engines import Resources, local, slurm
 
 submitit_is_there = pytest.mark.skipif(
@@ -92,16 +92,16 @@ def test_jobs_of_submitit_end_like_an_undisturbed_study_also_after_a_preemption(
     importable(monkeypatch)
     runs = tiny_runs(seeds="0-1", decisions=300, save_every=50, eval_every=150, log_every=50)
     alone = tiny_study(tmp_path / "alone", *runs)
-    local.run(alone, runs, Resources(jobs=2), lambda: None)
+    local.run_study(alone, runs, Resources(jobs=2), lambda: None)
     study = tiny_study(tmp_path / "study", *runs)
-    ids = slurm.run(study, runs, Resources(), lambda: None, cluster="local")
+    ids = slurm.run_study(study, runs, Resources(), lambda: None, cluster="local")
     assert slurm.read_jobs(study.folder) == dict(zip([r.name for r in runs], ids, strict=True))
     jobs = [submitit.local.local.LocalJob(study.folder / "slurm" / one, one) for one in ids]
-    wait_until(lambda: study.states()[0].progress.decision > 20, 120, "the first never began")
+    wait_until(lambda: read_states(study)[0].progress.decision > 20, 120, "the first never began")
     os.kill(_main_process(study, ids[0]), signal.SIGUSR2)
     for job in jobs:
         wait_until(lambda job=job: job.done(), 300, "a job did not end")
-    wait_until(lambda: all(s.state == "done" for s in study.states()), 60, "not all are done")
+    wait_until(lambda: all(s.state == "done" for s in read_states(study)), 60, "not all are done")
     assert starts(study, runs[0]) == 2, "it saved, was started again, and went on"
     assert [result(study, run) for run in runs] == [result(alone, run) for run in runs]
 
@@ -130,22 +130,24 @@ def test_a_real_slurm_requeues_a_preempted_run_which_saved_in_time(
     importable(monkeypatch)
     runs = tiny_runs(seeds="0-1", decisions=600, save_every=300, eval_every=300, log_every=50)
     alone = tiny_study(tmp_path / "alone", *runs)
-    local.run(alone, runs, Resources(jobs=2), lambda: None)
+    local.run_study(alone, runs, Resources(jobs=2), lambda: None)
     study = tiny_study(tmp_path / "study", *runs)
     low = Resources(cpus=1, time_limit="10m", slurm={"partition": "low"})
     slurm.require(study, low)
-    slurm.run(study, runs, low, lambda: None)
-    assert slurm.run(study, runs, low, lambda: None) == [], "they are in the queue already"
-    wait_until(lambda: all(s.progress.decision > 60 for s in study.states()), 180, "none began")
+    slurm.run_study(study, runs, low, lambda: None)
+    assert slurm.run_study(study, runs, low, lambda: None) == [], "they are in the queue already"
+    wait_until(lambda: all(s.progress.decision > 60 for s in read_states(study)), 180, "none began")
     preempt = ["sbatch", "--partition=high", "--exclusive", "--wrap", "sleep 5", "-o", "/dev/null"]
     subprocess.run(preempt, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    wait_until(lambda: all(s.state == "queued" for s in study.states()), 120, "never preempted")
-    stopped_at = [s.progress.decision for s in study.states()]
+    wait_until(lambda: all(s.state == "queued" for s in read_states(study)), 120, "never preempted")
+    stopped_at = [s.progress.decision for s in read_states(study)]
     assert all(0 < decision < 300 for decision in stopped_at), "between two regular checkpoints"
     # SLURM lets a requeued job wait for two minutes before it starts it again.
     saved = [sorted((study.run_folder(r) / "checkpoints").iterdir())[-1].name for r in runs]
     assert all(int(name) >= 60 for name in saved), "saved by the warning, not by the clock"
-    wait_until(lambda: all(s.state == "done" for s in study.states()), 500, "they never resumed")
+    wait_until(
+        lambda: all(s.state == "done" for s in read_states(study)), 500, "they never resumed"
+    )
     assert [result(study, run) for run in runs] == [result(alone, run) for run in runs]
     assert all(starts(study, run) == 2 for run in runs)
 
@@ -159,13 +161,13 @@ def test_cancel_takes_waiting_jobs_out_of_the_queue_and_lets_running_ones_save(
     importable(monkeypatch)
     study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0-3", decisions=100_000))
     low = Resources(cpus=2, time_limit="10m", slurm={"partition": "low"})
-    slurm.run(study, study.runs, low, lambda: None)
-    wait_until(lambda: study.states()[0].progress.decision > 20, 180, "the first never began")
+    slurm.run_study(study, study.runs, low, lambda: None)
+    wait_until(lambda: read_states(study)[0].progress.decision > 20, 180, "the first never began")
     assert subprocess.run(
         [sys.executable, "-m", "svea", "sweep", "cancel", str(study.folder)], check=False
     ).returncode == 0  # fmt: skip
     wait_until(lambda: not slurm._queued(), 120, "jobs are left in the queue")
-    states = study.states()
+    states = read_states(study)
     assert all(s.state == "queued" for s in states)
     assert sum(s.progress.decision > 0 for s in states) == 1
     assert read_journal(study.folder / "journal" / f"{states[0].run.name}.jsonl")[-1]["code"] == 143

@@ -1,4 +1,4 @@
-"""Attempts at a run: what is done, tried again, given up, and written down."""
+"""The supervisor of a run: what is done, retried, given up, and recorded."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from svea.cli import child
-from svea.studies import Grid, PlannedRun, plan, read_journal, read_state, supervise
-from svea.studies.supervise import carry_out
+from svea.studies import Grid, PlannedRun, plan_runs, read_journal, read_state, supervise
+from svea.studies.supervise import supervise_run
 
 Step = Callable[[Path], int]
 
 
 def planned(**changes: Any) -> PlannedRun:
-    return plan([Grid(["walker_walk"])], {"decisions": 100}, **changes)[0]
+    return plan_runs([Grid(["walker_walk"])], {"decisions": 100}, **changes)[0]
 
 
 def reach(decision: int, code: int = 0) -> Step:
@@ -64,33 +64,35 @@ def outcomes(study: Path, run: PlannedRun) -> list[str]:
 
 def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
     run = planned()
-    assert carry_out(tmp_path, run, perform=Script(reach(100))) == "done"
-    assert carry_out(tmp_path, run, perform=Script()) == "done"
+    assert supervise_run(tmp_path, run, execute=Script(reach(100))) == "done"
+    assert supervise_run(tmp_path, run, execute=Script()) == "done"
     assert outcomes(tmp_path, run) == ["done"]
 
 
 def test_what_fails_is_tried_again_up_to_the_budget(tmp_path: Path) -> None:
     run = planned()
     script = Script(exits(3), reach(40, code=5), exits(-9), exits(4))
-    assert carry_out(tmp_path, run, attempts=3, perform=script) == "failed"
+    assert supervise_run(tmp_path, run, attempts=3, execute=script) == "failed"
     assert outcomes(tmp_path, run) == ["failed"] * 3
     state = read_state(tmp_path, run, attempts=3)
     assert (state.state, state.reason) == ("failed", "ended by SIGKILL")
-    assert carry_out(tmp_path, run, attempts=3, perform=Script()) == "failed", "the budget is spent"
-    assert carry_out(tmp_path, run, attempts=4, perform=Script(reach(100))) == "done"
+    assert supervise_run(tmp_path, run, attempts=3, execute=Script()) == "failed", (
+        "the budget is spent"
+    )
+    assert supervise_run(tmp_path, run, attempts=4, execute=Script(reach(100))) == "done"
 
 
 def test_the_last_line_of_the_output_says_why(tmp_path: Path) -> None:
     run = planned()
-    carry_out(tmp_path, run, attempts=1, perform=Script(exits(4)))
+    supervise_run(tmp_path, run, attempts=1, execute=Script(exits(4)))
     assert read_state(tmp_path, run, 1).reason == "exit code 4: svea: attempt 1 is over"
 
 
 def test_bad_input_is_not_tried_again_by_itself_but_when_asked(tmp_path: Path) -> None:
     run = planned()
-    assert carry_out(tmp_path, run, perform=Script(exits(2))) == "failed"
+    assert supervise_run(tmp_path, run, execute=Script(exits(2))) == "failed"
     assert outcomes(tmp_path, run) == ["refused"]
-    assert carry_out(tmp_path, run, perform=Script(reach(100))) == "done"
+    assert supervise_run(tmp_path, run, execute=Script(reach(100))) == "done"
 
 
 @pytest.mark.parametrize("code", [0, 130, 143])
@@ -98,13 +100,15 @@ def test_an_interrupted_run_goes_on_and_does_not_count_as_failed(tmp_path: Path,
     """Code 0 before the end is a time limit."""
     run = planned()
     script = Script(reach(20, code), reach(40, code), reach(60, code), reach(80, code), reach(100))
-    assert carry_out(tmp_path, run, attempts=1, perform=script) == "done"
+    assert supervise_run(tmp_path, run, attempts=1, execute=script) == "done"
     assert outcomes(tmp_path, run) == ["stopped"] * 4 + ["done"]
 
 
 def test_stopping_without_getting_anywhere_is_failing(tmp_path: Path) -> None:
     run = planned()
-    assert carry_out(tmp_path, run, attempts=2, perform=Script(exits(143), exits(0))) == "failed"
+    assert (
+        supervise_run(tmp_path, run, attempts=2, execute=Script(exits(143), exits(0))) == "failed"
+    )
 
 
 def test_after_training_missing_modes_are_evaluated_and_analyses_made(tmp_path: Path) -> None:
@@ -122,7 +126,7 @@ def test_after_training_missing_modes_are_evaluated_and_analyses_made(tmp_path: 
         return 0
 
     script = Script(reach(100), evaluates, analyses)
-    assert carry_out(tmp_path, run, perform=script) == "done"
+    assert supervise_run(tmp_path, run, execute=script) == "done"
     assert [command[0] for command in script.commands] == ["train", "eval", "analyze"]
     _, evaluation, analysis = script.commands
     assert evaluation[3:5] == ["train", "color_hard"]
@@ -134,25 +138,27 @@ def test_the_replay_of_a_finished_run_is_dropped_on_request(tmp_path: Path) -> N
         study = tmp_path / str(drop)
         replay = study / "runs" / run.name / "replay"
         replay.mkdir(parents=True)
-        carry_out(study, run, perform=Script(reach(100)))
+        supervise_run(study, run, execute=Script(reach(100)))
         assert replay.exists() is not bool(drop)
 
 
 def test_a_cancelled_study_is_not_begun_and_not_a_failure(tmp_path: Path) -> None:
     run = planned()
     (tmp_path / "cancel").touch()
-    assert carry_out(tmp_path, run, perform=Script()) == "queued"
+    assert supervise_run(tmp_path, run, execute=Script()) == "queued"
     (tmp_path / "cancel").unlink()
 
     def is_cancelled_meanwhile(folder: Path) -> int:
         (tmp_path / "cancel").touch()
         return 143
 
-    assert carry_out(tmp_path, run, attempts=1, perform=Script(is_cancelled_meanwhile)) == "queued"
+    assert (
+        supervise_run(tmp_path, run, attempts=1, execute=Script(is_cancelled_meanwhile)) == "queued"
+    )
     assert outcomes(tmp_path, run) == ["stopped"]
 
 
-def test_nobody_works_at_a_run_that_somebody_works_at(
+def test_two_processes_do_not_work_on_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = planned()
@@ -164,16 +170,16 @@ def test_nobody_works_at_a_run_that_somebody_works_at(
         return reach(100)(folder)
 
     worker = threading.Thread(
-        target=carry_out, args=(tmp_path, run), kwargs={"perform": Script(slowly)}
+        target=supervise_run, args=(tmp_path, run), kwargs={"execute": Script(slowly)}
     )
     worker.start()
     assert begun.wait(30)
     assert read_state(tmp_path, run).state == "running"
     monkeypatch.setattr(supervise, "LOCK_SECONDS", 0.0)
-    assert carry_out(tmp_path, run, perform=Script()) == "running"
+    assert supervise_run(tmp_path, run, execute=Script()) == "running"
     go_on.set()
     worker.join()
-    assert carry_out(tmp_path, run, perform=Script()) == "done"
+    assert supervise_run(tmp_path, run, execute=Script()) == "done"
 
 
 # Processes ----------------------------------------------------------------------------------------
@@ -198,27 +204,25 @@ def wait_for(path: Path, text: str, seconds: float = 30) -> None:
 
 
 @pytest.fixture
-def leashed_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def child_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """In place of `python -m svea.cli.child PID ...`: the same watch over a script that saves."""
     module = tmp_path / "modules" / "saver.py"
     module.parent.mkdir()
     module.write_text(
-        "import sys, threading\n"
+        "import sys\nfrom threading import Thread\n"
         "sys.path[:0] = " + repr([p for p in sys.path if p]) + "\n"
-        "from svea.cli.child import stop_without\n"
-        "threading.Thread(target=stop_without, args=(int(sys.argv.pop(1)),), daemon=True).start()\n"
+        "from svea.cli.child import stop_with_parent\n"
+        "Thread(target=stop_with_parent, args=(int(sys.argv.pop(1)),), daemon=True).start()\n"
         + SAVES
     )
     return module
 
 
-def test_when_the_one_who_asked_dies_the_run_saves_and_ends(
-    tmp_path: Path, leashed_script: Path
-) -> None:
+def test_when_the_parent_dies_the_run_saves_and_ends(tmp_path: Path, child_script: Path) -> None:
     note = tmp_path / "note"
     parent_code = (
         "import os, subprocess, sys, time\n"
-        f"subprocess.Popen([sys.executable, {str(leashed_script)!r}, str(os.getpid()), "
+        f"subprocess.Popen([sys.executable, {str(child_script)!r}, str(os.getpid()), "
         f"{str(note)!r}], start_new_session=True)\ntime.sleep(60)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", parent_code])
@@ -230,7 +234,7 @@ def test_when_the_one_who_asked_dies_the_run_saves_and_ends(
 
 
 def test_a_process_is_asked_once_to_stop_and_its_code_comes_back(
-    tmp_path: Path, leashed_script: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, child_script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = tmp_path / "note"
     real = subprocess.Popen
@@ -238,7 +242,7 @@ def test_a_process_is_asked_once_to_stop_and_its_code_comes_back(
     def popen(command: list[str], **options: Any) -> Any:
         assert command[1:3] == ["-m", "svea.cli.child"] and command[3] == str(os.getpid())
         assert options["start_new_session"], "Ctrl-C must reach the driver alone"
-        return real([sys.executable, str(leashed_script), command[3], command[4]], **options)
+        return real([sys.executable, str(child_script), command[3], command[4]], **options)
 
     monkeypatch.setattr(supervise.subprocess, "Popen", popen)
     lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tiny_runs import TINY
 
-from svea.studies import Grid, PlannedRun, Study, flatten, open_study, plan
+from svea.studies import Grid, PlannedRun, Study, flatten, open_study, plan_runs
 
 FINAL = ("critic_loss", "q_mean", "return", "return_mean", "returns", "actor_loss")
 
@@ -20,7 +20,7 @@ def tiny_runs(
     task: str = "toy:make", seeds: str = "0-2", modes: tuple[str, ...] = (), **changes: Any
 ) -> tuple[PlannedRun, ...]:
     values = flatten({k: v for k, v in TINY.items() if k != "method"} | changes)
-    return plan([Grid([task], ["svea"], seeds=seeds)], values, modes=modes, episodes=2)
+    return plan_runs([Grid([task], ["svea"], seeds=seeds)], values, modes=modes, episodes=2)
 
 
 def tiny_study(folder: Path, *runs: PlannedRun, attempts: int = 3) -> Study:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from svea.cli.arguments import Out, Positional, parse, tyro
+from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.errors import UserError
-from svea.studies.engines import HERE, EngineFlags
 
 
 def run(arguments: list[str]) -> int:
@@ -20,7 +20,7 @@ def run(arguments: list[str]) -> int:
         set: tuple[str, ...] = (),
         out: Out = None,
         render: bool = False,
-        engine: tyro.conf.OmitArgPrefixes[EngineFlags] = HERE,
+        engine: tyro.conf.OmitArgPrefixes[EngineFlags] = DEFAULT_ENGINE,
     ) -> int:
         """Train the runs behind a table or figure of the paper, and draw ours beside it.
 
@@ -52,7 +52,7 @@ def run(arguments: list[str]) -> int:
                     "written its runs to, or no --out"
                 )
             return print_claims(size, folder)
-        return carry_out_and_draw(what, size, folder, engine, render)
+        return run_and_draw(what, size, folder, engine, render)
 
     return parse(command, "paper", arguments)
 
@@ -86,9 +86,8 @@ def print_claims(size: Any, folder: Path) -> int:
     return 0
 
 
-def carry_out_and_draw(what: str, size: Any, folder: Path, engine: Any, only_draw: bool) -> int:
+def run_and_draw(what: str, size: Any, folder: Path, engine: Any, only_draw: bool) -> int:
     """Train what an experiment of the paper needs, then draw it from the run folders."""
-    from svea.cli.sweep import sweep
     from svea.studies.paper.experiments import experiment
     from svea.studies.paper.pages import gather, render
 
@@ -97,9 +96,7 @@ def carry_out_and_draw(what: str, size: Any, folder: Path, engine: Any, only_dra
         print(line)
     if not only_draw:
         study = size.study(one, folder, engine.attempts)
-        code = sweep(
-            study, engine.on, engine.resources(), speed=engine.speed, dry_run=engine.dry_run
-        )
+        code = run_study(study, engine)
         if engine.dry_run or engine.on == "slurm":
             return code
     page, text = render(gather(one, size, folder), folder / "paper")

@@ -1,7 +1,7 @@
-"""Attempts: what every engine does with a run, whichever machine it is on.
+"""The supervisor of one run: what every engine does with it, on any machine.
 
-`carry_out` holds the run's lock, starts `svea train` and what is to follow it as processes, writes
-the journal, tries again what failed, and stops cleanly when the study is cancelled.
+`supervise_run` holds the run's lock, starts `svea train` and the commands that follow it as
+processes, writes the journal, retries what failed, and stops cleanly when the study is cancelled.
 """
 
 from __future__ import annotations
@@ -22,76 +22,75 @@ from typing import Any
 from svea import files
 from svea.errors import UserError
 from svea.runs import layout, lock
-from svea.studies import ATTEMPTS, PlannedRun, journal_path, read_progress, read_state
+from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
+from svea.studies.plan import PlannedRun
+from svea.studies.state import read_progress, read_state
 
 LOCK_SECONDS = 120.0  # an orphaned run may still be saving
 GRACE_SECONDS = 600.0  # to save before it is killed: ten gigabytes of replay on slow storage
 POLL_SECONDS = 0.5
 
-Perform = Callable[[list[str], Path, Callable[[], bool]], int]
-"""Runs the `svea` command given as a list, with its output into a file, until told to stop."""
+Execute = Callable[[list[str], Path, Callable[[], bool]], int]
+"""Runs a `svea` command given as a list, with its output into a file, until told to stop."""
 
 _children: list[subprocess.Popen[bytes]] = []
 _asked_to_stop: set[int] = set()  # a second SIGTERM would mean: at once, without saving
 
 
-def carry_out(
+def supervise_run(
     study: Path,
     run: PlannedRun,
     attempts: int = ATTEMPTS,
     environment: dict[str, str] | None = None,
-    perform: Perform | None = None,
+    execute: Execute | None = None,
 ) -> str:
-    """Bring a run to its end, and say how it stands then.
+    """Bring a run to its end, and return its state then.
 
     Args:
         study: the study's folder.
-        run: what to do.
-        attempts: failing attempts it gets, those of earlier times included.
-        environment: variables for its processes, over those of this one.
-        perform: what runs a command; default: as a process.
+        run: which run.
+        attempts: failed attempts it may have, earlier ones included.
+        environment: variables for its processes, in addition to those of this one.
+        execute: what runs a command; default: a process.
 
     Returns:
-        done, failed, queued (the study was cancelled), or running (somebody else is at it).
+        done, failed, queued (the study was cancelled), or running (by another process).
     """
-    with _lock(study, run) as journal:
+    with _locked_journal(study, run) as journal:
         if journal is None:
             return "running"
-        perform = perform or _Process(environment or {}, journal)
+        execute = execute or _Process(environment or {}, journal)
         tried = False
-        while not (study / "cancel").exists():
-            progress = read_progress(study / "runs" / run.name, run)
-            if progress.done:
+        while not is_cancelled(study):
+            state = read_state(study, run, attempts)
+            if state.progress.done:
                 _drop_replay(study, run)
                 return "done"
-            state = read_state(study, run, attempts)
-            exhausted = state.failures >= attempts or (state.refused and tried)
-            if exhausted:
+            if state.failures >= attempts or (state.refused and tried):
                 return "failed"
-            _attempt(study, run, journal, perform)
+            _attempt(study, run, journal, execute)
             tried = True
         return "queued"
 
 
 def stop_children() -> None:
-    """Let every process of this one save and end: before a batch system ends them."""
+    """Let every process started here save and end, before a batch system ends them."""
     for child in _children:
         _stop(child)
 
 
-def _attempt(study: Path, run: PlannedRun, journal: int, perform: Perform) -> None:
-    """Train, evaluate and analyse as far as it is not done, and write down how it ended."""
-    folder, log = study / "runs" / run.name, study / "journal" / f"{run.name}.log"
+def _attempt(study: Path, run: PlannedRun, journal: int, execute: Execute) -> None:
+    """Train, evaluate and analyse what is not done yet, and record how it ended."""
+    folder, log = run_folder(study, run), log_path(study, run)
     before, began = read_progress(folder, run), time.time()
     _write(journal, event="start", host=socket.gethostname(), pid=os.getpid(), at=before.decision)
     code = 0
     for command in _commands(folder, run):
-        code = perform(command, log, (study / "cancel").exists)
+        code = execute(command, log, lambda: is_cancelled(study))
         if code:
             break
     after = read_progress(folder, run)
-    cancelled = (study / "cancel").exists()
-    outcome = _outcome(code, after.done, before != after, cancelled)
+    outcome = _outcome(code, after.done, before != after, is_cancelled(study))
     reason = "" if outcome in ("done", "stopped") else _reason(code, log)
     seconds = round(time.time() - began, 3)
     _write(
@@ -101,7 +100,7 @@ def _attempt(study: Path, run: PlannedRun, journal: int, perform: Perform) -> No
 
 
 def _commands(folder: Path, run: PlannedRun) -> Iterator[list[str]]:
-    """What is still to do, one command after the other."""
+    """The commands still to run, one after the other."""
     if not read_progress(folder, run).trained:
         yield run.train_command(folder)
     progress = read_progress(folder, run)
@@ -118,7 +117,7 @@ def _commands(folder: Path, run: PlannedRun) -> Iterator[list[str]]:
 
 
 def _outcome(code: int, done: bool, advanced: bool, cancelled: bool) -> str:
-    """An attempt's ending in a word. To stop without having advanced is to fail: it would loop."""
+    """How an attempt ended. Stopping without progress is a failure: retrying would never end."""
     if code == 0 and done:
         return "done"
     if code == UserError.exit_code:
@@ -141,14 +140,15 @@ class _Process:
     """Runs commands as processes that inherit the run's lock and end with this process."""
 
     def __init__(self, environment: dict[str, str], lock: int) -> None:
+        """Take further variables, and the descriptor that holds the lock."""
         self.environment, self.lock = os.environ | environment, lock
 
     def __call__(self, command: list[str], log: Path, must_stop: Callable[[], bool]) -> int:
-        """Wait for the command; when it must stop, let it save."""
-        leashed = [sys.executable, "-m", "svea.cli.child", str(os.getpid()), *command]
+        """Wait for the command's exit code; when it must stop, let it save first."""
+        child_command = [sys.executable, "-m", "svea.cli.child", str(os.getpid()), *command]
         with log.open("ab") as output:
             child = subprocess.Popen(
-                leashed, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                child_command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 env=self.environment, pass_fds=(self.lock,), start_new_session=True,
             )  # fmt: skip
         _children.append(child)
@@ -164,7 +164,7 @@ class _Process:
 
 
 def _stop(child: subprocess.Popen[bytes]) -> int:
-    """Ask once, wait, and kill what does not end."""
+    """Ask the process to stop, once; kill it if it does not end in time."""
     if child.poll() is None and child.pid not in _asked_to_stop:
         _asked_to_stop.add(child.pid)
         child.send_signal(signal.SIGTERM)
@@ -179,24 +179,24 @@ def _stop(child: subprocess.Popen[bytes]) -> int:
 
 
 @contextlib.contextmanager
-def _lock(study: Path, run: PlannedRun) -> Iterator[int | None]:
-    """The run's journal, locked for us; None where somebody else keeps it."""
+def _locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
+    """The run's journal, open and locked; None where another process keeps it locked."""
     path = journal_path(study, run)
     with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        journal = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
     try:
-        yield file if lock.acquire(file, LOCK_SECONDS) else None
+        yield journal if lock.acquire(journal, LOCK_SECONDS) else None
     finally:
-        os.close(file)
+        os.close(journal)
 
 
 def _write(journal: int, **entry: Any) -> None:
-    """One line into a journal, in one write."""
+    """Append one line to a journal, in one write."""
     os.write(journal, (json.dumps({"time": round(time.time(), 3), **entry}) + "\n").encode())
 
 
 def _drop_replay(study: Path, run: PlannedRun) -> None:
-    """Free the disk of a finished run's replay, where the plan says so."""
+    """Remove a finished run's replay, if the plan says so."""
     if run.drop_replay:
-        shutil.rmtree(study / "runs" / run.name / layout.REPLAY, ignore_errors=True)
+        shutil.rmtree(run_folder(study, run) / layout.REPLAY, ignore_errors=True)

@@ -1,84 +1,34 @@
-"""The live table of a study: how many runs are queued, running, done, failed; returns; ETA."""
+"""The progress of a study as rows of text: counts, returns, time left."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
-
-from svea.studies import STATES, RunState, Study
+from svea.studies.cost import decisions_left
+from svea.studies.state import STATES, RunState
 from svea.words import duration
 
 MOST_ROWS = 30
-SECONDS = 2.0  # between looks at the folders; ten times what a look takes, if that is longer
-
-
-class Watch:
-    """Shows a study while it is worked at: a table on a terminal, a line per change elsewhere."""
-
-    def __init__(self, study: Study) -> None:
-        self.study, self.console = study, Console(highlight=False)
-        self.states: list[RunState] = []
-        self._live: Live | None = None
-        self._next, self._said = 0.0, ""
-        self._began, self._first_done = time.monotonic(), -1
-
-    @contextmanager
-    def show(self) -> Iterator[Watch]:
-        """Show the table for as long as the study is worked at."""
-        if not self.console.is_terminal:
-            yield self
-            return
-        with Live(console=self.console, auto_refresh=False) as self._live:
-            yield self
-            self.look(now=True)
-        self._live = None
-
-    def look(self, *, now: bool = False) -> None:
-        """Read the folders again, if it is time to."""
-        began = time.monotonic()
-        if began < self._next and not now:
-            return
-        self.states = self.study.states()
-        self._next = time.monotonic() + max(SECONDS, 10 * (time.monotonic() - began))
-        text = headline(self.states, self._rate())
-        if self._live is not None:
-            self._live.update(_rich_table(self.states, text), refresh=True)
-        elif text.partition(";")[0] != self._said.partition(";")[0]:
-            self.console.print(text, markup=False, soft_wrap=True)
-        self._said = text
-
-    def _rate(self) -> float:
-        """Decisions per second of the whole study since it is watched."""
-        done = sum(state.progress.decision for state in self.states)
-        if self._first_done < 0:
-            self._first_done = done
-        return (done - self._first_done) / max(time.monotonic() - self._began, 1e-9)
 
 
 def headline(states: Sequence[RunState], rate: float = 0.0) -> str:
-    """Counts and ETA in a line."""
+    """Counts by state, and the time left at a rate (decisions per second of all runs)."""
     counts = Counter(state.state for state in states)
     text = f"{len(states)} runs: " + ", ".join(f"{counts[name]} {name}" for name in STATES)
-    if (left := decisions_left(states)) and rate > 0:
+    if (left := decisions_left(active(states))) and rate > 0:
         text += f"; ETA {duration(left / rate)}"
     return text
 
 
-def decisions_left(states: Sequence[RunState]) -> int:
-    """Of the runs that are queued or running."""
-    open_ones = [state for state in states if state.state in ("queued", "running")]
-    return sum(max(one.run.decisions - one.progress.decision, 0) for one in open_ones)
+def active(states: Sequence[RunState]) -> list[RunState]:
+    """The runs that are queued or running."""
+    return [state for state in states if state.state in ("queued", "running")]
 
 
 def rows(states: Sequence[RunState]) -> list[dict[str, Any]]:
-    """One row per run: the table's, and `--json`'s."""
+    """One row per run, for `--json`."""
     return [
         {
             "run": state.run.name,
@@ -95,7 +45,7 @@ def rows(states: Sequence[RunState]) -> list[dict[str, Any]]:
 
 
 def table(states: Sequence[RunState]) -> list[dict[str, str]]:
-    """Rows of text: one per run, or, of many, one per setting with its seeds together."""
+    """Rows of text: one per run; of many runs, one per setting, with its seeds together."""
     if len(states) <= MOST_ROWS:
         return [_row(state) for state in _by_interest(states)]
     groups: dict[str, list[RunState]] = {}
@@ -104,21 +54,8 @@ def table(states: Sequence[RunState]) -> list[dict[str, str]]:
     return [_group_row(name, members) for name, members in groups.items()]
 
 
-def _rich_table(states: Sequence[RunState], title: str) -> Table:
-    """The table on a terminal."""
-    lines = table(states)
-    shown = Table(title=title, title_justify="left")
-    for name in lines[0]:
-        shown.add_column(name, overflow="fold")  # a name cut short could be any run's
-    for line in lines[:MOST_ROWS]:
-        shown.add_row(*line.values())
-    if len(lines) > MOST_ROWS:
-        shown.add_row(f"... and {len(lines) - MOST_ROWS} more")
-    return shown
-
-
 def _by_interest(states: Sequence[RunState]) -> list[RunState]:
-    """Running ones first, then what failed, then the rest."""
+    """Running ones first, then failed ones, then the rest."""
     order = {"running": 0, "failed": 1, "queued": 2, "done": 3}
     return sorted(states, key=lambda state: order[state.state])
 

@@ -7,15 +7,19 @@ import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from svea.config import Config
 from svea.machine import HEADROOM, available_bytes, nvidia_gpus, usable_cores
-from svea.studies import PlannedRun, Study
-from svea.studies.cost import run_replay_bytes
+from svea.runs.footprint import replay_bytes
 from svea.studies.engines import Resources
-from svea.studies.supervise import carry_out
+from svea.studies.folder import Study
+from svea.studies.plan import PlannedRun
+from svea.studies.supervise import supervise_run
 
-# Allowances for what a run needs besides its replay, on the safe side; --jobs and --gpus overrule.
+if TYPE_CHECKING:
+    from svea.config import Config
+
+# Generous allowances for what a run needs in addition to its replay; --jobs and --gpus override.
 RUN_BYTES = 2_000_000_000  # main memory: torch, environments
 GPU_BYTES = 4_000_000_000  # GPU memory: context, networks, activations
 
@@ -32,52 +36,52 @@ def require(study: Study, resources: Resources) -> None:
     """Nothing is needed beyond this machine."""
 
 
-def run(
-    study: Study, runs: Sequence[PlannedRun], resources: Resources, look: Callable[[], None]
+def run_study(
+    study: Study, runs: Sequence[PlannedRun], resources: Resources, refresh: Callable[[], None]
 ) -> None:
-    """Work at runs until each is done or failed, or the study is cancelled."""
+    """Supervise runs until each is done or failed, or the study is cancelled."""
     free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
-    places = slots([run.config for run in runs], resources)
-    for slot in places:
+    slots = find_slots([run.config for run in runs], resources)
+    for slot in slots:
         free.put(slot)
 
-    def work(one: PlannedRun) -> str:
+    def supervise(run: PlannedRun) -> str:
         slot = free.get()
         try:
-            return carry_out(study.folder, one, study.attempts, slot.environment)
+            return supervise_run(study.folder, run, study.attempts, slot.environment)
         finally:
             free.put(slot)
 
-    with ThreadPoolExecutor(len(places)) as pool:
-        open_ones = {pool.submit(work, one) for one in runs}
+    with ThreadPoolExecutor(len(slots)) as pool:
+        pending = {pool.submit(supervise, run) for run in runs}
         try:
-            while open_ones:
-                finished, open_ones = wait(open_ones, timeout=1.0)
+            while pending:
+                finished, pending = wait(pending, timeout=1.0)
                 for future in finished:
                     future.result()
-                look()
+                refresh()
         except BaseException:
             study.cancel()  # every thread lets its run save and returns
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def slots(configs: Sequence[Config], resources: Resources) -> list[Slot]:
-    """How many runs this machine works at at once, and with what.
+def find_slots(configs: Sequence[Config], resources: Resources) -> list[Slot]:
+    """How many runs this machine takes at once, and what each may use.
 
     By default as many as GPUs (by memory), cores and main memory all have room for, at least one.
     """
     cores, gpus = usable_cores(), nvidia_gpus() if resources.gpus else []
     per_run = resources.cpus or 1 + max((config.envs for config in configs), default=1)
     by_cores = max(int(cores // per_run), 1)
-    replay = max((run_replay_bytes(config) for config in configs), default=0)
+    replay = max((replay_bytes(config) for config in configs), default=0)
     memory = available_bytes()
     if gpus and any(config.device in ("auto", "cuda") for config in configs):
         names = [
             name for name, free in gpus for _ in range(_runs_on(free, replay, resources.gpus))
         ] or [gpus[0][0]]
         count = resources.jobs or min(len(names), by_cores)
-        # Neighbours in the list share a GPU; take them apart, so that few runs use many GPUs.
+        # Adjacent names share a GPU; reorder them, so that few runs are spread over many GPUs.
         spread = sorted(range(len(names)), key=lambda i: names[:i].count(names[i]))
         chosen = [names[spread[i % len(names)]] for i in range(count)]
         return [Slot(_threads(cores, count) | {"CUDA_VISIBLE_DEVICES": g}, g) for g in chosen]
@@ -87,12 +91,12 @@ def slots(configs: Sequence[Config], resources: Resources) -> list[Slot]:
 
 
 def _runs_on(free: int, replay: int, share: float) -> int:
-    """How many runs a GPU takes: by the share that was asked for, else by its free memory."""
+    """How many runs a GPU takes: by the share asked for, else by its free memory."""
     return int(1 / share) if share > 0 else int(HEADROOM * free // (replay + GPU_BYTES))
 
 
 def _threads(cores: int, count: int) -> dict[str, str]:
-    """Threads per process, so that runs do not fight for cores; a user's own setting stays."""
+    """Threads per process, so that runs do not compete for cores; a user's own setting stays."""
     if "OMP_NUM_THREADS" in os.environ:
         return {}
     if count == 1:

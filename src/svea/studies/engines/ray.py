@@ -1,9 +1,9 @@
 """The engine of a Ray cluster: runs as tasks that survive the loss of nodes and of the driver.
 
-A task is `carry_out`. When its node dies, Ray starts it again elsewhere and it resumes from the
-run's folder; when the driver dies, Ray ends its tasks (their runs save), and the same command goes
-on. A cluster of its own opens ports on the loopback interface only; nothing shows a dashboard or
-reports usage.
+A task is `supervise_run`. When its node dies, Ray starts it again elsewhere and it resumes from the
+run's folder; when the driver dies, Ray ends its tasks (their runs save), and the same command
+continues. A cluster started here opens ports on the loopback interface only, shows no dashboard and
+reports no usage.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import Any
 
 from svea.errors import SveaError, UserError
 from svea.machine import usable_cores
-from svea.studies import PlannedRun, Study
 from svea.studies.engines import Resources
-from svea.studies.supervise import GRACE_SECONDS, Perform, carry_out
+from svea.studies.folder import Study, is_cancelled
+from svea.studies.plan import PlannedRun
+from svea.studies.supervise import GRACE_SECONDS, Execute, supervise_run
 
 CONNECT_SECONDS = 10.0
-IN_FLIGHT = 4  # tasks handed to Ray per run that can work at once: enough to keep workers warm
-LOST_TASKS = 10  # how often Ray may lose one run's task for reasons of its own
+IN_FLIGHT = 4  # tasks submitted per run that fits at once: enough to keep Ray's workers warm
+LOST_TASKS = 10  # how often Ray may lose one run's task
 
 
 def require(study: Study, resources: Resources) -> None:
@@ -35,12 +36,12 @@ def require(study: Study, resources: Resources) -> None:
         _require_reachable(address)
 
 
-def run(
-    study: Study, runs: Sequence[PlannedRun], resources: Resources, look: Callable[[], None]
+def run_study(
+    study: Study, runs: Sequence[PlannedRun], resources: Resources, refresh: Callable[[], None]
 ) -> None:
-    """Work at runs until each is done or failed, or the study is cancelled."""
+    """Supervise runs until each is done or failed, or the study is cancelled."""
     with connection(resources) as ray:
-        run_on(ray, study, runs, resources, look)
+        run_on(ray, study, runs, resources, refresh)
 
 
 def run_on(
@@ -48,20 +49,20 @@ def run_on(
     study: Study,
     runs: Sequence[PlannedRun],
     resources: Resources,
-    look: Callable[[], None],
-    perform: Perform | None = None,
+    refresh: Callable[[], None],
+    execute: Execute | None = None,
 ) -> None:
-    """Work at runs on a cluster that is connected already."""
-    cpus, gpus = resources.cpus or 1.0, _gpus_of_a_run(ray, resources)
-    task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=-1)(carry_out)
-    flying: dict[Any, PlannedRun] = {}
+    """Supervise runs on a cluster that is connected already."""
+    cpus, gpus = resources.cpus or 1.0, _gpus_per_run(ray, resources)
+    task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=-1)(supervise_run)
+    in_flight: dict[Any, PlannedRun] = {}
     try:
-        most = resources.jobs or IN_FLIGHT * _room(ray, cpus, gpus)
-        _schedule(ray, task, study, runs, most, look, perform, flying)
+        most = resources.jobs or IN_FLIGHT * _runs_at_once(ray, cpus, gpus)
+        _schedule(ray, task, study, runs, most, refresh, execute, in_flight)
     except BaseException:
-        study.cancel()  # tasks see it in the folder, wherever they are, save, and return
-        if flying:
-            ray.wait(list(flying), num_returns=len(flying), timeout=GRACE_SECONDS)
+        study.cancel()  # tasks see it in the folder, on any machine, save, and return
+        if in_flight:
+            ray.wait(list(in_flight), num_returns=len(in_flight), timeout=GRACE_SECONDS)
         raise
 
 
@@ -71,33 +72,32 @@ def _schedule(
     study: Study,
     runs: Sequence[PlannedRun],
     most: int,
-    look: Callable[[], None],
-    perform: Perform | None,
-    flying: dict[Any, PlannedRun],
+    refresh: Callable[[], None],
+    execute: Execute | None,
+    in_flight: dict[Any, PlannedRun],
 ) -> None:
-    """Keep the cluster supplied with tasks, and take back what ends."""
-    waiting, lost = deque(runs), dict.fromkeys((one.name for one in runs), 0)
-    cancelled = study.folder / "cancel"
-    while flying or (waiting and not cancelled.exists()):
-        while waiting and len(flying) < most and not cancelled.exists():
-            one = waiting.popleft()
-            flying[task.remote(study.folder, one, study.attempts, perform=perform)] = one
-        ready, _ = ray.wait(list(flying), num_returns=1, timeout=1.0)
+    """Keep the cluster supplied with tasks, and collect what ends."""
+    waiting, lost = deque(runs), dict.fromkeys((run.name for run in runs), 0)
+    while in_flight or (waiting and not is_cancelled(study.folder)):
+        while waiting and len(in_flight) < most and not is_cancelled(study.folder):
+            run = waiting.popleft()
+            in_flight[task.remote(study.folder, run, study.attempts, execute=execute)] = run
+        ready, _ = ray.wait(list(in_flight), num_returns=1, timeout=1.0)
         if ready:
-            ready, _ = ray.wait(list(flying), num_returns=len(flying), timeout=0)
+            ready, _ = ray.wait(list(in_flight), num_returns=len(in_flight), timeout=0)
         for reference in ready:
-            one = flying.pop(reference)
+            run = in_flight.pop(reference)
             try:
-                if ray.get(reference) == "running":  # somebody else is at it: look again later
-                    waiting.append(one)
+                if ray.get(reference) == "running":  # by another process: try again later
+                    waiting.append(run)
             except ray.exceptions.RayTaskError as error:
                 raise _cause(error) from error
             except ray.exceptions.RayError:
-                lost[one.name] += 1
-                if lost[one.name] > LOST_TASKS:
+                lost[run.name] += 1
+                if lost[run.name] > LOST_TASKS:
                     raise
-                waiting.append(one)
-        look()
+                waiting.append(run)
+        refresh()
 
 
 @contextlib.contextmanager
@@ -127,12 +127,12 @@ def connection(resources: Resources) -> Iterator[Any]:
 
 
 def _address(resources: Resources) -> str:
-    """Where the cluster is; empty: one is to be started here."""
+    """The cluster's address; empty: one is started on this machine."""
     return resources.address or os.environ.get("RAY_ADDRESS", "")
 
 
 def _require_reachable(address: str) -> None:
-    """Refuse an address that nobody answers at, within seconds."""
+    """Refuse an address that does not answer within seconds."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if address in ("auto", "local"):
         return
@@ -147,26 +147,26 @@ def _require_reachable(address: str) -> None:
         ) from error
 
 
-def _room(ray: Any, cpus: float, gpus: float) -> int:
-    """How many runs the cluster has room for at once, now; nodes may come and go."""
+def _runs_at_once(ray: Any, cpus: float, gpus: float) -> int:
+    """How many runs the cluster has room for now; nodes may come and go."""
     total = ray.cluster_resources()
-    rooms = [total.get("CPU", 1.0) / cpus] + ([total.get("GPU", 0.0) / gpus] if gpus else [])
-    if min(rooms) < 1:
+    fits = [total.get("CPU", 1.0) / cpus] + ([total.get("GPU", 0.0) / gpus] if gpus else [])
+    if min(fits) < 1:
         raise UserError(
             f"one run asks for {cpus:g} CPUs and {gpus:g} GPUs, but the cluster has "
             f"{total.get('CPU', 0):g} and {total.get('GPU', 0):g}; use smaller --cpus or --gpus"
         )
-    return int(min(rooms))
+    return int(min(fits))
 
 
-def _gpus_of_a_run(ray: Any, resources: Resources) -> float:
-    """As asked for; else a whole GPU where the cluster has any: Ray hides them from other tasks."""
+def _gpus_per_run(ray: Any, resources: Resources) -> float:
+    """The share asked for, else a whole GPU if the cluster has any: Ray hides GPUs from others."""
     if resources.gpus >= 0:
         return resources.gpus
     return 1.0 if ray.cluster_resources().get("GPU", 0) else 0.0
 
 
 def _cause(error: Any) -> BaseException:
-    """What a task raised on purpose, else Ray's own account of it."""
+    """The SveaError that a task raised, else Ray's own error."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, SveaError) else error

@@ -1,7 +1,7 @@
 """The engine of a SLURM cluster: array jobs by submitit, one element per run.
 
-A job that is preempted, or about to meet its time limit, is warned by SLURM; it lets its run save,
-and submitit puts it back into the queue, where it resumes from the run's folder.
+SLURM warns a job that is preempted or about to reach its time limit; the job lets its run save, and
+submitit puts it back into the queue, from where it resumes from the run's folder.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from svea import config
 from svea.errors import UserError
 from svea.files import replace_json
-from svea.studies import PlannedRun, Study
 from svea.studies.engines import Resources
-from svea.studies.supervise import carry_out, stop_children
+from svea.studies.folder import Study
+from svea.studies.plan import PlannedRun
+from svea.studies.supervise import stop_children, supervise_run
 
 ARRAY = 1000  # elements of an array job; SLURM's MaxArraySize is 1001 unless set otherwise
 WARNING_SECONDS = 300  # before the end of a job's time: enough to save ten gigabytes of replay
-REQUEUES = 10_000  # resumes after a time limit that submitit allows: every one advances
+REQUEUES = 10_000  # resumes after a time limit that submitit allows: each makes progress
 
 
 class Job:
-    """What an array element does, and how it is continued after a warning."""
+    """What an array element does, and how it continues after a warning."""
 
     def __init__(self, study: Path, run: PlannedRun, attempts: int) -> None:
+        """Take the study's folder and the run: this is pickled."""
         self.study, self.run, self.attempts = study, run, attempts
 
     def __call__(self) -> str:
-        """Work at the run."""
-        return carry_out(self.study, self.run, self.attempts)
+        """Supervise the run."""
+        return supervise_run(self.study, self.run, self.attempts)
 
     def checkpoint(self) -> Any:
-        """Called by submitit on SLURM's warning: save, then ask for the same again."""
+        """Called by submitit on SLURM's warning: let the run save, then requeue this job."""
         from submitit.helpers import DelayedSubmission
 
         stop_children()
@@ -45,7 +46,7 @@ class Job:
 
 
 def require(study: Study, resources: Resources) -> None:
-    """Refuse, before anything starts, what SLURM or this machine does not have."""
+    """Refuse, before anything starts, where SLURM or submitit is missing."""
     if importlib.util.find_spec("submitit") is None:
         raise UserError("--on slurm needs the package submitit: pip install 'svea[slurm]'")
     if not shutil.which("sbatch"):
@@ -53,6 +54,8 @@ def require(study: Study, resources: Resources) -> None:
             "no SLURM here: the program sbatch is not found. Start the study on a login node, or "
             "use --on local or --on ray"
         )
+    from svea import config
+
     seconds = config.seconds(resources.time_limit)
     if seconds == float("inf") or seconds < 60:
         raise UserError(f"time_limit is {resources.time_limit!r}; allowed for SLURM: 1m or more")
@@ -61,41 +64,41 @@ def require(study: Study, resources: Resources) -> None:
     _queued()
 
 
-def run(
+def run_study(
     study: Study,
     runs: Sequence[PlannedRun],
     resources: Resources,
-    look: Callable[[], None],
+    refresh: Callable[[], None],
     cluster: str = "slurm",
 ) -> list[str]:
     """Submit runs that are not in SLURM's queue yet, and return their job ids at once.
 
     Args:
-        study: what to carry out.
+        study: which study.
         runs: those to submit.
         resources: of one run.
-        look: called once.
+        refresh: called once.
         cluster: slurm, or local for submitit's executor on this machine, which tests use.
     """
     executor = make_executor(study, resources, cluster)
     submitted = read_jobs(study.folder)
     queued = _queued() if cluster == "slurm" and submitted else set()
-    new = [one for one in runs if submitted.get(one.name) not in queued]
-    if len(new) < len(runs):
-        print(f"{len(runs) - len(new)} runs are in SLURM's queue already")
+    new = [run for run in runs if submitted.get(run.name) not in queued]
     for start in range(0, len(new), ARRAY):
         part = new[start : start + ARRAY]
         with executor.batch():
-            jobs = [executor.submit(Job(study.folder, one, study.attempts)) for one in part]
-        submitted |= {one.name: job.job_id for one, job in zip(part, jobs, strict=True)}
+            jobs = [executor.submit(Job(study.folder, run, study.attempts)) for run in part]
+        submitted |= {run.name: job.job_id for run, job in zip(part, jobs, strict=True)}
         replace_json(study.folder / "slurm" / "jobs.json", submitted)
-    look()
-    return [submitted[one.name] for one in new]
+    refresh()
+    return [submitted[run.name] for run in new]
 
 
 def make_executor(study: Study, resources: Resources, cluster: str = "slurm") -> Any:
-    """An executor of submitit with a run's resources."""
+    """A submitit executor with a run's resources."""
     import submitit
+
+    from svea import config
 
     seconds, gpus = config.seconds(resources.time_limit), int(max(resources.gpus, 0))
     folder = study.folder / "slurm"
@@ -125,12 +128,12 @@ def read_jobs(study: Path) -> dict[str, str]:
     path = study / "slurm" / "jobs.json"
     try:
         return dict(json.loads(path.read_text())) if path.exists() else {}
-    except (OSError, ValueError):  # lost: the jobs find each other by the runs' locks
+    except (OSError, ValueError):  # lost: the runs' locks still keep jobs apart
         return {}
 
 
 def cancel(study: Path) -> None:
-    """Take a study's waiting jobs out of SLURM's queue; those at work see the study's mark."""
+    """Remove a study's pending jobs from SLURM's queue; running ones see the file `cancel`."""
     mine = set(read_jobs(study).values())
     jobs = sorted(mine & _queued("PENDING")) if mine and shutil.which("squeue") else []
     if jobs:
@@ -138,7 +141,7 @@ def cancel(study: Path) -> None:
 
 
 def _queued(states: str = "all") -> set[str]:
-    """Ids of the jobs that wait or work, array elements one by one."""
+    """Ids of pending and running jobs, one per array element."""
     asked = ["squeue", "--noheader", "--array", "--format=%i"]
     asked += [] if states == "all" else [f"--states={states}"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)

@@ -16,7 +16,8 @@ from pathlib import Path
 from svea.config import HOW_TO_RUN, configure
 from svea.envs import expand_modes
 from svea.errors import UserError, unknown_name
-from svea.studies import Grid, PlannedRun, Study, Values, open_study, plan
+from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs
+from svea.studies.options import Values
 
 SEEDS = "0-4"
 EPISODES = 30
@@ -87,9 +88,9 @@ class Experiment:
                 grid = Grid([task], [setting.method], [setting.augment], scale.seeds, setting.set)
                 common = scale.values(task, setting)
                 cells[task, setting] = list(
-                    plan(
+                    plan_runs(
                         [grid], common, modes=self.modes, episodes=self._episodes(scale),
-                        analyses=self.analyses, drop_replay=scale.drop_replay, mark=scale.mark,
+                        analyses=self.analyses, drop_replay=scale.drop_replay, suffix=scale.mark,
                     )
                 )  # fmt: skip
         return cells

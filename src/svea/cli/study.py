@@ -1,0 +1,260 @@
+"""How `svea sweep` and `svea paper` run a study: engine flags, what it costs, its progress."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import shutil
+import signal
+import sys
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from svea.errors import UserError
+from svea.machine import usable_cores
+from svea.studies import RunState, Study, as_flags, read_states
+from svea.studies.cost import Cost, estimate_cost, require_space
+from svea.studies.engines import Resources
+from svea.studies.engines.local import find_slots
+from svea.studies.folder import is_cancelled
+from svea.studies.watch import MOST_ROWS, active, headline, table
+from svea.words import duration, plural
+
+FAILED = 1  # exit code of a study in which runs failed
+REFRESH_SECONDS = 2.0  # between reads of the folders; ten times as long as a read, if that is more
+
+
+@dataclass(frozen=True)
+class EngineFlags:
+    """Where and how a study runs, as flags."""
+
+    on: Literal["local", "ray", "slurm"] = "local"
+    """The engine."""
+    jobs: int = 0
+    """Runs at once; 0: as many as there is room for."""
+    cpus: float = 0.0
+    """Cores for one run; 0: the engine's choice."""
+    gpus: float = -1.0
+    """Share of a GPU for one run, e.g. 0.25; 0: none; below 0: the engine's choice."""
+    address: str = ""
+    """HOST:PORT of a Ray cluster, or auto; default: one is started on this machine."""
+    time_limit: str = "24h"
+    """Wall time of one SLURM job; its run saves before the end and resumes in the next job."""
+    slurm: tuple[str, ...] = ()
+    """Further options of sbatch as name=value, e.g. partition=gpu account=me."""
+    attempts: int = 3
+    """Failed attempts after which a run counts as failed."""
+    drop_replay: bool = False
+    """Remove a run's replay once it is done: less disk, but the run can no longer be extended."""
+    decisions_per_second: float = 0.0
+    """Speed of one run, for estimates; 0: as measured in this study."""
+    dry_run: bool = False
+    """List the runs and what they cost; write nothing."""
+
+    def resources(self) -> Resources:
+        """What the engines read."""
+        if self.jobs < 0 or self.cpus < 0 or self.decisions_per_second < 0:
+            raise UserError("jobs, cpus and decisions_per_second must not be negative")
+        pairs = [word.partition("=") for word in self.slurm]
+        if bad := [name for name, equals, _ in pairs if not equals]:
+            raise UserError(f"--slurm is {bad[0]!r}; allowed: name=value, e.g. partition=gpu")
+        options = {name.lstrip("-"): value for name, _, value in pairs}
+        return Resources(self.jobs, self.cpus, self.gpus, self.address, self.time_limit, options)
+
+
+DEFAULT_ENGINE = EngineFlags()
+
+
+def run_study(study: Study, flags: EngineFlags) -> int:
+    """Run a study, or list what it would run; returns the exit code."""
+    states, resources = read_states(study), flags.resources()
+    cost = _cost(states, flags, resources)
+    engine = importlib.import_module(f"svea.studies.engines.{flags.on}")
+    if flags.dry_run:
+        print("\n".join(dry_run_lines(study, states)))
+    print("\n".join(cost_lines(cost)))
+    require_space(study, states, cost)
+    if flags.dry_run:
+        engine.require(study, resources)
+        return 0
+    runs = [state.run for state in active(states)]
+    runs += [state.run for state in states if state.refused and state.state == "failed"]
+    _print_spent(states)
+    if not runs:
+        study.save()
+        return _print_end(study, states)
+    engine.require(study, resources)
+    study.save()
+    display = StudyDisplay(study)
+    with _sigterm_as_interrupt(), display.show():
+        submitted = engine.run_study(study, runs, resources, display.refresh)
+    if flags.on == "slurm":
+        if len(submitted) < len(runs):
+            print(f"{plural(len(runs) - len(submitted), 'run')} already in SLURM's queue")
+        print(f"submitted; `svea sweep status {study.folder}` shows its progress")
+        return 0
+    return _print_end(study, read_states(study))
+
+
+def dry_run_lines(study: Study, states: Sequence[RunState]) -> list[str]:
+    """The command of every run; options that all share are listed once, at the end."""
+    first = states[0].run.values
+    shared = {
+        name: value
+        for name, value in first.items()
+        if name != "task" and len(states) > 1
+        and all(state.run.values.get(name) == value for state in states)
+    }  # fmt: skip
+    lines = []
+    for state in states:
+        own = {k: v for k, v in state.run.values.items() if k != "task" and k not in shared}
+        command = ["svea", "train", state.run.values["task"], *as_flags(own)]
+        lines.append(f"{state.state:<8} {shlex.join(command)}")
+    out = study.folder / "runs" / "NAME"
+    lines.append(f"each with {shlex.join([*as_flags(shared), '--out', str(out)])}")
+    return [_folded(line) for line in lines]
+
+
+def cost_lines(cost: Cost) -> list[str]:
+    """What is left of a study, in words."""
+    left, runs = cost.runs - cost.finished, plural(cost.runs, "run")
+    if not left:
+        return [f"{runs}, all of them done"]
+    time = "unknown" if cost.wall_seconds is None else f"about {duration(cost.wall_seconds)}"
+    gpu = "unknown" if cost.gpu_hours is None else f"about {cost.gpu_hours:,.1f}"
+    gpu = "none, because no GPU is used" if cost.gpu_hours == 0 else gpu
+    return [
+        runs + (f", {cost.finished} of them done" if cost.finished else ""),
+        f"time for the {left} left: {time} ({cost.basis})",
+        f"GPU hours: {gpu}",
+        f"disk: up to {cost.disk_bytes / 1e9:,.1f} GB",
+    ]
+
+
+class StudyDisplay:
+    """The progress of a study: a live table on a terminal, a line per change elsewhere."""
+
+    def __init__(self, study: Study) -> None:
+        """Show this study."""
+        self.study, self.console = study, Console(highlight=False)
+        self._live: Live | None = None
+        self._next_read, self._last_text = 0.0, ""
+        self._began, self._first_decisions = time.monotonic(), -1
+
+    @contextmanager
+    def show(self) -> Iterator[None]:
+        """Show the table while the study runs."""
+        if not self.console.is_terminal:
+            yield
+            return
+        with Live(console=self.console, auto_refresh=False) as self._live:
+            yield
+            self.refresh(now=True)
+        self._live = None
+
+    def refresh(self, *, now: bool = False) -> None:
+        """Read the folders again, if it is time to."""
+        began = time.monotonic()
+        if began < self._next_read and not now:
+            return
+        states = read_states(self.study)
+        self._next_read = time.monotonic() + max(REFRESH_SECONDS, 10 * (time.monotonic() - began))
+        text = headline(states, self._rate(states))
+        if self._live is not None:
+            self._live.update(_rich_table(states, text), refresh=True)
+        elif text.partition(";")[0] != self._last_text.partition(";")[0]:
+            self.console.print(text, markup=False, soft_wrap=True)
+        self._last_text = text
+
+    def _rate(self, states: Sequence[RunState]) -> float:
+        """Decisions per second of the whole study since the display began."""
+        done = sum(state.progress.decision for state in states)
+        if self._first_decisions < 0:
+            self._first_decisions = done
+        return (done - self._first_decisions) / max(time.monotonic() - self._began, 1e-9)
+
+
+def _cost(states: Sequence[RunState], flags: EngineFlags, resources: Resources) -> Cost:
+    """The estimate for an engine."""
+    at_once = resources.jobs or len(states)
+    gpus: float | None = max(resources.gpus, 0.0)
+    if flags.on == "local":
+        slots = find_slots([s.run.config for s in states if s.state != "done"], resources)
+        at_once, used = len(slots), {slot.gpu for slot in slots if slot.gpu}
+        gpus = len(used) / at_once
+    elif flags.on == "ray":
+        gpus = None if resources.gpus < 0 else gpus  # one, if the cluster has GPUs
+        at_once = resources.jobs or max(int(usable_cores() // (resources.cpus or 1)), 1)
+    return estimate_cost(states, at_once, flags.decisions_per_second, gpus)
+
+
+def _folded(line: str) -> str:
+    """A line no wider than the terminal; unchanged where the output is not a terminal."""
+    if not sys.stdout.isatty():
+        return line
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(
+        line, width, subsequent_indent=" " * 9, break_on_hyphens=False, break_long_words=False
+    )
+
+
+def _rich_table(states: Sequence[RunState], title: str) -> Table:
+    """The table on a terminal."""
+    rows = table(states)
+    shown = Table(title=title, title_justify="left")
+    for name in rows[0]:
+        shown.add_column(name, overflow="fold")  # a name cut short would be ambiguous
+    for row in rows[:MOST_ROWS]:
+        shown.add_row(*row.values())
+    if len(rows) > MOST_ROWS:
+        shown.add_row(f"... and {len(rows) - MOST_ROWS} more")
+    return shown
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM end a study as Ctrl-C does: every run saves first."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("every run has been asked to save; the same command continues", file=sys.stderr)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _print_spent(states: Sequence[RunState]) -> None:
+    """Name runs that have used up their attempts."""
+    spent = [state for state in states if state.state == "failed" and not state.refused]
+    if spent:
+        print(
+            f"{plural(len(spent), 'run')} failed {spent[0].failures} times and will not be retried "
+            f"without a larger --attempts. The first: {spent[0].run.name}: {spent[0].reason}"
+        )
+
+
+def _print_end(study: Study, states: Sequence[RunState]) -> int:
+    """Print the final state; returns the exit code."""
+    print(headline(states))
+    failed = [state for state in states if state.state == "failed"]
+    for state in failed[:5]:
+        print(f"failed: {state.run.name}: {state.reason}")
+    if failed:
+        print(f"their output is in {study.folder / 'journal'}/NAME.log")
+    if is_cancelled(study.folder):
+        print("cancelled; the same command continues")
+        return 128 + signal.SIGINT
+    return FAILED if failed else 0

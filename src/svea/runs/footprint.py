@@ -1,0 +1,54 @@
+"""How large a run is, before it exists: its replay, and the files in its folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from svea.runs import layout
+
+if TYPE_CHECKING:
+    from svea.config import Config
+
+ACTIONS = 8  # dimensions of an action where no environment has been asked; hardly counts
+LOG_LINE_BYTES = 500
+
+
+def replay_bytes(config: Config, actions: int = ACTIONS) -> int:
+    """Bytes of a run's replay, in memory and on disk."""
+    from svea import replay
+
+    # Environments decide together, so a run may end a few decisions late; all are remembered.
+    capacity = min(config.replay, -(-config.decisions // config.envs) * config.envs)
+    return replay.replay_bytes(
+        capacity, config.rendered_size, actions, config.envs, config.episode_length
+    )
+
+
+def agent_bytes(config: Config) -> int:
+    """Bytes of an agent in a checkpoint, at most: what is known without making the agent."""
+    from svea.networks.cnn import output_size
+
+    size = config.network
+    if config.encoder == "vit":
+        features = size.width
+    else:
+        side = output_size(config.image_size, size.layers, size.strided_layers)
+        features = size.filters * side * side
+    projection = features * size.projection
+    heads = 3 * (size.projection + size.hidden + 2) * size.hidden
+    # Two projections and their target, weights and Adam's two moments: four times is enough.
+    return 4 * 4 * (2 * projection + heads) + 16_000_000
+
+
+def folder_bytes(config: Config, replay: int, agent: int) -> int:
+    """Bytes of the large files in a run's folder: replay, checkpoints, log.
+
+    Args:
+        config: of the run.
+        replay: its bytes.
+        agent: bytes of one checkpoint.
+    """
+    lines = config.decisions / config.episode_length
+    lines += 2 * config.decisions / min(config.log_every, config.eval_every)
+    checkpoints = layout.GENERATIONS + 1  # those that are kept, and the one being written
+    return replay + checkpoints * agent + round(LOG_LINE_BYTES * lines)

@@ -1,0 +1,253 @@
+"""The plan of a study: grids of tasks, methods, augmentations and seeds, checked and named."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import json
+import re
+import runpy
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from svea.envs import expand_modes
+from svea.errors import UserError, unknown_name
+from svea.studies.options import Values, as_flags, flatten, parse_seeds
+
+if TYPE_CHECKING:
+    from svea.config import Config
+
+LARGEST_SEED = 10**9
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every combination of some tasks, methods, augmentations and seeds.
+
+    Attributes:
+        tasks: names of tasks.
+        methods: names of methods.
+        augments: strong augmentations; none given: each method's own default.
+        seeds: training seeds.
+        set: further options of `svea train`, by their names there. They are part of the names of
+            this grid's runs, so that several grids of one study can differ in them.
+    """
+
+    tasks: Sequence[str]
+    methods: Sequence[str] = ("svea",)
+    augments: Sequence[str] = ()
+    seeds: Sequence[int] | str = (0,)
+    set: Values = field(default_factory=dict)
+
+    def points(self) -> Iterator[Values]:
+        """The options of each run."""
+        for task, method, augment, seed in itertools.product(
+            _names("tasks", self.tasks),
+            _names("methods", self.methods),
+            _names("augments", self.augments) or (None,),
+            parse_seeds(self.seeds),
+        ):
+            values = {"task": task, "method": method, "seed": seed} | flatten(self.set)
+            yield values if augment is None else values | {"augment": augment}
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a study: enough to start it, and to tell from its folder how far it is.
+
+    Attributes:
+        name: of its folder.
+        values: the options of `svea train` that were given, `task` among them.
+        decisions: its length.
+        modes: to evaluate in after training, in addition to the evaluations during training.
+        episodes: of that evaluation, per mode.
+        analyses: names of `svea analyze` to run after training.
+        drop_replay: remove the replay once the run is done; it can then not be extended.
+    """
+
+    name: str
+    values: Values
+    decisions: int
+    modes: tuple[str, ...] = ()
+    episodes: int = 30
+    analyses: tuple[str, ...] = ()
+    drop_replay: bool = False
+
+    @property
+    def config(self) -> Config:
+        """The configuration that `svea train` will resolve."""
+        return resolve(self.values)
+
+    def train_command(self, folder: Path) -> list[str]:
+        """The arguments of `svea` that train, or resume training, in a folder."""
+        values = dict(self.values)
+        return ["train", values.pop("task"), *as_flags(values), "--out", str(folder)]
+
+
+def plan_runs(
+    grids: Iterable[Grid],
+    common: Values | None = None,
+    *,
+    modes: Iterable[str] = (),
+    episodes: int = 30,
+    analyses: Iterable[str] = (),
+    drop_replay: bool = False,
+    suffix: str = "",
+) -> tuple[PlannedRun, ...]:
+    """Check every combination before anything starts, and name it.
+
+    Args:
+        grids: what to combine.
+        common: options of `svea train` for all runs.
+        modes: to evaluate in after training.
+        episodes: of that evaluation, per mode.
+        analyses: names of `svea analyze` to run after training.
+        drop_replay: remove each replay once its run is done.
+        suffix: a word in all names, before the seed.
+
+    Example:
+        >>> grid = Grid(["walker_walk"], ["svea", "drq"], seeds="0-4")
+        >>> [run.name for run in plan_runs([grid], {"decisions": 1000})][::5]
+        ['walker_walk-svea-conv-s0', 'walker_walk-drq-none-s0']
+    """
+    wanted = tuple(expand_modes(modes))
+    if episodes < 1:
+        raise UserError(f"episodes is {episodes}; allowed: 1 or more")
+    shared = _with_absolute_paths(flatten(common or {}))
+    runs: dict[str, PlannedRun] = {}
+    names: dict[Config, str] = {}
+    for grid in grids:
+        _refuse_axes({**shared, **flatten(grid.set)})
+        for point in grid.points():
+            values = shared | _with_absolute_paths(point)
+            config = resolve(values)
+            name = _name(config, grid.set, suffix)
+            if twin := name if name in runs else names.get(config):
+                also = "" if twin == name else f" (also as {twin})"
+                raise UserError(
+                    f"run {name} is in the study twice{also}; give each task, method, "
+                    "augmentation and seed once"
+                )
+            names[config] = name
+            runs[name] = PlannedRun(
+                name, values, config.decisions, wanted, episodes, tuple(analyses), drop_replay
+            )
+    if not runs:
+        raise UserError("the study has no runs; name at least one task, method and seed")
+    return tuple(runs.values())
+
+
+def resolve(values: Values) -> Config:
+    """The configuration of a run, checked.
+
+    Runs that differ only in their seed are resolved once: checking takes milliseconds, and a study
+    may have ten thousand seeds.
+    """
+    seed, rest = values["seed"], {k: v for k, v in values.items() if k != "seed"}
+    if not 0 <= seed <= LARGEST_SEED:
+        raise UserError(f"seed is {seed}; allowed: 0 to {LARGEST_SEED}")
+    return dataclasses.replace(_resolve(json.dumps(rest, sort_keys=True, default=str)), seed=seed)
+
+
+@functools.lru_cache(maxsize=4096)
+def _resolve(values: str) -> Config:
+    """The configuration with seed 0; the options come as JSON because a cache key must hash."""
+    from svea.config import configure
+
+    options = json.loads(values)
+    return configure(options.pop("task"), **options)
+
+
+# Study files --------------------------------------------------------------------------------------
+
+_FILE_SETTINGS = {"set", "modes", "episodes"}
+_PYTHON_NAMES = _FILE_SETTINGS | {"grids"}
+
+
+def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:
+    """The grids of a TOML or Python file, and its other settings (set, modes, episodes).
+
+    A TOML file holds one grid's keys at its top, or several as `[[grid]]`. A Python file is
+    executed and must define a list named `grids`.
+    """
+    if not path.is_file():
+        raise UserError(f"no study file {str(path)!r}: give a .toml or .py file, or flags")
+    if path.suffix not in (".toml", ".py"):
+        raise UserError(f"study file {str(path)!r} is neither .toml nor .py")
+    try:
+        content: dict[str, Any] = (
+            tomllib.loads(path.read_text())
+            if path.suffix == ".toml"
+            else {k: v for k, v in runpy.run_path(str(path)).items() if k in _PYTHON_NAMES}
+        )
+    except Exception as error:  # a user's own file may fail in any way
+        raise UserError(f"study file {str(path)!r}: {type(error).__name__}: {error}") from error
+    axes = {f.name for f in dataclasses.fields(Grid)} - {"set"}
+    settings = {k: v for k, v in content.items() if k not in axes | {"grid", "grids"}}
+    for name in settings:
+        if name not in _FILE_SETTINGS:
+            raise unknown_name("setting", name, axes | _FILE_SETTINGS | {"grid"})
+    if path.suffix == ".py":
+        grids = content.get("grids", [])
+        if not all(isinstance(grid, Grid) for grid in grids):
+            raise UserError(f"study file {str(path)!r}: `grids` must be a list of Grid")
+    else:
+        tables = content.get("grid") or [{k: v for k, v in content.items() if k in axes}]
+        grids = [_grid(table, path) for table in tables]
+    return list(grids), settings
+
+
+def _grid(table: Any, path: Path) -> Grid:
+    """A grid from a TOML table."""
+    names = [f.name for f in dataclasses.fields(Grid)]
+    if not isinstance(table, dict):
+        raise UserError(f"study file {str(path)!r}: a grid is {table!r}; allowed: a table")
+    for name in table:
+        if name not in names:
+            raise unknown_name("setting of a grid", name, names)
+    if "tasks" not in table:
+        raise UserError(f"study file {str(path)!r} names no tasks")
+    return Grid(**table)
+
+
+# One grid point -----------------------------------------------------------------------------------
+
+
+def _refuse_axes(values: Values) -> None:
+    """What a study varies itself cannot be set for all of its runs."""
+    axes = {"task": "tasks", "method": "methods", "augment": "augments", "seed": "seeds"}
+    for name, axis in axes.items():
+        if name in values:
+            raise UserError(f"{name} cannot be set; give {axis} instead")
+    if "out" in values:
+        raise UserError("out cannot be set: a study names the folders of its runs itself")
+
+
+def _names(axis: str, names: Any) -> tuple[str, ...]:
+    """An axis of a grid as names."""
+    given = (names,) if isinstance(names, str) else names
+    if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+        raise UserError(f"{axis} is {names!r}; allowed: a list of names")
+    return tuple(given)
+
+
+def _name(config: Config, distinguishing: Values, suffix: str) -> str:
+    """A folder's name: what is varied, and what a grid sets on its own."""
+    parts = [config.task, config.method, config.augment]
+    parts += [f"{name}={value}" for name, value in flatten(distinguishing).items()]
+    parts += [suffix] if suffix else []
+    return re.sub(r"[^\w.+=-]+", "_", "-".join([*parts, f"s{config.seed}"]))
+
+
+def _with_absolute_paths(values: Values) -> Values:
+    """Folders as absolute paths: a worker on another machine has another working directory."""
+    return {
+        name: str(Path(value).absolute())
+        if name in ("data_dir", "overlay_dir") and value and value != "procedural"
+        else value
+        for name, value in values.items()
+    }

@@ -1,0 +1,125 @@
+"""The state of every run of a study, read from its folder and its journal alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from svea.runs import layout
+from svea.runs.lock import is_locked
+from svea.runs.records import is_agent, latest, parse_line, read_records
+from svea.studies.folder import ATTEMPTS, Study, journal_path, run_folder
+from svea.studies.plan import PlannedRun
+
+TAIL_BYTES = 16_384  # of metrics.jsonl: enough for the last evaluation in two modes
+STATES = ("queued", "running", "done", "failed")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is."""
+
+    decision: int = 0
+    seconds: float | None = None
+    returns: dict[str, float] = field(default_factory=dict)
+    """Mean return of the last evaluation during training, by mode."""
+    trained: bool = False
+    missing_modes: tuple[str, ...] = ()
+    missing_analyses: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.trained and not self.missing_modes and not self.missing_analyses
+
+
+@dataclass(frozen=True)
+class RunState:
+    """One of `STATES`, and the reasons for it."""
+
+    run: PlannedRun
+    state: str
+    progress: Progress
+    failures: int = 0
+    refused: bool = False
+    """The last attempt ended with bad input: trying again would not help."""
+    reason: str = ""
+
+
+def read_states(study: Study) -> list[RunState]:
+    """The state of every run now; reads a few kilobytes of each."""
+    return [read_state(study.folder, run, study.attempts) for run in study.runs]
+
+
+def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunState:
+    """The state of one run of the study in a folder."""
+    progress = read_progress(run_folder(study, run), run)
+    journal = journal_path(study, run)
+    ends = [entry for entry in read_journal(journal) if entry.get("event") == "end"]
+    failures = sum(entry.get("outcome") == "failed" for entry in ends)
+    last = ends[-1] if ends else {}
+    refused = last.get("outcome") == "refused"
+    if is_locked(journal):
+        state = "running"
+    elif progress.done:
+        state = "done"
+    else:
+        state = "failed" if refused or failures >= attempts else "queued"
+    reason = str(last.get("reason", "")) if last.get("outcome") in ("failed", "refused") else ""
+    return RunState(run, state, progress, failures, refused, reason)
+
+
+def read_progress(folder: Path, run: PlannedRun) -> Progress:
+    """How far the run in a folder is: its newest checkpoint, and the end of its log."""
+    lines = _last_lines(folder / layout.METRICS)
+    newest = next(_with_decision(reversed(lines)), {})
+    returns: dict[str, float] = {}
+    evaluated = -1
+    for record in _with_decision(line for line in lines if b'"return_mean"' in line):
+        if isinstance(record.get("return_mean"), int | float):
+            returns[str(record.get("mode"))] = record["return_mean"]
+            evaluated = record["decision"]
+    saved = layout.newest_checkpoint(folder)
+    trained = saved >= run.decisions and evaluated >= run.decisions
+    modes = _missing_modes(folder, run, saved) if trained else run.modes
+    analyses = tuple(
+        name for name in run.analyses if not layout.analysis_file(folder, name).exists()
+    )
+    at, seconds = newest.get("decision", 0), newest.get("seconds")
+    return Progress(at, seconds, returns, trained, modes, analyses)
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """The entries of a journal; the half line of a killed writer is left out."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [entry for entry in map(parse_line, lines) if entry is not None]
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    """The whole lines among the last bytes of a log."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - TAIL_BYTES))
+            return file.read(TAIL_BYTES).splitlines()[size > TAIL_BYTES :]
+    except OSError:
+        return []
+
+
+def _with_decision(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Lines as records with a decision; damaged ones are left out."""
+    for record in map(parse_line, lines):
+        if record is not None and isinstance(record.get("decision"), int):
+            yield record
+
+
+def _missing_modes(folder: Path, run: PlannedRun, decision: int) -> tuple[str, ...]:
+    """Modes in which the agent of the last decision has played too few episodes."""
+    if not run.modes:
+        return ()
+    episodes = latest(r for r in read_records(folder) if is_agent(r))
+    played = [episode.get("mode") for episode in episodes if episode.get("decision") == decision]
+    return tuple(mode for mode in run.modes if played.count(mode) < run.episodes)

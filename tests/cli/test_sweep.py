@@ -1,0 +1,131 @@
+"""`svea sweep`: what it prints, and refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from fake_studies import short, write_finished
+
+from svea import cli, files
+from svea.cli.study import cost_lines, dry_run_lines
+from svea.studies import Study, cost, open_study, read_states
+
+
+def test_status_as_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = open_study(tmp_path / "s", short(seeds="0-1"))
+    study.save()
+    write_finished(study.folder, study.runs[0])
+    assert cli.main(["sweep", "status", str(tmp_path / "s")]) == 0
+    shown = capsys.readouterr().out
+    assert "walker_walk-svea-conv-s1  queued" in shown and "1 queued, 0 running, 1 done" in shown
+    assert cli.main(["sweep", "status", str(tmp_path / "s"), "--json"]) == 0
+    assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["done", "queued"]
+
+
+def test_a_dry_run_lists_everything_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    grid = [
+        "--tasks",
+        "walker_walk",
+        "cartpole_swingup",
+        "--methods",
+        "svea",
+        "drq",
+        "--seeds",
+        "0-4",
+    ]
+    flags = ["--set", "decisions=1000", "replay=1000", "--jobs", "4", "--dry-run"]
+    flags += ["--decisions-per-second", "10"]
+    assert cli.main(["sweep", *grid, *flags]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("svea train ") == 20
+    assert "queued   svea train walker_walk --method svea --seed 3\n" in shown
+    common = f"each with --decisions 1000 --replay 1000 --out {tmp_path}/runs/sweep/runs/NAME\n"
+    assert f"{common}20 runs\n" in shown
+    assert "about 8 min (--decisions-per-second)" in shown  # 20 runs x 100 s on 4 processes
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_what_would_be_refused_is_refused_by_a_dry_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    dry: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda path: usage._replace(free=10**9))
+    assert cli.main(["sweep", "--tasks", "walker_walk", *dry]) == 2
+    out, err = capsys.readouterr()
+    assert "\ndisk: up to 11" in out and "the study will need 1" in err and "1.0 GB are free" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_of_a_dry_run_fit_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study(Path("/study"), short(seeds="0-1"))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = "\n".join(dry_run_lines(study, read_states(study))).splitlines()
+    assert max(map(len, lines)) <= 40 and len(lines) > 3
+    unfolded = " ".join(line.strip() for line in lines)
+    assert "svea train walker_walk --seed 1" in unfolded and "/study/runs/NAME" in unfolded
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("sweep", ["no tasks"]),
+        ("sweep --tasks waler_walk", ["unknown task 'waler_walk'", "'walker_walk'"]),
+        ("sweep --tasks walker_walk --set decisons=3", ["'decisons'", "'decisions'"]),
+        ("sweep --tasks walker_walk --attempts 0", ["attempts is 0"]),
+        ("sweep --tasks walker_walk --episodes 0", ["episodes is 0"]),
+        ("sweep --tasks walker_walk --modes colour", ["unknown mode 'colour'"]),
+        ("sweep --tasks walker_walk --on sluurm", ["sluurm"]),
+        ("sweep --tasks walker_walk --jobs -1 --set decisions=9", ["must not be negative"]),
+        ("sweep --tasks walker_walk --slurm gpu --set decisions=9", ["'gpu'", "name=value"]),
+        ("sweep missing.toml", ["no study file 'missing.toml'"]),
+        ("sweep status nowhere", ["is not a study"]),
+        ("sweep cancel nowhere", ["is not a study"]),
+        ("paper tabel1", ["unknown experiment 'tabel1'", "'table1'"]),
+        ("paper table1 --scale 0", ["scale is 0"]),
+        ("paper table1 --scale 2", ["scale is 2"]),
+        ("paper table1 --render", ["no run of table1"]),
+        ("paper table1 --set seed", ["name=value"]),
+    ],
+)
+def test_mistakes_are_one_message_and_make_nothing(
+    arguments: str,
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = cli.main(arguments.split())
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    shown = capsys.readouterr().err
+    assert code == 2 and all(word in shown for word in words), shown
+    assert "Traceback" not in shown and list(tmp_path.iterdir()) == []
+
+
+def test_the_cost_in_words(tmp_path: Path) -> None:
+    study = Study(tmp_path, short(seeds="0-19"))
+    first, time, gpu, disk = cost_lines(cost.estimate_cost(read_states(study), at_once=2))
+    assert first == "20 runs" and "unknown" in time
+    assert gpu == "GPU hours: none, because no GPU is used" and disk.startswith("disk: up to")
+    unknown = cost.estimate_cost(read_states(study), at_once=2, gpus=0.5)
+    assert cost_lines(unknown)[2] == "GPU hours: unknown"
+    write_finished(tmp_path, study.runs[0])
+    done = cost.estimate_cost(read_states(study)[:1], at_once=2)
+    assert cost_lines(done) == ["1 run, all of them done"]

@@ -1,0 +1,79 @@
+"""What is left of a study: time, GPU hours, disk."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from fake_studies import short, write_finished
+
+from svea import files
+from svea.errors import UserError
+from svea.runs.footprint import replay_bytes
+from svea.studies import Grid, Study, cost, plan_runs, read_states
+
+
+def test_time_is_estimated_from_the_studys_own_runs(tmp_path: Path) -> None:
+    study = Study(tmp_path, short(seeds="0-4"))
+    write_finished(tmp_path, study.runs[0])  # 100 decisions in 21 s
+    write_finished(tmp_path, study.runs[1], decision=50)
+    states = read_states(study)
+    found = cost.estimate_cost(states, at_once=2, gpus=0.5)
+    rate = (100 / 21 + 50 / 21) / 2
+    assert found.finished == 1
+    assert found.seconds == pytest.approx((50 + 3 * 100) / rate)
+    assert found.wall_seconds == pytest.approx(found.seconds / 2)
+    assert found.gpu_hours == pytest.approx(found.seconds * 0.5 / 3600)
+    assert found.basis == "median speed of 2 runs of this study"
+    given = cost.estimate_cost(states, at_once=2, decisions_per_second=10.0)
+    assert given.seconds == pytest.approx(35.0) and given.basis == "--decisions-per-second"
+
+
+def test_an_unknown_speed_is_called_unknown(tmp_path: Path) -> None:
+    states = read_states(Study(tmp_path, short(seeds="0-19")))
+    found = cost.estimate_cost(states, at_once=2)
+    assert found.seconds is None and found.wall_seconds is None and found.gpu_hours == 0
+    assert "--decisions-per-second" in found.basis
+    for gpus in (0.5, None):  # a share of a GPU, or an unknown one
+        assert cost.estimate_cost(states, at_once=2, gpus=gpus).gpu_hours is None
+
+
+def test_disk_is_mostly_the_replay_and_only_running_ones_count_when_it_is_dropped(
+    tmp_path: Path,
+) -> None:
+    def estimate(runs: tuple) -> cost.Cost:
+        return cost.estimate_cost(read_states(Study(tmp_path, runs)), at_once=2)
+
+    (run,) = plan_runs([Grid(["walker_walk"])])
+    replay = replay_bytes(run.config)
+    frames = 500_000 * 84 * 84 * 3
+    assert frames < replay < 1.05 * frames
+    assert replay < estimate((run,)).disk_bytes < 1.1 * replay
+    kept = plan_runs([Grid(["walker_walk"], seeds="0-9")])
+    dropped = plan_runs([Grid(["walker_walk"], seeds="0-9")], drop_replay=True)
+    assert estimate(kept).file_bytes - estimate(dropped).file_bytes == 8 * replay
+
+
+def test_a_study_that_the_disk_cannot_hold_is_refused(tmp_path: Path) -> None:
+    study = Study(tmp_path / "not" / "there", short())
+    states = read_states(study)
+    found = dataclasses.replace(cost.estimate_cost(states, 1), file_bytes=10**18)
+    with pytest.raises(UserError, match=r"the study will need 1020000000\.0 GB in .*--drop-replay"):
+        cost.require_space(study, states, found)
+
+
+def test_files_of_finished_runs_do_not_make_room_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study(tmp_path, short(seeds="0-1"))
+    replay = write_finished(tmp_path, study.runs[0]) / "replay"
+    replay.mkdir()
+    states = read_states(study)
+    found = cost.estimate_cost(states, 1)
+    with (replay / "segment").open("wb") as file:
+        file.truncate(found.file_bytes)
+    usage = files.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda path: usage._replace(free=10**6))
+    with pytest.raises(UserError, match="the study will need"):
+        cost.require_space(study, states, found)

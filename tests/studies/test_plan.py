@@ -1,0 +1,143 @@
+"""Planning: every combination of a grid, checked and named before anything starts."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from fake_studies import short
+
+from svea.cli.train import train_flags
+from svea.errors import UserError
+from svea.studies import Grid, plan_runs, read_study_file
+
+
+def test_a_grid_is_every_combination_once() -> None:
+    runs = plan_runs(
+        [Grid(["walker_walk", "cartpole_swingup"], ["svea", "drq"], ["conv", "overlay"], "0-4")]
+    )
+    assert len(runs) == len({run.name for run in runs}) == 2 * 2 * 2 * 5
+    configs = {(c.task, c.method, c.augment, c.seed) for c in (run.config for run in runs)}
+    assert ("cartpole_swingup", "drq", "overlay", 3) in configs and len(configs) == 40
+
+
+def test_without_augmentations_each_method_has_its_own() -> None:
+    runs = short(methods=["svea", "drq", "soda"])
+    assert [run.config.augment for run in runs] == ["conv", "none", "overlay"]
+
+
+def test_what_a_grid_sets_is_part_of_its_names_and_what_all_share_is_not() -> None:
+    grids = [Grid(["walker_walk"], ["drq"], ["conv"], set={"recipe": {"K": k}}) for k in (1, 2)]
+    first, second = plan_runs(grids, {"decisions": 9})
+    assert first.name == "walker_walk-drq-conv-recipe.K=1-s0"
+    assert second.config.recipe.K == 2 and second.config.decisions == 9
+
+
+def test_the_command_of_a_run_resolves_to_its_configuration(tmp_path: Path) -> None:
+    """Every kind of value: nested, float, flag, text; read back by `svea train` itself."""
+    values = {"recipe.alpha": 1.0, "tensorboard": True, "eval_mode": "video_easy", "envs": 2}
+    (run,) = plan_runs([Grid(["finger_spin"], seeds=[3], set={"sac": {"q_tau": 0.5}})], values)
+    command = run.train_command(tmp_path / "here")
+    assert command[0] == "train"
+    resolved = train_flags(command[1:])[0]
+    assert resolved == dataclasses.replace(run.config, out=str(tmp_path / "here"))
+
+
+@pytest.mark.parametrize(
+    ("grid", "words"),
+    [
+        (Grid(["waler_walk"]), ["unknown task 'waler_walk'", "'walker_walk'"]),
+        (Grid(["walker_walk"], ["sveaa"]), ["unknown method 'sveaa'"]),
+        (Grid(["walker_walk"], augments=["covn"]), ["'covn'", "'conv'"]),
+        (Grid(["walker_walk"], augments=["none"]), ["svea", "none"]),
+        (Grid(["walker_walk"], seeds="0-x"), ["seeds is '0-x'", "0-4"]),
+        (Grid(["walker_walk"], seeds="4-0"), ["seeds is '4-0'"]),
+        (Grid(["walker_walk"], seeds=[1, 1]), ["walker_walk-svea-conv-s1 is in the study twice"]),
+        (Grid(["walker_walk"] * 2), ["twice"]),
+        (Grid([]), ["no runs"]),
+        (Grid(["walker_walk"], set={"decisions": 0}), ["decisions is 0"]),
+        (Grid(["walker_walk"], set={"decisons": 5}), ["'decisons'", "'decisions'"]),
+        (Grid(["walker_walk"], set={"out": "x"}), ["out cannot be set"]),
+        (Grid(["walker_walk"], set={"seed": 3}), ["seed cannot be set", "seeds"]),
+        (Grid(["walker_walk"], set={"augment": "blur"}), ["augment cannot be set", "augments"]),
+        (Grid(["walker_walk"], seeds=[10**12]), ["seed"]),
+        (Grid("walker_walk", methods=[3]), ["methods is [3]"]),  # type: ignore[list-item]
+    ],
+)
+def test_bad_grids_are_refused_by_name(grid: Grid, words: list[str]) -> None:
+    with pytest.raises(UserError) as error:
+        plan_runs([grid])
+    assert all(word in str(error.value) for word in words), error.value
+
+
+def test_the_same_run_under_two_names_is_a_duplicate() -> None:
+    named = Grid(["walker_walk"], set={"batch_size": 128})  # the default
+    with pytest.raises(UserError, match=r"twice \(also as walker_walk-svea-conv-s0\)"):
+        plan_runs([Grid(["walker_walk"]), named])
+
+
+def test_every_run_is_checked_not_only_the_first() -> None:
+    good, bad = Grid(["walker_walk"]), Grid(["walker_walk"], ["drq"], set={"recipe": {"K": 0}})
+    with pytest.raises(UserError, match=r"recipe\.K is 0"):
+        plan_runs([good, bad])
+
+
+# Study files --------------------------------------------------------------------------------------
+
+
+def test_toml_with_several_grids_and_python_mean_the_same(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(
+        """
+        modes = ["train", "color_hard"]
+        set = { decisions = 50 }
+        [[grid]]
+        tasks = ["walker_walk"]
+        seeds = "0-1"
+        [[grid]]
+        tasks = ["finger_spin"]
+        methods = ["drq"]
+        augments = ["conv"]
+        set.recipe = { K = 2, M = 2 }
+        """
+    )
+    (tmp_path / "study.py").write_text(
+        "from svea.studies import Grid\n"
+        "grids = [Grid(['walker_walk'], seeds=range(2)),\n"
+        "         Grid(['finger_spin'], ['drq'], ['conv'], set={'recipe': {'K': 2, 'M': 2}})]\n"
+        "modes, set = ['train', 'color_hard'], {'decisions': 50}\n"
+    )
+    planned = []
+    for name in ("study.toml", "study.py"):
+        grids, settings = read_study_file(tmp_path / name)
+        planned.append(plan_runs(grids, settings.pop("set"), **settings))
+    assert planned[0] == planned[1]
+    assert [run.name for run in planned[0]] == [
+        "walker_walk-svea-conv-s0",
+        "walker_walk-svea-conv-s1",
+        "finger_spin-drq-conv-recipe.K=2-recipe.M=2-s0",
+    ]
+    assert planned[0][0].modes == ("train", "color_hard")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("study.toml", "tasks = [", ["TOMLDecodeError"]),
+        ("study.toml", "taks = ['walker_walk']", ["'taks'", "'tasks'"]),
+        ("study.toml", "methods = ['svea']", ["names no tasks"]),
+        ("study.toml", "grid = [3]", ["a table"]),
+        ("study.py", "grids = [3]", ["list of Grid"]),
+        ("study.py", "1/0", ["ZeroDivisionError"]),
+        ("study.yaml", "", ["neither .toml nor .py"]),
+        ("other", None, ["no study file"]),
+    ],
+)
+def test_bad_study_files_are_refused(
+    name: str, text: str | None, words: list[str], tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UserError) as error:
+        read_study_file(tmp_path / name)
+    assert all(word in str(error.value) for word in words), error.value

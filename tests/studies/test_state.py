@@ -1,0 +1,102 @@
+"""The state of runs, from their folders and journals alone."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from fake_studies import SHORT, short, write_finished, write_journal
+
+from svea.studies import Grid, plan_runs, read_state
+
+
+def test_states_come_from_the_folders_alone(tmp_path: Path) -> None:
+    runs = short(seeds="0-6")
+    _, half, done, once, spent, refused, locked = runs
+    write_finished(tmp_path, half, decision=50)
+    write_finished(tmp_path, done)
+    write_journal(tmp_path, once, "failed", "stopped")
+    write_journal(tmp_path, spent, "failed", "failed", "failed")
+    write_journal(tmp_path, refused, "refused")
+    lock = write_journal(tmp_path, locked).open("rb")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    states = {run.name: read_state(tmp_path, run) for run in runs}
+    assert [states[run.name].state for run in runs] == [
+        "queued", "queued", "done", "queued", "failed", "failed", "running",
+    ]  # fmt: skip
+    assert states[half.name].progress.decision == 50
+    assert states[done.name].progress.returns == {"train": 7.5}
+    assert states[spent.name].reason == "why failed" and states[refused.name].refused
+    assert read_state(tmp_path, spent, attempts=4).state == "queued"
+    lock.close()
+    assert read_state(tmp_path, locked).state == "queued"
+
+
+def test_a_checkpoint_at_the_end_without_the_last_evaluation_is_not_done(tmp_path: Path) -> None:
+    (run,) = short()
+    folder = write_finished(tmp_path, run, decision=50)
+    (folder / "checkpoints" / f"{run.decisions:09d}").mkdir()
+    assert read_state(tmp_path, run).state == "queued"
+
+
+def test_checkpoints_that_repeat_the_last_decision_count(tmp_path: Path) -> None:
+    """Two interruptions of the last evaluation leave only repetitions, since two are kept."""
+    (run,) = short()
+    folder = write_finished(tmp_path, run)
+    last = folder / "checkpoints" / f"{run.decisions:09d}"
+    last.rename(last.with_name(f"{last.name}.1"))
+    last.with_name(f"{last.name}.2").mkdir()
+    assert read_state(tmp_path, run).state == "done"
+
+
+def test_done_means_evaluated_in_every_mode_at_the_last_decision(tmp_path: Path) -> None:
+    (run,) = plan_runs([Grid(["walker_walk"])], SHORT, modes=["train", "color_hard"], episodes=2)
+    folder = write_finished(tmp_path, run)
+
+    def record(mode: str, seed: int, decision: int = 100, policy: str = "agent") -> str:
+        line = {"policy": policy, "decision": decision, "mode": mode, "seed": seed}
+        return json.dumps(line | {"return": 1.0}) + "\n"
+
+    lines = [record("train", 0), record("train", 1), record("color_hard", 0)]
+    lines += [
+        record("color_hard", 0),
+        record("color_hard", 1, 50),
+        record("color_hard", 1, 100, "random"),
+    ]
+    (folder / "eval.jsonl").write_text("".join(lines) + '{"policy": "agent", "decision": 100, "mo')
+    assert read_state(tmp_path, run).progress.missing_modes == ("color_hard",)
+    with (folder / "eval.jsonl").open("a") as file:
+        file.write("\n" + record("color_hard", 1))
+    assert read_state(tmp_path, run).state == "done"
+
+
+def test_damaged_logs_and_journals_do_not_hide_the_rest(tmp_path: Path) -> None:
+    (run,) = short()
+    folder = write_finished(tmp_path, run)
+    with (folder / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"decision": "x"}\n[3]\n\xff\xfe\n{"kind": "eval", "decis')
+    write_journal(tmp_path, run, "failed").open("ab").write(b'[1]\n{"event": "en')
+    state = read_state(tmp_path, run)
+    assert (state.state, state.failures, state.progress.decision) == ("done", 1, 100)
+
+
+def test_the_end_of_a_long_log_is_enough(tmp_path: Path) -> None:
+    (run,) = short()
+    folder = write_finished(tmp_path, run)
+    text = (folder / "metrics.jsonl").read_text()
+    line = json.dumps({"kind": "train", "decision": 1, "seconds": 0.1, "critic_loss": 0.5}) + "\n"
+    (folder / "metrics.jsonl").write_text(line * 5000 + text)
+    assert read_state(tmp_path, run).state == "done"
+
+
+def test_who_looks_or_waits_does_not_import_torch() -> None:
+    """It would take longer than the status of thousands of runs, and its memory in every worker."""
+    code = "import sys, svea.studies.supervise, svea.cli.sweep; sys.exit('torch' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    assert (
+        subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+    )
