@@ -38,9 +38,6 @@ EXCEPTIONS: set[tuple[str, str]] = {
     ("config/__init__.py", "agents"),
     ("config/__init__.py", "augment"),
     ("config/__init__.py", "networks"),
-    ("data/check.py", "envs"),
-    ("data/downloads.py", "envs"),
-    ("data/inventory.py", "envs"),
     ("views.py", "compilation"),
     ("speed/__init__.py", "compilation"),
 }  # (file, room it may still import): may only shrink

@@ -13,7 +13,8 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from svea.augment import images
-from svea.augment.images import SIDE, ImageBank
+from svea.augment.images import ImageBank
+from svea.data.decode import SIDE
 from svea.errors import UserError
 
 
@@ -47,7 +48,7 @@ def test_procedural_pictures_are_the_same_for_a_seed_and_differ_between_seeds():
     assert torch.equal(first.pictures, second.pictures)
     assert not torch.equal(first.pictures, other.pictures)
     assert first.pictures.shape == (8, 3, SIDE, SIDE) and first.pictures.dtype == torch.uint8
-    assert first.source == "8 procedural pictures (seed 1)"
+    assert first.source == "8 procedural pictures (version 1, seed 1)"
 
 
 @pytest.mark.parametrize("count", [1, 3, 6])

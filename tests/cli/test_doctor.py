@@ -192,7 +192,7 @@ class TestData:
 
     def test_a_missing_folder_is_a_problem_and_an_empty_one_a_warning(self, tmp_path, monkeypatch):
         monkeypatch.setenv("SVEA_DATA", str(tmp_path / "nowhere"))
-        assert "nowhere is not a folder" in finding("data").value
+        assert "nowhere', which is not a folder" in finding("data").value
         assert doctor.doctor() == errors.UserError.exit_code
         assert doctor.doctor(data_dir=tmp_path) == 0  # the flag beats the variable
         assert doctor.check_data(tmp_path).status == "warning"

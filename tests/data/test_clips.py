@@ -11,8 +11,9 @@ import pytest
 from imageio_ffmpeg import write_frames
 from PIL import Image
 
-from svea.data import clips
-from svea.data.clips import SIDE, in_data_folder, in_folder
+from svea.data import clips, decode
+from svea.data.clips import in_data_folder, in_folder
+from svea.data.decode import SIDE
 from svea.errors import UserError
 
 COLOURS = [(200, 40, 40), (40, 160, 60), (60, 60, 200), (220, 220, 220), (20, 20, 20)]
@@ -129,7 +130,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_videos_are_refused_by_name(tmp_path, monkeypatch, damage):
-    monkeypatch.setattr(clips, "MOST_PIXELS", 100 * 100)
+    monkeypatch.setattr(decode, "MOST_PIXELS", 100 * 100)
     folder = tmp_path / "videos"
     folder.mkdir()
     path = folder / "clip.mp4"
@@ -154,7 +155,7 @@ def test_a_sound_file_is_decoded_after_it_was_repaired(tmp_path):
 def test_damaged_frames_are_refused_by_name(tmp_path, content):
     folder = write_pictures(tmp_path / "bear")
     (folder / "00003.png").write_bytes(content)
-    with pytest.raises(UserError, match=r"bear cannot be used: it has a damaged frame, 00003\.png"):
+    with pytest.raises(UserError, match=r"bear cannot be used: it has a bad frame: 00003\.png"):
         len(only_clip(tmp_path))
 
 
@@ -162,10 +163,10 @@ def test_truncated_and_huge_frames_are_refused(tmp_path, monkeypatch):
     folder = write_pictures(tmp_path / "bear", ending="jpg")
     whole = (folder / "00002.jpg").read_bytes()
     (folder / "00002.jpg").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match=r"damaged frame, 00002\.jpg"):
+    with pytest.raises(UserError, match=r"bad frame: 00002\.jpg"):
         len(only_clip(tmp_path))
     write_pictures(tmp_path / "a", size=(300, 300))
-    monkeypatch.setattr(clips, "MOST_PIXELS", 200 * 200)
+    monkeypatch.setattr(decode, "MOST_PICTURE_PIXELS", 200 * 200)
     with pytest.raises(UserError, match="300 x 300 pixels"):
         len(only_clip(tmp_path))
 

@@ -1,8 +1,7 @@
-"""The colour modes against re-compiled models, and the law their settings follow."""
+"""The colour modes against re-compiled models, and the settings they show."""
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import re
@@ -11,12 +10,15 @@ import numpy as np
 import pytest
 
 from svea.envs import PAPER_TASKS, TASKS, make_env, prepare_simulator
-from svea.envs.looks.colors import SPREAD, ColorMode, generate_settings, texture
+from svea.envs.looks.colors import COLOR_MODES, ColorMode, texture
 from svea.envs.rendering import Renderer
 from svea.errors import UserError
 
-# The first digits of the hash of each generated table.
-GOLDEN = {"color_easy": "465f0a898a863717", "color_hard": "fec89a3f89578171"}
+# The hash of each table as JSON, converted from the benchmark's files.
+GOLDEN = {
+    "color_easy": "636a040f62895476b30fd4f3b8f35203c4a32d0fb22e20731bc1ccc6360c6e02",
+    "color_hard": "f9e53dd05678b672b0e34831b3a70ffeb32c12862e80805735440aac46a47a00",
+}
 
 
 def recompiled(domain: str, setting):
@@ -118,10 +120,11 @@ def test_writing_the_suites_own_colors_changes_nothing(task):
     env.close()
 
 
-@pytest.mark.parametrize("mode", SPREAD)
-def test_generated_settings_follow_the_law(mode):
-    """The benchmark's law, and the mean deviation published with its own tables."""
-    table = generate_settings(SPREAD[mode])
+@pytest.mark.parametrize("mode", COLOR_MODES)
+def test_the_settings_follow_the_benchmarks_law(mode):
+    """And deviate on average as published."""
+    spread = {"color_easy": 0.1, "color_hard": 0.2}[mode]
+    table = ColorMode(mode).settings
     assert len(table) == 100 and len({json.dumps(entry) for entry in table}) == 100
     own = {"grid_rgb1": (0.1, 0.2, 0.3), "self_rgb": (0.7, 0.5, 0.3), "skybox_rgb": (0.4, 0.6, 0.8)}
     colors = np.array([[entry[key] for key in own] for entry in table])
@@ -130,17 +133,18 @@ def test_generated_settings_follow_the_law(mode):
     assert abs(np.abs(deviation).mean() - {"color_easy": 0.079, "color_hard": 0.148}[mode]) < 0.006
     # The agent's and the sky's middle channels are 2.5 standard deviations from a clip.
     inner = deviation[:, 1:, :2]
-    assert abs(inner.std() / SPREAD[mode] - 1) < 0.1
-    assert abs(inner.mean()) < 0.15 * SPREAD[mode]
+    assert abs(inner.std() / spread - 1) < 0.1
+    assert abs(inner.mean()) < 0.15 * spread
     second = np.array([entry["grid_rgb2"] for entry in table])
     np.testing.assert_allclose(second, colors[:, 0] + 0.1, atol=1e-12)
     assert second.max() <= 1  # a byte cannot hold more
 
 
-def test_generated_settings_never_change():
-    """A result names its table by this hash: an other table needs an other name."""
-    hashes = {mode: ColorMode(mode).provenance["sha256"] for mode in SPREAD}
-    assert {mode: value[:16] for mode, value in hashes.items()} == GOLDEN
+@pytest.mark.parametrize("mode", COLOR_MODES)
+def test_the_settings_are_the_benchmarks_own_with_or_without_a_data_folder(mode, tmp_path):
+    provenance = ColorMode(mode).provenance
+    assert provenance == {"mode": mode, "source": "dmcgb", "settings": 100, "sha256": GOLDEN[mode]}
+    assert ColorMode(mode, tmp_path).provenance == provenance
 
 
 def test_every_setting_is_drawn(monkeypatch):
@@ -170,62 +174,9 @@ def test_colors_stay_for_the_episode_and_change_between(monkeypatch):
     env.close()
 
 
-def test_provenance_of_generated_colors(monkeypatch):
-    monkeypatch.delenv("SVEA_DATA", raising=False)
-    env = make_env("cartpole_balance", "color_hard", image_size=32)
-    provenance = env.unwrapped.provenance
-    assert provenance == json.loads(json.dumps(provenance))
-    assert provenance["mode"] == "color_hard" and provenance["source"] == "generated"
-    assert provenance["settings"] == 100 and len(provenance["sha256"]) == 64
-    env.close()
-
-
-def write_table(folder, content):
-    path = folder / "dmcgb" / "color_hard.json"
-    path.parent.mkdir()
-    path.write_text(content)
-    return path
-
-
-def test_a_given_table_is_used(tmp_path):
-    path = write_table(tmp_path, json.dumps(generate_settings(0.05)[:7]))
-    mode = ColorMode("color_hard", tmp_path)
-    assert mode.settings == generate_settings(0.05)[:7]
-    assert mode.provenance == {
-        "mode": "color_hard",
-        "source": "dmcgb",
-        "settings": 7,
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-    }
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["", "[]", "{}", "[1]", "[[]]", '[{"grid_rgb1": [0, 0, 0]}]', "null", "\x00\x01"],
-)
-def test_a_damaged_table_is_refused(tmp_path, content):
-    path = write_table(tmp_path, content)
-    with pytest.raises(UserError, match=re.escape(str(path))):
-        ColorMode("color_hard", tmp_path)
-
-
-@pytest.mark.parametrize("value", [[0.1, 0.2], [0.1, 0.2, 1.5], [0.1, 0.2, -1], "red", None])
-def test_a_table_with_a_wrong_color_is_refused(tmp_path, value):
-    table = generate_settings(0.1)
-    table[50]["self_rgb"] = value
-    write_table(tmp_path, json.dumps(table))
-    with pytest.raises(UserError, match="no table of colour settings"):
-        ColorMode("color_hard", tmp_path)
-
-
-@pytest.mark.parametrize("mode", SPREAD)
-def test_the_benchmarks_own_table(data_dir, mode):
-    table = ColorMode(mode, data_dir)
-    assert table.provenance["settings"] == 100 and table.provenance["source"] == "dmcgb"
-    env = make_env("walker_walk", mode, data_dir=data_dir, image_size=32, rendering="fast")
-    env.reset(seed=0)
-    assert env.unwrapped.provenance == table.provenance
-    env.close()
+@pytest.mark.parametrize("mode", COLOR_MODES)
+def test_the_numbers_are_those_of_the_benchmarks_files(data_dir, mode):
+    assert ColorMode(mode).settings == json.loads((data_dir / f"dmcgb/{mode}.json").read_text())
 
 
 def test_a_model_without_the_textures_is_refused():

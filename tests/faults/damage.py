@@ -113,7 +113,6 @@ def data_kinds(folder: Path) -> dict[str, Kind]:
         **run_kinds(folder / "trained"),
         "export": export_kind(folder / "export"),
         "archive": archive_kind(folder),
-        "colour table": table_kind(folder),
     }
 
 
@@ -172,7 +171,7 @@ def archive_kind(folder: Path) -> Kind:
     """A downloaded archive."""
     import shutil
 
-    from svea.data.archives import unpack
+    from svea.data.get import Source, unpack
 
     path, target = folder / "archive.zip", folder / "unpacked"
     content = {f"clips/{k}.txt": bytes([k]) * 500 for k in range(20)}
@@ -180,28 +179,13 @@ def archive_kind(folder: Path) -> Kind:
         for name, data in content.items():
             archive.writestr(name, data)
 
+    source = Source("", "zip", "", 10**5, "", r"clips/(\d+)\.txt")
+
     def read() -> None:
         shutil.rmtree(target, ignore_errors=True)
-        unpack(path, "zip", [(r"clips/(\d+)\.txt", r"\1")], target, most_files=99, most_bytes=10**5)
+        unpack(source, path, target)
         for file in target.iterdir():
             expect(file.read_bytes() == content[f"clips/{file.name}.txt"], "wrong content")
-
-    read()
-    return Kind(path, read)
-
-
-def table_kind(folder: Path) -> Kind:
-    """A pickled table of colours: 3 numbers under each name, or a refusal; never a program."""
-    from archive_server import legacy_arrays, save_legacy
-
-    from svea.data.legacy_tables import read_legacy_table
-    from svea.envs.looks.colors import generate_settings
-
-    path = save_legacy(folder / "color_hard.pt", legacy_arrays(generate_settings(0.2)))
-
-    def read() -> None:
-        rows = read_legacy_table(path)
-        expect(all(np.isfinite(v).all() for row in rows for v in row.values()), "not finite")
 
     read()
     return Kind(path, read)

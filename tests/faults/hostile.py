@@ -131,7 +131,6 @@ def files_in(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
     yield from archives(folder / "archives")
     yield from pictures(folder / "pictures")
     yield from videos(folder / "videos", mark)
-    yield from tables(folder / "tables", mark)
     yield from logs(folder / "logs")
 
 
@@ -302,15 +301,14 @@ def configurations(folder: Path) -> Iterator[tuple[str, Path, Open]]:
 
 def archives(folder: Path) -> Iterator[tuple[str, Path, Open]]:
     """Hostile archives."""
-    from svea.data.archives import unpack
+    from svea.data.get import Source, unpack
 
     folder.mkdir()
 
     def opened(path: Path) -> Open:
         kind = "tar" if path.suffix == ".tar" else "zip"
-        picks = [(r"(?:.*/)?(\w+\.txt)", r"\1")]
-        target = path.with_suffix(".unpacked")
-        return lambda: unpack(path, kind, picks, target, most_files=50, most_bytes=10**6)
+        source = Source("", kind, "", 250_000, "", r"(?:.*/)?(\w+\.txt)")
+        return lambda: unpack(source, path, path.with_suffix(".unpacked"))
 
     members = {
         "a name that leads out": ["../../out.txt"],
@@ -416,22 +414,6 @@ def videos(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
         path = place / "clip.mp4"
         path.write_bytes(data)
         yield f"video: {name}", path, lambda place=place: clips.in_folder(place).open(0).frame(0)
-
-
-def tables(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
-    """Hostile tables of colours."""
-    from svea.data.legacy_tables import read_legacy_table
-
-    folder.mkdir()
-    content = {
-        **{how: pickle.dumps(Gadget(mark, how)) for how in ("system", "eval", "exec", "open")},
-        "a pickle nested 100,000 deep": b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".",
-        "a string of 2**31 bytes": b"\x80\x02X" + struct.pack("<I", 2**31 - 1) + b"x" * 100,
-    }
-    for number, (name, data) in enumerate(content.items()):
-        path = folder / f"{number}.pt"
-        path.write_bytes(data)
-        yield f"colour table: {name}", path, lambda path=path: read_legacy_table(path)
 
 
 def logs(folder: Path) -> Iterator[tuple[str, Path, Open]]:

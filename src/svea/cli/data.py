@@ -31,13 +31,13 @@ def run(arguments: list[str]) -> int:
         return check_data(folder)
 
     def get(name: Positional[str], folder: Positional[Path]) -> int:
-        """Download a data set; an interrupted download continues.
+        """Download a data set.
 
         Args:
             name: dmcgb, davis or places365-val.
             folder: where the data shall lie; give it as --data-dir or SVEA_DATA later.
         """
-        from svea.data.check import get_data
+        from svea.data.get import get_data
 
         return get_data(name, folder)
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from svea import machine
+from svea.data.folders import data_folder
 from svea.data.inventory import inventory
 from svea.errors import RendererError, StorageError, SveaError, UserError
 
@@ -282,13 +283,13 @@ def check_ffmpeg() -> Check:
 
 def check_data(data_dir: str | os.PathLike[str] | None = None) -> Check:
     """Which of the public benchmark files are at hand; none is needed."""
-    given = os.fspath(data_dir) if data_dir else os.environ.get("SVEA_DATA", "")
-    if not given:
-        return Check("data", "no folder given (--data-dir or SVEA_DATA): svea makes its own")
-    root = Path(given).expanduser()
-    if not root.is_dir():
+    try:
+        root = data_folder(data_dir or None)
+    except UserError as error:
         cure = "export SVEA_DATA=FOLDER with a folder that exists, or unset SVEA_DATA"
-        return Check("data", f"{root} is not a folder", "problem", cure, UserError.exit_code)
+        return Check("data", str(error), "problem", cure, UserError.exit_code)
+    if root is None:
+        return Check("data", "no folder given (--data-dir or SVEA_DATA): svea makes its own")
     parts = inventory(root)
     value = f"{root}: " + ", ".join(f"{part.name} {part.summary}" for part in parts)
     if not any(part.count for part in parts):

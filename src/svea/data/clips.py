@@ -10,37 +10,34 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import subprocess
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from svea.data.procedural import SIDE, VERSION, procedural_clip
+from svea.data.decode import (
+    FRAME_BYTES,
+    PICTURE_ENDINGS,
+    SECONDS,
+    VIDEO_ENDINGS,
+    DecodeError,
+    read_picture,
+    read_video,
+)
+from svea.data.folders import CLIP_SETS
+from svea.data.procedural import VERSION, procedural_clip
 from svea.errors import UserError
 
 MOST_FRAMES = 1000
 MOST_BYTES = 256 * 2**20
-MOST_PIXELS = 4096 * 2304
-"""Larger frames are refused: a hostile file must not take the machine's memory."""
-
-SECONDS = 60
-"""A decoder that takes longer (in CPU time, or for the frame asked for) is stopped."""
-
-PICTURE_FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
-"""What a picture may be, whatever its name says: Pillow would hand others to other programs."""
-
-VIDEO_ENDINGS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
-PICTURE_ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 PROCEDURAL = "procedural"
 """The name of the generated clips, where a folder is expected."""
 
 _FEWEST_FRAMES = 2
-_FRAME_BYTES = SIDE * SIDE * 3
 
 
 class Clip(Protocol):
@@ -49,7 +46,7 @@ class Clip(Protocol):
     def __len__(self) -> int: ...
 
     def frame(self, index: int) -> np.ndarray:
-        """Return frame `index` modulo the clip's length, `(SIDE, SIDE, 3)` uint8, read only."""
+        """Return frame `index` modulo the clip's length, `(128, 128, 3)` uint8, read only."""
         ...
 
 
@@ -75,8 +72,8 @@ class Clips:
             return procedural_clip(self.names[index], index)
         return _open_file(self.files[index])
 
-    def first(self, count: int) -> Clips:
-        """Keep the first clips only."""
+    def first(self, count: int | None) -> Clips:
+        """Keep the first clips only; all without a count."""
         return Clips(self.source, self.names[:count], self.files[:count], self.missing)
 
     @property
@@ -93,16 +90,30 @@ class Clips:
         return found | {"sha256": total.hexdigest()}
 
 
-def generated(name: str, count: int) -> Clips:
-    """Return the first `count` generated clips of a set."""
-    return Clips(PROCEDURAL, (name,) * count)
+def find(
+    name: str, data_dir: Path | None, videos: str | Path | None, first: int | None = None
+) -> Clips:
+    """The clips of a mode: the user's, the benchmark's, or generated ones.
+
+    Args:
+        name: The mode, a key of `CLIP_SETS`.
+        data_dir: The data folder, if there is one.
+        videos: A folder of the user's own, or `procedural`; it beats the data folder.
+        first: Only the first clips of the set.
+    """
+    if videos is not None and str(videos) != PROCEDURAL:
+        return in_folder(videos).first(first)
+    wanted = CLIP_SETS[name]
+    if videos is not None or data_dir is None:
+        return Clips(PROCEDURAL, (name,) * len(wanted.names[:first]))
+    return in_data_folder(wanted.source, data_dir, wanted.names[:first], wanted.patterns)
 
 
 def in_folder(folder: str | Path) -> Clips:
     """Find the videos and the folders of frames in a folder, in the order of their names.
 
     Raises:
-        UserError: It is no folder, or has none.
+        UserError: It is not a folder, or has none.
     """
     path = Path(folder).expanduser()
     if not path.is_dir():
@@ -171,13 +182,13 @@ class _FileClip:
         self._frames: list[np.ndarray] = []
         self._done, self._error = False, ""
         self._arrived = threading.Condition()
-        self._stop: Any = lambda: None
+        self._stop: Callable[[], None] = lambda: None
         threading.Thread(target=self._read, name=f"decode {path.name}", daemon=True).start()
 
     @property
     def size(self) -> int:
         """Bytes held."""
-        return len(self._frames) * _FRAME_BYTES
+        return len(self._frames) * FRAME_BYTES
 
     def __len__(self) -> int:
         self._wait(MOST_FRAMES + 1)
@@ -189,7 +200,7 @@ class _FileClip:
         return self._frames[index % len(self._frames)]
 
     def _wait(self, count: int) -> None:
-        """Wait until so many frames are there, or all are."""
+        """Wait until `count` frames are there, or all are."""
         with self._arrived:
             enough = self._arrived.wait_for(
                 lambda: self._done or len(self._frames) >= count, timeout=SECONDS
@@ -204,7 +215,7 @@ class _FileClip:
                 )
 
     def _read(self) -> None:
-        """Decode to the end, whoever waits; runs in its own thread."""
+        """Decode to the end; runs in its own thread."""
         frames = self._read_pictures() if self._path.is_dir() else self._read_video()
         error = ""
         try:
@@ -212,7 +223,7 @@ class _FileClip:
                 with self._arrived:
                     self._frames.append(frame)
                     self._arrived.notify_all()
-        except _Damaged as damage:
+        except DecodeError as damage:
             error = str(damage)
         if not error and len(self._frames) < _FEWEST_FRAMES:
             error = f"has {len(self._frames)} frames, and a video needs {_FEWEST_FRAMES} or more"
@@ -223,49 +234,19 @@ class _FileClip:
 
     def _read_pictures(self) -> Iterator[np.ndarray]:
         """Decode a folder of pictures."""
-        from PIL import Image, UnidentifiedImageError
-
         for file in _pictures(self._path):
             try:
-                with Image.open(file, formats=PICTURE_FORMATS) as picture:
-                    if picture.width * picture.height > MOST_PIXELS:
-                        raise _Damaged(f"has a frame of {picture.width} x {picture.height} pixels")
-                    picture.draft("RGB", (SIDE, SIDE))  # JPEG: decodes a fraction where that does
-                    small = picture.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
-            except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-                raise _Damaged(f"has a damaged frame, {file.name} ({error})") from error
-            except Image.DecompressionBombError as error:
-                raise _Damaged(f"has a frame that is too large, {file.name}") from error
-            yield np.asarray(small)
+                yield read_picture(file)
+            except DecodeError as error:
+                raise DecodeError(f"has a bad frame: {file.name} {error}") from error
 
     def _read_video(self) -> Iterator[np.ndarray]:
-        """Decode a video file with ffmpeg, as far as it needs to be."""
-        from imageio_ffmpeg import get_ffmpeg_exe
+        """Decode a video file, as far as it needs to be."""
 
-        command = [get_ffmpeg_exe(), "-nostdin", "-v", "error", "-xerror"]
-        command += ["-threads", "1", "-timelimit", str(SECONDS), "-max_pixels", str(MOST_PIXELS)]
-        # A file may only be what its name says: no playlists, no network.
-        command += ["-protocol_whitelist", "file", "-format_whitelist", "mov,mp4,matroska,webm,avi"]
-        command += ["-i", f"file:{self._path}", "-an", "-sn", "-dn"]
-        command += ["-vf", f"scale={SIDE}:{SIDE}:flags=bilinear", "-frames:v", str(MOST_FRAMES)]
-        command += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        self._stop = process.kill
-        with process:
-            assert process.stdout and process.stderr
-            # -v error writes a line or two: it fits the pipe, so reading it last cannot block.
-            while len(data := process.stdout.read(_FRAME_BYTES)) == _FRAME_BYTES:
-                yield np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)
-            message = process.stderr.read(4096).decode(errors="replace").strip()
-        if process.returncode or message:
-            reason = message.splitlines()[-1] if message else f"exit status {process.returncode}"
-            raise _Damaged(f"is damaged or not a video after {len(self._frames)} frames ({reason})")
+        def note(stop: Callable[[], None]) -> None:
+            self._stop = stop
 
-
-class _Damaged(Exception):
-    """What is wrong with a file, in words that follow `it`."""
+        return read_video(self._path, MOST_FRAMES, note)
 
 
 _cache: OrderedDict[tuple[Path, int, int], _FileClip] = OrderedDict()

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from svea.data import clips
-from svea.envs.looks import distracting, videos
-from svea.envs.looks.colors import SPREAD
+from svea.data.decode import PICTURE_ENDINGS, VIDEO_ENDINGS
+from svea.data.folders import CLIP_SETS, PICTURE_FOLDERS
 from svea.errors import StorageError, UserError
-
-PICTURE_FOLDERS = ("places365_standard/train", "places365_standard/val", "photos")
-"""Where pictures for overlay may lie; the first that exists is used."""
-
-SMALLEST_SIDE = 32
-"""Overlay skips pictures with a shorter side."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +21,7 @@ class Part:
 
     name: str
     unit: str
-    """What it consists of: `tables`, `clips` or `pictures`."""
+    """What it consists of: `clips` or `pictures`."""
     needed_for: str
     source: str
     """The name of the download that has it."""
@@ -50,12 +44,7 @@ def inventory(root: Path) -> list[Part]:
         StorageError: A folder in it cannot be read.
     """
     with storage_errors(root):
-        return [
-            *(_find_table(root, name) for name in SPREAD),
-            *(_find_videos(root, name) for name in videos.CLIPS),
-            _find_davis(root),
-            _find_pictures(root),
-        ]
+        return [*(_find_clips(root, name) for name in CLIP_SETS), _find_pictures(root)]
 
 
 def content_sha256(path: Path) -> str:
@@ -81,7 +70,7 @@ def _file_sha256(path: Path) -> str:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Put disk trouble into words."""
+    """Turn a system error on a file into a `StorageError` that names it."""
     try:
         yield
     except OSError as error:
@@ -89,44 +78,33 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise StorageError(f"cannot read or write {where}: {error.strerror or error}.") from error
 
 
-def _find_table(root: Path, name: str) -> Part:
-    path = root / "dmcgb" / f"{name}.json"
-    there = path.is_file()
-    files, missing = ((path,), ()) if there else ((), (path.name,))
-    return Part(name, "tables", f"mode {name}", "dmcgb", files, int(there), missing)
-
-
-def _find_videos(root: Path, name: str) -> Part:
-    every = tuple(f"video{number}" for number in range(videos.CLIPS[name]))
-    found = _find(lambda: videos.find_clips(name, root, None), every)
-    return Part(name, "clips", f"mode {name}", "dmcgb", found.files, len(found), found.missing)
-
-
-def _find_davis(root: Path) -> Part:
-    every = max(distracting.INTENSITIES)
-    found = _find(lambda: distracting.find_clips(every, root, None), distracting.DAVIS)
-    purpose = "mode distracting_cs (the first 2 to 8 clips; all from intensity 0.3 on)"
-    return Part("distracting_cs", "clips", purpose, "davis", found.files, len(found), found.missing)
-
-
-def _find(find: Callable[[], clips.Clips], every: tuple[str, ...]) -> clips.Clips:
-    """What a mode finds; it raises when that is nothing."""
+def _find_clips(root: Path, name: str) -> Part:
+    wanted = CLIP_SETS[name]
     try:
-        return find()
-    except UserError:
-        return clips.Clips("", (), (), every)
+        found = clips.find(name, root, None)
+    except UserError:  # none at all
+        found = clips.Clips("", (), (), wanted.names)
+    purpose = f"mode {name}"
+    if name == "distracting_cs":
+        purpose += " (the first 2 to 8 clips; all from intensity 0.3 on)"
+    return Part(name, "clips", purpose, wanted.source, found.files, len(found), found.missing)
 
 
 def _find_pictures(root: Path) -> Part:
-    folder = next((root / name for name in PICTURE_FOLDERS if (root / name).is_dir()), None)
+    folder = find_picture_folder(root)
     count = sum(1 for _ in pictures_below(folder)) if folder else 0
     files = (folder,) if folder and count else ()
     purpose = "augmentation overlay (Places365 in the paper)"
     return Part("overlay", "pictures", purpose, "places365-val", files, count)
 
 
+def find_picture_folder(root: Path) -> Path | None:
+    """Where a data folder has its pictures for overlay, if it has any."""
+    return next((root / name for name in PICTURE_FOLDERS if (root / name).is_dir()), None)
+
+
 def pictures_below(folder: Path) -> Iterator[Path]:
     """The pictures and videos that overlay may read, in the order of their names."""
-    endings = (*clips.PICTURE_ENDINGS, *clips.VIDEO_ENDINGS)
-    for parent, _, names in sorted(os.walk(folder)):
+    endings = (*PICTURE_ENDINGS, *VIDEO_ENDINGS)
+    for parent, _, names in sorted(os.walk(folder)):  # names only: no stat of each of 1.8 M files
         yield from (Path(parent, name) for name in sorted(names) if name.lower().endswith(endings))

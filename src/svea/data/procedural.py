@@ -1,10 +1,10 @@
-"""Videos made of nothing: the embedded backgrounds of the video and distracting modes.
+"""Generated videos and pictures: backgrounds of the video and distracting modes, and overlay's.
 
 Every clip is a seamless loop of `FRAMES` colour frames and one of four kinds in turn: clouds (two
 layers of 1/f noise that drift apart), textures (warped waves that flow), blobs (shaded discs on
 closed orbits) and scenes (hills that scroll at three speeds). A clip is a function of its set and
 number. Making one takes a few milliseconds; its frames are computed when they are shown, in 0.1 to
-0.3 ms each, so a clip holds a quarter of a megabyte and not 12.
+0.3 ms each, so a clip holds a quarter of a megabyte and not 12. A picture is a clip's first frame.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-SIDE = 128
-"""Side of every video frame in pixels: more than an observation shows."""
+from svea.data.decode import SIDE
 
 FRAMES = 256
 VERSION = 1
@@ -50,6 +49,16 @@ class ProceduralClip:
 def procedural_clip(name: str, number: int) -> ProceduralClip:
     """Return clip `number` of the set `name`, made when it is first asked for."""
     return ProceduralClip(name, number)
+
+
+def procedural_pictures(count: int, seed: int = 0) -> np.ndarray:
+    """Make pictures, uint8 `(count, SIDE, SIDE, 3)`, a quarter of each kind.
+
+    They share what photographs share: amplitude falling roughly as 1/f, and colours that vary less
+    than brightness.
+    """
+    name = f"pictures {seed}"
+    return np.stack([ProceduralClip(name, number).frame(0) for number in range(count)])
 
 
 def _clouds(random: Random) -> Painter:

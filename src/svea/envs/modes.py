@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from svea.envs.looks import Mode
-from svea.envs.looks.colors import SPREAD, ColorMode
+from svea.envs.looks.colors import COLOR_MODES, ColorMode
 from svea.envs.looks.distracting import INTENSITIES, DistractingMode, check_intensity
-from svea.envs.looks.videos import CLIPS, VideoMode
+from svea.envs.looks.videos import VIDEO_MODES, VideoMode
 from svea.envs.robot.worlds import RobotMode, RobotTestMode, check_world
 from svea.envs.tasks import ROBOT_TASKS, is_foreign
 from svea.errors import UserError, unknown_name
@@ -24,8 +24,8 @@ def _train(*, data_dir: Path | None = None) -> Mode:
 
 MODES: dict[str, Callable[..., Mode]] = {
     "train": _train,
-    **{name: functools.partial(ColorMode, name) for name in SPREAD},
-    **{name: functools.partial(VideoMode, name) for name in CLIPS},
+    **{name: functools.partial(ColorMode, name) for name in COLOR_MODES},
+    **{name: functools.partial(VideoMode, name) for name in VIDEO_MODES},
     "distracting_cs": DistractingMode,
 }
 """Mode name to a factory called with `data_dir=` (a folder or None) and the mode's own options."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from svea.data.folders import data_folder
 from svea.envs.actions import DiscreteActions
 from svea.envs.dmc import DMControlEnv, load_suite_task
 from svea.envs.foreign import call_factory
-from svea.envs.looks.videos import CLIPS, check_visible
+from svea.envs.looks.videos import VIDEO_MODES, check_visible
 from svea.envs.modes import make_mode, modes_of, parse_mode
 from svea.envs.rendering import RENDERINGS
 from svea.envs.robot.worlds import RobotMode
@@ -100,10 +100,10 @@ def make_env(
         )
     if render_mode not in (None, "rgb_array"):
         raise UserError(f"render_mode is {render_mode!r}; allowed are 'rgb_array' and None.")
-    if name in CLIPS:
+    if name in VIDEO_MODES:
         check_visible(name, task)
     factory = modes_of(task)[name]
-    look = make_mode(name, factory, _find_data_dir(data_dir), options | mode_options)
+    look = make_mode(name, factory, data_folder(data_dir), options | mode_options)
     if is_foreign(task):
         env = call_factory(
             task,
@@ -155,18 +155,6 @@ def _check_integer(field: str, value: Any, low: int, high: int) -> None:
         raise UserError(f"{field} is {value!r}; it must be an integer from {low} to {high}.")
     if not low <= value <= high:
         raise UserError(f"{field} is {value}; allowed are {low} to {high}.")
-
-
-def _find_data_dir(given: str | os.PathLike[str] | None) -> Path | None:
-    """Return the data folder: the argument, else `SVEA_DATA`, else none."""
-    chosen = given if given is not None else os.environ.get("SVEA_DATA") or None
-    if chosen is None:
-        return None
-    folder = Path(chosen).expanduser()
-    if not folder.is_dir():
-        origin = "data_dir" if given is not None else "the variable SVEA_DATA"
-        raise UserError(f"{origin} is {str(folder)!r}, which is not a folder.")
-    return folder
 
 
 def _discretise(env: gym.Env[np.ndarray, Any], bins: int) -> gym.Env[np.ndarray, Any]:

@@ -80,8 +80,8 @@ def describe(provenance: dict[str, Any]) -> str:
 
     >>> describe({"mode": "video_easy", "source": "dmcgb", "clips": 6, "of": 10})
     'video_easy (6 of 10 clips)'
-    >>> describe({"mode": "color_hard", "source": "generated", "settings": 100})
-    'color_hard (generated)'
+    >>> describe({"mode": "color_hard", "source": "dmcgb", "settings": 100})
+    'color_hard (dmcgb)'
     """
     name, source = provenance["mode"], provenance["source"]
     if "intensity" in provenance:

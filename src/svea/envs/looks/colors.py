@@ -1,12 +1,13 @@
 """`color_easy` and `color_hard`: floor, sky and agent in colours never seen in training.
 
 The colour modes of DMControl-GB (https://github.com/nicklashansen/dmcontrol-generalization-benchmark):
-every episode wears one of 100 colour settings, which stays for the whole episode. A setting gives
-the two colours of the checkered floor, the agent's colour and the sky's. Each is normal around the
-suite's own colour with a standard deviation of 0.1 (easy) or 0.2 (hard), clipped to [0, 1]; the
-floor's second colour is its first plus 0.1. The floor's grid lines, the stars, and the materials of
-targets, balls, rails and light stay. A domain shows what it has of these: the dog wears a skin, and
-the manipulator and stacker stand before a wall, none of which is recoloured.
+every episode has one of 100 colour settings, drawn from its seed. The settings are the benchmark's
+own; `colors.json` holds them. A setting gives the two colours of the checkered floor, the agent's
+colour and the sky's: normal around the suite's own with a standard deviation of 0.1 (easy) or 0.2
+(hard), clipped to [0, 1]; the floor's second colour is its first plus 0.1. The floor's grid lines,
+the stars, and the materials of targets, balls, rails and light stay. A domain shows what it has of
+these: the dog wears a skin, and the manipulator and stacker stand before a wall, none of which is
+recoloured.
 
 The benchmark edits the XML and compiles the model again at every reset. Here the same bytes are
 written into the compiled model's textures, of the sky's six sides only where the camera can see
@@ -19,6 +20,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -27,40 +29,25 @@ import numpy as np
 from svea.envs.looks import Mode, Scene
 from svea.errors import UserError
 
-SPREAD = {"color_easy": 0.1, "color_hard": 0.2}
-"""Standard deviation of each colour channel around the suite's own."""
+COLOR_MODES = ("color_easy", "color_hard")
 
-SETTINGS = 100
-DEFAULTS = {
-    "grid_rgb1": (0.1, 0.2, 0.3),
-    "self_rgb": (0.7, 0.5, 0.3),
-    "skybox_rgb": (0.4, 0.6, 0.8),
-}
-"""The suite's own colours."""
-
-GRID_CONTRAST = 0.1
-"""How much lighter the floor's second colour is."""
-
-_GENERATOR_SEED = 20211
 _GRID_LINE = (0.2, 0.3, 0.4)
-_KEYS = ("grid_rgb1", "grid_rgb2", "self_rgb", "skybox_rgb")
 
 Setting = dict[str, list[float]]
 
 
 class ColorMode(Mode):
-    """Draws one colour setting per episode."""
+    """Shows one colour setting per episode."""
 
     def __init__(self, name: str, data_dir: Path | None = None) -> None:
-        """Load the benchmark's table from `data_dir/dmcgb/<name>.json`, or generate one."""
+        """Load the benchmark's settings.
+
+        Args:
+            name: One of `COLOR_MODES`.
+            data_dir: Not used: the settings come with svea.
+        """
         super().__init__(name)
-        if data_dir is None:
-            self.settings = generate_settings(SPREAD[name])
-            content, self._source = json.dumps(self.settings).encode(), "generated"
-        else:
-            self.settings, content = _read_settings(data_dir / "dmcgb" / f"{name}.json")
-            self._source = "dmcgb"
-        self._sha256 = hashlib.sha256(content).hexdigest()
+        self.settings = load_settings(name)
         self._stars: np.ndarray | None = None
         self._world = 0
 
@@ -69,9 +56,9 @@ class ColorMode(Mode):
         """Where the colour settings come from, how many there are, and their hash."""
         return {
             "mode": self.name,
-            "source": self._source,
+            "source": "dmcgb",
             "settings": len(self.settings),
-            "sha256": self._sha256,
+            "sha256": hashlib.sha256(json.dumps(self.settings).encode()).hexdigest(),
         }
 
     @property
@@ -112,27 +99,11 @@ class ColorMode(Mode):
         scene.renderer.upload_sky_faces(self._sky, faces)
 
 
-def generate_settings(spread: float) -> list[Setting]:
-    """Generate the colour settings of a mode: always the same ones.
-
-    Args:
-        spread: Standard deviation of each channel.
-
-    Returns:
-        `SETTINGS` dictionaries of four colours with channels in [0, 1].
-    """
-    # RandomState, because its stream is frozen for good; rounded, so that the last bit of a
-    # platform's logarithm does not change the table's hash.
-    random = np.random.RandomState([_GENERATOR_SEED, round(1000 * spread)])
-    table = []
-    for _ in range(SETTINGS):
-        setting = {
-            name: np.clip(random.normal(default, spread), 0.0, 1.0).round(6)
-            for name, default in DEFAULTS.items()
-        }
-        setting["grid_rgb2"] = (setting["grid_rgb1"] + GRID_CONTRAST).round(6)
-        table.append({key: setting[key].tolist() for key in _KEYS})
-    return table
+@functools.cache
+def load_settings(name: str) -> list[Setting]:
+    """The 100 colour settings of a mode: four colours each, with channels in [0, 1]."""
+    tables = json.loads(resources.files("svea.envs.looks").joinpath("colors.json").read_text())
+    return [dict(zip(tables["keys"], row, strict=True)) for row in tables[name]]
 
 
 def texture(model: Any, index: int) -> np.ndarray:
@@ -191,27 +162,3 @@ def _soft_step(elevation: np.ndarray) -> np.ndarray:
 def _to_bytes(color: Sequence[float]) -> np.ndarray:
     """Convert channels in [0, 1] to bytes as MuJoCo does: cut off, not rounded."""
     return (255.0 * np.asarray(color)).astype(np.uint8)
-
-
-def _read_settings(path: Path) -> tuple[list[Setting], bytes]:
-    """Read and check the benchmark's table."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"the data folder lacks {path} ({error.strerror}); give a folder that has it, or none "
-            "to use generated colours."
-        ) from error
-    try:
-        table = json.loads(content)
-        settings = [{key: [float(v) for v in entry[key]] for key in _KEYS} for entry in table]
-        channels = np.array([[entry[key] for key in _KEYS] for entry in settings])
-        good = channels.shape[1:] == (len(_KEYS), 3) and ((channels >= 0) & (channels <= 1)).all()
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} is no table of colour settings: {error!r}.") from error
-    if not good:
-        raise UserError(
-            f"{path} is no table of colour settings: each entry needs {', '.join(_KEYS)} with "
-            "three numbers from 0 to 1."
-        )
-    return settings, content

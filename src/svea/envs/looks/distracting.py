@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 
 from svea.data import clips
+from svea.data.decode import SIDE
+from svea.data.folders import DAVIS
 from svea.envs.looks import Mode, Scene
 from svea.envs.looks.colors import texture
 from svea.errors import UserError
@@ -30,71 +32,6 @@ INTENSITIES = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 """The intensities of the benchmark."""
 
 DEFAULT_INTENSITY = 0.1
-DAVIS = (
-    "bear",
-    "bmx-bumps",
-    "boat",
-    "boxing-fisheye",
-    "breakdance-flare",
-    "bus",
-    "car-turn",
-    "cat-girl",
-    "classic-car",
-    "color-run",
-    "crossing",
-    "dance-jump",
-    "dancing",
-    "disc-jockey",
-    "dog-agility",
-    "dog-gooses",
-    "dogs-scale",
-    "drift-turn",
-    "drone",
-    "elephant",
-    "flamingo",
-    "hike",
-    "hockey",
-    "horsejump-low",
-    "kid-football",
-    "kite-walk",
-    "koala",
-    "lady-running",
-    "lindy-hop",
-    "longboard",
-    "lucia",
-    "mallard-fly",
-    "mallard-water",
-    "miami-surf",
-    "motocross-bumps",
-    "motorbike",
-    "night-race",
-    "paragliding",
-    "planes-water",
-    "rallye",
-    "rhino",
-    "rollerblade",
-    "schoolgirls",
-    "scooter-board",
-    "scooter-gray",
-    "sheep",
-    "skate-park",
-    "snowboard",
-    "soccerball",
-    "stroller",
-    "stunt",
-    "surf",
-    "swing",
-    "tennis",
-    "tractor-sand",
-    "train",
-    "tuk-tuk",
-    "upside-down",
-    "varanus-cage",
-    "walking",
-)
-"""The training clips of DAVIS-2017 in their official order."""
-
-_DAVIS_PLACES = ("DAVIS/JPEGImages/480p/{}", "davis/{}.mp4", "davis/{}")
 _FLOOR_ALPHA = {"walker": 1.0, "cheetah": 1.0, "reacher": 0.0}
 _OTHER_FLOOR_ALPHA = 0.3
 _STEPS_PER_MOVE = 2
@@ -123,7 +60,7 @@ class DistractingMode(Mode):
         """
         super().__init__(name)
         self._intensity = check_intensity(intensity)
-        self._clips = find_clips(self._intensity, data_dir, videos)
+        self._clips = clips.find("distracting_cs", data_dir, videos, clip_count(self._intensity))
         self._clip: clips.Clip
         self._world = 0
         self._camera: Camera
@@ -142,7 +79,7 @@ class DistractingMode(Mode):
         """Make room for a small picture as the sky, the same one on all six sides."""
         self._sky = model.tex("skybox").id
         # The original's 800 pixels would double the cost of a decision and show no more.
-        model.tex_width[self._sky] = model.tex_height[self._sky] = clips.SIDE
+        model.tex_width[self._sky] = model.tex_height[self._sky] = SIDE
         self._floor = model.mat("grid").id
         self._floor_alpha = _FLOOR_ALPHA.get(domain, _OTHER_FLOOR_ALPHA)
         own = model.mat_rgba[:, :3].copy()
@@ -269,16 +206,6 @@ def check_intensity(value: Any) -> float:
 def clip_count(intensity: float) -> int:
     """How many clips an intensity draws from: 2, 2, 4, 6, 8 and from 0.3 on all."""
     return len(DAVIS) if intensity >= 0.3 else max(2, round(40 * intensity))
-
-
-def find_clips(intensity: float, data_dir: Path | None, videos: str | Path | None) -> clips.Clips:
-    """Return the user's clips, the benchmark's, or generated ones."""
-    count = clip_count(intensity)
-    if videos is not None and str(videos) != clips.PROCEDURAL:
-        return clips.in_folder(videos).first(count)
-    if videos is not None or data_dir is None:
-        return clips.generated("distracting_cs", count)
-    return clips.in_data_folder("davis", data_dir, DAVIS[:count], _DAVIS_PLACES)
 
 
 def next_frame(frame: int, direction: int, count: int) -> tuple[int, int]:

@@ -22,8 +22,7 @@ from svea.errors import UserError, unknown_name
 GREEN = (51, 204, 51)
 """(0.2, 0.8, 0.2) in bytes."""
 
-CLIPS = {"video_easy": 10, "video_hard": 100}
-"""How many clips the benchmark has."""
+VIDEO_MODES = ("video_easy", "video_hard")
 
 ORDERS = ("random", "sequential")
 
@@ -66,7 +65,7 @@ class VideoMode(Mode):
         if order not in ORDERS:
             raise unknown_name("order", order, ORDERS)
         self._order, self._episodes = order, 0
-        self._clips = find_clips(name, data_dir, videos)
+        self._clips = clips.find(name, data_dir, videos)
         self._clip: clips.Clip
         self._world = self._decision = 0
 
@@ -110,17 +109,6 @@ class VideoMode(Mode):
             smaller = Image.fromarray(frame).resize((side, side), Image.Resampling.BILINEAR)
             frame = np.asarray(smaller)
         return np.where(is_green(picture)[..., None], frame, picture)
-
-
-def find_clips(name: str, data_dir: Path | None, videos: str | Path | None) -> clips.Clips:
-    """Return the user's clips, the benchmark's, or generated ones."""
-    count = CLIPS[name]
-    if videos is not None and str(videos) != clips.PROCEDURAL:
-        return clips.in_folder(videos)
-    if videos is not None or data_dir is None:
-        return clips.generated(name, count)
-    names = [f"video{number}" for number in range(count)]
-    return clips.in_data_folder("dmcgb", data_dir, names, [f"dmcgb/{name}/{{}}.mp4"])
 
 
 def check_visible(name: str, task: str) -> None:
