@@ -42,9 +42,11 @@ def updater(kind: str) -> Callable[[int], dict[str, torch.Tensor]]:
     agent, replay = make_agent(config, ACTIONS), noise_replay(config, CPU)
     if kind == "fast":
         speed = choose_speed("auto", CPU)
-        return Learner(agent, replay, config.batch_size, speed=speed).update
-    update = PlainSVEA(config, agent).update if kind == "plain" else agent.update
-    return lambda decision: update(replay.sample(config.batch_size), decision)
+        return Learner(agent, replay, config.batch_size, speed=speed).step
+    if kind == "plain":
+        plain = PlainSVEA(config, agent)
+        return lambda decision: plain.update(replay.sample(config.batch_size), decision)
+    return Learner(agent, replay, config.batch_size).step
 
 
 def check() -> None:

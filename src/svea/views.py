@@ -1,13 +1,87 @@
-"""The views of a batch that recipes name: clean, weak and strong, each drawn once."""
+"""What an agent sees of a stored observation: the clean, the weak and the strong view.
+
+A recipe (recipes.py) says which of them feed the Q-prediction, the Q-target and the policy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from svea.compilation import maybe_compiled
+if TYPE_CHECKING:
+    from svea.config import Config
+
+Augment = Callable[[Tensor, Generator | None], Tensor]
+
+
+def unchanged(images: Tensor) -> Tensor:
+    """The images themselves."""
+    return images
+
+
+def pixels(images: Tensor, scale: Callable[[Tensor, torch.dtype], Tensor] | None = None) -> Tensor:
+    """Bytes as pixels in [0, 1], in the precision that the surrounding autocast region computes in.
+
+    Bytes go straight to bfloat16 there: a float32 detour would move three times the memory.
+    """
+    device = images.device.type
+    fast = torch.is_autocast_enabled(device)
+    dtype = torch.get_autocast_dtype(device) if fast else torch.float32
+    return (scale or scaled)(images, dtype)
+
+
+def scaled(images: Tensor, dtype: torch.dtype) -> Tensor:
+    """Bytes divided by 255."""
+    return images.to(dtype).div_(255)
+
+
+@dataclass
+class ViewMaker:
+    """How an agent makes its three views of stored observations, uint8 (B, 9, H, W).
+
+    Attributes:
+        clean: what acting and the clean view see of the bytes.
+        weak: the weak augmentation, of the bytes.
+        strong: the strong augmentation, of the weak view's pixels in [0, 1].
+        pixels: makes pixels out of bytes.
+    """
+
+    weak: Augment
+    strong: Augment
+    clean: Callable[[Tensor], Tensor] = unchanged
+    pixels: Callable[[Tensor], Tensor] = pixels
+
+    @classmethod
+    def of(
+        cls, config: Config, *, shift: Any, crop: Any, centre_crop: Any, strong: Any
+    ) -> ViewMaker:
+        """The views that a configuration describes, made by these augmentations.
+
+        - clean: the observation as stored, or its centre where the weak view is a crop;
+        - weak: the observation after a random shift (DrQ), or a random crop (RAD);
+        - strong: the weak view after the strong augmentation (random convolution, overlay, ...).
+        """
+        size = config.image_size
+        return cls(
+            clean=partial(centre_crop, size=size) if config.crop else unchanged,
+            weak=crop.bind(size=size) if config.crop else shift.bind(pad=config.shift),
+            strong=strong,
+        )
+
+    def __call__(self, observations: Tensor, generator: Generator | None) -> Views:
+        """The views of a batch, drawn from a generator."""
+        return Views(
+            observations,
+            self.clean,
+            lambda images: self.weak(images, generator),
+            lambda images: self.strong(images, generator),
+            self.pixels,
+        )
 
 
 class Views:
@@ -22,10 +96,11 @@ class Views:
         clean: Callable[[Tensor], Tensor],
         weak: Callable[[Tensor], Tensor],
         strong: Callable[[Tensor], Tensor],
+        pixels: Callable[[Tensor], Tensor] = pixels,
     ) -> None:
         """Take a batch and what makes its views: clean and weak of bytes, strong of weak pixels."""
-        self._observations, self._clean, self._weak = observations, clean, weak
-        self._strong = strong
+        self._observations, self._pixels = observations, pixels
+        self._clean, self._weak, self._strong = clean, weak, strong
         self._drawn: dict[tuple[str, int], Tensor] = {}
 
     def __getitem__(self, view: tuple[str, int]) -> Tensor:
@@ -37,9 +112,9 @@ class Views:
     def _draw(self, name: str, copy: int) -> Tensor:
         """Draw a view; shifting bytes before they become floats moves a quarter of the memory."""
         if name == "clean":
-            return pixels(self._clean(self._observations))
+            return self._pixels(self._clean(self._observations))
         if name == "weak":
-            return pixels(self._weak(self._observations))
+            return self._pixels(self._weak(self._observations))
         return self._strong(self["weak", copy])
 
     def stack(self, views: tuple[tuple[str, int], ...]) -> Tensor:
@@ -47,19 +122,3 @@ class Views:
         if len(views) == 1:  # the usual case for targets and policies needs no copy
             return self[views[0]]
         return torch.cat([self[view] for view in views])
-
-
-def pixels(images: Tensor) -> Tensor:
-    """Bytes as pixels in [0, 1], in the precision that the surrounding autocast region computes in.
-
-    Bytes go straight to bfloat16 there: a float32 detour would move three times the memory.
-    """
-    device = images.device.type
-    fast = torch.is_autocast_enabled(device)
-    dtype = torch.get_autocast_dtype(device) if fast else torch.float32
-    return maybe_compiled(_scaled)(images, dtype)
-
-
-def _scaled(images: Tensor, dtype: torch.dtype) -> Tensor:
-    """Bytes divided by 255."""
-    return images.to(dtype).div_(255)

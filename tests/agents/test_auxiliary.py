@@ -143,7 +143,7 @@ def check(agent: Agent, reference: Reference, task: str) -> None:
             for name in [name for name in w if name.startswith("auxiliary.target_")]:
                 online = name.replace("auxiliary.target_trunk.", "trunk.").replace("target_", "")
                 w[name] = TAU * w[online] + (1 - TAU) * w[name]
-        found = agent.update(batch, decision, own if task == "soda" else None)
+        found = agent.update(batch, agent.schedule(decision), own if task == "soda" else None)
         torch.testing.assert_close(
             found["auxiliary_loss"], loss.detach(), rtol=2e-5, atol=1e-6, msg=task
         )
@@ -178,7 +178,7 @@ def test_sac_with_convolutions_of_each_branchs_own() -> None:
         even = decision % 2 == 0
         noise = reference.noise_of(agent)
         expected, _ = reference.update(weights_of(agent), make_batch(decision), noise, even)
-        agent.update(make_batch(decision), decision)
+        agent.update(make_batch(decision), agent.schedule(decision))
         reference.assert_equal(agent, expected)
 
 
@@ -232,7 +232,7 @@ def test_pads_branch_shares_the_trunk_but_not_its_last_convolutions(task: str) -
 def test_the_policy_and_q_functions_of_soda_never_see_the_strong_view() -> None:
     """SODA's own loss does; nothing else is harmed by a poisoned view."""
     agent, batch = with_task("soda", strong=poison), make_batch()
-    losses = agent.update(batch, 2, make_batch(9, rows=8))
+    losses = agent.update(batch, agent.schedule(2), make_batch(9, rows=8))
     assert torch.isfinite(losses["critic_loss"]) and torch.isfinite(losses["actor_loss"])
     assert torch.isnan(losses["auxiliary_loss"])
 
@@ -250,7 +250,7 @@ def test_sodas_batch_norms_stay_in_training_and_are_not_averaged() -> None:
     agent = with_task("soda")
     norm, slow = agent.auxiliary.projection[1], agent.auxiliary.target_projection[1]
     assert norm.training and slow.training
-    agent.update(make_batch(), 2, make_batch(9, rows=8))
+    agent.update(make_batch(), agent.schedule(2), make_batch(9, rows=8))
     assert int(norm.num_batches_tracked) == int(slow.num_batches_tracked) == 1
     # Both have seen their own batch; an average would lie 0.005 of the way to the other's.
     assert not torch.allclose(norm.running_mean, slow.running_mean, rtol=0.1)
@@ -268,16 +268,16 @@ def test_curls_contrast_begins_uniform_and_its_positive_is_a_view_nobody_has_see
     bilinear = agent.auxiliary.bilinear
     assert bilinear.shape == (10, 10) and bilinear.min() >= 0 and bilinear.max() < 1
     seen = record_inputs(agent.target_trunk)
-    losses = agent.update(batch, 1)
+    losses = agent.update(batch, agent.schedule(1))
     torch.testing.assert_close(seen[-1], view(batch.observations, "weak", 1))
     assert 0 <= float(losses["auxiliary_accuracy"]) <= 1
 
 
 def test_curl_is_found_more_often_with_training() -> None:
     agent = with_task("curl")
-    first = agent.update(make_batch(), 1)
+    first = agent.update(make_batch(), agent.schedule(1))
     for _ in range(60):
-        last = agent.update(make_batch(), 1)
+        last = agent.update(make_batch(), agent.schedule(1))
     assert last["auxiliary_loss"] < 0.5 * first["auxiliary_loss"]
     assert float(last["auxiliary_accuracy"]) == 1
 
@@ -286,7 +286,7 @@ def test_curl_is_found_more_often_with_training() -> None:
 def test_how_often_a_task_is_due(task: str, every: int) -> None:
     agent = with_task(task)
     for decision in range(6):
-        losses = agent.update(make_batch(), decision, make_batch(9, rows=8))
+        losses = agent.update(make_batch(), agent.schedule(decision), make_batch(9, rows=8))
         assert ("auxiliary_loss" in losses) == (decision % every == 0)
 
 
@@ -303,7 +303,7 @@ def test_state_round_trip_continues_bit_for_bit(task: str, base: type[Agent]) ->
 
     def update(agent: Agent, decision: int) -> None:
         own = make_batch(9 + decision, base.discrete, rows=8)
-        agent.update(make_batch(decision, base.discrete), decision, own)
+        agent.update(make_batch(decision, base.discrete), agent.schedule(decision), own)
 
     for decision in range(2):
         update(one, decision)

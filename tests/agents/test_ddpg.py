@@ -53,7 +53,7 @@ def test_updates_equal_a_plain_rederivation(recipe: str, options: RecipeOptions)
         noise = reference.noise_of(agent)
         reference.deviation = {1: 0.9, 2: 0.8, 9: 0.2}[decision]  # from 1 to 0.2 over 8 decisions
         expected, losses = reference.update(weights_of(agent), batch, noise)
-        found = agent.update(batch, decision)
+        found = agent.update(batch, agent.schedule(decision))
         for name in ("critic_loss", "actor_loss"):
             torch.testing.assert_close(found[name], losses[name].detach(), rtol=2e-5, atol=1e-6)
         assert float(found["noise"]) == pytest.approx(reference.deviation)
@@ -69,7 +69,7 @@ def test_with_a_slow_encoder_the_target_has_a_trunk_and_the_projection_follows_i
         reference.deviation = 1 - 0.1 * decision
         noise, even = reference.noise_of(agent), decision % 2 == 0
         expected, _ = reference.update(weights_of(agent), make_batch(decision), noise, even)
-        agent.update(make_batch(decision), decision)
+        agent.update(make_batch(decision), agent.schedule(decision))
         reference.assert_equal(agent, expected)
 
 
@@ -119,7 +119,7 @@ def test_the_target_never_sees_the_strong_view(recipe: str) -> None:
 def test_in_a_whole_svea_update_the_successor_is_seen_once_and_weakly() -> None:
     agent, batch = make_agent("svea", base=DDPG), make_batch()
     seen = record_inputs(agent.trunk)
-    agent.update(batch, 1)
+    agent.update(batch, agent.schedule(1))
     successor = view(batch.next_observations, "weak", 0)
     assert [images.shape[0] for images in seen] == [B, 2 * B, B]  # target, both streams, policy
     torch.testing.assert_close(seen[0], successor)
@@ -139,8 +139,8 @@ def test_special_cases_coincide(
 ) -> None:
     one, two = make_agent(*special, DDPG), make_agent(*plain, DDPG)
     for decision in range(3):
-        one.update(make_batch(decision), decision)
-        two.update(make_batch(decision), decision)
+        one.update(make_batch(decision), one.schedule(decision))
+        two.update(make_batch(decision), two.schedule(decision))
     assert same_weights(one, two)
 
 
@@ -172,11 +172,11 @@ def test_every_row_draws_from_a_generator_of_its_own() -> None:
 def test_state_round_trip_continues_bit_for_bit() -> None:
     one, two = make_agent("svea", base=DDPG), make_agent("svea", base=DDPG, seed=6)
     for decision in range(3):
-        one.update(make_batch(decision), decision)
+        one.update(make_batch(decision), one.schedule(decision))
     two.load_state_dict(deepcopy(one.state_dict()))
     for decision in range(3, 6):
-        one.update(make_batch(decision), decision)
-        two.update(make_batch(decision), decision)
+        one.update(make_batch(decision), one.schedule(decision))
+        two.update(make_batch(decision), two.schedule(decision))
     first, second = one.state_dict(), two.state_dict()
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)

@@ -68,7 +68,7 @@ def check(agent: DQN, reference: PlainDQN) -> None:
         batch, even = make_batch(decision, discrete=True), decision % 2 == 0
         before, noise = weights_of(agent), reference.noise_of(agent)
         expected, losses = reference.update(before, batch, noise, even)
-        found = agent.update(batch, decision)
+        found = agent.update(batch, agent.schedule(decision))
         torch.testing.assert_close(
             found["critic_loss"], losses["critic_loss"].detach(), rtol=2e-5, atol=1e-6
         )
@@ -114,8 +114,8 @@ def test_special_cases_coincide(
 ) -> None:
     one, two = make_agent(*special, DQN), make_agent(*plain, DQN)
     for decision in range(3):
-        one.update(make_batch(decision, discrete=True), decision)
-        two.update(make_batch(decision, discrete=True), decision)
+        one.update(make_batch(decision, discrete=True), one.schedule(decision))
+        two.update(make_batch(decision, discrete=True), two.schedule(decision))
     assert same_weights(one, two)
 
 
@@ -158,11 +158,11 @@ def test_state_round_trip_continues_bit_for_bit(dueling: bool) -> None:
     one = make_agent("svea", base=DQN, options=options)
     two = make_agent("svea", base=DQN, options=options, seed=6)
     for decision in range(3):
-        one.update(make_batch(decision, discrete=True), decision)
+        one.update(make_batch(decision, discrete=True), one.schedule(decision))
     two.load_state_dict(deepcopy(one.state_dict()))
     for decision in range(3, 6):
-        one.update(make_batch(decision, discrete=True), decision)
-        two.update(make_batch(decision, discrete=True), decision)
+        one.update(make_batch(decision, discrete=True), one.schedule(decision))
+        two.update(make_batch(decision, discrete=True), two.schedule(decision))
     first, second = one.state_dict(), two.state_dict()
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)

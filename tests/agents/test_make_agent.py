@@ -76,7 +76,7 @@ def batch_for(agent: Agent, config: Config, seed: int) -> Batch:
 def learn(agent: Agent, config: Config, decisions: range) -> None:
     for decision in decisions:
         batch, own = (batch_for(agent, config, 2 * decision + k) for k in (0, 1))
-        losses = agent.update(batch, decision, own)
+        losses = agent.update(batch, agent.schedule(decision), own)
         assert all(torch.isfinite(value).all() for value in losses.values()), losses
 
 

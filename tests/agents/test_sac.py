@@ -57,7 +57,7 @@ def test_updates_equal_a_plain_rederivation(recipe: str, options: RecipeOptions)
         batch, even = make_batch(decision), decision % 2 == 0
         before, noise = weights_of(agent), reference.noise_of(agent)
         expected, losses = reference.update(before, batch, noise, even)
-        found = agent.update(batch, decision)
+        found = agent.update(batch, agent.schedule(decision))
         assert losses.keys() == found.keys() & {"critic_loss", *PlainSAC.losses}
         for name, loss in losses.items():
             torch.testing.assert_close(found[name], loss.detach(), rtol=2e-5, atol=1e-6, msg=name)
@@ -81,8 +81,8 @@ def test_special_cases_coincide(
 ) -> None:
     one, two = make_agent(*special), make_agent(*plain)
     for decision in range(4):
-        one.update(make_batch(decision), decision)
-        two.update(make_batch(decision), decision)
+        one.update(make_batch(decision), one.schedule(decision))
+        two.update(make_batch(decision), two.schedule(decision))
     assert same_weights(one, two)
 
 
@@ -92,8 +92,8 @@ def test_svea_differs_from_drq_in_views_alone() -> None:
     assert {k: v.shape for k, v in weights_of(svea).items()} == {
         k: v.shape for k, v in weights_of(drq).items()
     }
-    svea.update(make_batch(), 2)
-    drq.update(make_batch(), 2)
+    svea.update(make_batch(), svea.schedule(2))
+    drq.update(make_batch(), drq.schedule(2))
     assert not same_weights(svea, drq)
 
 
@@ -122,7 +122,7 @@ def test_the_poison_would_be_seen_in_an_augmented_target(recipe: str) -> None:
 def test_in_a_whole_svea_update_the_target_network_sees_weak_successors_alone() -> None:
     agent, batch = make_agent("svea"), make_batch()
     seen = record_inputs(agent.target_trunk)
-    agent.update(batch, 2)
+    agent.update(batch, agent.schedule(2))
     assert len(seen) == 1
     torch.testing.assert_close(seen[0], view(batch.next_observations, "weak", 0))
 
@@ -155,7 +155,7 @@ def test_the_policy_loss_leaves_trunk_critic_and_target_untouched(recipe: str) -
 def test_unaugmented_and_policy_stream_see_the_same_shift() -> None:
     weak = CountingWeak()
     agent, batch = make_agent("svea", weak=weak), make_batch()
-    agent.update(batch, 2)
+    agent.update(batch, agent.schedule(2))
     assert weak.calls(batch.observations) == weak.calls(batch.next_observations) == 1
 
 
@@ -198,11 +198,11 @@ def test_q_value_is_the_smaller_of_both() -> None:
 def test_state_round_trip_continues_bit_for_bit() -> None:
     one, two = make_agent("svea"), make_agent("svea", seed=6)
     for decision in range(3):
-        one.update(make_batch(decision), decision)
+        one.update(make_batch(decision), one.schedule(decision))
     two.load_state_dict(deepcopy(one.state_dict()))
     for decision in range(3, 6):
-        one.update(make_batch(decision), decision)
-        two.update(make_batch(decision), decision)
+        one.update(make_batch(decision), one.schedule(decision))
+        two.update(make_batch(decision), two.schedule(decision))
     first, second = one.state_dict(), two.state_dict()
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -210,12 +210,13 @@ def test_state_round_trip_continues_bit_for_bit() -> None:
 
 def test_building_an_agent_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
-    make_agent("svea").update(make_batch(), 2)
+    agent = make_agent("svea")
+    agent.update(make_batch(), agent.schedule(2))
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_generator_of_another_device_is_left_alone():
-    from svea.agents.agent import restore_generator
+    from svea.agents.saving import restore_generator
 
     generator = torch.Generator().manual_seed(1)
     before = generator.get_state()

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from svea import augment
-from svea.augment import AUGMENTATIONS, Augmentation, augmentation
+from svea.augment import AUGMENTATIONS, Augmentation, affine, augmentation, crops
 from svea.augment.images import ImageBank
 from svea.errors import UserError
 
@@ -189,7 +189,7 @@ def test_pixels_are_gathered_alike_by_both_ways(shape):
     corner = torch.tensor([[0, 8], [4, 4], [8, 0]])
     rows = (torch.arange(shape[2]) + corner[:, :1] - 4).clamp(0, shape[2] - 1)
     columns = (torch.arange(shape[3]) + corner[:, 1:] - 4).clamp(0, shape[3] - 1)
-    gathered = augment._pick(x, rows[:, :, None] * shape[3] + columns[:, None])
+    gathered = crops.pick(x, rows[:, :, None] * shape[3] + columns[:, None])
     assert torch.equal(augment.shift.apply(x, {"corner": corner, "pad": 4}), gathered)
 
 
@@ -286,7 +286,7 @@ def test_warp_agrees_with_kornia():
     x = observations(5, side=33)
     draw = augment.affine_jitter.draw(x, seeded(0), degrees=30.0, shear=20.0)
     degrees, scale, shear = draw["degrees"], draw["scale"], draw["shear"]
-    y = augment._warp(x, *augment._inverse_affine(degrees, scale[:, 0], scale[:, 1], shear))
+    y = affine.warp(x, *affine.inverse_affine(degrees, scale[:, 0], scale[:, 1], shear))
     centre = torch.full((5, 2), 16.0)
     matrix = transform.get_rotation_matrix2d(centre, degrees, torch.ones(5, 2))
     linear = torch.eye(3).repeat(5, 1, 1)
@@ -305,7 +305,7 @@ def test_jitter_agrees_with_kornia():
     b, c, s = (
         torch.tensor(v) for v in ([1.1, 0.8, 1.2, 1.0], [0.7, 1.3, 1.0, 1.2], [0.6, 1.4, 1.2, 0])
     )
-    y = augment._jitter(x, b, c, s, torch.zeros(4))
+    y = affine.jitter(x, b, c, s, torch.zeros(4))
     expected = x * b.view(-1, 1, 1, 1)
     expected = enhance.adjust_contrast_with_mean_subtraction(expected, c)
     expected = enhance.adjust_saturation_with_gray_subtraction(expected, s)
@@ -318,7 +318,7 @@ def test_hue_turns_the_chroma_plane_of_yiq():
     )
     x = 0.45 + 0.1 * observations(6, stack=1)
     hue, one = torch.linspace(-0.5, 0.5, 6), torch.ones(6)
-    y = augment._jitter(x, one, one, one, hue)
+    y = affine.jitter(x, one, one, one, hue)
     before, after = (torch.einsum("ij,bjhw->bihw", to_yiq, image) for image in (x, y))
     torch.testing.assert_close(after[:, 0], before[:, 0], atol=2e-4, rtol=0)  # brightness stays
     chroma = torch.complex(before[:, 1], before[:, 2])

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from svea import errors, machine, speed
+from svea import errors, machine
 from svea.cli import doctor
+from svea.speed import device
 from svea.speed.kernels import cpu
 
 # Kept before `healthy` replaces them.
 MEASURE_GL = doctor.measure_gl
-MISSING_FOR_COMPILING = speed.missing_for_compiling
+MISSING_FOR_COMPILING = device.missing_for_compiling
 
 SOFTWARE_GL = {
     "backend": "egl",
@@ -32,8 +33,8 @@ def healthy(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "_installed_version", versions.get)
     monkeypatch.setattr(doctor, "measure_gl", lambda: SOFTWARE_GL)
     monkeypatch.setattr(machine, "has_nvidia_gpu", lambda: False)
-    monkeypatch.setattr(speed, "choose_device", lambda name: torch.device("cpu"))
-    monkeypatch.setattr(speed, "missing_for_compiling", lambda device: "")
+    monkeypatch.setattr(device, "choose_device", lambda name: torch.device("cpu"))
+    monkeypatch.setattr(device, "missing_for_compiling", lambda _: "")
     monkeypatch.setattr(doctor.machine, "available_bytes", lambda: 64 * doctor.GIB)
     monkeypatch.setattr(machine, "usable_cores", lambda: 2)
     monkeypatch.setattr(
@@ -81,7 +82,7 @@ def test_without_torch_the_environments_are_usable_and_the_cure_is_the_train_ext
 def test_without_a_compiler_updates_are_slow_and_gcc_is_the_cure(healthy, monkeypatch, tmp_path):
     assert finding("updates").status == "ok"
     cpu.library.cache_clear()  # its answer may be known already
-    monkeypatch.setattr(speed, "missing_for_compiling", MISSING_FOR_COMPILING)
+    monkeypatch.setattr(device, "missing_for_compiling", MISSING_FOR_COMPILING)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # what was compiled before needs no gcc
     monkeypatch.delenv("CC", raising=False)

@@ -114,7 +114,7 @@ def test_a_step_is_the_auxiliary_loss_on_augmented_copies() -> None:
     def crops(image: np.ndarray) -> torch.Tensor:
         """As the replay's batches are cropped in training."""
         batch = torch.as_tensor(image).expand(32, *image.shape)
-        return agent._weak(batch, random) / 255
+        return agent.view_maker.weak(batch, random) / 255
 
     task, trunk = agent.auxiliary, agent.trunk
     now, after = crops(images[0]), crops(images[1])

@@ -14,13 +14,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from svea import compilation, speed
+from svea import speed
 from svea.agents import make_agent
 from svea.augment import conv
 from svea.bench.update import noise_replay
 from svea.config import configure
 from svea.errors import UserError
 from svea.networks import CNN
+from svea.speed.accelerate import fast_augmentation
 from svea.speed.kernels import cache, cpu
 
 CPU = torch.device("cpu")
@@ -190,14 +191,14 @@ def test_the_random_convolution(shape: tuple[int, ...]) -> None:
 
 
 @builds
-def test_conv_uses_it_only_where_speed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conv_uses_it_only_where_it_is_put_on_and_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "random_convolution", lambda x, weight: torch.full_like(x, 0.5))
     x = torch.rand(2, 9, 20, 20)
     draw = conv.draw(x)
-    with compilation.region("in C"):
-        assert (conv.apply(x, draw) == 0.5).all()
-        for other in (x[..., :15], x.bfloat16()):  # too narrow, too coarse
-            assert not (conv.apply(other, draw) == 0.5).all()
+    fast = fast_augmentation(conv, CPU)
+    assert (fast.apply(x, draw) == 0.5).all()
+    for other in (x[..., :15], x.bfloat16()):  # too narrow, too coarse
+        assert not (fast.apply(other, draw) == 0.5).all()
     assert not (conv.apply(x, draw) == 0.5).all()
 
 
@@ -232,7 +233,7 @@ def test_compiled_updates_are_the_eager_ones(settings: dict[str, Any]) -> None:
     # SODA's batch norm leaves biases before it without a slope; Adam makes whole steps of what
     # rounding puts there, so that only the first update is comparable.
     for decision in range(1 if settings.get("method") == "soda" else 5):
-        first, second = eager.update(decision), compiled.update(decision)
+        first, second = eager.step(decision), compiled.step(decision)
         for name, loss in first.items():
             torch.testing.assert_close(second[name], loss, rtol=1e-4, atol=1e-5, msg=name)
 
@@ -253,12 +254,12 @@ def test_soda_s_slow_trunk_is_compiled_too() -> None:
 def test_a_compiled_run_resumes_bit_for_bit() -> None:
     one, two = learner("compiled"), learner("compiled", seed=5)
     for decision in range(4):
-        one.update(decision)
+        one.step(decision)
     two.agent.load_state_dict({k: v.clone() for k, v in one.agent.state_dict().items()})
     two.replay.generator.set_state(one.replay.generator.get_state())
     for decision in range(4, 9):
-        one.update(decision)
-        two.update(decision)
+        one.step(decision)
+        two.step(decision)
     after = two.agent.state_dict()
     for name, tensor in one.agent.state_dict().items():
         assert torch.equal(tensor, after[name]), name

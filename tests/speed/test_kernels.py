@@ -14,9 +14,9 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUDA builds")
 
-from svea import speed
 from svea.augment import conv, crop, shift
 from svea.networks import CNN
+from svea.speed.accelerate import fuse_convolutions
 from svea.speed.kernels import convolutions, nvrtc
 from svea.speed.kernels.attention import attention
 from svea.speed.kernels.random_convolution import random_convolution
@@ -156,5 +156,5 @@ def test_without_nvidias_compiler_a_layer_at_a_time_is_computed_and_said(
     monkeypatch.setattr(FusedTrunk, "__init__", missing)
     network = CNN().to(DEVICE)
     with pytest.warns(UserWarning, match=r"take longer: libnvrtc is not installed"):
-        assert speed.fuse_convolutions(network)
+        assert fuse_convolutions(network)
     assert isinstance(network.forward, convolutions.FusedConvolutions)

@@ -22,6 +22,7 @@ from svea.agents.sac import SACOptions
 from svea.networks import CNN
 from svea.recipes import RECIPES, RecipeOptions, streams
 from svea.replay import Batch
+from svea.views import ViewMaker
 
 B, A, SIZE, LAYERS, STRIDED = 6, 2, 16, 3, 1
 CHOICES = 4  # of the agents with discrete actions
@@ -71,9 +72,10 @@ OPTIONS: dict[type[Agent], Any] = {
 def make_agent(
     recipe: str, numbers: RecipeOptions | None = None, base: type[Agent] = SAC, **changes: Any
 ) -> Any:
+    views = {"weak": CountingWeak(), "strong": lambda images, generator: strong_of(images)}
+    views |= {name: changes.pop(name) for name in views if name in changes}
     arguments: dict[str, Any] = {
-        "weak": CountingWeak(),
-        "strong": lambda images, generator: strong_of(images),
+        "views": ViewMaker(**views),
         "projection": 10,
         "hidden": 16,
         "seed": 5,

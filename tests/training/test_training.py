@@ -19,7 +19,7 @@ import torch
 from tiny_runs import tiny
 from toy import LENGTH, Toy
 
-from svea import speed, training
+from svea import training
 from svea.config import Config, configure
 from svea.envs import rendering
 from svea.envs.workers.pool import DRAWN_TOGETHER
@@ -29,6 +29,7 @@ from svea.replay import Replay
 from svea.runs import checkpoint, layout
 from svea.runs.load import load_agent, load_config
 from svea.seeds import TRAINING, episode_seed
+from svea.speed.device import missing_for_compiling
 from svea.training import Trainer, train
 
 torch.set_num_threads(1)
@@ -151,7 +152,7 @@ def test_a_run_interrupted_everywhere_is_the_uninterrupted_run(
 
 
 @pytest.mark.skipif(
-    bool(speed.missing_for_compiling(torch.device("cpu"))), reason="no C compiler is here"
+    bool(missing_for_compiling(torch.device("cpu"))), reason="no C compiler is here"
 )
 def test_a_run_that_goes_on_at_another_speed_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

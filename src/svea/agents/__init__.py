@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
 
 from svea.agents.agent import Agent
 from svea.agents.auxiliary import AUXILIARIES, Auxiliary
@@ -16,8 +15,9 @@ from svea.agents.sac import SAC
 from svea.augment import augmentation, centre_crop, crop, shift
 from svea.augment.images import ImageBank
 from svea.methods import METHODS
-from svea.networks import CNN, ViT
+from svea.networks import CNN, Trunk, ViT
 from svea.recipes import streams
+from svea.views import ViewMaker
 
 if TYPE_CHECKING:
     from svea.config import Config
@@ -35,24 +35,21 @@ def make_agent(config: Config, actions: int, device: torch.device | str = "cpu")
         actions: dimensions of the action, or the number of choices for DQN.
         device: where it computes.
     """
-    size = config.image_size
-    strong = augmentation(
-        config.augment,
-        lambda: ImageBank.find(config.overlay_dir or None, config.data_dir or None, device),
+    views = ViewMaker.of(
+        config,
+        shift=shift,
+        crop=crop,
+        centre_crop=centre_crop,
+        strong=augmentation(
+            config.augment,
+            lambda: ImageBank.find(config.overlay_dir or None, config.data_dir or None, device),
+        ),
     )
-
-    def weak(images: Tensor, generator: torch.Generator | None) -> Tensor:
-        if config.crop:
-            return crop(images, generator, size=size)
-        return shift(images, generator, pad=config.shift)
-
     return BASES[config.base](
         partial(make_encoder, config),
         actions,
         streams(METHODS[config.method].recipe_for(config.augment), config.recipe),
-        weak=weak,
-        strong=strong,
-        clean=lambda images: centre_crop(images, size) if config.crop else images,
+        views,
         projection=config.network.projection,
         hidden=config.network.hidden,
         head_layers=config.network.head_layers,
@@ -63,7 +60,7 @@ def make_agent(config: Config, actions: int, device: torch.device | str = "cpu")
     )
 
 
-def make_encoder(config: Config) -> nn.Module:
+def make_encoder(config: Config) -> Trunk:
     """The trunk."""
     network = config.network
     if config.encoder == "vit":

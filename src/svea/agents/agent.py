@@ -1,14 +1,13 @@
-"""What every base algorithm shares: the trunk, the views, the Q-loss, the slow target, saving.
+"""What every base algorithm shares: the trunk, the views, the Q-loss, the slow target.
 
 A base algorithm adds how a successor is valued, how a policy is improved, and how to act. The
 equation numbers are the paper's (Hansen, Su and Wang, 2021); docs/how-it-works.md walks through
-this file and sac.py beside them.
+this file and sac.py.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -18,19 +17,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from svea.agents.saving import Saving
+from svea.agents.targets import critic_parts, follow, frozen_copy
 from svea.errors import UserError
-from svea.networks import CNN, HeadCNN
+from svea.networks import Trunk
 from svea.networks.heads import MakeHead, Noise
 from svea.recipes import Streams
 from svea.replay import Batch, on_device
 from svea.seeds import seed_for
-from svea.views import Views, pixels
+from svea.views import ViewMaker, Views
 
 if TYPE_CHECKING:
     from svea.agents.auxiliary import Auxiliary
 
 Losses = dict[str, Tensor]
-Augment = Callable[[Tensor, torch.Generator | None], Tensor]
+Overlap = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
+"""Starts a computation; calling the result waits for it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Phase(NamedTuple):
     auxiliary: bool
 
 
-class Agent:
+class Agent(Saving):
     """An agent: what to do in a state (``act``) and how to learn from a batch (``update``)."""
 
     Options: ClassVar[type[AgentOptions]] = AgentOptions
@@ -72,12 +74,10 @@ class Agent:
 
     def __init__(
         self,
-        encoder: Callable[[], nn.Module],
+        encoder: Callable[[], Trunk],
         actions: int,
         streams: Streams,
-        weak: Augment,
-        strong: Augment,
-        clean: Callable[[Tensor], Tensor] = lambda images: images,
+        views: ViewMaker,
         *,
         projection: int = 100,
         hidden: int = 1024,
@@ -90,16 +90,13 @@ class Agent:
         """Build networks and optimisers.
 
         Args:
-            encoder: makes the trunk, with attributes ``features`` (its output size) and
-                ``input_shape`` (channels, height, width).
+            encoder: makes the trunk.
             actions: dimensions of the action, or the number of choices where it is one of several.
             streams: which views feed the Q-prediction, the Q-target and the policy.
-            weak: the weak augmentation, on uint8 images.
-            strong: the strong augmentation, on float images in [0, 1].
-            clean: what acting and the clean view see of a stored image, e.g. its centre.
+            views: makes the clean, weak and strong view.
             projection: size of the projected features.
             hidden: width of the policy's and the Q-functions' layers.
-            head_layers: convolutions that each branch has for itself, behind the trunk.
+            head_layers: convolutions that each branch has for itself, after the trunk.
             options: the numbers of the algorithm.
             make_auxiliary: makes the auxiliary task, if there is one.
             device: where it computes.
@@ -107,24 +104,22 @@ class Agent:
         """
         self.options = options or self.Options()
         self.device = torch.device(device)
-        self.streams = streams
-        self.actions = actions
+        self.streams, self.view_maker, self.actions = streams, views, actions
         self.projection, self.hidden = projection, hidden
         self.decision = 0  # how many decisions of training are behind this agent
         self.generator = torch.Generator(self.device).manual_seed(seed_for(seed, "agent"))
-        self._clean, self._weak, self._strong = clean, weak, strong
+        self.overlap: Overlap = in_turn
         self.optimisers: dict[str, torch.optim.Adam] = {}
+        self.own_target = self.options.encoder_tau < 1  # else the target shares the trunk
         with torch.random.fork_rng(devices=[]):  # the same weights on every device
             torch.manual_seed(seed_for(seed, "weights"))
             self.trunk = encoder().to(self.device)
             self.make_head: MakeHead | None = None
             if head_layers:
-                assert isinstance(self.trunk, CNN), "only convolutions split into trunk and heads"
-                self.make_head = partial(HeadCNN, self.trunk.maps, head_layers, self.trunk.drqv2)
+                self.make_head = partial(self.trunk.head, head_layers)
             self.build()
             self.auxiliary = make_auxiliary(self) if make_auxiliary else None
-        own_target = self.options.encoder_tau < 1
-        self.target_trunk = frozen_copy(self.trunk) if own_target else self.trunk
+        self.target_trunk = frozen_copy(self.trunk) if self.own_target else self.trunk
         self.target_critic = frozen_copy(self.critic)
         rate = self.options.learning_rate
         self.add_optimiser("critic", [*self.trunk.parameters(), *self.critic.parameters()], rate)
@@ -147,17 +142,12 @@ class Agent:
         """Improve the policy; nothing to do where it is read off the Q-function."""
         return {}
 
-    def schedule(self, decision: int) -> None:
-        """Set numbers that change with time; on the host, never inside a captured graph."""
+    def anneal(self, decision: int) -> None:
+        """Set the numbers that change with time."""
 
     def q_heads(self, critic: nn.Module, features: Tensor, actions: Tensor) -> Tensor:
         """The Q-values (heads, N) of actions (N, A)."""
         return critic(features, actions)
-
-    @classmethod
-    def actions_in(cls, state: dict[str, Tensor]) -> int:
-        """The number of actions, read off a saved state."""
-        raise NotImplementedError
 
     # Acting ------------------------------------------------------------------------------------
 
@@ -180,14 +170,15 @@ class Agent:
             (N, A), or (A,) for a single observation. This is a device synchronisation.
         """
         given = torch.as_tensor(observations)
-        images = self._clean(on_device(given, self.device)) if given.ndim in (3, 4) else given
+        clean, pixels = self.view_maker.clean, self.view_maker.pixels
+        images = clean(on_device(given, self.device)) if given.ndim in (3, 4) else given
         if images.shape[-3:] != self.trunk.input_shape or images.ndim not in (3, 4):
             raise UserError(
                 f"observations have shape {tuple(given.shape)}; this agent takes (N, C, H, W) or "
                 f"(C, H, W) with (C, H, W) = {self.trunk.input_shape}. Make its environment with "
                 "svea.make_env(**config.environment)"
             )
-        self.schedule(self.decision)
+        self.anneal(self.decision)
         features = self.trunk(pixels(images if images.ndim == 4 else images[None]))
         actions = self.choose(features, explore, generator or self.generator)
         return (actions if images.ndim == 4 else actions[0]).float().cpu().numpy()
@@ -195,8 +186,8 @@ class Agent:
     @torch.no_grad()
     def q_value(self, observations: Tensor, actions: Tensor) -> Tensor:
         """The smallest Q-value (N,) of actions (N, A) in uint8 observations (N, 9, H, W)."""
-        images = pixels(self._clean(on_device(observations, self.device)))
-        return self.q(images, actions.to(self.device))
+        views = self.views(on_device(observations, self.device))
+        return self.q(views["clean", 0], actions.to(self.device))
 
     def q(self, images: Tensor, actions: Tensor) -> Tensor:
         """The smallest Q-value (N,) of actions (N, A) in views (N, 9, H, W), values in [0, 1]."""
@@ -204,29 +195,16 @@ class Agent:
 
     def views(self, observations: Tensor, generator: torch.Generator | None = None) -> Views:
         """The views of uint8 observations, drawn from the agent's own generator or another."""
-        source = generator or self.generator
-        return Views(
-            observations,
-            self._clean,
-            lambda images: self._weak(images, source),
-            lambda images: self._strong(images, source),
-        )
+        return self.view_maker(observations, generator or self.generator)
 
     # Learning ----------------------------------------------------------------------------------
 
-    def update(self, batch: Batch, decision: int, auxiliary_batch: Batch | None = None) -> Losses:
-        """One update on a batch.
+    def schedule(self, decision: int) -> Phase:
+        """Set the numbers that change with time and say which parts of an update are due.
 
-        Args:
-            batch: transitions from the replay.
-            decision: the agent's decision that pays for this update; it says which parts are due.
-            auxiliary_batch: for an auxiliary task with a batch of its own.
+        On the host, never inside a captured graph.
         """
-        self.schedule(decision)
-        return self.learn(batch, self.phase(decision), auxiliary_batch)
-
-    def phase(self, decision: int) -> Phase:
-        """Which parts are due at a decision."""
+        self.anneal(decision)
         options, auxiliary = self.options, self.auxiliary
         return Phase(
             decision % options.actor_every == 0,
@@ -234,10 +212,15 @@ class Agent:
             auxiliary is not None and decision % auxiliary.every == 0,
         )
 
-    def learn(self, batch: Batch, phase: Phase, auxiliary_batch: Batch | None = None) -> Losses:
-        """In the reference's order: Q-functions, policy, target, auxiliary task.
+    def update(self, batch: Batch, phase: Phase, auxiliary_batch: Batch | None = None) -> Losses:
+        """One update, in the reference's order: Q-functions, policy, target, auxiliary task.
 
         A function of tensors that never asks the device anything, so it can be captured whole.
+
+        Args:
+            batch: transitions from the replay.
+            phase: which parts are due, as ``schedule`` said.
+            auxiliary_batch: for an auxiliary task with a batch of its own.
         """
         now, successor = self.views(batch.observations), self.views(batch.next_observations)
         losses = self.update_critic(batch, now, successor)
@@ -262,7 +245,7 @@ class Agent:
         streams = self.streams
         count = len(streams.prediction)
         # The target is (V, B), or (1, B) where all streams share it.
-        target = self.beside(lambda: self.q_target(batch, successor))
+        target = self.overlap(lambda: self.q_target(batch, successor))
         features = self.trunk(now.stack(streams.prediction))  # (V*B, F)
         q = self.q_heads(self.critic, features, batch.actions.repeat(count, 1))
         errors = (q.unflatten(1, (count, -1)) - target()).square()  # (heads, V, B)
@@ -281,18 +264,22 @@ class Agent:
             value = value.mean(0, keepdim=True)  # (1, B)
         return batch.rewards + batch.discounts * value
 
+    def target_features(self, images: Tensor, features: Tensor) -> Tensor:
+        """The target's features of images, whose features from the trunk are given."""
+        return self.target_trunk(images) if self.own_target else features
+
     @torch.no_grad()
     def update_target(self) -> None:
         """Eq. 2: the target follows slowly; its encoder (with projection) faster than its Qs."""
-        options, whole = self.options, self.target_trunk is self.trunk
-        if not whole:
-            follow([self.target_trunk], [self.trunk], options.encoder_tau)
+        # Without a target encoder the projection is just the critic's first layer.
+        encoder_tau = self.options.encoder_tau if self.own_target else self.options.q_tau
+        if self.own_target:
+            follow([self.target_trunk], [self.trunk], encoder_tau)
         (slow_projection, slow_q), (projection, q) = (
             critic_parts(critic) for critic in (self.target_critic, self.critic)
         )
-        # Without a target encoder the projection is just the critic's first layer.
-        follow(slow_projection, projection, options.q_tau if whole else options.encoder_tau)
-        follow(slow_q, q, options.q_tau)
+        follow(slow_projection, projection, encoder_tau)
+        follow(slow_q, q, self.options.q_tau)
 
     @torch.no_grad()
     def features_of_policy(self, now: Views) -> tuple[Tensor, Tensor]:
@@ -307,15 +294,6 @@ class Agent:
             return features, features
         of_view = dict(zip(streams.policy, features.chunk(len(streams.policy)), strict=True))
         return features, torch.cat([of_view[view] for view in streams.policy_q])
-
-    @staticmethod
-    def beside(function: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """Compute something while other things are computed; call the result to have it.
-
-        Here it is just computed. `speed` puts a version in its place that lets a GPU do both.
-        """
-        value = function()
-        return lambda: value
 
     # Optimising --------------------------------------------------------------------------------
 
@@ -347,95 +325,8 @@ class Agent:
         optimiser.step()
         return {f"{name}_loss": loss.detach(), f"{name}_gradient": norm}
 
-    # Saving ------------------------------------------------------------------------------------
 
-    @property
-    def networks(self) -> dict[str, nn.Module]:
-        """Every network by name, targets included."""
-        names = ["trunk", "actor", "critic", "target_critic"]
-        found = {name: getattr(self, name) for name in names if hasattr(self, name)}
-        if self.target_trunk is not self.trunk:
-            found["target_trunk"] = self.target_trunk
-        if self.auxiliary is not None:
-            found["auxiliary"] = self.auxiliary
-        return found
-
-    def numbers(self) -> dict[str, Tensor]:
-        """Learned tensors that are in no network."""
-        return {}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Everything that learns or draws, as flat named tensors."""
-        state = {
-            f"{name}.{key}": tensor
-            for name, network in self.networks.items()
-            for key, tensor in network.state_dict().items()
-        }
-        state |= {name: number.detach() for name, number in self.numbers().items()}
-        for name, optimiser in self.optimisers.items():
-            for index, moments in optimiser.state_dict()["state"].items():
-                for key, tensor in moments.items():
-                    state[f"optimiser.{name}.{index}.{key}"] = tensor
-        state["generator"] = self.generator.get_state()
-        return state
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over a state; optimisers and generator only where it has them."""
-        for name, network in self.networks.items():
-            prefix = f"{name}."
-            network.load_state_dict(
-                {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
-            )
-        with torch.no_grad():
-            for name, number in self.numbers().items():
-                number.copy_(state[name])
-        for name, optimiser in self.optimisers.items():
-            prefix = f"optimiser.{name}."
-            moments: dict[int, dict[str, Tensor]] = {}
-            for key, tensor in state.items():
-                if key.startswith(prefix):
-                    index, field = key.removeprefix(prefix).split(".")
-                    like = optimiser.param_groups[0]["params"][int(index)]
-                    moments.setdefault(int(index), {})[field] = in_layout_of(like, tensor)
-            optimiser.load_state_dict(optimiser.state_dict() | {"state": moments})
-        if "generator" in state:
-            restore_generator(self.generator, state["generator"])
-
-
-def frozen_copy(network: nn.Module) -> Any:
-    """A copy that no gradient reaches."""
-    return copy.deepcopy(network).requires_grad_(False)
-
-
-def in_layout_of(parameter: Tensor, tensor: Tensor) -> Tensor:
-    """A copy with the parameter's strides, which the fused optimiser insists on."""
-    if tensor.shape != parameter.shape:  # Adam's count of steps
-        return tensor.clone()
-    return torch.empty_like(parameter, requires_grad=False).copy_(tensor)
-
-
-def critic_parts(critic: nn.Module) -> tuple[list[nn.Module], list[nn.Module]]:
-    """A critic's projection, which is the encoder's last layer, and its Q-functions."""
-    parts = dict(critic.named_children())
-    return [parts.pop("projection")], list(parts.values())
-
-
-def follow(slow: list[nn.Module], fast: list[nn.Module], rate: float) -> None:
-    """Move networks' parameters towards others'."""
-    torch._foreach_lerp_(parameters_of(slow), parameters_of(fast), rate)
-
-
-def parameters_of(networks: Iterable[nn.Module]) -> list[Tensor]:
-    """The parameters of several networks."""
-    return [parameter for network in networks for parameter in network.parameters()]
-
-
-def restore_generator(generator: torch.Generator, state: Tensor) -> bool:
-    """Continue a generator where it was; False if the state is another kind of device's.
-
-    A run that moves from a GPU to a CPU, or back, then draws other numbers from there on.
-    """
-    if state.numel() != generator.get_state().numel():
-        return False
-    generator.set_state(state.cpu())
-    return True
+def in_turn(function: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """Compute now. `speed` replaces this by a second CUDA stream."""
+    value = function()
+    return lambda: value

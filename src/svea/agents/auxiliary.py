@@ -1,4 +1,4 @@
-"""Auxiliary tasks: losses beside the Q-loss that shape the same trunk.
+"""Auxiliary tasks: losses besides the Q-loss that shape the same trunk.
 
 Each has its settings from the paper's baselines (docs/methods.md says where from), is due on every
 n-th decision, and may ask for a batch of its own.
@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from svea.agents.agent import Agent, Losses, critic_parts, follow, frozen_copy, parameters_of
+from svea.agents.agent import Agent, Losses
+from svea.agents.targets import critic_parts, follow, frozen_copy, parameters_of
 from svea.networks.cnn import initialise
 from svea.networks.heads import MLP, Projection
 from svea.replay import Batch
@@ -75,13 +76,13 @@ class Auxiliary(nn.Module):
     def loss(
         self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
     ) -> tuple[Tensor, Losses]:
-        """The loss, and figures for the log."""
+        """The loss, and values for the log."""
         raise NotImplementedError
 
     def update(self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None) -> Losses:
         """One step on the loss."""
-        loss, figures = self.loss(batch, now, successor, own_batch)
-        return self.agent.step("auxiliary", loss) | figures
+        loss, values = self.loss(batch, now, successor, own_batch)
+        return self.agent.step("auxiliary", loss) | values
 
     def optimise(self, shared: list[nn.Module], rate: float) -> None:
         """Train these networks of the agent and all parameters of the task."""
@@ -111,7 +112,7 @@ class CURL(Auxiliary):
         name, copy = agent.streams.prediction[0]
         anchor = projection_of(agent.critic)(agent.trunk(now[name, copy]))  # (B, P)
         with torch.no_grad():
-            other = now[name, len(agent.streams.prediction)]  # a view nobody has seen
+            other = now[name, len(agent.streams.prediction)]  # a view that nothing has used yet
             positive = projection_of(agent.target_critic)(agent.target_trunk(other))
         # In full precision: bfloat16 would round logits of 100 to halves.
         with torch.autocast(anchor.device.type, enabled=False):
@@ -130,9 +131,8 @@ class SODA(Auxiliary):
     def __init__(self, agent: Agent, options: SODAOptions) -> None:
         super().__init__(agent)
         self.every, self.batch_size, self.tau = options.every, options.batch_size, options.tau
-        features, size = agent.trunk.features, agent.projection
-        assert isinstance(features, int)
-        self.projection = two_layers(features, size)
+        size = agent.projection
+        self.projection = two_layers(agent.trunk.features, size)
         self.predictor = two_layers(size, size)
         self.to(agent.device)
         # A second slow trunk: this one follows ten times slower than the Q-target's.
@@ -166,15 +166,13 @@ class SODA(Auxiliary):
 class PAD(Auxiliary):
     """Policy adaptation during deployment (Hansen et al., 2021): a task that needs no reward.
 
-    It is trained beside the agent and goes on at test time (``svea.evidence.adaptation``).
+    It is trained with the agent and continues at test time (``svea.evidence.adaptation``).
     """
 
     def __init__(self, agent: Agent, options: PADOptions) -> None:
         super().__init__(agent)
         self.every, self.options = options.every, options
-        features = agent.trunk.features
-        assert isinstance(features, int)
-        self.projection = Projection(features, agent.projection, agent.make_head)
+        self.projection = Projection(agent.trunk.features, agent.projection, agent.make_head)
         inverse = options.task == "inverse_dynamics"
         inputs, outputs = (
             (2 * agent.projection, agent.actions) if inverse else (agent.projection, 4)

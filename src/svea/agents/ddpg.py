@@ -47,14 +47,13 @@ class DDPG(Agent):
 
     def build(self) -> None:
         """Policy and Q-functions; the noise is a tensor so that a captured graph can read it."""
-        features: int = self.trunk.features  # type: ignore[assignment]
         sizes = (self.actions, self.projection, self.hidden, self.make_head)
-        self.actor = DeterministicActor(features, *sizes).to(self.device)
-        self.critic = Critic(features, *sizes).to(self.device)
+        self.actor = DeterministicActor(self.trunk.features, *sizes).to(self.device)
+        self.critic = Critic(self.trunk.features, *sizes).to(self.device)
         self.noise = torch.tensor(self.options.noise_start, device=self.device)
         self.add_optimiser("actor", [*self.actor.parameters()], self.options.learning_rate)
 
-    def schedule(self, decision: int) -> None:
+    def anneal(self, decision: int) -> None:
         """The noise falls linearly."""
         options = self.options
         done = min(1.0, decision / max(1, options.noise_decisions))
@@ -81,9 +80,8 @@ class DDPG(Agent):
     def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The target's Q-value of the policy's action, with noise that smooths it."""
         features = self.trunk(images)
-        own = self.target_trunk is not self.trunk
-        target_features = self.target_trunk(images) if own else features
-        return self.target_critic(target_features, self.noisy_actions(features, generator)).amin(0)
+        actions = self.noisy_actions(features, generator)
+        return self.target_critic(self.target_features(images, features), actions).amin(0)
 
     def update_actor(self, now: Views) -> Losses:
         """The policy climbs Q; the trunk gets no gradient."""

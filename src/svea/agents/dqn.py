@@ -41,13 +41,12 @@ class DQN(Agent):
 
     def build(self) -> None:
         """The Q-function."""
-        features: int = self.trunk.features  # type: ignore[assignment]
         sizes = (self.actions, self.projection, self.hidden, self.make_head)
         kind = DuelingCritic if self.options.dueling else DiscreteCritic
-        self.critic = kind(features, *sizes).to(self.device)
+        self.critic = kind(self.trunk.features, *sizes).to(self.device)
         self.epsilon = self.options.epsilon_start
 
-    def schedule(self, decision: int) -> None:
+    def anneal(self, decision: int) -> None:
         """The share of random actions falls linearly."""
         options = self.options
         done = min(1.0, decision / max(1, options.epsilon_decisions))
@@ -69,13 +68,11 @@ class DQN(Agent):
     @torch.no_grad()
     def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Eq. 1: the target's value of the best action."""
-        target_features = self.target_trunk(images)
-        target = self.target_critic(target_features)
         if not self.options.double:
-            return target.amax(-1)
-        own = self.target_trunk is not self.trunk
-        features = self.trunk(images) if own else target_features
+            return self.target_critic(self.target_trunk(images)).amax(-1)
+        features = self.trunk(images)
         best = self.critic(features).argmax(-1, keepdim=True)
+        target = self.target_critic(self.target_features(images, features))
         return target.gather(1, best).squeeze(1)
 
     @classmethod

@@ -35,10 +35,9 @@ class SAC(Agent):
 
     def build(self) -> None:
         """Policy, Q-functions and temperature, with the optimisers of policy and temperature."""
-        features: int = self.trunk.features  # type: ignore[assignment]
         sizes = (self.actions, self.projection, self.hidden, self.make_head)
-        self.actor = Actor(features, *sizes).to(self.device)
-        self.critic = Critic(features, *sizes).to(self.device)
+        self.actor = Actor(self.trunk.features, *sizes).to(self.device)
+        self.critic = Critic(self.trunk.features, *sizes).to(self.device)
         self.target_entropy = -float(self.actions)
         options = self.options
         self.log_temperature = torch.tensor(options.initial_temperature, device=self.device).log_()
@@ -62,8 +61,7 @@ class SAC(Agent):
         """Eq. 1's expectation with SAC's entropy bonus: one action drawn from the policy."""
         features = self.trunk(images)
         actions, log_probability = self.actor.sample(features, generator or self.generator)
-        own = self.target_trunk is not self.trunk
-        q = self.target_critic(self.target_trunk(images) if own else features, actions).amin(0)
+        q = self.target_critic(self.target_features(images, features), actions).amin(0)
         return q - self.log_temperature.exp() * log_probability
 
     def update_actor(self, now: Views) -> Losses:

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from svea import compilation
 from svea.augment import AUGMENTATIONS, Augment
 from svea.augment.images import ImageBank
 from svea.errors import UserError, unknown_name
 from svea.speed import choose_speed
+from svea.speed.accelerate import with_kernels
 
 REFERENCE = "grouped convolution"
 """The yardstick on any machine: padding, one grouped convolution and a sigmoid."""
@@ -193,16 +193,15 @@ def _median_ms_in_turns(
 
 def _augmentation_row(name: str, x: Tensor, parameters: dict[str, Any], repeats: int) -> Row:
     """Time one augmentation and its loop over single samples."""
-    function = AUGMENTATIONS[name]
-
-    def batched(x: Tensor) -> Tensor:
-        return function(x, **parameters)
+    plain = AUGMENTATIONS[name].bind(**parameters)
+    eager = choose_speed("auto", x.device) == "eager"
+    fast = plain if eager else with_kernels(plain, x.device)
 
     def loop(x: Tensor) -> Tensor:
-        return torch.cat([function(sample[None], **parameters) for sample in x])
+        return torch.cat([plain(sample[None]) for sample in x])
 
     label = name if x.is_floating_point() else f"{name} (uint8)"
-    ms = measure(batched, x, repeats)
+    ms = measure(fast, x, repeats)
     loop_ms = measure(loop, x, max(3, repeats // 10), fast=False)
     return Row(label, x.device.type, tuple(x.shape), ms, loop_ms)
 
@@ -222,17 +221,14 @@ def _reference(x: Tensor, repeats: int) -> Row:
 def measure(function: Augment, x: Tensor, repeats: int, fast: bool = True) -> float:
     """The time of `function(x)` in milliseconds.
 
-    `fast` is how an update runs it. On a GPU that compiles the function, captures it and times
-    replays, which leaves out the host; on a CPU what has a kernel in C uses it. Otherwise it is
-    timed as written, from call to completion.
+    `fast` on a GPU compiles the function, captures it and times replays, which leaves out the host.
+    Otherwise it is timed as it is, from call to completion.
     """
     if x.device.type == "cuda":
         return (
             _measure_captured(function, x, repeats) if fast else _measure_cuda(function, x, repeats)
         )
-    in_c = fast and choose_speed("auto", x.device) == "compiled"
-    with compilation.region("in C" if in_c else "as written"):
-        return _fastest_ms(lambda: function(x), repeats)
+    return _fastest_ms(lambda: function(x), repeats)
 
 
 def _fastest_ms(call: Callable[[], object], repeats: int) -> float:

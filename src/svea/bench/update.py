@@ -163,8 +163,8 @@ def measure(
     learner = speed.Learner(agent, replay, config.batch_size, precision=dtype, speed=how)
     cycle = 2 * max(1, agent.options.actor_every)
     for decision in range(cycle * (speed.WARM_UP + 1)):
-        learner.update(decision)
-    ms = timed(lambda: [learner.update(d) for d in range(cycle)], device, repeats) / cycle
+        learner.step(decision)
+    ms = timed(lambda: [learner.step(d) for d in range(cycle)], device, repeats) / cycle
     memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else None
     fresh = make_agent(config, ACTIONS, device)
     work = Work(speed.Learner(fresh, replay, config.batch_size, precision=dtype))
@@ -236,7 +236,7 @@ class Work:
         ]
         with FlopCounterMode(display=False) as counter:
             for decision in range(cycle):
-                learner.update(decision)
+                learner.step(decision)
         for handle in handles:
             handle.remove()
         self.flop = counter.get_total_flops() / cycle
@@ -265,7 +265,7 @@ class PartTimes:
             successor.stack(agent.streams.target)
             return now, successor
 
-        with learner.region():
+        with learner.context():
             now, successor = views()
 
         def forward() -> Tensor:
@@ -296,7 +296,7 @@ class PartTimes:
         """Time a call, from a captured graph where the learner captures."""
 
         def region() -> None:
-            with self.learner.region():
+            with self.learner.context():
                 call()
 
         region()

@@ -216,10 +216,10 @@ def check_updates() -> Check:
     """How `--speed auto` makes updates here."""
     if _installed_version("torch") is None:
         return Check("updates", "no torch", "warning", "pip install 'svea[train]'")
-    from svea import speed
+    from svea.speed.device import choose_device, missing_for_compiling
 
-    device = speed.choose_device("auto")
-    missing = speed.missing_for_compiling(device)
+    device = choose_device("auto")
+    missing = missing_for_compiling(device)
     if missing and device.type != "mps":
         on_cpu = "install gcc, or mend what the reason says"
         cure = on_cpu if device.type == "cpu" else "pip install triton"

@@ -1,14 +1,9 @@
 """Encoders and heads."""
 
 from svea.networks.cnn import CNN, HeadCNN
-from svea.networks.heads import (
-    Actor,
-    Critic,
-    DeterministicActor,
-    DiscreteCritic,
-    DuelingCritic,
-    Projection,
-)
+from svea.networks.discrete import DiscreteCritic, DuelingCritic
+from svea.networks.heads import Actor, Critic, DeterministicActor, Projection
+from svea.networks.trunk import Trunk
 from svea.networks.vit import ViT
 
 __all__ = [
@@ -20,5 +15,6 @@ __all__ = [
     "DuelingCritic",
     "HeadCNN",
     "Projection",
+    "Trunk",
     "ViT",
 ]

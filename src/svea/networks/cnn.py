@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from svea.errors import UserError
+from svea.networks.trunk import Trunk
 
 
-class CNN(nn.Module):
+class CNN(Trunk):
     """3x3 convolutions without padding, ReLU between them and none after the last.
 
     ``CNN()`` is the paper's: 11 layers of 32 filters, the first with stride 2, 84 -> 41 -> ... ->
@@ -61,8 +62,12 @@ class CNN(nn.Module):
             images = images.contiguous(memory_format=torch.channels_last)
         return self.layers(images - self.centre if self.centre else images).flatten(1)
 
+    def head(self, layers: int) -> HeadCNN:
+        """The last convolutions of a branch of its own."""
+        return HeadCNN(self.maps, layers, self.drqv2)
 
-class HeadCNN(nn.Module):
+
+class HeadCNN(Trunk):
     """The last convolutions of an encoder whose first ones are shared: one copy per branch (PAD).
 
     Trunk and head together are the same network as an unsplit trunk: a ReLU stands before each
@@ -70,7 +75,7 @@ class HeadCNN(nn.Module):
     """
 
     def __init__(self, maps: tuple[int, int, int], layers: int, drqv2: bool = False) -> None:
-        """Go on from a trunk's ``maps`` (filters, height, width) for some layers."""
+        """Continue from a trunk's ``maps`` (filters, height, width) for some layers."""
         super().__init__()
         filters, side, _ = maps
         steps: list[nn.Module] = []
@@ -78,7 +83,7 @@ class HeadCNN(nn.Module):
             pair = [nn.ReLU(), nn.Conv2d(filters, filters, 3)]
             steps += reversed(pair) if drqv2 else pair
         self.layers = nn.Sequential(*steps)
-        self.maps = maps
+        self.maps = self.input_shape = maps
         self.features = filters * output_size(side, layers, 0) ** 2
         self.apply(initialise)
 
@@ -111,7 +116,7 @@ def initialise(module: nn.Module) -> None:
         nn.init.orthogonal_(module.weight)
         nn.init.zeros_(module.bias)
     elif isinstance(module, nn.Conv2d):
-        # All taps zero but the centre, which is orthogonal: signals pass 11 layers undamped.
+        # Zero except for the centre tap, which is orthogonal: signals pass 11 layers undamped.
         nn.init.zeros_(module.weight)
         centre = module.weight.shape[-1] // 2
         with torch.no_grad():

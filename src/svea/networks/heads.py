@@ -9,11 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from svea.networks.cnn import HeadCNN, initialise
+from svea.networks.cnn import initialise
+from svea.networks.trunk import Trunk
 
 LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
 
-MakeHead = Callable[[], HeadCNN]
+MakeHead = Callable[[], Trunk]
 Noise = torch.Generator | Sequence[torch.Generator] | None
 """Where draws come from: one generator for a batch, or one for each of its rows."""
 
@@ -54,7 +55,7 @@ class MLP(nn.Module):
 
 
 class Branch(nn.Module):
-    """A network on the trunk's features: a projection of its own, and what `build` puts behind."""
+    """Base of all heads: a projection of the trunk's features, then the layers `build` adds."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Branch(nn.Module):
         self.build(actions, projection, hidden)
 
     def build(self, actions: int, projection: int, hidden: int) -> None:
-        """Make the layers behind the projection."""
+        """Make the layers after the projection."""
         raise NotImplementedError
 
 
@@ -126,33 +127,6 @@ class Critic(Branch):
         state = self.projection(features)
         x = torch.cat([state, actions.to(state.dtype)], dim=-1)
         return torch.stack([self.q1(x).squeeze(-1), self.q2(x).squeeze(-1)])
-
-
-class DiscreteCritic(Branch):
-    """One Q-value for each of several actions."""
-
-    def build(self, actions: int, projection: int, hidden: int) -> None:
-        """One network for all actions."""
-        self.advantage = MLP(projection, hidden, actions)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Features (B, F) -> Q of every action, (B, actions)."""
-        return self.advantage(self.projection(features))
-
-
-class DuelingCritic(DiscreteCritic):
-    """The same as a value plus each action's advantage over the mean of all."""
-
-    def build(self, actions: int, projection: int, hidden: int) -> None:
-        """A network more, for the value."""
-        super().build(actions, projection, hidden)
-        self.value = MLP(projection, hidden, 1)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Features (B, F) -> Q of every action, (B, actions)."""
-        state = self.projection(features)
-        advantage = self.advantage(state)
-        return self.value(state) + advantage - advantage.mean(-1, keepdim=True)
 
 
 def normal(like: Tensor, generator: Noise) -> Tensor:

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from svea.errors import UserError
+from svea.networks.trunk import Trunk
 
 
-class ViT(nn.Module):
+class ViT(Trunk):
     """Pre-norm transformer on space-time patches: a patch holds all frames of the stack.
 
     ``ViT()`` is the paper's: 96 pixels, 144 patches of 8x8, 4 blocks of 128 dimensions with 8 heads

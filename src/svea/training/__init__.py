@@ -19,7 +19,7 @@ import torch
 
 from svea import __version__, envs, files, machine, speed
 from svea.agents import finite, make_agent
-from svea.agents.agent import restore_generator
+from svea.agents.saving import restore_generator
 from svea.config import Config, check, differences, seconds, to_dict
 from svea.envs import rendering
 from svea.envs.workers.pool import DRAWN_TOGETHER, Step, Workers, print_incident
@@ -297,7 +297,7 @@ class Trainer:
 
     def update(self, decision: int) -> None:
         """One update on one batch."""
-        losses = self.learner.update(decision)
+        losses = self.learner.step(decision)
         finite.check_update(self.agent, losses)
         self.figures.add(losses)
         self.updates += 1

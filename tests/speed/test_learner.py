@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,63 +9,22 @@ from tiny_runs import tiny
 
 from svea import speed
 from svea.agents import make_agent
-from svea.errors import UserError
 from svea.replay import Batch
+from svea.speed.host import prepare
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 torch.set_num_threads(1)
 
 
-def test_an_absent_device_is_an_error_that_names_the_present_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert speed.choose_device("auto") == speed.choose_device("cpu") == CPU
-    with pytest.raises(UserError, match="device cuda is not available; allowed here: auto, cpu"):
-        speed.choose_device("cuda")
-    with pytest.raises(UserError, match="device gpu is not available"):
-        speed.choose_device("gpu")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert speed.choose_device("auto").type == "cuda"
-
-
-def test_precision_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert speed.choose_precision("auto", CPU) == torch.float32
-    assert speed.choose_precision("float32", torch.device("cuda")) == torch.float32
-    for native, expected in ((True, torch.bfloat16), (False, torch.float32)):
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda native=native: native)
-        assert speed.choose_precision("auto", torch.device("cuda")) == expected
-
-
-def test_bfloat16_on_a_cpu_is_tried_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def trial(status: int) -> Any:
-        return lambda *_, **__: subprocess.CompletedProcess([], status)
-
-    monkeypatch.setattr(subprocess, "run", trial(0))
-    assert speed.choose_precision("bfloat16", CPU) == torch.bfloat16
-    monkeypatch.setattr(subprocess, "run", trial(-4))  # an illegal instruction
-    with pytest.raises(UserError, match=r"bfloat16, but this CPU.*--precision float32"):
-        speed.choose_precision("bfloat16", CPU)
-
-
-def test_the_context_is_autocast_only_below_float32() -> None:
-    with speed.precision_context(CPU, torch.float32):
-        assert not torch.is_autocast_enabled("cpu")
-    with speed.precision_context(CPU, torch.bfloat16):
-        assert torch.is_autocast_enabled("cpu")
-        assert torch.get_autocast_dtype("cpu") == torch.bfloat16
-
-
 def test_preparing_an_agent_changes_nothing_but_speed(tmp_path: Any) -> None:
     config = tiny(tmp_path)
     plain, prepared = make_agent(config, 1), make_agent(config, 1)
-    speed.prepare(prepared)
+    prepare(prepared.device)
     random = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (8, 9, 16, 16), dtype=torch.uint8, generator=random)
     batch = Batch(images, torch.zeros(8, 1), torch.ones(8), torch.zeros(8), images.flip(0))
     for agent in (plain, prepared):
-        agent.update(batch, 2)
+        agent.update(batch, agent.schedule(2))
     first, second = plain.state_dict(), prepared.state_dict()
     for name, tensor in first.items():
         torch.testing.assert_close(tensor, second[name], rtol=1e-4, atol=1e-5, msg=name)
@@ -114,7 +72,7 @@ def test_captured_updates_are_the_eager_ones(encoder: str, monkeypatch: pytest.M
     for decision in range(12):  # each kind of update is replayed from its graph twice
         if decision:
             take_over(eager, captured)
-        first, second = eager.update(decision), captured.update(decision)
+        first, second = eager.step(decision), captured.step(decision)
         for name, loss in first.items():
             assert float(second[name]) == pytest.approx(float(loss), rel=1e-3, abs=1e-4), name
         after = captured.agent.state_dict()
@@ -132,9 +90,9 @@ def test_captured_updates_stay_finite_and_draw_afresh(method: str) -> None:
     captured = learner("captured", torch.bfloat16, method=method)
     losses = []
     for decision in range(24):
-        figures = captured.update(decision)
-        assert all(torch.isfinite(value) for value in figures.values()), figures
-        losses.append(float(figures["critic_loss"]))
+        values = captured.step(decision)
+        assert all(torch.isfinite(value) for value in values.values()), values
+        losses.append(float(values["critic_loss"]))
     assert len(set(losses)) == len(losses), "a replayed graph repeats itself"
 
 
@@ -145,13 +103,13 @@ def test_a_captured_graph_sees_the_replay_grow() -> None:
     captured = learner("captured", torch.bfloat16)
     replay = captured.replay
     for decision in range(10):
-        captured.update(decision)
-    before = float(captured.update(10)["critic_loss"])
+        captured.step(decision)
+    before = float(captured.step(10)["critic_loss"])
     frame = np.zeros((3, 84, 84), np.uint8)
     replay.begin(0, frame)
     for _ in range(replay.capacity):
         replay.append(0, np.zeros(6, np.float32), 1000.0, False, frame)
-    after = float(captured.update(12)["critic_loss"])
+    after = float(captured.step(12)["critic_loss"])
     assert after > 100 * before, "rewards of 1000 must show in the loss"
 
 
@@ -173,13 +131,13 @@ def test_several_runs_in_lanes_of_their_own_are_the_runs_alone() -> None:
             for n in lanes
         ]
         torch.cuda.synchronize()
-        figures: list[list[torch.Tensor]] = [[] for _ in learners]
+        values: list[list[torch.Tensor]] = [[] for _ in learners]
         for decision in range(60):
-            for (lane, one), found in zip(learners, figures, strict=True):
+            for (lane, one), found in zip(learners, values, strict=True):
                 with lane:
-                    found.append(one.update(decision)["critic_loss"].clone())
+                    found.append(one.step(decision)["critic_loss"].clone())
         torch.cuda.synchronize()
-        return [[float(value) for value in found] for found in figures]
+        return [[float(value) for value in found] for found in values]
 
     alone = losses([0])[0]
     for together in losses([0, 1, 2, 3, 4, 8]):  # 0 and 8 share a lane
@@ -215,10 +173,10 @@ def test_a_captured_run_resumes_from_its_state() -> None:
     """A second learner takes over in mid-run: the same draws, the same losses but for rounding."""
     one, two = learner("captured", torch.bfloat16), learner("captured", torch.bfloat16)
     for decision in range(10):
-        one.update(decision)
+        one.step(decision)
     take_over(two, one)
     for decision in range(10, 22):
-        first, second = one.update(decision), two.update(decision)
+        first, second = one.step(decision), two.step(decision)
         torch.testing.assert_close(
             second["critic_loss"], first["critic_loss"], rtol=0.05, atol=1e-3
         )
@@ -230,49 +188,14 @@ def test_deterministic_captured_updates_resume_bit_for_bit() -> None:
     """A second learner takes over before anything is captured there: the same bits all the same."""
     one, two = (learner("captured", torch.bfloat16, deterministic=True) for _ in range(2))
     for decision in range(10):
-        one.update(decision)
+        one.step(decision)
     take_over(two, one)
     for decision in range(10, 22):
         first, second = (
-            {name: float(value) for name, value in each.update(decision).items()}
+            {name: float(value) for name, value in each.step(decision).items()}
             for each in (one, two)
         )
         assert first == second, decision
     after = two.agent.state_dict()
     for name, tensor in one.agent.state_dict().items():
         assert torch.equal(tensor, after[name]), name
-
-
-def test_speeds_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = torch.device("cuda")
-    monkeypatch.setattr(speed, "missing_for_compiling", lambda device: "")
-    assert speed.choose_speed("auto", CPU) == "compiled"
-    assert speed.choose_speed("auto", torch.device("mps")) == "eager"
-    assert speed.choose_speed("auto", gpu) == "captured"
-    assert speed.choose_speed("compiled", CPU) == "compiled"
-    with pytest.raises(UserError, match=r"no CUDA graphs; allowed here: auto, eager, compiled"):
-        speed.choose_speed("captured", CPU)
-    with pytest.raises(UserError, match="unknown speed 'fast'"):
-        speed.choose_speed("fast", CPU)
-    monkeypatch.setattr(speed, "missing_for_compiling", lambda device: "there is no Triton")
-    with pytest.raises(UserError, match=r"does not work here: there is no Triton.*--speed eager"):
-        speed.choose_speed("compiled", gpu)
-    with pytest.warns(UserWarning, match="uncompiled.*Triton"):
-        assert speed.choose_speed("auto", gpu) == "eager"
-
-
-def test_only_what_can_repeat_promises_it() -> None:
-    with pytest.raises(UserError, match="device mps cannot promise it; allowed with --device cuda"):
-        speed.repeat_exactly(torch.device("mps"))
-    assert not torch.are_deterministic_algorithms_enabled()
-
-
-def test_a_gpu_that_is_full_or_fails_is_explained() -> None:
-    from svea.errors import DeviceError
-
-    full = r"memory is full: no room\. Use a smaller --batch-size"
-    with pytest.raises(UserError, match=full), speed.explained():
-        raise torch.OutOfMemoryError("no room.\nmany details")
-    with pytest.raises(DeviceError, match="the GPU failed") as caught, speed.explained():
-        raise torch.AcceleratorError("illegal address")
-    assert caught.value.exit_code == 7

@@ -1,0 +1,157 @@
+"""Turning and warping: rotation, and the affine map with colour jitter."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from svea.augment.colour import as_frames
+from svea.augment.corruptions import working_dtype
+from svea.augment.crops import pick
+from svea.augment.registry import Draw, integers, register, uniform
+from svea.errors import UserError
+
+GREY = (0.299, 0.587, 0.114)
+"""Weights of red, green and blue in the grey level (Rec. 601)."""
+
+CHROMA_TURN = (
+    (0.1677, 0.3293, -0.4970),
+    (-0.3281, 0.0355, 0.2926),
+    (1.2497, -1.0465, -0.2032),
+)
+"""A quarter turn of the hue circle: the matrix that takes I to Q and Q to -I in NTSC's YIQ."""
+
+
+def _draw_rotation(
+    x: Tensor, generator: Generator | None = None, *, max_degrees: float | None = None
+) -> Draw:
+    if max_degrees is not None:
+        return {"degrees": uniform(x, generator, -max_degrees, max_degrees)}
+    if x.shape[2] != x.shape[3]:
+        raise UserError(
+            f"rotation: quarter turns need square observations; got {x.shape[2]}x{x.shape[3]}. "
+            "Pass max_degrees to rotate by any angle"
+        )
+    return {"quarters": integers(x, generator, 4)}
+
+
+@register(_draw_rotation)
+def rotation(x: Tensor, *, quarters: Tensor | None = None, degrees: Tensor | None = None) -> Tensor:
+    """Turn by 0, 90, 180 or 270 degrees (RotNet, RAD), or by any angle up to `max_degrees`."""
+    if degrees is not None:
+        one, zero = torch.ones_like(degrees), torch.zeros_like(degrees)
+        return warp(x, *inverse_affine(degrees, one, one, zero))
+    assert quarters is not None
+    place = torch.arange(x[0, 0].numel(), device=x.device).view(x.shape[2:])
+    turned = torch.stack([place.rot90(quarter) for quarter in range(4)])
+    return pick(x, turned[quarters])
+
+
+def _draw_affine_jitter(
+    x: Tensor,
+    generator: Generator | None = None,
+    *,
+    degrees: float = 8.0,
+    scale: tuple[float, float] = (0.92, 1.08),
+    shear: float = 8.0,
+    brightness: float = 0.4,
+    contrast: float = 0.4,
+    saturation: float = 0.4,
+    hue: float = 0.5,
+) -> Draw:
+    if not (0 < scale[0] <= scale[1] and 0 <= shear < 90):
+        raise UserError(
+            f"affine_jitter: scale is {scale} and shear {shear} degrees; "
+            "expected 0 < smallest <= largest, and less than 90 degrees"
+        )
+    strength = {"brightness": brightness, "contrast": contrast, "saturation": saturation}
+    return {
+        "degrees": uniform(x, generator, -degrees, degrees),
+        "scale": uniform(x, generator, *scale, 2),
+        "shear": uniform(x, generator, -shear, shear),
+        **{
+            name: uniform(x, generator, max(0.0, 1 - most), 1 + most)
+            for name, most in strength.items()
+        },
+        "hue": uniform(x, generator, -hue, hue),
+    }
+
+
+@register(_draw_affine_jitter)
+def affine_jitter(
+    x: Tensor,
+    *,
+    degrees: Tensor,
+    scale: Tensor,
+    shear: Tensor,
+    brightness: Tensor,
+    contrast: Tensor,
+    saturation: Tensor,
+    hue: Tensor,
+) -> Tensor:
+    """Rotate, scale and shear about the centre, then jitter brightness, contrast and colour."""
+    y = x.to(working_dtype(x))
+    y = warp(y, *inverse_affine(degrees, scale[:, 0], scale[:, 1], shear))
+    return jitter(y, brightness, contrast, saturation, hue).to(x.dtype)
+
+
+def inverse_affine(
+    degrees: Tensor, scale_x: Tensor, scale_y: Tensor, shear: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The output-to-input map of: scale, then shear along x, then rotate counter-clockwise.
+
+    Written out, because torch.linalg.inv waits for the device.
+    """
+    angle, tangent = degrees.deg2rad(), shear.deg2rad().tan()
+    cosine, sine = angle.cos(), angle.sin()
+    return (
+        (cosine - tangent * sine) / scale_x,
+        (-sine - tangent * cosine) / scale_x,
+        sine / scale_y,
+        cosine / scale_y,
+    )
+
+
+def warp(x: Tensor, xx: Tensor, xy: Tensor, yx: Tensor, yy: Tensor) -> Tensor:
+    """Read every output pixel at (xx*x + xy*y, yx*x + yy*y) from the centre, bilinearly.
+
+    Beyond the border the nearest pixel is read. Coordinates need float32: in bfloat16 the
+    right half of an image has a resolution of half a pixel.
+    """
+    rows, columns = x.shape[2:]
+    across = torch.arange(columns, device=x.device) - (columns - 1) / 2  # (W,)
+    down = (torch.arange(rows, device=x.device) - (rows - 1) / 2)[:, None]  # (H, 1)
+    xx, xy, yx, yy = (entry[:, None, None] for entry in (xx, xy, yx, yy))
+    # grid_sample wants -1 and 1 at the outer edges of the image
+    grid = torch.stack(
+        [(xx * across + xy * down) * (2 / columns), (yx * across + yy * down) * (2 / rows)], dim=-1
+    )
+    y = F.grid_sample(x.float(), grid, padding_mode="border", align_corners=False)
+    return y.clamp_(0, 1).to(x.dtype)
+
+
+def jitter(
+    x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor
+) -> Tensor:
+    """Change brightness, contrast about the mean grey, saturation and hue, in this order.
+
+    Each of the four is an affine map of (R, G, B), so together they are one 3x3 matrix and one
+    offset per sample, applied once and clipped once. Hue turns the chroma plane of YIQ.
+    """
+    frames = as_frames(x)  # (B, k, 3, H, W)
+    gain = brightness * contrast
+    straight = saturation * (2 * torch.pi * hue).cos()
+    turned = saturation * (2 * torch.pi * hue).sin()
+    # Constants enter as numbers: a copy from the host cannot be captured in a CUDA graph.
+    entries = [
+        GREY[j] + straight * ((i == j) - GREY[j]) + turned * CHROMA_TURN[i][j]
+        for i in range(3)
+        for j in range(3)
+    ]
+    matrix = (gain * torch.stack(entries)).T.reshape(-1, 1, 3, 3)  # (B, 1, 3, 3)
+    mean = frames.mean(dim=(1, 3, 4), dtype=torch.float32)  # (B, 3), over the whole stack
+    grey = sum(weight * mean[:, channel] for channel, weight in enumerate(GREY))
+    offset = brightness * (1 - contrast) * grey  # a grey: saturation and hue leave it alone
+    y = torch.matmul(matrix.to(x.dtype), frames.flatten(3))  # (B, k, 3, H * W)
+    return (y + offset.to(x.dtype).view(-1, 1, 1, 1)).clamp_(0, 1).reshape(x.shape)

@@ -1,0 +1,63 @@
+"""The strong augmentations of the paper's main results: random convolution and overlay."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from svea.augment.registry import Draw, register
+from svea.errors import UserError
+
+
+def _draw_conv(x: Tensor, generator: Generator | None = None) -> Draw:
+    return {"weight": torch.randn(len(x), 3, 3, 3, 3, generator=generator, device=x.device)}
+
+
+@register(_draw_conv)
+def conv(x: Tensor, *, weight: Tensor) -> Tensor:
+    """Pass each sample through its own random 3x3 convolution and a sigmoid."""
+    batch, channels, rows, columns = x.shape
+    frames = channels // 3
+    padded = F.pad(x, (1, 1, 1, 1), mode="replicate")
+    # One group per frame: nothing is transposed, and one call serves the batch.
+    y = F.conv2d(
+        padded.reshape(1, batch * channels, rows + 2, columns + 2),
+        weight.to(x.dtype)
+        .repeat_interleave(frames, dim=0, output_size=batch * frames)
+        .flatten(0, 1),
+        groups=batch * frames,
+    )
+    return y.view(x.shape).sigmoid_()
+
+
+class Pictures(Protocol):
+    """What `overlay` needs: `svea.augment.images.ImageBank`, or anything else with this method."""
+
+    def draw(
+        self, count: int, height: int, width: int, generator: Generator | None = None
+    ) -> Tensor:
+        """Draw pictures as float `(count, 3, height, width)` in [0, 1]."""
+
+
+def _draw_overlay(
+    x: Tensor, generator: Generator | None = None, *, images: Pictures, weight: float = 0.5
+) -> Draw:
+    if not 0 <= weight <= 1:
+        raise UserError(f"overlay: weight is {weight}; expected 0 (no picture) to 1 (only it)")
+    picture = images.draw(len(x), x.shape[2], x.shape[3], generator)
+    return {"picture": picture, "weight": weight}
+
+
+@register(_draw_overlay)
+def overlay(x: Tensor, *, picture: Tensor, weight: float) -> Tensor:
+    """Mix each sample with a picture: (1 - weight) * x + weight * picture (SODA)."""
+    frames = as_frames(x)  # (B, k, 3, H, W)
+    return frames.lerp(picture[:, None].to(x.dtype), weight).flatten(1, 2)
+
+
+def as_frames(x: Tensor) -> Tensor:
+    """View the stack as frames: (B, k, 3, H, W)."""
+    return x.unflatten(1, (-1, 3))

@@ -1,0 +1,109 @@
+"""Compositions of augmentations: `conv+cutout|overlay`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from svea.augment.colour import Pictures
+from svea.augment.registry import AUGMENTATIONS, Augment, Augmentation
+from svea.errors import UserError, unknown_name
+
+
+def none(x: Tensor, generator: Generator | None = None) -> Tensor:
+    """Return x unchanged."""
+    return x
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One augmentation after the other."""
+
+    steps: tuple[Augment, ...]
+
+    def __call__(self, x: Tensor, generator: Generator | None = None) -> Tensor:
+        """Augment every sample."""
+        for step in self.steps:
+            x = step(x, generator)
+        return x
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Each sample goes through one step, every step being equally likely for every sample.
+
+    A random permutation deals the samples out evenly, so that all steps together cost as much as
+    one, with shapes that are known beforehand. A batch that does not divide evenly is filled up
+    with samples whose results are dropped.
+    """
+
+    steps: tuple[Augment, ...]
+
+    def __call__(self, x: Tensor, generator: Generator | None = None) -> Tensor:
+        """Augment every sample."""
+        batch, share = len(x), -(-len(x) // len(self.steps))
+        keys = torch.rand(share * len(self.steps), generator=generator, device=x.device)
+        dealt = keys.argsort()  # the sample in each place; argsort does not wait for the device
+        hands = (dealt % batch).split(share)
+        done = [step(x[hand], generator) for step, hand in zip(self.steps, hands, strict=True)]
+        return torch.cat(done)[dealt.argsort()[:batch]]
+
+
+def transform(augment: Augment, change: Callable[[Augmentation], Augmentation]) -> Augment:
+    """The same composition with each of its augmentations changed; other functions stay."""
+    if isinstance(augment, Augmentation):
+        return change(augment)
+    if isinstance(augment, Chain | Choice):
+        return type(augment)(tuple(transform(step, change) for step in augment.steps))
+    return augment
+
+
+def augmentation(spec: str, images: Callable[[], Pictures] | None = None) -> Augment:
+    """Read a composition of augmentations such as `"conv+cutout|overlay"`.
+
+    Args:
+        spec: Names joined by `+` (one after the other) and `|` (each sample goes one of the ways,
+            all equally likely); `+` binds tighter. `"none"` changes nothing.
+        images: Makes the pictures for `overlay`; called once, now, and only if `spec` needs it.
+
+    Returns:
+        A function `f(x, generator=None) -> x`.
+    """
+    ways = [[name.strip() for name in way.split("+")] for way in spec.split("|")]
+    branches = [_chain(way, images) for way in ways]
+    if len({"crop" in way for way in ways}) > 1:
+        raise UserError(
+            f"augmentation {spec!r} gives samples of one batch different sizes, because crop cuts "
+            "some of them smaller; allowed: crop in every way or in none"
+        )
+    return branches[0] if len(branches) == 1 else Choice(tuple(branches))
+
+
+def _chain(names: list[str], images: Callable[[], Pictures] | None) -> Augment:
+    """One augmentation, or one after the other."""
+    steps = tuple(_named(name, images) for name in names)
+    return steps[0] if len(steps) == 1 else Chain(steps)
+
+
+def _named(name: str, images: Callable[[], Pictures] | None) -> Augment:
+    """The augmentation of this name, with its pictures if it needs any."""
+    name = name.strip().replace("-", "_")
+    if name == "none":
+        return none
+    if name not in AUGMENTATIONS:
+        raise unknown_name("augmentation", name, [*AUGMENTATIONS, "none"])
+    if name != "overlay":
+        return AUGMENTATIONS[name]
+    if images is None:
+        return _overlay_without_pictures
+    return AUGMENTATIONS["overlay"].bind(images=images())
+
+
+def _overlay_without_pictures(x: Tensor, generator: Generator | None = None) -> Tensor:
+    """Stand in for overlay where a composition is only read, to check its names."""
+    raise UserError(
+        "overlay needs pictures: augmentation(..., images=svea.augment.images.ImageBank.procedural)"
+    )

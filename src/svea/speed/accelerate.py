@@ -1,0 +1,180 @@
+"""Fast versions of what an agent computes, put on from outside.
+
+Agents, networks, views and augmentations are plain PyTorch and know nothing of this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from svea import views
+from svea.augment import Augmentation, conv, transform
+from svea.networks.vit import Attention
+from svea.speed.graphs import SideStream
+
+if TYPE_CHECKING:
+    from svea.agents.agent import Agent
+
+
+def accelerate(agent: Agent, speed: str) -> None:
+    """Put fast versions of its parts on an agent; with ``eager`` it stays as it was written.
+
+    On a CPU these are kernels in C, which are compiled in a second. torch.compile is left alone
+    there: it takes most of a minute and gains next to nothing, because it calls the same library
+    (docs/notes/speed.md). Elsewhere torch compiles networks and augmentations, and on an NVIDIA GPU
+    our own kernels take the place of some.
+
+    Args:
+        agent: whose parts are replaced; nothing that other agents use is touched.
+        speed: ``eager``, ``compiled`` or ``captured``, as `choose_speed` resolved it.
+    """
+    if speed == "eager":
+        return
+    maker, device = agent.view_maker, agent.device
+    maker.weak, maker.strong = (
+        transform(augment, partial(fast_augmentation, device=device))
+        for augment in (maker.weak, maker.strong)
+    )
+    if device.type == "cpu":
+        convolve_in_c(agent)
+    else:
+        maker.pixels = compiled_pixels
+        compile_networks(agent)
+    if speed == "captured":
+        agent.overlap = SideStream()
+
+
+# Views --------------------------------------------------------------------------------------------
+
+
+def fast_augmentation(augment: Augmentation, device: torch.device) -> Augmentation:
+    """The augmentation as an accelerated update computes it; its draws stay the same.
+
+    Draws are not compiled: torch.compile does not take explicit generators.
+    """
+    fast = with_kernels(augment, device)
+    return fast if device.type == "cpu" else replace(fast, function=compiled(fast.function))
+
+
+def with_kernels(augment: Augmentation, device: torch.device) -> Augmentation:
+    """The augmentation with our own kernel for a device, where there is one."""
+    kernels = {"cpu": IN_C, "cuda": ON_CUDA}.get(device.type, {})
+    return replace(augment, function=kernels.get(augment.name, augment.function))
+
+
+def _conv_in_c(x: Tensor, *, weight: Tensor) -> Tensor:
+    from svea.speed.kernels import cpu
+
+    if cpu.suits_random_convolution(x):
+        return cpu.random_convolution(x, weight)
+    return conv.function(x, weight=weight)
+
+
+def _conv_on_cuda(x: Tensor, *, weight: Tensor) -> Tensor:
+    from svea.speed.kernels.random_convolution import random_convolution
+
+    return random_convolution(x, weight)
+
+
+def _shift_on_cuda(x: Tensor, *, corner: Tensor, pad: int) -> Tensor:
+    from svea.speed.kernels.windows import windows
+
+    return windows(x, corner, x.shape[2], x.shape[3], pad)
+
+
+def _crop_on_cuda(x: Tensor, *, corner: Tensor, size: int) -> Tensor:
+    from svea.speed.kernels.windows import windows
+
+    return windows(x, corner, size, size, 0)
+
+
+IN_C: dict[str, Callable[..., Tensor]] = {"conv": _conv_in_c}
+ON_CUDA: dict[str, Callable[..., Tensor]] = {
+    "conv": _conv_on_cuda,
+    "shift": _shift_on_cuda,
+    "crop": _crop_on_cuda,
+}
+
+
+def compiled_pixels(images: Tensor) -> Tensor:
+    """`views.pixels`, compiled."""
+    return views.pixels(images, compiled(views.scaled))
+
+
+@cache
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function, once for all agents; torch compiles it again for every new shape."""
+    return torch.compile(function, dynamic=False)
+
+
+# Networks -----------------------------------------------------------------------------------------
+
+
+def convolve_in_c(agent: Agent) -> None:
+    """Let kernels in C compute convolutions, where they fit: most of an update on a CPU."""
+    from svea.speed.kernels import cpu
+
+    for network in agent.networks.values():
+        for part in (network, *network.children()):  # SODA's slow trunk is a child
+            if cpu.Convolutions.fits(part):
+                part.forward = cpu.Convolutions(part)  # type: ignore[arg-type, assignment]
+
+
+def compile_networks(agent: Agent) -> None:
+    """Let torch compile every network's forward pass, and so its backward pass, when first used."""
+    torch._dynamo.config.cache_size_limit = 64  # a network sees several batch sizes
+    for network in agent.networks.values():
+        if network is agent.auxiliary:
+            for part in network.children() if agent.device.type == "cuda" else ():
+                fuse_convolutions(part)  # SODA's slow trunk
+            continue
+        if agent.device.type == "cuda":
+            if fuse_convolutions(network):
+                continue
+            fuse_attention(network)
+        network.compile(dynamic=False)
+
+
+def fuse_convolutions(network: nn.Module) -> bool:
+    """Let our own kernels compute a CNN's forward and backward pass, where they fit."""
+    from svea.speed.kernels import nvrtc
+    from svea.speed.kernels.convolutions import FusedConvolutions
+    from svea.speed.kernels.trunk import FusedTrunk
+
+    if not FusedConvolutions.fits(network):
+        return False
+    for weight in network.parameters():  # the layout in which its gradients come
+        weight.data = weight.data.contiguous()
+    if FusedTrunk.fits(network):
+        try:
+            network.forward = FusedTrunk(network)  # type: ignore[arg-type, assignment]
+            return True
+        except nvrtc.BuildError as error:
+            slow = f"convolutions run a layer at a time and take longer: {error}"
+            warnings.warn(slow, stacklevel=2)
+    network.forward = FusedConvolutions(network)  # type: ignore[arg-type, assignment]
+    return True
+
+
+def fuse_attention(network: nn.Module) -> None:
+    """Let our own kernels mix the tokens of a ViT."""
+    from svea.speed.kernels.attention import attention
+
+    for module in network.modules():
+        if isinstance(module, Attention):
+            module.mix = attention
+
+
+def uncompiled(speed: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Nothing compiled by torch: acting sees other batch sizes, and each would be compiled."""
+    if speed == "eager" or device.type == "cpu":
+        return contextlib.nullcontext()  # importing the compiler takes seconds
+    return torch.compiler.set_stance("force_eager")

@@ -1,0 +1,167 @@
+"""Fast versions are put on an agent from outside, and only where --speed asks for them."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_runs import tiny
+
+from svea import speed, views
+from svea.agents import Agent, make_agent
+from svea.augment import AUGMENTATIONS, Augment, Augmentation, augmentation, conv, shift, transform
+from svea.bench.update import noise_replay
+from svea.config import configure
+from svea.speed import kernels
+from svea.speed.accelerate import fast_augmentation
+from svea.speed.graphs import SideStream
+from svea.speed.kernels import cpu
+
+CPU = torch.device("cpu")
+KERNELS = [f"{kernels.__name__}.{module.name}" for module in pkgutil.iter_modules(kernels.__path__)]
+torch.set_num_threads(1)
+
+
+def cannot_build() -> bool:
+    try:
+        cpu.library()
+    except cpu.BuildError:
+        return True
+    return False
+
+
+EAGER_UPDATES = """
+import sys
+import numpy as np
+import torch
+import torch._dynamo
+sys.path.insert(0, {triton!r})  # for us alone: torch has looked for Triton already
+from svea.agents import make_agent
+from svea.config import configure
+from svea.replay import Replay
+from svea.speed import Learner
+
+for name in {blocked}:
+    sys.modules[name] = None  # importing it raises
+torch.Tensor.is_cuda = True  # what a kernel's dispatch would ask
+for method in ("svea", "svea-rad"):
+    config = configure("walker_walk", method=method, image_size=24, shift=1, batch_size=4,
+                       network={{"layers": 2, "filters": 16, "projection": 8, "hidden": 16}})
+    frame = np.zeros((3, config.rendered_size, config.rendered_size), np.uint8)
+    replay = Replay(10, config.rendered_size, 6)
+    replay.begin(0, frame)
+    for _ in range(5):
+        replay.append(0, np.zeros(6, np.float32), 0.0, False, frame)
+    learner = Learner(make_agent(config, 6), replay, 4, speed="eager")
+    for decision in range(2):
+        learner.step(decision)
+print("no kernel")
+"""
+
+
+def test_eager_updates_enter_no_kernel_where_tensors_lie_on_a_gpu(tmp_path: Path) -> None:
+    """A child with Triton on its path and tensors that say they are on a GPU."""
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton/__init__.py").write_text("")
+    code = EAGER_UPDATES.format(blocked=KERNELS, triton=str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "no kernel\n", done.stderr
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("method", ["svea", "svea-rad"])
+def test_eager_updates_on_a_gpu_enter_no_kernel(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in KERNELS:
+        monkeypatch.setitem(sys.modules, name, None)  # importing it raises
+    monkeypatch.setattr(torch, "compile", None)
+    config = configure("walker_walk", method=method, batch_size=8)
+    device = torch.device("cuda")
+    agent, replay = make_agent(config, 6, device), noise_replay(config, device, decisions=50)
+    learner = speed.Learner(agent, replay, config.batch_size, speed="eager")
+    for decision in range(2):
+        assert torch.isfinite(learner.step(decision)["critic_loss"])
+
+
+def parts(augment: Augment) -> list[Augmentation]:
+    found: list[Augmentation] = []
+    transform(augment, lambda each: found.append(each) or each)  # type: ignore[func-returns-value]
+    return found
+
+
+def made_of(agent: Agent) -> list[Any]:
+    """Everything of an agent that may be replaced."""
+    maker = agent.view_maker
+    functions = [part.function for each in (maker.weak, maker.strong) for part in parts(each)]
+    forwards = [vars(network).get("forward") for network in agent.networks.values()]
+    return [*functions, *forwards, maker.pixels, agent.overlap]
+
+
+def test_eager_replaces_nothing(tmp_path: Path) -> None:
+    agent = make_agent(tiny(tmp_path, augment="conv+shift"), 1)
+    before = made_of(agent)
+    speed.accelerate(agent, "eager")
+    assert made_of(agent) == before
+    registered = [AUGMENTATIONS[name].function for name in ("shift", "conv", "shift")]
+    assert before[:3] == registered
+
+
+@pytest.mark.skipif(cannot_build(), reason="no C compiler is here")
+def test_one_agents_fast_versions_are_no_other_agents(tmp_path: Path) -> None:
+    fast, plain = (make_agent(tiny(tmp_path, augment="conv|blur"), 1) for _ in range(2))
+    speed.accelerate(fast, "compiled")
+    conv_of = {part.name: part for part in parts(fast.view_maker.strong)}["conv"]
+    assert conv_of.function is not conv.function
+    assert made_of(plain)[:3] == [AUGMENTATIONS[n].function for n in ("shift", "conv", "blur")]
+
+
+def test_on_a_gpu_everything_of_the_views_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which function stands where, without a GPU to run it."""
+    agent = make_agent(tiny(tmp_path, augment="conv+cutout"), 1)
+    plain = agent.view_maker.strong
+    monkeypatch.setattr(agent, "device", torch.device("cuda"))
+    monkeypatch.setitem(speed.accelerate.__globals__, "compile_networks", lambda agent: None)
+    speed.accelerate(agent, "captured")
+    maker = agent.view_maker
+    for part in (*parts(maker.weak), *parts(maker.strong)):
+        original = AUGMENTATIONS[part.name].function
+        assert hasattr(part.function, "_torchdynamo_orig_callable"), part.name
+        inner = part.function._torchdynamo_orig_callable
+        assert (inner is original) == (part.name == "cutout"), "conv and shift have kernels"
+        assert part.parameters == ({"pad": 1} if part.name == "shift" else {})
+    assert [part.name for part in parts(plain)] == [part.name for part in parts(maker.strong)]
+    assert maker.pixels is not views.pixels and isinstance(agent.overlap, SideStream)
+
+
+@pytest.mark.skipif(cannot_build(), reason="no C compiler is here")
+@pytest.mark.parametrize("name", ["conv", "shift", "blur"])
+def test_a_fast_augmentation_draws_and_computes_the_same(name: str) -> None:
+    x = torch.rand(3, 9, 24, 24)
+    plain = AUGMENTATIONS[name]
+    fast = fast_augmentation(plain, CPU)
+    seeds = [torch.Generator().manual_seed(0) for _ in range(2)]
+    torch.testing.assert_close(fast(x, seeds[0]), plain(x, seeds[1]), rtol=0, atol=1e-6)
+
+
+def test_a_function_of_ones_own_stays_in_a_composition() -> None:
+    def mine(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+        return x
+
+    assert transform(mine, lambda each: shift) is mine
+    changed = transform(augmentation("conv+blur|cutout"), lambda each: each.bind(known=1))
+    assert [part.parameters for part in parts(changed)] == [{"known": 1}] * 3

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+import torch
+
+from svea.errors import DeviceError, UserError
+from svea.speed import device
+
+CPU = torch.device("cpu")
+
+
+def test_an_absent_device_is_an_error_that_names_the_present_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert device.choose_device("auto") == device.choose_device("cpu") == CPU
+    with pytest.raises(UserError, match="device cuda is not available; allowed here: auto, cpu"):
+        device.choose_device("cuda")
+    with pytest.raises(UserError, match="device gpu is not available"):
+        device.choose_device("gpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert device.choose_device("auto").type == "cuda"
+
+
+def test_precision_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert device.choose_precision("auto", CPU) == torch.float32
+    assert device.choose_precision("float32", torch.device("cuda")) == torch.float32
+    for native, expected in ((True, torch.bfloat16), (False, torch.float32)):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda native=native: native)
+        assert device.choose_precision("auto", torch.device("cuda")) == expected
+
+
+def test_bfloat16_on_a_cpu_is_tried_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trial(status: int) -> Any:
+        return lambda *_, **__: subprocess.CompletedProcess([], status)
+
+    monkeypatch.setattr(subprocess, "run", trial(0))
+    assert device.choose_precision("bfloat16", CPU) == torch.bfloat16
+    monkeypatch.setattr(subprocess, "run", trial(-4))  # an illegal instruction
+    with pytest.raises(UserError, match=r"bfloat16, but this CPU.*--precision float32"):
+        device.choose_precision("bfloat16", CPU)
+
+
+def test_the_context_is_autocast_only_below_float32() -> None:
+    with device.precision_context(CPU, torch.float32):
+        assert not torch.is_autocast_enabled("cpu")
+    with device.precision_context(CPU, torch.bfloat16):
+        assert torch.is_autocast_enabled("cpu")
+        assert torch.get_autocast_dtype("cpu") == torch.bfloat16
+
+
+def test_speeds_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(device, "missing_for_compiling", lambda _: "")
+    assert device.choose_speed("auto", CPU) == "compiled"
+    assert device.choose_speed("auto", torch.device("mps")) == "eager"
+    assert device.choose_speed("auto", gpu) == "captured"
+    assert device.choose_speed("compiled", CPU) == "compiled"
+    with pytest.raises(UserError, match=r"no CUDA graphs; allowed here: auto, eager, compiled"):
+        device.choose_speed("captured", CPU)
+    with pytest.raises(UserError, match="unknown speed 'fast'"):
+        device.choose_speed("fast", CPU)
+    monkeypatch.setattr(device, "missing_for_compiling", lambda _: "there is no Triton")
+    with pytest.raises(UserError, match=r"does not work here: there is no Triton.*--speed eager"):
+        device.choose_speed("compiled", gpu)
+    with pytest.warns(UserWarning, match="uncompiled.*Triton"):
+        assert device.choose_speed("auto", gpu) == "eager"
+
+
+def test_only_what_can_repeat_promises_it() -> None:
+    with pytest.raises(UserError, match="device mps cannot promise it; allowed with --device cuda"):
+        device.repeat_exactly(torch.device("mps"))
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_gpu_that_is_full_or_fails_is_explained() -> None:
+    full = r"memory is full: no room\. Use a smaller --batch-size"
+    with pytest.raises(UserError, match=full), device.explained():
+        raise torch.OutOfMemoryError("no room.\nmany details")
+    with pytest.raises(DeviceError, match="the GPU failed") as caught, device.explained():
+        raise torch.AcceleratorError("illegal address")
+    assert caught.value.exit_code == 7
