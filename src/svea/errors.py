@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -69,3 +70,37 @@ def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> UserError:
     hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
     shown = ", ".join(names[:80]) + (f", ... ({len(names)} in all)" if len(names) > 80 else "")
     return UserError(f"unknown {kind} {given!r}.{hint} Allowed: {shown}")
+
+
+LARGEST = 10**9  # keeps sums and products far from any integer or memory overflow
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a number may be: stands in the type of a field, `Annotated[int, between(1, 100)]`."""
+
+    least: float
+    most: float = LARGEST
+    excluded: bool = False
+    """Whether the least value itself is not allowed."""
+
+    def check(self, name: str, value: float) -> None:
+        """Refuse a value outside, NaN included."""
+        if not (self.least <= value <= self.most) or (self.excluded and value == self.least):
+            low = f"above {self.least}," if self.excluded else self.least
+            raise UserError(f"{name} is {value}; allowed: {low} to {self.most}")
+
+
+def between(least: float, most: float) -> Bounds:
+    """Both ends are allowed."""
+    return Bounds(least, most)
+
+
+def at_least(least: float) -> Bounds:
+    """This much or more."""
+    return Bounds(least)
+
+
+def above(least: float) -> Bounds:
+    """More than this."""
+    return Bounds(least, excluded=True)

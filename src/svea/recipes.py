@@ -13,8 +13,9 @@ policy. The rows of the paper's ablation table differ in nothing else, so they a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from svea.errors import UserError
+from svea.errors import UserError, at_least, between
 
 OWN = "own"  # each stream of the prediction bootstraps from its own view of the successor
 
@@ -77,13 +78,13 @@ RECIPES: dict[str, Recipe] = {
 class RecipeOptions:
     """The numbers of a recipe."""
 
-    alpha: float = 0.5
+    alpha: Annotated[float, at_least(0)] = 0.5
     """Coefficient of the unaugmented stream in the Q-loss (paper: 0.5)."""
-    beta: float = 0.5
+    beta: Annotated[float, at_least(0)] = 0.5
     """Coefficient of the augmented stream in the Q-loss (paper: 0.5)."""
-    K: int = 1
+    K: Annotated[int, between(1, 64)] = 1
     """Views of the successor that the Q-target is averaged over (DrQ's K)."""
-    M: int = 1
+    M: Annotated[int, between(1, 64)] = 1
     """Views of the state that the Q-loss is averaged over (DrQ's M)."""
 
 

@@ -32,7 +32,8 @@ from rederivation import (
 from torch import Tensor
 
 from svea.agents import DQN, SAC, Agent
-from svea.agents.auxiliary import CURL, PAD, SODA, CURLOptions, PADOptions, SODAOptions, two_layers
+from svea.agents.auxiliary import CURL, PAD, SODA, two_layers
+from svea.config import CURLOptions, PADOptions, SODAOptions
 from svea.replay import Batch
 
 RATE, TAU = 2e-3, 0.3  # a slow branch that is fast enough for the difference to show

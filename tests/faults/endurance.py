@@ -44,7 +44,7 @@ RENDERED = CARTPOLE | {
 
 def memory_forecasts(cases: range, seed: int, folder: Path) -> Tally:
     """The replay's forecast against what a process really grows by when it is full."""
-    from svea.replay import replay_bytes
+    from svea.config.shapes import replay_bytes
 
     tally = Tally()
     for case in cases:

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from svea.config.shapes import frame_slots, replay_bytes
 from svea.errors import UserError
-from svea.replay import Batch, Replay, frame_slots, replay_bytes
+from svea.replay import Batch, Replay
 
 SIZE = 2  # pixels; every frame is a different number, so that any mix-up shows
 

@@ -8,7 +8,6 @@ this file and sac.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from svea.agents.saving import Saving
 from svea.agents.targets import critic_parts, follow, frozen_copy
+from svea.config.options import AgentOptions
 from svea.errors import UserError
 from svea.networks import Trunk
 from svea.networks.heads import MakeHead, Noise
@@ -33,26 +33,6 @@ if TYPE_CHECKING:
 Losses = dict[str, Tensor]
 Overlap = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
 """Starts a computation; calling the result waits for it."""
-
-
-@dataclass(frozen=True)
-class AgentOptions:
-    """The numbers that every base algorithm has."""
-
-    discount: float = 0.99
-    """Discount per decision."""
-    n_step: int = 1
-    """Decisions of reward before the target bootstraps."""
-    learning_rate: float = 1e-3
-    """Adam's learning rate for encoder, Q-functions and policy."""
-    encoder_tau: float = 0.05
-    """How fast the target's encoder and projection follow; 1: the target has no own encoder."""
-    q_tau: float = 0.01
-    """How fast the target's Q-functions follow."""
-    actor_every: int = 2
-    """The policy is updated on every n-th decision."""
-    target_every: int = 2
-    """The target network is updated on every n-th decision."""
 
 
 class Phase(NamedTuple):

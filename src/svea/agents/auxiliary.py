@@ -7,8 +7,6 @@ n-th decision, and may ask for a batch of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,48 +14,11 @@ from torch import Tensor, nn
 
 from svea.agents.agent import Agent, Losses
 from svea.agents.targets import critic_parts, follow, frozen_copy, parameters_of
+from svea.config.options import CURLOptions, PADOptions, SODAOptions
 from svea.networks.cnn import initialise
 from svea.networks.heads import MLP, Projection
 from svea.replay import Batch
 from svea.views import Views
-
-
-@dataclass(frozen=True)
-class CURLOptions:
-    """The numbers of CURL."""
-
-    learning_rate: float = 1e-3
-    """Adam's learning rate for encoder and contrast."""
-    every: int = 1
-    """Updated on every n-th decision."""
-
-
-@dataclass(frozen=True)
-class SODAOptions:
-    """The numbers of SODA."""
-
-    learning_rate: float = 3e-4
-    """Adam's learning rate (its script's and paper's value)."""
-    every: int = 2
-    """Updated on every n-th decision."""
-    batch_size: int = 256
-    """Observations per update, drawn for this task alone."""
-    tau: float = 0.005
-    """How fast the target branch follows."""
-
-
-@dataclass(frozen=True)
-class PADOptions:
-    """The numbers of PAD."""
-
-    learning_rate: float = 1e-3
-    """Adam's learning rate, in training and at test time."""
-    every: int = 2
-    """Updated on every n-th decision."""
-    task: Literal["inverse_dynamics", "rotation"] = "inverse_dynamics"
-    """Predict the action between two observations, or by how many quarter turns one is rotated."""
-    copies: int = 32
-    """Augmented copies of the newest transition in a step of test-time adaptation."""
 
 
 class Auxiliary(nn.Module):

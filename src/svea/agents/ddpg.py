@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from svea.agents.agent import Agent, AgentOptions, Losses
+from svea.agents.agent import Agent, Losses
+from svea.config.options import DDPGOptions
 from svea.networks import Critic, DeterministicActor
 from svea.networks.heads import Noise, normal
 from svea.views import Views
-
-
-@dataclass(frozen=True)
-class DDPGOptions(AgentOptions):
-    """The numbers of DDPG; the defaults are DrQ-v2's."""
-
-    n_step: int = 3
-    """Decisions of reward before the target bootstraps."""
-    learning_rate: float = 1e-4
-    """Adam's learning rate for encoder, Q-functions and policy."""
-    encoder_tau: float = 1.0
-    """How fast the target's encoder and projection follow; 1: the target has no own encoder."""
-    actor_every: int = 1
-    """The policy is updated on every n-th decision."""
-    target_every: int = 1
-    """The target network is updated on every n-th decision."""
-    noise_start: float = 1.0
-    """Standard deviation of the exploration noise at the start."""
-    noise_end: float = 0.1
-    """Standard deviation of the exploration noise in the end."""
-    noise_decisions: int = 500_000
-    """Decisions over which the noise falls linearly (DrQ-v2: 100k easy, 500k medium tasks)."""
-    noise_clip: float = 0.3
-    """Largest noise on actions inside the losses."""
 
 
 class DDPG(Agent):

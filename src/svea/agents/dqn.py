@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from svea.agents.agent import Agent, AgentOptions
+from svea.agents.agent import Agent
+from svea.config.options import DQNOptions
 from svea.networks import DiscreteCritic, DuelingCritic
 from svea.networks.heads import Noise
-
-
-@dataclass(frozen=True)
-class DQNOptions(AgentOptions):
-    """The numbers of DQN."""
-
-    learning_rate: float = 3e-4
-    """Adam's learning rate for encoder and Q-function."""
-    double: bool = True
-    """Choose the successor's action by the online network (double Q-learning)."""
-    dueling: bool = False
-    """Q as value plus advantage."""
-    epsilon_start: float = 1.0
-    """Share of random actions at the start."""
-    epsilon_end: float = 0.05
-    """Share of random actions in the end."""
-    epsilon_decisions: int = 100_000
-    """Decisions over which that share falls linearly."""
 
 
 class DQN(Agent):

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from svea.agents.agent import Agent, AgentOptions, Losses
+from svea.agents.agent import Agent, Losses
+from svea.config.options import SACOptions
 from svea.networks import Actor, Critic
 from svea.networks.heads import Noise
 from svea.views import Views
-
-
-@dataclass(frozen=True)
-class SACOptions(AgentOptions):
-    """The numbers of SAC; the defaults are the reference's."""
-
-    temperature_learning_rate: float = 1e-4
-    """Adam's learning rate for the entropy temperature."""
-    temperature_beta1: float = 0.5
-    """Adam's first-moment decay for the temperature."""
-    initial_temperature: float = 0.1
-    """Entropy temperature at the start."""
 
 
 class SAC(Agent):

@@ -10,7 +10,8 @@ from torch import Generator, Tensor
 
 from svea.augment.colour import Pictures
 from svea.augment.registry import AUGMENTATIONS, Augment, Augmentation
-from svea.errors import UserError, unknown_name
+from svea.config.augmentations import parse_augmentation
+from svea.errors import UserError
 
 
 def none(x: Tensor, generator: Generator | None = None) -> Tensor:
@@ -72,17 +73,11 @@ def augmentation(spec: str, images: Callable[[], Pictures] | None = None) -> Aug
     Returns:
         A function `f(x, generator=None) -> x`.
     """
-    ways = [[name.strip() for name in way.split("+")] for way in spec.split("|")]
-    branches = [_chain(way, images) for way in ways]
-    if len({"crop" in way for way in ways}) > 1:
-        raise UserError(
-            f"augmentation {spec!r} gives samples of one batch different sizes, because crop cuts "
-            "some of them smaller; allowed: crop in every way or in none"
-        )
+    branches = [_chain(way, images) for way in parse_augmentation(spec, AUGMENTATIONS)]
     return branches[0] if len(branches) == 1 else Choice(tuple(branches))
 
 
-def _chain(names: list[str], images: Callable[[], Pictures] | None) -> Augment:
+def _chain(names: tuple[str, ...], images: Callable[[], Pictures] | None) -> Augment:
     """One augmentation, or one after the other."""
     steps = tuple(_named(name, images) for name in names)
     return steps[0] if len(steps) == 1 else Chain(steps)
@@ -90,11 +85,8 @@ def _chain(names: list[str], images: Callable[[], Pictures] | None) -> Augment:
 
 def _named(name: str, images: Callable[[], Pictures] | None) -> Augment:
     """The augmentation of this name, with its pictures if it needs any."""
-    name = name.strip().replace("-", "_")
     if name == "none":
         return none
-    if name not in AUGMENTATIONS:
-        raise unknown_name("augmentation", name, [*AUGMENTATIONS, "none"])
     if name != "overlay":
         return AUGMENTATIONS[name]
     if images is None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from svea.config.augmentations import AUGMENTATION_NAMES
 from svea.errors import UserError
 
 Draw = dict[str, Any]
@@ -74,6 +75,7 @@ def register(
         if name in AUGMENTATIONS:
             raise ValueError(f"the augmentation {name!r} is already registered")
         AUGMENTATIONS[name] = Augmentation(name, draw, function, moves_pixels)
+        AUGMENTATION_NAMES.add(name)  # for `--augment`, which is checked without torch
         return AUGMENTATIONS[name]
 
     return decorate

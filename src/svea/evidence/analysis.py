@@ -131,7 +131,7 @@ def open_replay(run: Path, agent: Agent, seed: int = 0) -> Replay:
     except (OSError, safetensors.SafetensorError) as error:
         raise StorageError(f"{first} cannot be read: {error}") from error
     replay = Replay(
-        min(config.replay, -(-config.decisions // config.envs) * config.envs),
+        config.replay_capacity,
         config.rendered_size,
         actions,
         config.envs,

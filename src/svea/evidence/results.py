@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svea import envs
+from svea.config import Role, fields_with, resolve, to_dict
 from svea.errors import UserError
 from svea.evidence import published, stats
 from svea.evidence.published import PaperResult
@@ -22,12 +24,8 @@ from svea.words import listed, plural
 TEST_MODE = "color_hard"
 """The test mode that cards and headlines show where there is a choice."""
 
-NOT_SETTINGS = {
-    "seed", "out", "command", "svea_version", "device", "speed", "deterministic", "time_limit",
-    "data_dir", "tensorboard", "wandb", "eval_every", "eval_episodes", "eval_envs", "log_every",
-    "save_every", "decision", "files",
-}  # fmt: skip
-"""Fields of a configuration that say which seed, where and how watched, not what is learned."""
+SETTINGS = fields_with(Role.WHAT, Role.LENGTH)
+"""Fields of a configuration that say what is learned, not which seed, where or how watched."""
 
 PARTS = {"sac": "base", "ddpg": "base", "dqn": "base",
          "curl": "auxiliary", "soda": "auxiliary", "pad": "auxiliary"}  # fmt: skip
@@ -370,7 +368,7 @@ def _settings(run: Run) -> dict[str, str]:
     settings: dict[str, str] = {}
     for name, value in run.config.items():
         unused = name in PARTS and getattr(run, PARTS[name]) != name
-        if name in NOT_SETTINGS or unused or value is False:  # older versions lack some switches
+        if name not in SETTINGS or unused:
             continue
         inner = value if isinstance(value, dict) else {"": value}
         settings |= {f"{name}.{key}".rstrip("."): str(given) for key, given in inner.items()}
@@ -448,11 +446,7 @@ def _changed_settings(run: Run) -> list[str]:
 
 @lru_cache
 def _paper_settings(task: str, method: str, encoder: str) -> dict[str, str]:
-    """The settings of preset `paper`. Imports torch, so it is asked only of runs of its size."""
-    from pathlib import Path
-
-    from svea.config import resolve, to_dict
-
+    """The settings of preset `paper`."""
     config = to_dict(resolve(task, method=method, encoder=encoder))
     return _settings(Run(Path(), config, [], []))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from svea.errors import UserError
+from svea.config.shapes import output_size
 from svea.networks.trunk import Trunk
 
 
@@ -90,24 +90,6 @@ class HeadCNN(Trunk):
     def forward(self, features: Tensor) -> Tensor:
         """The trunk's flat features -> the head's, (B, features)."""
         return self.layers(features.unflatten(1, self.maps)).flatten(1)
-
-
-def output_size(image_size: int, layers: int, strided_layers: int) -> int:
-    """Height and width that are left of an image after the convolutions.
-
-    >>> output_size(84, layers=11, strided_layers=1)
-    21
-    """
-    size = image_size
-    for layer in range(layers):
-        size = (size - 3) // (2 if layer < strided_layers else 1) + 1
-        if size < 1:
-            raise UserError(
-                f"images of {image_size} pixels are too small for {layers} layers "
-                f"({strided_layers} of them strided): nothing is left after layer {layer + 1}. "
-                "Use larger images (--image-size) or fewer layers (--network.layers)"
-            )
-    return size
 
 
 def initialise(module: nn.Module) -> None:

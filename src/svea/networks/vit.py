@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from svea.errors import UserError
+from svea.config.shapes import check_patches
 from svea.networks.trunk import Trunk
 
 
@@ -150,17 +150,3 @@ def initialise(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-
-
-def check_patches(image_size: int, patch: int, width: int, heads: int) -> None:
-    """Refuse images that do not split into patches, and widths that do not split into heads."""
-    if image_size % patch:
-        raise UserError(
-            f"images of {image_size} pixels do not split into patches of {patch}: use a multiple, "
-            f"e.g. --image-size {max(1, round(image_size / patch)) * patch}"
-        )
-    if width % heads:
-        raise UserError(
-            f"{width} dimensions do not split into {heads} heads: use a multiple of {heads} for "
-            "--network.width"
-        )

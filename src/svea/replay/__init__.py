@@ -18,10 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from svea.config.shapes import FRAMES, WINDOW, frame_slots
 from svea.errors import UserError
-
-FRAMES = 3  # in a stack
-WINDOW = FRAMES + 1  # frames that a transition points to
 
 
 @dataclass
@@ -305,21 +303,3 @@ def on_device(tensor: Tensor, device: torch.device) -> Tensor:
     if device.type == "cuda" and tensor.device.type == "cpu":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
-
-
-def frame_slots(capacity: int, environments: int, episode_length: int) -> int:
-    """Frames to keep for ``capacity`` decisions: one each, one per episode, and the open stacks.
-
-    A stack spans three turns, and in each an environment may write two frames: the last of an
-    episode and the first of the next.
-    """
-    return capacity + -(-capacity // max(1, episode_length)) + 2 * WINDOW * environments
-
-
-def replay_bytes(
-    capacity: int, image_size: int, actions: int, environments: int = 1, episode_length: int = 125
-) -> int:
-    """Memory that a Replay of this size allocates, in bytes."""
-    frame = 3 * image_size * image_size
-    transition = WINDOW * 8 + actions * 4 + 3 * 4 + 8
-    return frame_slots(capacity, environments, episode_length) * frame + capacity * transition

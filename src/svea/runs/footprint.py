@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from svea.config import Config, shapes
 from svea.runs import layout
-
-if TYPE_CHECKING:
-    from svea.config import Config
 
 ACTIONS = 8  # dimensions of an action where no environment has been asked; hardly counts
 LOG_LINE_BYTES = 500
@@ -15,24 +11,18 @@ LOG_LINE_BYTES = 500
 
 def replay_bytes(config: Config, actions: int = ACTIONS) -> int:
     """Bytes of a run's replay, in memory and on disk."""
-    from svea import replay
-
-    # Environments decide together, so a run may end a few decisions late; all are remembered.
-    capacity = min(config.replay, -(-config.decisions // config.envs) * config.envs)
-    return replay.replay_bytes(
-        capacity, config.rendered_size, actions, config.envs, config.episode_length
+    return shapes.replay_bytes(
+        config.replay_capacity, config.rendered_size, actions, config.envs, config.episode_length
     )
 
 
 def agent_bytes(config: Config) -> int:
     """Bytes of an agent in a checkpoint, at most: what is known without making the agent."""
-    from svea.networks.cnn import output_size
-
     size = config.network
     if config.encoder == "vit":
         features = size.width
     else:
-        side = output_size(config.image_size, size.layers, size.strided_layers)
+        side = shapes.output_size(config.image_size, size.layers, size.strided_layers)
         features = size.filters * side * side
     projection = features * size.projection
     heads = 3 * (size.projection + size.hidden + 2) * size.hidden

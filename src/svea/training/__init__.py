@@ -21,11 +21,12 @@ from svea import __version__, envs, files, machine, speed
 from svea.agents import finite, make_agent
 from svea.agents.saving import restore_generator
 from svea.config import Config, check, differences, seconds, to_dict
+from svea.config.shapes import replay_bytes
 from svea.envs import rendering
 from svea.envs.workers.pool import DRAWN_TOGETHER, Step, Workers, print_incident
 from svea.errors import StorageError, SveaError, UserError
 from svea.evidence import analysis, evaluation
-from svea.replay import Replay, replay_bytes
+from svea.replay import Replay
 from svea.runs import checkpoint, incidents, layout, lock
 from svea.runs.load import ABOUT, read_config
 from svea.runs.log import Accumulator, Log, Sink, TensorBoard, WeightsAndBiases
@@ -162,8 +163,6 @@ class Trainer:
         self.speed = speed.choose_speed(config.speed, self.device)
         self._stack = stack
         saved = self._open_folder()
-        # Environments decide together, so a run may end a few decisions late; all are remembered.
-        self.capacity = min(config.replay, -(-config.decisions // config.envs) * config.envs)
         self.interrupt = interrupt or stack.enter_context(interrupts())
         self.together = together
         self.display = Display(
@@ -191,7 +190,7 @@ class Trainer:
         choices = self.environments.choices
         self.agent = make_agent(config, choices or self.environments.action_size, self.device)
         self.replay = Replay(
-            self.capacity,
+            self.config.replay_capacity,
             config.rendered_size,
             self.environments.action_size,
             config.envs,
@@ -636,7 +635,7 @@ class Trainer:
         machine.require(
             needed * self.together,
             machine.available_bytes(),
-            f"{several}the replay buffer of {self.capacity:,} decisions",
+            f"{several}the replay buffer of {self.config.replay_capacity:,} decisions",
             "Use a smaller --replay, fewer --decisions, a smaller --image-size"
             + (" or fewer --seeds" if several else ""),
         )
@@ -645,7 +644,7 @@ class Trainer:
     def _replay_bytes(self) -> int:
         config = self.config
         return replay_bytes(
-            self.capacity,
+            self.config.replay_capacity,
             config.rendered_size,
             self.environments.action_size,
             config.envs,
@@ -676,7 +675,7 @@ class Trainer:
             f"{config.decisions * config.action_repeat:,} frames, {config.envs} environment(s), "
             f"{self.device.type} in {str(self.precision).removeprefix('torch.')}, {self.speed}\n"
             f"run folder {self.folder}; replay {self._replay_bytes() / 1e9:.2f} GB for "
-            f"{self.capacity:,} decisions, in memory and in the folder"
+            f"{self.config.replay_capacity:,} decisions, in memory and in the folder"
         )
 
     def _sinks(self) -> list[Sink]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from svea.config import HOW_TO_RUN, configure
+from svea.config import Role, configure, fields_with
 from svea.envs import expand_modes
 from svea.errors import UserError, unknown_name
 from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs
@@ -139,7 +139,8 @@ class Scale:
                 f"SCALED: runs of {self.scale:g} times the paper's decisions, evaluated more "
                 "rarely and over fewer episodes. No replication."
             )
-        what = {k: v for k, v in self.changes.items() if k not in HOW_TO_RUN - {"decisions"}}
+        how = fields_with(Role.HOW, Role.WHERE)
+        what = {k: v for k, v in self.changes.items() if k not in how}
         if what:
             changed = ", ".join(f"{name}={value}" for name, value in what.items())
             found.append(f"CHANGED from the paper's settings: {changed}. No replication.")

@@ -1,0 +1,197 @@
+"""Refuses configurations that cannot run, before any environment or device work."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import typing
+from collections.abc import Hashable
+from typing import Any, Literal
+
+from svea import envs
+from svea.config.augmentations import parse_augmentation
+from svea.config.run import Config
+from svea.config.shapes import check_patches, output_size
+from svea.errors import Bounds, UserError, unknown_name
+from svea.methods import METHODS, uses_strong
+from svea.recipes import streams
+
+
+def check(config: Config) -> Config:
+    """Refuse bad values, before any environment or device work; a good configuration comes back."""
+    check_types(config)
+    check_ranges(config)
+    check_names(config)
+    seconds(config.time_limit)
+    check_networks(config)
+    check_combination(config)
+    streams(METHODS[config.method].recipe_for(config.augment), config.recipe)
+    return config
+
+
+def check_networks(config: Config) -> None:
+    """The images fit the encoder."""
+    network = config.network
+    if config.encoder == "vit":
+        check_patches(config.image_size, network.patch, network.width, network.heads)
+        if network.head_layers:
+            raise UserError(
+                f"network.head_layers is {network.head_layers}, but a ViT has no convolutions to "
+                "give each branch; allowed: 0 with --encoder vit"
+            )
+        return
+    output_size(config.image_size, network.layers, network.strided_layers)
+    if network.head_layers >= network.layers:
+        raise UserError(
+            f"network.head_layers is {network.head_layers} of {network.layers} layers; the trunk "
+            f"needs at least one: allowed: 0 to {network.layers - 1}"
+        )
+    shared = network.layers - network.head_layers
+    if network.strided_layers > shared and network.head_layers:
+        raise UserError(
+            f"network.strided_layers is {network.strided_layers}, but of {network.layers} layers "
+            f"only the first {shared} are shared, and those of the branches have no stride; "
+            f"allowed with --network.head-layers {network.head_layers}: 0 to {shared}"
+        )
+
+
+def check_combination(config: Config) -> None:
+    """Base, auxiliary task and actions fit together."""
+    if config.task in envs.ROBOT_TASKS and config.action_repeat != 1:
+        raise UserError(
+            f"action_repeat is {config.action_repeat}, but one decision of {config.task} is one "
+            "step of 0.04 s; allowed: 1"
+        )
+    bins, discrete = config.action_bins, config.base == "dqn"
+    if bins == 1:
+        raise UserError(
+            "action_bins is 1: one value leaves nothing to choose; allowed: 0, 2 to 4096"
+        )
+    if bins and not discrete:
+        raise UserError(
+            f"action_bins is {bins}, but base {config.base} has continuous actions; use --base dqn "
+            "or --action-bins 0"
+        )
+    if discrete and not bins and not envs.is_foreign(config.task):
+        raise UserError(
+            f"base dqn chooses among discrete actions, but {config.task} has a vector of them; use "
+            "--action-bins 3 (three values per dimension), or --base sac"
+        )
+    inverse_dynamics = config.auxiliary == "pad" and config.pad.task == "inverse_dynamics"
+    if inverse_dynamics and config.options.n_step > 1:
+        raise UserError(
+            f"PAD predicts the action between two consecutive observations, but {config.base} "
+            f"looks {config.options.n_step} decisions ahead; use --{config.base}.n-step 1"
+        )
+    still = config.method == "sac" or not (config.crop or config.shift)
+    if config.auxiliary == "curl" and still:
+        which = "method sac" if config.method == "sac" else "a shift of 0 pixels"
+        raise UserError(
+            f"CURL contrasts two different views of a state, but {which} leaves only the stored "
+            "one; use --method curl (or drq with --auxiliary curl)"
+        )
+
+
+def check_types(options: Any, prefix: str = "") -> None:
+    """Every value has its field's type; whole floats pass as floats, never bools as numbers."""
+    for name, kind in typing.get_type_hints(type(options)).items():
+        value, path = getattr(options, name), prefix + name
+        if dataclasses.is_dataclass(kind):
+            check_types(value, f"{path}.")
+            continue
+        choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else None
+        if choices is not None:
+            if value not in choices:
+                raise unknown_name(path, str(value), map(str, choices))
+            continue
+        good = isinstance(value, int | float) if kind is float else isinstance(value, kind)
+        if not good or (isinstance(value, bool) and kind is not bool):
+            allowed = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+            raise UserError(
+                f"{path} is {value!r}, a {type(value).__name__}; allowed: {allowed[kind]}"
+            )
+
+
+def check_ranges(config: Config) -> None:
+    """Every number lies where it can mean something."""
+    check_bounds(config)
+    if config.warmup < config.envs:
+        raise UserError(
+            f"warmup is {config.warmup}, but {config.envs} environments decide at once; "
+            f"allowed: {config.envs} or more"
+        )
+    if config.recipe.alpha + config.recipe.beta == 0:
+        raise UserError("recipe.alpha and recipe.beta are both 0: the Q-function would not learn")
+
+
+def check_bounds(options: Any, prefix: str = "") -> None:
+    """Every value lies within the bounds that its field names."""
+    kind: Any = type(options)
+    for name, bounds in bounds_of(kind).items():
+        value = getattr(options, name)
+        if isinstance(bounds, Bounds):
+            bounds.check(prefix + name, value)
+        else:
+            check_bounds(value, f"{prefix}{name}.")
+
+
+@functools.cache
+def bounds_of(kind: Hashable) -> dict[str, Bounds | None]:
+    """The bounds of the fields that have some; None for nested options."""
+    found: dict[str, Bounds | None] = {}
+    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+        plain, *notes = typing.get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
+        if dataclasses.is_dataclass(plain):
+            found[name] = None
+        for note in notes:
+            if isinstance(note, Bounds):
+                found[name] = note
+    return found
+
+
+def check_names(config: Config) -> None:
+    """Task, mode, method and augmentation exist and fit together."""
+    if not envs.is_foreign(config.task) and config.task not in envs.TASKS:
+        raise unknown_name("task", config.task, envs.TASKS)
+    envs.check_mode(config.eval_mode, config.task)
+    if config.method not in METHODS:
+        raise unknown_name("method", config.method, METHODS)
+    if "crop" in re.split(r"[+|\s]+", config.augment):
+        raise UserError(
+            f"augment is {config.augment!r}, but a strong view keeps the size that the agent sees, "
+            "and crop cuts it smaller; leave it out. As the weak augmentation: --crop 16, or "
+            "--method rad"
+        )
+    parse_augmentation(config.augment)
+    row = METHODS[config.method].recipe_for(config.augment)
+    if not row.is_mixed and (config.recipe.alpha, config.recipe.beta) != (0.5, 0.5):
+        raise UserError(
+            f"recipe.alpha and recipe.beta weigh two streams, but method {config.method} has one; "
+            "leave them out, or use --method svea"
+        )
+    if not uses_strong(row, config.auxiliary) and config.augment != "none":
+        raise UserError(
+            f"nothing in method {config.method} looks at a strongly augmented view, but augment is "
+            f"{config.augment}; use --augment none, or --method svea (or drq: naive augmentation)"
+        )
+    if uses_strong(row, config.auxiliary) and config.augment == "none":
+        raise UserError(
+            f"method {config.method} trains on a strongly augmented view, but augment is none; "
+            "use --augment conv, or --method drq for no strong augmentation"
+        )
+
+
+def seconds(text: str) -> float:
+    """A wall time such as 90s, 9m or 1h30m in seconds; ``none`` is infinite.
+
+    >>> seconds("1h30m")
+    5400.0
+    """
+    if text == "none":
+        return float("inf")
+    parts = re.fullmatch(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s?)?", text.strip())
+    if not text.strip() or not parts:
+        raise UserError(f"time_limit is {text!r}; allowed: none, or a time such as 90s, 9m, 1h30m")
+    hours, minutes, rest = (int(part or 0) for part in parts.groups())
+    return float(hours * 3600 + minutes * 60 + rest)

@@ -1,0 +1,78 @@
+"""Configurations as nested dictionaries: read, written, compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Any
+
+from svea.config.checks import check
+from svea.config.run import MAY_CHANGE, Config
+from svea.errors import UserError, unknown_name
+
+
+def from_dict(values: dict[str, Any]) -> Config:
+    """A Config from nested dictionaries, as in config.json; unknown names are refused."""
+    return check(build(Config, values, ""))
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """Nested dictionaries, for config.json."""
+    return dataclasses.asdict(config)
+
+
+def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
+    """The fields in which two configurations would do different things, as readable lines."""
+    lines = []
+    for name in sorted(old.keys() | new.keys()):
+        path = prefix + name
+        before, after = old.get(name), new.get(name)
+        if path in MAY_CHANGE or before == after:
+            continue
+        if isinstance(before, dict) and isinstance(after, dict):
+            lines += differences(before, after, f"{path}.")
+        else:
+            lines.append(f"{path}: {before!r} there, {after!r} here")
+    return lines
+
+
+def merge(into: Any, values: dict[str, Any], prefix: str = "") -> None:
+    """Lay values over others; dotted names and dictionaries reach into nested options."""
+    if not isinstance(into, dict):
+        given = ", ".join(prefix + name for name in values)
+        raise UserError(
+            f"{given} cannot be set, because {prefix.rstrip('.')} is {into!r}; allowed there: "
+            "named values"
+        )
+    for name, value in values.items():
+        head, _, rest = name.partition(".")
+        if rest or isinstance(value, dict):
+            inner = {rest: value} if rest else value
+            merge(into.setdefault(head, {}), inner, f"{prefix}{head}.")
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            into[head] = dataclasses.asdict(value)
+        else:
+            into[head] = value
+
+
+def build(kind: type, values: Any, prefix: str) -> Any:
+    """A dataclass from nested dictionaries."""
+    hints = typing.get_type_hints(kind)
+    if not isinstance(values, dict):
+        raise UserError(f"{prefix.rstrip('.') or 'config'} is {values!r}; allowed: named values")
+    arguments = {}
+    for name, value in values.items():
+        if name not in hints:
+            raise unknown_name("option", prefix + str(name), [prefix + h for h in hints])
+        nested = dataclasses.is_dataclass(hints[name])
+        arguments[name] = build(hints[name], value, f"{prefix}{name}.") if nested else value
+    missing = [
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.name not in arguments
+        and f.default is dataclasses.MISSING
+        and isinstance(f.default_factory, type(dataclasses.MISSING))
+    ]
+    if missing:
+        raise UserError(f"config lacks {', '.join(missing)}")
+    return kind(**arguments)

@@ -1,0 +1,156 @@
+"""The numbers of networks, base algorithms and auxiliary tasks, each with what it may be.
+
+The docstring of a field is its ``--help`` text; its bounds stand in its type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from svea.errors import above, at_least, between
+
+Positive = Annotated[float, above(0)]
+Share = Annotated[float, between(0, 1)]
+Every = Annotated[int, at_least(1)]
+"""Of decisions: every n-th."""
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """Sizes of the networks; the defaults are the paper's."""
+
+    layers: Annotated[int, between(1, 100)] = 11
+    """Convolutions in the CNN."""
+    filters: Annotated[int, between(1, 4096)] = 32
+    """Filters of each convolution."""
+    strided_layers: Annotated[int, at_least(0)] = 1
+    """How many of the first convolutions have stride 2."""
+    head_layers: Annotated[int, between(0, 99)] = 0
+    """How many of the last convolutions each branch has for itself (PAD: 3)."""
+    patch: Annotated[int, between(1, 1024)] = 8
+    """Height and width of the ViT's patches."""
+    width: Annotated[int, between(1, 65_536)] = 128
+    """Dimensions of the ViT's tokens."""
+    depth: Annotated[int, between(1, 1000)] = 4
+    """Blocks of the ViT."""
+    heads: Annotated[int, between(1, 65_536)] = 8
+    """Attention heads of the ViT."""
+    mlp_ratio: Positive = 1.0
+    """Hidden layer of the ViT's blocks, in units of their width."""
+    projection: Annotated[int, between(1, 65_536)] = 100
+    """Size of the projected features."""
+    hidden: Annotated[int, between(1, 65_536)] = 1024
+    """Width of the policy's and the Q-functions' hidden layers."""
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """The numbers that every base algorithm has."""
+
+    discount: Share = 0.99
+    """Discount per decision."""
+    n_step: Annotated[int, between(1, 100)] = 1
+    """Decisions of reward before the target bootstraps."""
+    learning_rate: Positive = 1e-3
+    """Adam's learning rate for encoder, Q-functions and policy."""
+    encoder_tau: Share = 0.05
+    """How fast the target's encoder and projection follow; 1: the target has no own encoder."""
+    q_tau: Share = 0.01
+    """How fast the target's Q-functions follow."""
+    actor_every: Every = 2
+    """The policy is updated on every n-th decision."""
+    target_every: Every = 2
+    """The target network is updated on every n-th decision."""
+
+
+@dataclass(frozen=True)
+class SACOptions(AgentOptions):
+    """The numbers of SAC; the defaults are the reference's."""
+
+    temperature_learning_rate: Positive = 1e-4
+    """Adam's learning rate for the entropy temperature."""
+    temperature_beta1: Share = 0.5
+    """Adam's first-moment decay for the temperature."""
+    initial_temperature: Positive = 0.1
+    """Entropy temperature at the start."""
+
+
+@dataclass(frozen=True)
+class DDPGOptions(AgentOptions):
+    """The numbers of DDPG; the defaults are DrQ-v2's."""
+
+    n_step: Annotated[int, between(1, 100)] = 3
+    """Decisions of reward before the target bootstraps."""
+    learning_rate: Positive = 1e-4
+    """Adam's learning rate for encoder, Q-functions and policy."""
+    encoder_tau: Share = 1.0
+    """How fast the target's encoder and projection follow; 1: the target has no own encoder."""
+    actor_every: Every = 1
+    """The policy is updated on every n-th decision."""
+    target_every: Every = 1
+    """The target network is updated on every n-th decision."""
+    noise_start: Annotated[float, at_least(0)] = 1.0
+    """Standard deviation of the exploration noise at the start."""
+    noise_end: Annotated[float, at_least(0)] = 0.1
+    """Standard deviation of the exploration noise in the end."""
+    noise_decisions: Annotated[int, at_least(0)] = 500_000
+    """Decisions over which the noise falls linearly (DrQ-v2: 100k easy, 500k medium tasks)."""
+    noise_clip: Annotated[float, at_least(0)] = 0.3
+    """Largest noise on actions inside the losses."""
+
+
+@dataclass(frozen=True)
+class DQNOptions(AgentOptions):
+    """The numbers of DQN."""
+
+    learning_rate: Positive = 3e-4
+    """Adam's learning rate for encoder and Q-function."""
+    double: bool = True
+    """Choose the successor's action by the online network (double Q-learning)."""
+    dueling: bool = False
+    """Q as value plus advantage."""
+    epsilon_start: Share = 1.0
+    """Share of random actions at the start."""
+    epsilon_end: Share = 0.05
+    """Share of random actions in the end."""
+    epsilon_decisions: Annotated[int, at_least(0)] = 100_000
+    """Decisions over which that share falls linearly."""
+
+
+@dataclass(frozen=True)
+class CURLOptions:
+    """The numbers of CURL."""
+
+    learning_rate: Positive = 1e-3
+    """Adam's learning rate for encoder and contrast."""
+    every: Every = 1
+    """Updated on every n-th decision."""
+
+
+@dataclass(frozen=True)
+class SODAOptions:
+    """The numbers of SODA."""
+
+    learning_rate: Positive = 3e-4
+    """Adam's learning rate (its script's and paper's value)."""
+    every: Every = 2
+    """Updated on every n-th decision."""
+    batch_size: Annotated[int, between(2, 65_536)] = 256
+    """Observations per update, drawn for this task alone."""
+    tau: Share = 0.005
+    """How fast the target branch follows."""
+
+
+@dataclass(frozen=True)
+class PADOptions:
+    """The numbers of PAD."""
+
+    learning_rate: Positive = 1e-3
+    """Adam's learning rate, in training and at test time."""
+    every: Every = 2
+    """Updated on every n-th decision."""
+    task: Literal["inverse_dynamics", "rotation"] = "inverse_dynamics"
+    """Predict the action between two observations, or by how many quarter turns one is rotated."""
+    copies: Annotated[int, between(1, 65_536)] = 32
+    """Augmented copies of the newest transition in a step of test-time adaptation."""

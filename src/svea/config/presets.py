@@ -1,0 +1,131 @@
+"""The values that a preset, an encoder, a method and a task decide, and how they combine.
+
+Precedence: default < preset < encoder < method < task < explicit flag.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from svea import envs
+from svea.config.checks import check
+from svea.config.codec import build, merge
+from svea.config.run import Config
+from svea.errors import UserError, unknown_name
+from svea.methods import METHODS
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    # Chosen by experiment; docs/demo.md says how. Two choices are not about size: at the paper's
+    # initial temperature the entropy bonus outweighs early rewards for all of a short run, and in
+    # trials the most likely action of a young policy scored lower than the sampled one.
+    "quick": {
+        "decisions": 6_000,
+        "image_size": 40,
+        "rendering": "fast",
+        "shift": 2,
+        "network": {
+            "layers": 4,
+            "filters": 16,
+            "strided_layers": 2,
+            "projection": 50,
+            "hidden": 256,
+        },
+        "sac": {"initial_temperature": 0.01},
+        "ddpg": {"learning_rate": 1e-3, "noise_decisions": 3_000},
+        "dqn": {"learning_rate": 1e-3, "epsilon_decisions": 3_000},
+        "eval_every": 1_500,
+        "eval_episodes": 6,
+        "eval_actions": "sampled",
+        "log_every": 500,
+        "save_every": 1_500,
+    },
+}
+
+# What an encoder changes, by preset: everything that the paper changes for its ViT.
+ENCODERS: dict[str, dict[str, dict[str, Any]]] = {
+    "cnn": {"paper": {}, "quick": {}},
+    "vit": {
+        "paper": {
+            "image_size": 96,
+            "shift": 6,
+            "batch_size": 512,
+            "decisions": 300_000,
+            "replay": 300_000,
+        },
+        "quick": {"network": {"width": 64, "depth": 2, "heads": 4}},
+    },
+    "drqv2": {"paper": {"network": {"layers": 4}}, "quick": {}},
+}
+CROP = {"paper": 16, "quick": 8}  # pixels rendered more where the weak augmentation is a crop
+OWN_HEADS = {"paper": 3, "quick": 1}  # PAD's convolutions per branch
+
+
+def configure(task: str, **explicit: Any) -> Config:
+    """Resolve a configuration from a task and the values given explicitly.
+
+    Nested values are given as dictionaries or with dots: ``recipe={"alpha": 1.0}`` or
+    ``**{"recipe.alpha": 1.0}``.
+
+    Example:
+        >>> configure("cartpole_swingup", preset="quick", seed=3).action_repeat
+        8
+    """
+    return check(resolve(task, **explicit))
+
+
+def resolve(task: str, **explicit: Any) -> Config:
+    """As `configure`, but not checked as a whole: other flags may have yet to make it fit."""
+    preset, encoder = explicit.get("preset", "paper"), explicit.get("encoder", "cnn")
+    method = explicit.get("method", "svea")
+    names = {"task": task, "preset": preset, "encoder": encoder, "method": method}
+    for name, value in names.items():
+        if not isinstance(value, str):
+            raise UserError(f"{name} is {value!r}; allowed: a name")
+    for name, known in (("preset", PRESETS), ("encoder", ENCODERS), ("method", METHODS)):
+        if names[name] not in known:
+            raise unknown_name(name, names[name], known)
+    values: dict[str, Any] = {"task": task}
+    merge(values, PRESETS[preset])
+    if explicit.get("base", "sac") != "sac":
+        # What these bases add to explore is noise, not a policy's own spread: it says nothing.
+        merge(values, {"eval_actions": "most_likely"})
+    merge(values, ENCODERS[encoder][preset])
+    merge(values, method_defaults(method, preset, encoder))
+    merge(values, task_defaults(task))
+    if encoder == "vit":
+        merge(values, vit_coefficients(task, method))
+    merge(values, explicit)
+    return build(Config, values, "")
+
+
+def method_defaults(method: str, preset: str, encoder: str) -> dict[str, Any]:
+    """What a method decides; a ViT is shared whole by all branches."""
+    chosen = METHODS[method]
+    own_heads = chosen.own_heads and encoder != "vit"
+    return {
+        "augment": chosen.augment,
+        "auxiliary": chosen.auxiliary,
+        "crop": CROP[preset] if chosen.crop else 0,
+        "network": {"head_layers": OWN_HEADS[preset] if own_heads else 0},
+    }
+
+
+def vit_coefficients(task: str, method: str) -> dict[str, Any]:
+    """The paper's alpha and beta for its ViT, where the method mixes two streams."""
+    if not METHODS[method].recipe_for(METHODS[method].augment).is_mixed:
+        return {}
+    alpha, beta = {"walker": (1.0, 1.0), "robot_push": (1.0, 0.5)}.get(
+        task if task.startswith("robot") else task.split("_")[0], (0.5, 0.5)
+    )
+    return {"recipe": {"alpha": alpha, "beta": beta}}
+
+
+def task_defaults(task: str) -> dict[str, Any]:
+    """What a task decides; a user's own environment has no test modes and no action repeat."""
+    if envs.is_foreign(task):
+        return {"action_repeat": 1, "eval_mode": "train"}
+    own: dict[str, Any] = {"episode_frames": envs.EPISODE_FRAMES.get(task, 1_000)}
+    if task in envs.ROBOT_TASKS:
+        own["eval_mode"] = "test"
+    return own | {"action_repeat": envs.ACTION_REPEAT.get(task, 4)}

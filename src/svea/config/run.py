@@ -1,0 +1,196 @@
+"""The configuration of a run: one frozen dataclass, resolved once, written to config.json.
+
+The docstring of a field is its ``--help`` text; its bounds and its role stand in its type.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from svea.config.options import (
+    CURLOptions,
+    DDPGOptions,
+    DQNOptions,
+    NetworkOptions,
+    PADOptions,
+    SACOptions,
+    SODAOptions,
+)
+from svea.errors import at_least, between
+from svea.methods import METHODS
+from svea.recipes import RecipeOptions
+
+
+class Role(enum.Enum):
+    """What a field decides, and so whether it may change when a run is resumed."""
+
+    WHAT = "what is learned, and how it is judged"
+    SEED = "which of several equal runs this is"
+    WATCH = "how often a run is looked at; runs of one setting may differ in it"
+    LENGTH = "how long to run; a resumed run may be longer"
+    HOW = "how to run: time and machine, not results; may change when a run is resumed"
+    WHERE = "where files lie; may change when a run is resumed"
+
+
+WHAT, SEED, WATCH, LENGTH, HOW, WHERE = Role
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides what a run does."""
+
+    task: Annotated[str, WHAT]
+    """A dm_control suite task as domain_task, robot_reach, robot_reach_moving or robot_push, or
+    module:function of your own environment."""
+    method: Annotated[str, WHAT] = "svea"
+    """A method or recipe; `svea methods` lists them."""
+    base: Annotated[Literal["sac", "ddpg", "dqn"], WHAT] = "sac"
+    """The base algorithm; dqn is for discrete actions (see action_bins)."""
+    encoder: Annotated[Literal["cnn", "vit", "drqv2"], WHAT] = "cnn"
+    """The trunk: the paper's CNN or ViT, or DrQ-v2's four convolutions."""
+    auxiliary: Annotated[Literal["none", "curl", "soda", "pad"], WHAT] = "none"
+    """A task beside the Q-loss that shapes the trunk; set by the method."""
+    preset: Annotated[Literal["paper", "quick"], WHAT] = "paper"
+    """paper: the published setting. quick: smaller images and networks, for a CPU."""
+    seed: Annotated[int, at_least(0), SEED] = 0
+    """Seed of everything that is drawn."""
+    decisions: Annotated[int, at_least(1), LENGTH] = 500_000
+    """Length of the run in decisions (agent steps). A larger number extends a finished run."""
+    warmup: Annotated[int, at_least(1), WHAT] = 1_000
+    """Random decisions at the start; after them as many updates are made at once."""
+    envs: Annotated[int, between(1, 1024), WHAT] = 1
+    """Environments that collect in parallel, in other processes; 1 is the paper's schedule."""
+    recipe: Annotated[RecipeOptions, WHAT] = field(default_factory=RecipeOptions)
+    """Coefficients and numbers of views."""
+    augment: Annotated[str, WHAT] = "conv"
+    """The strong augmentation: a name, a+b in sequence, a|b one per sample, or none."""
+    overlay_dir: Annotated[str, WHAT] = ""
+    """Pictures for overlay: a folder, or `procedural`; default: those of data_dir."""
+    shift: Annotated[int, between(0, 1024), WHAT] = 4
+    """Largest random shift of the weak augmentation, in pixels."""
+    crop: Annotated[int, between(0, 1024), WHAT] = 0
+    """If above 0, the weak augmentation is a random crop: this many pixels are rendered more."""
+    network: Annotated[NetworkOptions, WHAT] = field(default_factory=NetworkOptions)
+    """Sizes of the networks."""
+    sac: Annotated[SACOptions, WHAT] = field(default_factory=SACOptions)
+    """Numbers of SAC."""
+    ddpg: Annotated[DDPGOptions, WHAT] = field(default_factory=DDPGOptions)
+    """Numbers of DDPG."""
+    dqn: Annotated[DQNOptions, WHAT] = field(default_factory=DQNOptions)
+    """Numbers of DQN."""
+    curl: Annotated[CURLOptions, WHAT] = field(default_factory=CURLOptions)
+    """Numbers of CURL."""
+    soda: Annotated[SODAOptions, WHAT] = field(default_factory=SODAOptions)
+    """Numbers of SODA."""
+    pad: Annotated[PADOptions, WHAT] = field(default_factory=PADOptions)
+    """Numbers of PAD."""
+    batch_size: Annotated[int, between(1, 65_536), WHAT] = 128
+    """Transitions per update."""
+    replay: Annotated[int, at_least(1), WHAT] = 500_000
+    """Capacity of the replay buffer in decisions."""
+    image_size: Annotated[int, between(16, 1024), WHAT] = 84
+    """Height and width in pixels of what the agent sees."""
+    action_bins: Annotated[int, between(0, 4096), WHAT] = 0
+    """Make actions discrete: this many values per dimension (0: leave them as they are)."""
+    action_repeat: Annotated[int, between(1, 1000), WHAT] = 4
+    """Simulator steps per decision; set by the task (finger 2, cartpole 8, others 4)."""
+    episode_frames: Annotated[int, at_least(1), WHAT] = 1_000
+    """Simulator steps per episode."""
+    rendering: Annotated[Literal["full", "fast"], WHAT] = "full"
+    """full: shadows, reflections, antialiasing. fast: none of them, many times faster on a CPU."""
+    eval_every: Annotated[int, at_least(1), WATCH] = 10_000
+    """Decisions between evaluations."""
+    eval_episodes: Annotated[int, at_least(1), WATCH] = 30
+    """Episodes per mode and evaluation."""
+    eval_mode: Annotated[str, WHAT] = "color_hard"
+    """The test mode evaluated beside train."""
+    eval_actions: Annotated[Literal["most_likely", "sampled"], WHAT] = "most_likely"
+    """What evaluations do: the policy's most likely action (as in the paper), or a sampled one."""
+    eval_envs: Annotated[int, between(0, 1024), HOW] = 0
+    """Environments that evaluate in parallel; 0: as many as there are cores, at most 16."""
+    log_every: Annotated[int, at_least(1), WATCH] = 1_000
+    """Decisions between log lines."""
+    save_every: Annotated[int, at_least(1), HOW] = 10_000
+    """Decisions between checkpoints."""
+    device: Annotated[Literal["auto", "cuda", "mps", "cpu"], HOW] = "auto"
+    """Where to learn."""
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], WHAT] = "auto"
+    """auto: bfloat16 where the hardware multiplies it natively, float32 elsewhere."""
+    speed: Annotated[Literal["auto", "eager", "compiled", "captured"], HOW] = "auto"
+    """How updates run: as written, compiled (in C on a CPU), or captured in CUDA graphs."""
+    deterministic: Annotated[bool, HOW] = False
+    """On a GPU, updates that repeat bit for bit (on a CPU they always do)."""
+    time_limit: Annotated[str, HOW] = "none"
+    """Save and stop after this wall time, e.g. 90s, 9m, 1h30m; the same command continues."""
+    data_dir: Annotated[str, WHERE] = ""
+    """Folder with benchmark data (beats SVEA_DATA)."""
+    out: Annotated[str, WHERE] = ""
+    """Folder of the run; default runs/TASK-METHOD-SEED, with base, encoder, preset if unusual."""
+    tensorboard: Annotated[bool, WHERE] = False
+    """Also write TensorBoard events into the run folder."""
+    wandb: Annotated[bool, WHERE] = False
+    """Also log to Weights & Biases."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the run lies; the name says what is not the method's usual choice."""
+        usual = {"base": "sac", "encoder": "cnn", "preset": "paper"}
+        usual["augment"] = METHODS[self.method].augment if self.method in METHODS else "none"
+        chosen = [
+            getattr(self, name) for name, value in usual.items() if getattr(self, name) != value
+        ]
+        name = "-".join([self.task, self.method, *chosen, str(self.seed)])
+        return Path(self.out or Path("runs") / re.sub(r"[^\w.+-]+", "_", name))
+
+    @property
+    def episode_length(self) -> int:
+        """Decisions per episode."""
+        return -(-self.episode_frames // self.action_repeat)
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """The arguments of ``make_env`` in training."""
+        shared = ("task", "action_repeat", "episode_frames", "rendering", "action_bins")
+        return {name: getattr(self, name) for name in shared} | {
+            "image_size": self.rendered_size,
+            "data_dir": self.data_dir or None,
+        }
+
+    @property
+    def rendered_size(self) -> int:
+        """Height and width of a stored frame: more than the agent sees where crops are taken."""
+        return self.image_size + self.crop
+
+    @property
+    def replay_capacity(self) -> int:
+        """Decisions that the replay holds: a run never fills more than it makes.
+
+        Environments decide together, so a run may end a few decisions late; all are remembered.
+        """
+        return min(self.replay, -(-self.decisions // self.envs) * self.envs)
+
+    @property
+    def options(self) -> SACOptions | DDPGOptions | DQNOptions:
+        """The numbers of the base algorithm that is used."""
+        return getattr(self, self.base)
+
+
+def fields_with(*roles: Role) -> frozenset[str]:
+    """Names of the fields that have one of these roles.
+
+    >>> sorted(fields_with(Role.SEED, Role.LENGTH))
+    ['decisions', 'seed']
+    """
+    hints = typing.get_type_hints(Config, include_extras=True)
+    return frozenset(
+        name for name, kind in hints.items() if set(roles) & set(typing.get_args(kind)[1:])
+    )
+
+
+MAY_CHANGE = fields_with(Role.LENGTH, Role.HOW, Role.WHERE)
+"""Fields that say how, where or how long to run: they may change when a run is resumed."""
