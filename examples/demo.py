@@ -1,4 +1,4 @@
-"""Train SVEA from pixels on this machine, then look at it under colours it never saw.
+"""Train SVEA from pixels on this machine, then evaluate it under colours it never saw.
 
 `make demo` runs this. It writes a run folder with `report.html`, `summary.json`, curves, videos and
 a checkpoint; if it is interrupted, the same command continues it. docs/demo.md says what to expect.
@@ -42,11 +42,11 @@ def main() -> None:
 
     started = time.monotonic() - seconds_so_far(options.out)
 
-    # On a slow or busy machine training stops here and shows what it has; run it again to go on.
+    # A slow or busy machine stops training early and shows what it has; run it again to continue.
     settings = {"preset": "quick", "seed": options.seed, "out": str(options.out)}
     run = svea.train(svea.configure(TASK, time_limit="11m", **settings))
 
-    print("evaluating: the agent in train and color_hard, the random policy beside it")
+    print("evaluating: the agent in train and color_hard, then the random policy")
     agent = svea.evaluate(run, MODES, EPISODES)
     random = svea.evaluate(run, ["train"], EPISODES, policy="random")
     append_records(run, agent + random)

@@ -1,11 +1,11 @@
-"""Add an augmentation of your own: a function, a draw, and a decorator.
+"""Add your own augmentation: a function that draws, one that applies, and a decorator.
 
-Run it to see the result next to the built-in ones:
+Run it to see a sheet of the result, alone and composed with `conv`:
 
     python examples/new_augmentation.py --out gamma.png
 
 To train with it, import this file before training starts, for example from a script that calls
-`svea.train`, and name it like any other: `conv+gamma`, `conv|gamma`.
+`svea.train`, and use its name like any other: `conv+gamma`, `conv|gamma`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """An environment of your own: a ball falls, a paddle should be under it when it lands.
 
-It knows nothing of svea. Its pictures are 48x32 pixels with the channels last, its action is a
-speed in pixels, and its episodes really end. From this folder:
+It does not import svea. Its pictures are 48x32 pixels with the channels last, its action is a
+speed in pixels, and its episodes terminate. From this folder:
 
     svea train own_environment:make_catch --preset quick
     svea train own_environment:make_discrete_catch --preset quick --base dqn
 
-docs/your-environment.md says what svea makes of it.
+docs/your-environment.md says how svea adapts it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 
 HEIGHT, WIDTH, PADDLE = 48, 32, 8  # pixels
-FALL, SPEED = 6, 4.0  # pixels per step: of the ball, and of the paddle at most
+FALL, SPEED = 6, 4.0  # pixels per step: of the ball, and the most the paddle can move
 
 
 class Catch(gym.Env[np.ndarray, Any]):
@@ -26,7 +26,7 @@ class Catch(gym.Env[np.ndarray, Any]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 (Gymnasium's form)
 
     def __init__(self, discrete: bool = False) -> None:
-        """Declare what is seen and what can be done."""
+        """Declare the spaces."""
         self.observation_space = gym.spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
         self.action_space = (
             gym.spaces.Discrete(3)  # left, stay, right
@@ -38,7 +38,7 @@ class Catch(gym.Env[np.ndarray, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Drop a ball. Everything random comes from `self.np_random`, which the seed sets."""
+        """Drop a ball. All randomness comes from `self.np_random`, which the seed sets."""
         super().reset(seed=seed)
         self.ball = self.np_random.integers(2, WIDTH - 2)
         self.paddle = self.np_random.uniform(PADDLE / 2, WIDTH - PADDLE / 2)
@@ -64,10 +64,10 @@ class Catch(gym.Env[np.ndarray, Any]):
 
 
 def make_catch() -> Catch:
-    """The paddle's speed is chosen freely."""
+    """Continuous actions: the paddle's speed."""
     return Catch()
 
 
 def make_discrete_catch() -> Catch:
-    """The paddle goes left, stays, or goes right."""
+    """Discrete actions: left, stay, right."""
     return Catch(discrete=True)

@@ -1,12 +1,12 @@
-"""SVEA in another library: a subclass of Stable-Baselines3's SAC, tested in every mode.
+"""SVEA in another library: a subclass of Stable-Baselines3's SAC, evaluated in every mode.
 
     pip install svea[train] stable-baselines3
     python examples/sb3_sac.py --steps 300
     python examples/sb3_sac.py --steps 300 --plain
 
-The environments are plain Gymnasium and need nothing else of svea: `--plain` trains the library's
-own SAC on them. Some hundred steps teach a cart nothing; more steps do. What the modes are is told
-in docs/environments.md.
+The environments are plain Gymnasium and need nothing else from svea: `--plain` trains the library's
+own SAC on them. A few hundred steps are too few to learn anything; use more. docs/environments.md
+describes the modes.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ TASK = "svea/cartpole_swingup-v0"
 
 
 class SVEA(SAC):
-    """SAC whose Q-functions learn as SVEA's do; acting, storing and saving are the library's own.
+    """SAC with SVEA's Q-loss; acting, storing and saving are the library's own.
 
-    Policy and critic have an encoder each here, as is usual in this library.
+    Policy and critic each have an encoder here, as is usual in this library.
     """
 
     streams = streams(RECIPES["svea"], RecipeOptions(alpha=0.5, beta=0.5))
 
     def views(self, observations: Tensor) -> Views:
-        """The batch as it is, shifted, and shifted and convolved."""
+        """The batch as stored, shifted, and shifted and convolved."""
         return Views(observations, lambda x: x, shift, conv)
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
-        """Some updates, each of temperature, Q-functions, policy and target."""
+        """Update Q-functions, policy, temperature and target, `gradient_steps` times."""
         self.policy.set_training_mode(True)
         self._update_learning_rate(
             [self.actor.optimizer, self.critic.optimizer, self.ent_coef_optimizer]
@@ -93,7 +93,7 @@ def as_bytes(pixels: Tensor) -> Tensor:
 
 
 def main() -> None:
-    """Train in the training look and print the mean return in every mode."""
+    """Train in mode train, and print the mean return in every mode."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=300, help="decisions to train for")
     parser.add_argument("--episodes", type=int, default=1, help="test episodes in every mode")

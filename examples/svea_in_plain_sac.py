@@ -1,12 +1,12 @@
-"""SVEA in a training script that is not ours: the lines marked `svea` are all it takes.
+"""SVEA in one file: a plain SAC from pixels, and the lines marked `svea` are all that SVEA adds.
 
-Everything else is a plain SAC from pixels in one file, as many people have one. Compare:
+The recipe says which view the Q-prediction, the Q-target and the policy see. Compare:
 
     python examples/svea_in_plain_sac.py --recipe svea
     python examples/svea_in_plain_sac.py --recipe drq
 
-The default of 1000 decisions is for seeing it run; give it more, or an easier task
-(--task module:function).
+The default of 1000 decisions only shows that it runs; give it more, or an easier task (--task
+module:function). docs/how-it-works.md leads from here to the package.
 """
 
 from __future__ import annotations
@@ -59,26 +59,26 @@ class Critic(nn.Module):
 
 
 class Agent:
-    """SAC. The policy stands on the critic's encoder and does not train it."""
+    """SAC. The policy uses the critic's encoder and does not train it."""
 
     def __init__(self, shape: tuple[int, ...], actions: int, recipe: str, pad: int) -> None:
         self.critic = Critic(shape[0], actions)
-        self.critic.encoder(torch.zeros(1, *shape))  # the lazy layer learns its size
+        self.critic.encoder(torch.zeros(1, *shape))  # sizes the lazy layer
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.policy = mlp(50, 2 * actions)
         self.log_temperature = torch.tensor(-4.0, requires_grad=True)
         self.target_entropy = -float(actions)
-        learnt = (self.critic.parameters(), self.policy.parameters(), [self.log_temperature])
-        self.optimisers = [torch.optim.Adam(each, LEARNING_RATE) for each in learnt]
+        groups = (self.critic.parameters(), self.policy.parameters(), [self.log_temperature])
+        self.optimisers = [torch.optim.Adam(group, LEARNING_RATE) for group in groups]
         self.streams = streams(RECIPES[recipe], RecipeOptions(alpha=0.5, beta=0.5))  # svea
         self.pad = pad
 
     def views(self, observations: Tensor) -> Views:  # svea
-        """What the recipe may look at: the pictures as they are, shifted, and convolved."""
+        """What a recipe chooses from: as stored, shifted (weak), shifted and convolved (strong)."""
         return Views(observations, lambda x: x, lambda x: shift(x, pad=self.pad), conv)  # svea
 
     def sample(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions in [-1, 1] and the logarithm of their probability."""
+        """Actions in [-1, 1] and their log-probability."""
         mean, log_std = self.policy(features).chunk(2, dim=1)
         normal = torch.distributions.Normal(mean, log_std.clamp(-10, 2).exp())
         raw = normal.rsample()
@@ -87,7 +87,7 @@ class Agent:
 
     @torch.no_grad()
     def act(self, observation: np.ndarray) -> np.ndarray:
-        """One action, explored."""
+        """One sampled action."""
         pixels = torch.as_tensor(observation)[None] / 255
         return self.sample(self.critic.encoder(pixels))[0][0].numpy()
 
@@ -99,19 +99,19 @@ class Agent:
         terminated: Tensor,
         successors: Tensor,
     ) -> Tensor:
-        """One step of the Q-functions, the policy, the temperature and the target."""
+        """One step each of the Q-functions, the policy, the temperature and the target."""
         now, later = self.views(observations), self.views(successors)  # svea
         temperature = self.log_temperature.exp().detach()
         with torch.no_grad():
             seen = later.stack(self.streams.target)  # svea (was: successors / 255)
             choice, log_probability = self.sample(self.critic.encoder(seen))
             q = self.target(self.target.encoder(seen), choice).amin(0)
-            wanted = rewards + DISCOUNT * (1 - terminated) * (q - temperature * log_probability)
+            y = rewards + DISCOUNT * (1 - terminated) * (q - temperature * log_probability)
 
         seen = now.stack(self.streams.prediction)  # svea (was: observations / 255)
         count = len(self.streams.prediction)  # svea
         q = self.critic(self.critic.encoder(seen), actions.repeat(count, 1))
-        errors = (q.unflatten(1, (count, -1)) - wanted).square().mean(2).sum(0)  # svea: per stream
+        errors = (q.unflatten(1, (count, -1)) - y).square().mean(2).sum(0)  # svea: per stream
         loss = errors @ torch.tensor(self.streams.weights)  # svea
         self.step(0, loss)
 
@@ -164,8 +164,8 @@ def main() -> None:
             chosen = [memory[k] for k in random.integers(len(memory), size=options.batch_size)]
             loss = agent.update(*(torch.as_tensor(np.stack(x)) for x in zip(*chosen, strict=True)))
         if terminated or truncated:
-            learnt = f", loss {loss:.4f}" if decision > options.warmup else ""
-            print(f"decision {decision}: return {total:.1f}{learnt}")
+            learned = f", loss {loss:.4f}" if decision > options.warmup else ""
+            print(f"decision {decision}: return {total:.1f}{learned}")
             observation, _ = env.reset()
             total = 0.0
     env.close()
