@@ -36,10 +36,11 @@ test-all: setup lint ## the tests including the slow ones
 faults: setup ## the fault kit at full size: up to 2 hours on 2 cores; FAULTS="--scale 0.1" for less
 	@$(PY) tests/faults/run.py $(FAULTS)
 
-lint: $(READY) ## ruff and mypy
+lint: $(READY) ## ruff, mypy, and the order of imports
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+	@$(PY) -m pytest -q tests/test_rooms.py
 
 format: $(READY) ## let ruff rewrite the code in the project's style
 	@$(PY) -m ruff check --fix-only -q .
@@ -58,7 +59,7 @@ $(READY): pyproject.toml requirements.txt
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-lock: ## pin requirements.txt anew from the ranges in pyproject.toml (needs uv)
+lock: ## pin requirements.txt again from the ranges in pyproject.toml (needs uv)
 	@uv=$$(command -v uv || echo $(VENV)/bin/uv); echo torch | "$$uv" pip compile pyproject.toml \
 		--extra train --extra tensorboard --extra dev --universal --python-version 3.11 \
 		--fork-strategy fewest --excludes /dev/stdin --upgrade --generate-hashes --no-annotate \

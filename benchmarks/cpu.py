@@ -1,6 +1,6 @@
-"""The quick preset on a CPU: updates as `svea train` makes them beside the same updates plainly.
+"""The quick preset on a CPU: updates as `svea train` makes them, and in plain PyTorch.
 
-Three processes take turns, so that a noisy machine disturbs all alike, each with as many threads:
+Three processes with the same number of threads alternate, so that other work affects all alike:
 
 - *plain*: SVEA as one would write it in PyTorch (`benchmarks/plain.py`), with torch's defaults;
 - *written*: svea's own update as it is written (`agent.update`), with torch's defaults;

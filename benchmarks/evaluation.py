@@ -3,12 +3,11 @@
     python benchmarks/evaluation.py --modes all --episodes 10
 
 Three things are timed for one untrained agent of the paper's size, with the same number of
-environment processes: the evaluation as `svea eval` makes it, with the start of every process; the
+environment processes: the evaluation as `svea eval` runs it, with the start of every process; the
 same episodes without a policy; and the same number of forward passes without an environment. The
-evaluation is made before and after its parts, so that a busy machine disturbs all alike. Beside
-wall time stands processor time, of this process and its workers, which other work disturbs least.
-On a CPU that is busy with other work set OMP_NUM_THREADS=1: threads that wait for each other lose
-much.
+evaluation runs before and after its parts, so that other work on the machine affects all alike.
+Processor time, of this process and its workers, is printed next to wall time; other work affects it
+least. On a busy CPU set OMP_NUM_THREADS=1: threads that wait for each other lose much.
 """
 
 from __future__ import annotations
