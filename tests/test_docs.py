@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
+from test_rooms import ORDER
+
 ROOT = Path(__file__).parent.parent
 SOURCE = "\n".join(path.read_text() for path in sorted((ROOT / "src").rglob("*.py")))
-SOURCE_LINES = {line.strip() for line in SOURCE.splitlines()}
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "benchmarks").glob("*.md")),
+]
+PYTHON = re.compile(r"(?:<!-- (\S+) -->\n)?```python\n(.*?)```", re.S)  # (file it quotes, lines)
+QUOTED = [
+    pytest.param(page, *block, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, block in enumerate(PYTHON.findall(page.read_text()))
+    if block[0]
 ]
 
 
@@ -31,12 +40,57 @@ def prose(page: Path) -> list[str]:
     return lines
 
 
+@pytest.mark.parametrize(("page", "file", "block"), QUOTED)
+def test_code_is_quoted_whole_in_order_and_from_its_file(page: Path, file: str, block: str) -> None:
+    """Contiguous lines of the named file, with their indentation or dedented."""
+    source = (ROOT / file).read_text().splitlines()
+    quoted = textwrap.dedent(block).splitlines()
+    windows = (source[k : k + len(quoted)] for k in range(len(source)))
+    assert any(textwrap.dedent("\n".join(window)).splitlines() == quoted for window in windows), (
+        f"{named(page)} quotes {file} with lines that do not stand there together:\n{block}"
+    )
+
+
 @pytest.mark.parametrize("page", ["how-it-works.md", "methods.md"])
-def test_every_line_quoted_from_the_source_stands_there(page: str) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
-    quoted = [line.strip() for block in blocks for line in block.splitlines() if line.strip()]
-    assert len(quoted) > 10
-    assert [line for line in quoted if line not in SOURCE_LINES] == []
+def test_every_python_block_of_these_pages_names_its_file(page: str) -> None:
+    blocks = PYTHON.findall((ROOT / "docs" / page).read_text())
+    assert len(blocks) > 5 and all(file for file, _ in blocks)
+
+
+def test_the_reading_list_is_short_and_counted() -> None:
+    """At most 1,600 lines, each file's count as printed; the example comes before them."""
+    page = (ROOT / "docs/how-it-works.md").read_text()
+    assert page.index("examples/svea_in_plain_sac.py") < page.index("src/svea/")
+    rows = re.findall(r"^\| \[`[^`]+`\]\(\.\./(src/svea/\S+)\) \| (\d+) \|", page, re.M)
+    counts = {file: len((ROOT / file).read_text().splitlines()) for file, _ in rows}
+    assert {file: int(count) for file, count in rows} == counts
+    total = re.search(r"\*\*([\d,]+) lines\*\*", page)
+    assert total and int(total.group(1).replace(",", "")) == sum(counts.values())  # <= 1600
+    rooms = {file.split("/")[2].removesuffix(".py") for file in counts}
+    method = {"recipes", "views", "methods", "augment", "networks", "agents", "replay"}
+    assert rooms == {*method, "training"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-it-works.md"])
+def test_the_plain_script_is_as_long_as_the_pages_say(page: str) -> None:
+    text = " ".join((ROOT / page).read_text().split())
+    lines = len((ROOT / "examples/svea_in_plain_sac.py").read_text().splitlines())
+    assert re.search(r"in (\d+) lines of plain PyTorch", text).group(1) == str(lines)
+
+
+def test_the_rooms_of_the_architecture_page_are_those_of_the_package() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    diagram = re.search(r"```mermaid\nflowchart TD\n(.*?)```", page, re.S).group(1)
+    chains = [line.split(" --> ") for line in diagram.strip().splitlines()]
+    order = [chains[0][0].strip()]
+    for chain in chains:  # each chain continues where the one before it ended
+        assert chain[0].strip() == order[-1]
+        order += [level.strip() for level in chain[1:]]
+    assert order == [" & ".join(level.split()) for level in ORDER]
+    rows = re.findall(r"^\| `(\w+)` \|", page, re.M)
+    assert rows == " ".join(ORDER).split()
+    entries = {path.name.removesuffix(".py") for path in (ROOT / "src/svea").iterdir()}
+    assert set(rows) == entries - {"__pycache__", "__init__", "__main__", "py.typed"}
 
 
 def test_methods_has_a_section_or_row_for_every_method_base_encoder_and_task() -> None:
