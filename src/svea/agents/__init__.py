@@ -17,12 +17,14 @@ from svea.augment.images import ImageBank
 from svea.methods import METHODS
 from svea.networks import CNN, Trunk, ViT
 from svea.recipes import streams
+from svea.replay import Replay
+from svea.seeds import seed_for
 from svea.views import ViewMaker
 
 if TYPE_CHECKING:
     from svea.config import Config
 
-__all__ = ["BASES", "DDPG", "DQN", "SAC", "Agent", "make_agent"]
+__all__ = ["BASES", "DDPG", "DQN", "SAC", "Agent", "make_agent", "make_replay"]
 
 BASES: dict[str, type[Agent]] = {"sac": SAC, "ddpg": DDPG, "dqn": DQN}
 
@@ -57,6 +59,30 @@ def make_agent(config: Config, actions: int, device: torch.device | str = "cpu")
         make_auxiliary=partial(make_auxiliary, config) if config.auxiliary != "none" else None,
         device=device,
         seed=config.seed,
+    )
+
+
+def make_replay(
+    config: Config, actions: int, device: torch.device | str = "cpu", seed: int | None = None
+) -> Replay:
+    """The empty replay buffer of a run.
+
+    Args:
+        config: of the run.
+        actions: dimensions of a stored action.
+        device: where it lies.
+        seed: of the batches to be drawn; default: the run's.
+    """
+    return Replay(
+        config.replay_capacity,
+        config.rendered_size,
+        actions,
+        config.envs,
+        config.episode_length,
+        device,
+        seed_for(config.seed, "replay") if seed is None else seed,
+        discount=config.options.discount,
+        n_step=config.options.n_step,
     )
 
 

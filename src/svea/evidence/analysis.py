@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import safetensors
 import torch
-from torch import Tensor
 
 from svea import files, machine
-from svea.augment import AUGMENTATIONS, Augment, augmentation
+from svea.agents import make_replay
+from svea.agents.diagnostics import q_gap_of, q_targets
+from svea.augment import AUGMENTATIONS, augmentation
 from svea.augment.images import ImageBank
 from svea.errors import StorageError, UserError, unknown_name
 from svea.evidence.read import Curve
@@ -38,76 +39,11 @@ GAP_AUGMENTATIONS = tuple(name for name in AUGMENTATIONS if name != "crop")
 """Those that leave the size of an observation as it is: the six of the paper, and shift."""
 
 
-# On one batch ------------------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def q_targets(
-    agent: Agent,
-    batch: Batch,
-    draws: int,
-    generator: torch.Generator,
-    views: Sequence[tuple[str, int]] | None = None,
-) -> Tensor:
-    """The Q-targets of a batch under fresh draws of the view that they are computed from.
-
-    The policy's noise is the same in every draw, so that targets differ by the view alone.
-
-    Args:
-        agent: whose target network and policy.
-        batch: transitions, on the agent's device.
-        draws: of the views.
-        generator: of the views and, once, of the policy's noise; on the agent's device.
-        views: of the successor; default: those that the agent's recipe feeds its target.
-
-    Returns:
-        (draws, targets, B) in float64. There is more than one target per transition only where each
-        stream of the prediction bootstraps from its own view.
-    """
-    streams = agent.streams
-    shared = views is not None or not streams.own_target
-    chosen = tuple(views or streams.target)
-    seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
-    noise = torch.Generator(agent.device)
-    targets = []
-    for _ in range(draws):
-        images = agent.views(batch.next_observations, generator).stack(chosen)
-        value = agent.value(images, noise.manual_seed(seed)).double()  # (K*B,)
-        value = value.unflatten(0, (len(chosen), -1))  # (K, B)
-        if shared:
-            value = value.mean(0, keepdim=True)  # (1, B)
-        targets.append(batch.rewards + batch.discounts * value)
-    return torch.stack(targets)
-
-
-def q_target_variance(agent: Agent, batch: Batch, draws: int, generator: torch.Generator) -> float:
-    """The variance of the Q-target over draws of its view, averaged over a batch's transitions."""
-    return float(q_targets(agent, batch, draws, generator).var(0).mean())
-
-
-@torch.no_grad()
-def q_gap_of(
-    agent: Agent, batch: Batch, augment: Augment, draws: int, generator: torch.Generator
-) -> float:
-    """Mean |Q(s, a) - Q(aug(s), a)| over a batch's transitions and draws of the augmentation."""
-    clean = agent.views(batch.observations, generator)["clean", 0]
-    q = agent.q(clean, batch.actions)
-    gaps = [
-        (agent.q(augment(clean, generator=generator), batch.actions) - q).abs().double().mean()
-        for _ in range(draws)
-    ]
-    return float(torch.stack(gaps).mean())
-
-
-# On a run ----------------------------------------------------------------------------------------
-
-
-def open_replay(run: Path, agent: Agent, seed: int = 0) -> Replay:
+def open_replay(run: Path, seed: int = 0) -> Replay:
     """A run's replay buffer as its newest checkpoint left it, in main memory.
 
     Args:
         run: folder of a run; an export has no replay.
-        agent: of the run.
         seed: of the batches to be sampled.
     """
     config = load_config(run)
@@ -130,17 +66,7 @@ def open_replay(run: Path, agent: Agent, seed: int = 0) -> Replay:
             actions = file.get_slice("actions").get_shape()[1]
     except (OSError, safetensors.SafetensorError) as error:
         raise StorageError(f"{first} cannot be read: {error}") from error
-    replay = Replay(
-        config.replay_capacity,
-        config.rendered_size,
-        actions,
-        config.envs,
-        config.episode_length,
-        "cpu",
-        seed,
-        discount=agent.options.discount,
-        n_step=agent.options.n_step,
-    )
+    replay = make_replay(config, actions, seed=seed)
     checkpoint.restore_replay(run, saved, replay)
     return replay
 
@@ -163,7 +89,7 @@ class Sample:
             if not least <= value <= 65_536:
                 raise UserError(f"{name} is {value}; allowed: {least} to 65536")
         agent = load_agent(run, device=device)
-        batch = open_replay(run, agent, seed).sample(transitions).to(agent.device)
+        batch = open_replay(run, seed).sample(transitions).to(agent.device)
         return cls(run, load_config(run), agent, batch, draws, seed)
 
     def generator(self) -> torch.Generator:

@@ -19,13 +19,14 @@ import torch
 
 from svea import __version__, envs, files, machine, speed
 from svea.agents import finite, make_agent
+from svea.agents.diagnostics import q_target_variance
 from svea.agents.saving import restore_generator
 from svea.config import Config, check, differences, seconds, to_dict
 from svea.config.shapes import replay_bytes
 from svea.envs import rendering
 from svea.envs.workers.pool import DRAWN_TOGETHER, Step, Workers, print_incident
 from svea.errors import StorageError, SveaError, UserError
-from svea.evidence import analysis, evaluation
+from svea.evidence import evaluation
 from svea.replay import Replay
 from svea.runs import checkpoint, incidents, layout, lock
 from svea.runs.load import ABOUT, read_config
@@ -379,7 +380,7 @@ class Trainer:
         batch = self.replay.gather(torch.from_numpy(rows).to(self.replay.device)).to(self.device)
         generator = torch.Generator(self.device).manual_seed(seed)
         with speed.uncompiled(self.speed, self.device):
-            value = analysis.q_target_variance(self.agent, batch, VARIANCE_DRAWS, generator)
+            value = q_target_variance(self.agent, batch, VARIANCE_DRAWS, generator)
         return {"q_target_variance": value}
 
     def _plan_evaluation(self) -> None:
