@@ -26,8 +26,8 @@ import torch
 from plain import PlainSVEA
 
 from svea.agents import make_agent
-from svea.bench.measure import machine
-from svea.bench.update import ACTIONS, noise_replay
+from svea.bench.noise import ACTIONS, noise_replay
+from svea.bench.timing import machine
 from svea.config import configure
 from svea.machine import usable_cores
 from svea.speed import Learner, choose_speed

@@ -1,28 +1,24 @@
-"""The counts behind the figures of `svea bench update` and `svea bench train`."""
+"""The counts behind the numbers of `svea bench update`."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from tiny_runs import TINY
 
-from svea.bench import update
-from svea.cli.bench import training_line
+from svea.bench.update import UpdateRow, time_updates
 from svea.errors import UserError
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def rows() -> dict[str, update.UpdateRow]:
-    made = update.update(["svea", "drq"], device=CPU, how="eager", batch=1, repeats=1, parts=False)
+def rows() -> dict[str, UpdateRow]:
+    made = time_updates(["svea", "drq"], device=CPU, how="eager", batch=1, repeats=1, parts=False)
     return {row.method: row for row in made}
 
 
 def test_operations_are_those_of_the_paper_s_shapes(
-    rows: dict[str, update.UpdateRow],
+    rows: dict[str, UpdateRow],
 ) -> None:
     """By hand: 11 layers of 32 filters, 84 -> 41 pixels, then two less with every layer."""
     first = 2 * 9 * 9 * 32 * 41**2
@@ -35,7 +31,7 @@ def test_operations_are_those_of_the_paper_s_shapes(
 
 
 def test_svea_trains_no_more_parameters_than_drq(
-    rows: dict[str, update.UpdateRow],
+    rows: dict[str, UpdateRow],
 ) -> None:
     """The paper's cost claim; the number by hand for 32 filters, 100 and 1,024 units, 6 actions."""
     trunk = (9 * 9 + 1) * 32 + 10 * (9 * 32 + 1) * 32
@@ -46,23 +42,10 @@ def test_svea_trains_no_more_parameters_than_drq(
     assert rows["svea"].parameters == rows["drq"].parameters == by_hand
 
 
-def test_training_counts_the_decisions_of_all_seeds() -> None:
-    settings: dict[str, Any] = {k: v for k, v in TINY.items() if k not in ("decisions", "warmup")}
-    (row,) = update.train([0, 1], 0.3, task="toy:make", envs=1, **settings)
-    assert (row.seeds, row.envs) == (2, 1)
-    assert row.decisions > 0 and row.seconds >= 0.3
-    assert row.decisions_per_second == pytest.approx(row.decisions / row.seconds)
-    assert "2 seeds with 1 environment each" in training_line(row)
-
-
 def test_nothing_to_measure_is_refused() -> None:
     with pytest.raises(UserError, match=r"repeats is 0; allowed: 1 or more"):
-        update.update(["svea"], device=CPU, repeats=0)
+        time_updates(["svea"], device=CPU, repeats=0)
     with pytest.raises(UserError, match=r"no method is named; allowed: svea, .*, all"):
-        update.update([], device=CPU)
-    with pytest.raises(UserError, match=r"no seed is named"):
-        update.train([], 1, task="toy:make", envs=1)
+        time_updates([], device=CPU)
     with pytest.raises(UserError, match="unknown method 'sveaa'"):
-        update.update(["sveaa"], device=CPU)
-    with pytest.raises(UserError, match=r"seconds is -1; allowed: more than 0"):
-        update.train([0], -1, task="toy:make", envs=1)
+        time_updates(["sveaa"], device=CPU)

@@ -17,7 +17,7 @@ from torch import Tensor
 from svea import speed
 from svea.agents import make_agent
 from svea.augment import conv
-from svea.bench.update import noise_replay
+from svea.bench.noise import noise_replay
 from svea.config import configure
 from svea.errors import UserError
 from svea.networks import CNN

@@ -1,29 +1,22 @@
-"""How long an update and its parts take, beside the least they could, and training end to end."""
+"""How long an update and its parts take, next to the least time they could take."""
 
 from __future__ import annotations
 
-import statistics
-import tempfile
-import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from svea import speed
 from svea.agents import Agent, make_agent
+from svea.bench.noise import ACTIONS, noise_replay
+from svea.bench.timing import median_ms
 from svea.config import Config, configure
 from svea.errors import UserError, unknown_name
 from svea.methods import METHODS
-from svea.replay import Replay
-from svea.training import Interrupt, Trainer
 
-ACTIONS = 6  # walker's; for DQN as many choices, a small number
 PEAKS = {"NVIDIA H200": (989e12, 4.8e12), "NVIDIA H100": (989e12, 3.35e12)}
 """Dense bfloat16 operations and bytes per second, from the makers' data sheets."""
 
@@ -49,7 +42,7 @@ class UpdateRow:
     device_memory_gb: float | None
 
 
-def update(
+def time_updates(
     methods: Iterable[str],
     *,
     base: str = "sac",
@@ -85,72 +78,14 @@ def update(
         raise UserError(f"no method is named; allowed: {', '.join(METHODS)}, all")
     chosen = speed.choose_speed(how, device)
     rows = []
-    for config in configs:  # all of them are known to be good before the first is timed
-        rows.append(measure(config, device, precision, chosen, repeats, parts))
+    for config in configs:  # all were checked before the first is timed
+        rows.append(time_update(config, device, precision, chosen, repeats, parts))
         on_row(rows[-1])
         torch.compiler.reset()  # another method's networks must not count as recompilations
     return rows
 
 
-@dataclass(frozen=True)
-class TrainRow:
-    """Training end to end."""
-
-    task: str
-    method: str
-    encoder: str
-    speed: str
-    seeds: int
-    envs: int
-    decisions: int
-    seconds: float
-    decisions_per_second: float
-    device_memory_gb: float | None
-
-
-def train(seeds: list[int], seconds: float, **settings: Any) -> list[TrainRow]:
-    """Train for a while in a folder that is thrown away, and count decisions."""
-    if not seeds:
-        raise UserError("no seed is named; allowed: one or several, e.g. 0-4")
-    if seconds <= 0:
-        raise UserError(f"seconds is {seconds:g}; allowed: more than 0")
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        configs = [
-            configure(
-                settings["task"], seed=seed, out=f"{folder}/{seed}", overlay_dir="procedural",
-                decisions=10**6, replay=20_000, warmup=max(200, settings["envs"]),
-                **{k: v for k, v in settings.items() if k != "task"},
-            )
-            for seed in seeds
-        ]  # fmt: skip
-        trainers = [Trainer(config, stack, Interrupt(), len(configs)) for config in configs]
-        runs = []
-        for number, trainer in enumerate(trainers):
-            trainer.next_evaluation = trainer.next_save = 10**9
-            runs.append((trainer, trainer.turns(), speed.lane(trainer.device, number)))
-        speed.synchronise(trainers[0].device)
-        began, before = 0.0, 0
-        while not began or time.perf_counter() - began < seconds:
-            for _, turns, stream in runs:
-                with stream:
-                    next(turns)
-            if not began and all(t.updates > 400 + 8 * t.config.envs for t in trainers):
-                speed.synchronise(trainers[0].device)
-                began, before = time.perf_counter(), sum(t.decision for t in trainers)
-        speed.synchronise(trainers[0].device)
-        elapsed = time.perf_counter() - began
-        made = sum(trainer.decision for trainer in trainers) - before
-        cuda = trainers[0].device.type == "cuda"
-        memory = torch.cuda.max_memory_allocated() / 1e9 if cuda else None
-        first = configs[0]
-        row = TrainRow(
-            first.task, first.method, first.encoder, trainers[0].speed, len(seeds), first.envs,
-            made, elapsed, made / elapsed, memory,
-        )  # fmt: skip
-    return [row]
-
-
-def measure(
+def time_update(
     config: Config, device: torch.device, precision: str, how: str, repeats: int, parts: bool
 ) -> UpdateRow:
     """Time one configuration."""
@@ -164,7 +99,7 @@ def measure(
     cycle = 2 * max(1, agent.options.actor_every)
     for decision in range(cycle * (speed.WARM_UP + 1)):
         learner.step(decision)
-    ms = timed(lambda: [learner.step(d) for d in range(cycle)], device, repeats) / cycle
+    ms = median_ms(lambda: [learner.step(d) for d in range(cycle)], device, repeats) / cycle
     memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else None
     fresh = make_agent(config, ACTIONS, device)
     work = Work(speed.Learner(fresh, replay, config.batch_size, precision=dtype))
@@ -178,43 +113,10 @@ def measure(
     )  # fmt: skip
 
 
-def noise_replay(config: Config, device: torch.device, decisions: int = 1_000) -> Replay:
-    """A buffer of noise on the device, with episodes of 100 decisions."""
-    options, size = config.options, config.rendered_size
-    actions = 1 if config.base == "dqn" else ACTIONS
-    replay = Replay(
-        decisions, size, actions, 1, 100, device,
-        discount=options.discount, n_step=options.n_step,
-    )  # fmt: skip
-    random = np.random.default_rng(0)
-
-    def frame() -> np.ndarray:
-        return random.integers(0, 256, (3, size, size), dtype=np.uint8)
-
-    for decision in range(decisions):
-        if decision % 100 == 0:
-            replay.begin(0, frame())
-        action = random.uniform(0, 1, actions).astype(np.float32)
-        replay.append(0, action, float(action[0]), False, frame(), decision % 100 == 99)
-    return replay
-
-
 def trained(agent: Agent) -> list[Tensor]:
     """Every parameter that an optimiser holds, once."""
     held = [p for o in agent.optimisers.values() for p in o.param_groups[0]["params"]]
     return list({id(p): p for p in held}.values())
-
-
-def timed(call: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """The median time of a call in milliseconds, to its completion on the device."""
-    times = []
-    for _ in range(repeats + 1):
-        speed.synchronise(device)
-        start = time.perf_counter()
-        call()
-        speed.synchronise(device)
-        times.append(time.perf_counter() - start)
-    return 1e3 * statistics.median(times[1:])
 
 
 class Work:
@@ -301,7 +203,7 @@ class PartTimes:
 
         region()
         if self.learner.speed != "captured":
-            return timed(region, self.device, self.repeats)
+            return median_ms(region, self.device, self.repeats)
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             region()
@@ -311,4 +213,4 @@ class PartTimes:
             graph.register_generator_state(generator)
         with torch.cuda.graph(graph):
             region()
-        return timed(graph.replay, self.device, self.repeats)
+        return median_ms(graph.replay, self.device, self.repeats)

@@ -13,8 +13,10 @@ from svea.cli.terminal import print_table
 from svea.words import plural
 
 if TYPE_CHECKING:
-    from svea.bench.measure import EnvironmentRow, Row
-    from svea.bench.update import TrainRow, UpdateRow
+    from svea.bench.augment import AugmentRow
+    from svea.bench.env import EnvRow
+    from svea.bench.train import TrainRow
+    from svea.bench.update import UpdateRow
 
 
 def run(arguments: list[str]) -> int:
@@ -40,10 +42,10 @@ def run(arguments: list[str]) -> int:
             bfloat16: in bfloat16 instead of float32.
             json: print JSON too.
         """
-        from svea.bench import measure
+        from svea.bench.augment import time_augmentations
         from svea.speed import choose_device
 
-        rows = measure.augment(
+        rows = time_augmentations(
             names, device=choose_device(device).type, batch=batch, size=size, repeats=repeats,
             bfloat16=bfloat16,
         )  # fmt: skip
@@ -71,9 +73,9 @@ def run(arguments: list[str]) -> int:
             data_dir: folder with benchmark data (beats SVEA_DATA).
             json: print JSON too.
         """
-        from svea.bench import measure
+        from svea.bench.env import time_environments
 
-        rows = measure.env(
+        rows = time_environments(
             tasks, modes, decisions=decisions, resets=resets, size=size, rendering=rendering,
             data_dir=data_dir or None,
         )  # fmt: skip
@@ -108,12 +110,12 @@ def run(arguments: list[str]) -> int:
             parts: time the parts too.
             json: print JSON too.
         """
-        from svea.bench.update import update as update_bench
+        from svea.bench.update import time_updates
         from svea.methods import METHODS
         from svea.speed import choose_device
 
         chosen = tuple(METHODS) if "all" in methods else methods
-        rows = update_bench(
+        rows = time_updates(
             chosen, base=base, encoder=encoder, preset=preset, device=choose_device(device),
             precision=precision, how=speed, batch=batch, repeats=repeats, parts=parts,
             on_row=lambda row: print(f"{row.method}: {row.ms:.2f} ms", file=sys.stderr, flush=True),
@@ -146,10 +148,10 @@ def run(arguments: list[str]) -> int:
             speed: auto, eager, compiled or captured.
             json: print JSON too.
         """
-        from svea.bench.update import train as train_bench
+        from svea.bench.train import time_training
         from svea.studies import parse_seeds
 
-        rows = train_bench(
+        rows = time_training(
             parse_seeds(seeds), seconds, task=task, method=method, encoder=encoder, preset=preset,
             envs=envs, device=device, speed=speed,
         )  # fmt: skip
@@ -162,7 +164,7 @@ def run(arguments: list[str]) -> int:
 
 def show(title: str, table: list[dict[str, Any]], rows: Sequence[Any], as_json: bool) -> int:
     """Print a table under the name of the machine, and its rows as JSON if asked to."""
-    from svea.bench.measure import machine
+    from svea.bench.timing import machine
 
     print(f"{title} · {machine()}")
     print_table(table)
@@ -171,9 +173,9 @@ def show(title: str, table: list[dict[str, Any]], rows: Sequence[Any], as_json: 
     return 0
 
 
-def augmentation_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def augmentation_table(rows: Sequence[AugmentRow]) -> list[dict[str, Any]]:
     """`svea bench augment`: each augmentation next to its loop and the machine's yardstick."""
-    from svea.bench.measure import REFERENCE
+    from svea.bench.augment import REFERENCE
 
     reference = next((row.ms for row in rows if row.name == REFERENCE), None)
     return [
@@ -190,7 +192,7 @@ def augmentation_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def environment_table(rows: Sequence[EnvironmentRow]) -> list[dict[str, Any]]:
+def environment_table(rows: Sequence[EnvRow]) -> list[dict[str, Any]]:
     """`svea bench env`: each task and mode next to the first."""
     return [
         {

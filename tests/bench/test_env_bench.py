@@ -1,16 +1,16 @@
-"""Benchmarks: what is measured against what."""
+"""`svea bench env`: what is compared with what."""
 
 from __future__ import annotations
 
 import pytest
 
-from svea.bench import measure
+from svea.bench.env import time_environments
 from svea.errors import UserError
 
 
 def test_environment_rows_compare_with_the_first_mode(monkeypatch):
     monkeypatch.delenv("SVEA_DATA", raising=False)
-    rows = measure.env(
+    rows = time_environments(
         tasks=["cartpole_balance"],
         modes=["train", "distracting_cs:0.3"],
         decisions=2,
@@ -26,7 +26,7 @@ def test_environment_rows_compare_with_the_first_mode(monkeypatch):
 
 
 def test_tasks_are_compared_with_the_first_and_may_end_their_episodes():
-    rows = measure.env(
+    rows = time_environments(
         tasks=["cartpole_balance", "robot_reach"],
         modes=["train"],
         decisions=60,  # the robot's episodes have 50
@@ -41,11 +41,4 @@ def test_tasks_are_compared_with_the_first_and_may_end_their_episodes():
 
 def test_nothing_to_measure_is_refused():
     with pytest.raises(UserError, match="decisions is 0"):
-        measure.env(decisions=0)
-
-
-def test_calls_take_turns_and_the_first_round_does_not_count():
-    order = []
-    calls = [lambda: order.append("a"), lambda: order.append("b")]
-    assert len(measure._median_ms_in_turns(calls, 2)) == 2
-    assert order == ["a", "b"] * 3
+        time_environments(decisions=0)
