@@ -12,8 +12,8 @@ import sys
 import numpy as np
 import pytest
 
-from svea.envs import PAPER_TASKS, gl_info, prepare_simulator, rendering
-from svea.envs.rendering import Renderer
+from svea.envs import PAPER_TASKS, gl_info, prepare_simulator
+from svea.envs.rendering import Renderer, backend
 from svea.errors import RendererError, UserError
 
 linux_only = pytest.mark.skipif(platform.system() != "Linux", reason="the choice is Linux's")
@@ -58,7 +58,7 @@ def test_the_smaller_shadow_map_changes_little(physics, task, monkeypatch):
     world = physics(task)
     pictures = []
     for side in (512, 2048):
-        monkeypatch.setattr(rendering, "SHADOW_MAP", side)
+        monkeypatch.setattr("svea.envs.rendering.renderer.SHADOW_MAP", side)
         renderer = Renderer(world.model.ptr, world.data.ptr, size=84)
         pictures.append(renderer.draw().astype(float))
         renderer.close()
@@ -113,8 +113,8 @@ def test_mujoco_versions(monkeypatch, version, good):
 )
 def test_backend_choice(monkeypatch, egl, osmesa, chosen):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(rendering, "_egl_vendor", lambda: "Mesa Project" if egl else None)
-    monkeypatch.setattr(rendering, "_can_load", lambda *names: osmesa)
+    monkeypatch.setattr(backend, "_egl_vendor", lambda: "Mesa Project" if egl else None)
+    monkeypatch.setattr(backend, "_can_load", lambda *names: osmesa)
     prepare_simulator()
     assert os.environ["MUJOCO_GL"] == chosen
 
@@ -134,41 +134,41 @@ def test_backend_choice(monkeypatch, egl, osmesa, chosen):
     ],
 )
 def test_who_draws_on_a_gpu(monkeypatch, vendor, variable, fallen, gpu):
-    monkeypatch.setattr(rendering, "_egl_vendor", lambda: vendor)
-    monkeypatch.setattr(rendering, "_fallen_back", fallen)
+    monkeypatch.setattr(backend, "_egl_vendor", lambda: vendor)
+    monkeypatch.setattr(backend, "_fallen_back", fallen)
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     if variable:
         monkeypatch.setenv("MUJOCO_GL", variable)
-    assert rendering.draws_on_gpu() is gpu
+    assert backend.draws_on_gpu() is gpu
 
 
 @linux_only
 def test_the_vendor_is_the_one_that_draws():
     """As OpenGL itself says, in a process where it has drawn."""
     code = (
-        "from svea.envs import gl_info, rendering\n"
-        "vendor = rendering._egl_vendor()\n"
+        "from svea.envs import gl_info; from svea.envs.rendering import backend\n"
+        "vendor = backend._egl_vendor()\n"
         "print('nvidia' in (vendor or '').lower(), 'NVIDIA' in gl_info()['vendor'])"
     )
-    if rendering._egl_vendor() is None:
+    if backend._egl_vendor() is None:
         pytest.skip("needs EGL")
     told, drawn = run_python(code, MUJOCO_GL="egl").stdout.split()
     assert told == drawn
-    code = "from svea.envs import rendering; print(rendering._egl_vendor())"
+    code = "from svea.envs.rendering import backend; print(backend._egl_vendor())"
     assert run_python(code, MUJOCO_EGL_DEVICE_ID="99").stdout.strip() == "None", "there is no such"
 
 
 @linux_only
 def test_no_backend_names_the_cure(monkeypatch):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(rendering, "_can_load", lambda *names: False)
+    monkeypatch.setattr(backend, "_can_load", lambda *names: False)
     with pytest.raises(RendererError, match="apt-get install -y libegl1 libgl1 libgl1-mesa-dri"):
         prepare_simulator()
     assert "MUJOCO_GL" not in os.environ
 
 
 def test_the_users_choice_is_respected(monkeypatch):
-    name = rendering._BACKENDS[platform.system()][-1]
+    name = backend._BACKENDS[platform.system()][-1]
     monkeypatch.setenv("MUJOCO_GL", name)
     prepare_simulator()
     assert os.environ["MUJOCO_GL"] == name
@@ -187,7 +187,7 @@ def run_python(code, **variables):
 
 @linux_only
 def test_osmesa_draws_too():
-    if not rendering._can_load("OSMesa", "libOSMesa.so.8"):
+    if not backend._can_load("OSMesa", "libOSMesa.so.8"):
         pytest.skip("needs libOSMesa")
     code = (
         "from svea.envs import make_env\n"

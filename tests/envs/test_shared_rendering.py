@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from svea.envs import make_env, rendering
-from svea.envs.rendering.shared import Studio
+from svea.envs.rendering.renderer import configure_drawing
+from svea.envs.rendering.shared import SharedContext
 
 MIXED = (  # sizes, looks and tasks that upload textures or terrain, side by side
     {"task": "walker_walk", "image_size": 84},
@@ -34,27 +35,28 @@ def play(environment: Any, seed: int) -> list[np.ndarray]:
 
 
 @pytest.fixture
-def studio(monkeypatch: pytest.MonkeyPatch) -> Iterator[Studio]:
-    place = Studio(len(MIXED))
-    monkeypatch.setattr(rendering, "studio", place)
+def shared() -> Iterator[SharedContext]:
+    place = SharedContext(len(MIXED))
+    configure_drawing(place)
     yield place
+    configure_drawing()
     place.close()
 
 
 def test_pictures_are_those_of_a_renderer_of_its_own(
-    studio: Studio, monkeypatch: pytest.MonkeyPatch
+    shared: SharedContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bit for bit, whatever the neighbours draw and upload, and however long they play.
 
     A GPU may round a pixel otherwise from one picture to the next.
     """
     most = 1e-3 if rendering.draws_on_gpu() else 0.0
-    batches = count_batches(studio, monkeypatch)
+    batches = count_batches(shared, monkeypatch)
     together = [make_env(**settings) for settings in MIXED]
-    got = studio.perform([lambda e=e, s=s: play(e, s) for s, e in enumerate(together)])
+    got = shared.run([lambda e=e, s=s: play(e, s) for s, e in enumerate(together)])
     for environment in together:
         environment.close()
-    monkeypatch.setattr(rendering, "studio", None)
+    configure_drawing()
     for seed, settings in enumerate(MIXED):
         alone = make_env(**settings)
         for ours, its_own in zip(got[seed], play(alone, seed), strict=True):
@@ -63,11 +65,11 @@ def test_pictures_are_those_of_a_renderer_of_its_own(
     assert batches == [6, 6, 6, 6, 6, 4, 2], "all whose episodes are still open"
 
 
-def count_batches(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def count_batches(shared: SharedContext, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many pictures are drawn at a time, from here on."""
     batches: list[int] = []
-    real = studio._draw_all
-    monkeypatch.setattr(studio, "_draw_all", lambda all: (batches.append(len(all)), real(all)))
+    real = shared._draw_all
+    monkeypatch.setattr(shared, "_draw_all", lambda all: (batches.append(len(all)), real(all)))
     return batches
 
 
@@ -92,10 +94,10 @@ class Blank:
 
 
 @pytest.fixture
-def blank(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Studio, list[int]]]:
-    """A studio without OpenGL, and the sizes of its batches."""
-    studio, batches = Studio(3), list[int]()
-    studio._gl = Blank()
+def blank(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SharedContext, list[int]]]:
+    """A context without OpenGL, and the sizes of its batches."""
+    shared, batches = SharedContext(3), list[int]()
+    shared._gl = Blank()
 
     def draw(pictures: Any) -> None:
         batches.append(len(pictures))
@@ -103,27 +105,27 @@ def blank(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Studio, list[int]]]
             picture.renderer.render(len(picture.buffer))
             picture.renderer.read(picture.buffer)
 
-    monkeypatch.setattr(studio, "_draw_all", draw)
-    yield studio, batches
-    studio.close()
+    monkeypatch.setattr(shared, "_draw_all", draw)
+    yield shared, batches
+    shared.close()
 
 
-def look(studio: Studio, level: int) -> int:
+def look(shared: SharedContext, level: int) -> int:
     """Draw one picture of this level, and say what it shows."""
     buffer = np.zeros((2, 2, 3), np.uint8)
-    studio.draw(Blank(level), buffer)  # type: ignore[arg-type]
+    shared.draw(Blank(level), buffer)  # type: ignore[arg-type]
     return int(buffer.mean())
 
 
-def test_who_is_finished_is_not_waited_for(blank: tuple[Studio, list[int]]) -> None:
-    studio, batches = blank
+def test_who_is_finished_is_not_waited_for(blank: tuple[SharedContext, list[int]]) -> None:
+    shared, batches = blank
     lengths = [5, 1, 3]
-    tasks = [lambda n=n: [look(studio, 10 * n + k) for k in range(n)] for n in lengths]
-    assert studio.perform(tasks) == [[50, 51, 52, 53, 54], [10], [30, 31, 32]]
+    tasks = [lambda n=n: [look(shared, 10 * n + k) for k in range(n)] for n in lengths]
+    assert shared.run(tasks) == [[50, 51, 52, 53, 54], [10], [30, 31, 32]]
     assert batches == [3, 2, 2, 1, 1]
-    assert studio.perform([lambda: "no picture at all"]) == ["no picture at all"]
+    assert shared.run([lambda: "no picture at all"]) == ["no picture at all"]
     assert batches == [3, 2, 2, 1, 1]
-    assert studio._gl.threads == {threading.get_ident()}
+    assert shared._gl.threads == {threading.get_ident()}
 
 
 def attempt(work: Any) -> Any:
@@ -134,42 +136,42 @@ def attempt(work: Any) -> Any:
         return type(error).__name__
 
 
-def test_who_raises_is_not_waited_for(blank: tuple[Studio, list[int]]) -> None:
-    studio, batches = blank
-    tasks = [lambda: look(studio, 7), lambda: 1 // 0, lambda: look(studio, 9)]
-    got = studio.perform([lambda task=task: attempt(task) for task in tasks])
+def test_who_raises_is_not_waited_for(blank: tuple[SharedContext, list[int]]) -> None:
+    shared, batches = blank
+    tasks = [lambda: look(shared, 7), lambda: 1 // 0, lambda: look(shared, 9)]
+    got = shared.run([lambda task=task: attempt(task) for task in tasks])
     assert got == [7, "ZeroDivisionError", 9]
     assert batches == [2]
 
 
 def test_a_picture_that_fails_is_told_to_all_who_asked_and_the_next_one_succeeds(
-    blank: tuple[Studio, list[int]],
+    blank: tuple[SharedContext, list[int]],
 ) -> None:
-    studio, batches = blank
+    shared, batches = blank
 
     def twice(level: int) -> list[Any]:
-        return [attempt(lambda: look(studio, level)), look(studio, 3)]
+        return [attempt(lambda: look(shared, level)), look(shared, 3)]
 
-    got = studio.perform([lambda level=level: twice(level) for level in (1, -1, 2)])
+    got = shared.run([lambda level=level: twice(level) for level in (1, -1, 2)])
     assert got == [["RuntimeError", 3]] * 3
     assert batches == [3, 3]
 
 
 def test_other_work_is_done_at_once_by_the_thread_that_draws(
-    blank: tuple[Studio, list[int]],
+    blank: tuple[SharedContext, list[int]],
 ) -> None:
     """One environment uploads, again and again, while the other waits for it to draw."""
-    studio, batches = blank
+    shared, batches = blank
     where: list[int] = []
 
     def upload() -> int:
         for _ in range(3):
-            studio.call(lambda: where.append(threading.get_ident()))
-        return look(studio, 5)
+            shared.call(lambda: where.append(threading.get_ident()))
+        return look(shared, 5)
 
     def fail() -> None:
-        studio.call(lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+        shared.call(lambda: 1 // 0)  # type: ignore[arg-type, return-value]
 
-    got = studio.perform([upload, lambda: look(studio, 6), lambda: attempt(fail)])
+    got = shared.run([upload, lambda: look(shared, 6), lambda: attempt(fail)])
     assert got == [5, 6, "ZeroDivisionError"]
     assert where == [threading.get_ident()] * 3 and batches == [2]

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from toy import LENGTH, Toy
 
-from svea.envs import rendering
+from svea.envs.rendering import backend, renderer
 from svea.envs.workers import pool
 from svea.envs.workers.pool import Workers
 from svea.errors import NumericsError, UserError, WorkerError
@@ -309,16 +309,16 @@ def test_episodes_of_different_ends_share_a_process() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names Linux's OpenGL backends")
-@pytest.mark.parametrize("backend", ["osmesa", pytest.param("egl", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("library", ["osmesa", pytest.param("egl", marks=pytest.mark.slow)])
 def test_trajectories_do_not_depend_on_who_shares_a_process(
-    backend: str, monkeypatch: pytest.MonkeyPatch
+    library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rewards and pictures, bit for bit, over ends of episodes and a kill."""
-    monkeypatch.setenv("MUJOCO_GL", backend)
+    monkeypatch.setenv("MUJOCO_GL", library)
     monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)  # that of pictures drawn by other tests
-    if not rendering._can_load({"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}[backend]):
-        pytest.skip(f"needs {backend}")
-    if rendering.draws_on_gpu():
+    if not backend._can_load({"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}[library]):
+        pytest.skip(f"needs {library}")
+    if backend.draws_on_gpu():
         pytest.skip("a GPU may round a pixel otherwise from one picture to the next")
     settings = {"task": "cartpole_swingup", "image_size": 32, "episode_frames": 40}
     modes = ("train", "color_hard", "video_hard")
@@ -391,9 +391,9 @@ def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
 ) -> None:
     """The toy stands for a driver: it announces its first picture, then hangs unless MUJOCO_GL."""
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(rendering, "_fallen_back", False)
-    monkeypatch.setattr(rendering, "_can_load", lambda *names: True)
-    monkeypatch.setattr(rendering, "FIRST_PICTURE_SECONDS", 0.3)
+    monkeypatch.setattr(backend, "_fallen_back", False)
+    monkeypatch.setattr(backend, "_can_load", lambda *names: True)
+    monkeypatch.setattr(renderer, "FIRST_PICTURE_SECONDS", 0.3)
     with Workers([TOY | {"task": "toy:make_stuck"}] * 2, together=together) as workers:
         workers.reset([0, 1])
         assert np.array_equal(workers.observations[1], alone(1, [])[0])
@@ -408,9 +408,9 @@ def test_an_environment_that_is_made_slowly_is_no_stuck_renderer(
 ) -> None:
     """The second one is made after the first one's picture, in the same process."""
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(rendering, "_fallen_back", False)
-    monkeypatch.setattr(rendering, "_can_load", lambda *names: True)
-    monkeypatch.setattr(rendering, "FIRST_PICTURE_SECONDS", 0.5)
+    monkeypatch.setattr(backend, "_fallen_back", False)
+    monkeypatch.setattr(backend, "_can_load", lambda *names: True)
+    monkeypatch.setattr(renderer, "FIRST_PICTURE_SECONDS", 0.5)
     with Workers([TOY | {"task": "toy:make_slowly"}] * 2, together=2) as workers:
         assert len(workers.pids) == 1
     assert capsys.readouterr().err == ""
@@ -418,25 +418,25 @@ def test_an_environment_that_is_made_slowly_is_no_stuck_renderer(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
 def test_the_users_choice_of_a_renderer_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendering, "_fallen_back", False)
-    monkeypatch.setattr(rendering, "_can_load", lambda *names: True)
-    monkeypatch.setattr(rendering, "_chosen", None)
+    monkeypatch.setattr(backend, "_fallen_back", False)
+    monkeypatch.setattr(backend, "_can_load", lambda *names: True)
+    monkeypatch.setattr(backend, "_chosen", None)
     monkeypatch.setenv("MUJOCO_GL", "egl")
-    assert not rendering.can_fall_back()
-    monkeypatch.setattr(rendering, "_chosen", "egl")
-    assert rendering.can_fall_back(), "this process chose it itself"
-    rendering.fall_back()
-    assert rendering.environment_of_workers()["MUJOCO_GL"] == "osmesa"
-    assert not rendering.can_fall_back(), "once is enough"
+    assert not backend.can_fall_back()
+    monkeypatch.setattr(backend, "_chosen", "egl")
+    assert backend.can_fall_back(), "this process chose it itself"
+    backend.fall_back()
+    assert backend.environment_of_workers()["MUJOCO_GL"] == "osmesa"
+    assert not backend.can_fall_back(), "once is enough"
 
 
-@pytest.mark.skipif(not rendering._can_load("OSMesa", "libOSMesa.so.8"), reason="needs OSMesa")
+@pytest.mark.skipif(not backend._can_load("OSMesa", "libOSMesa.so.8"), reason="needs OSMesa")
 def test_workers_fall_back_although_their_parent_has_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """MuJoCo leaves PyOpenGL's variable behind in a process that draws."""
-    monkeypatch.setattr(rendering, "_fallen_back", False)
+    monkeypatch.setattr(backend, "_fallen_back", False)
     monkeypatch.setenv("MUJOCO_GL", "egl")
     monkeypatch.setenv("PYOPENGL_PLATFORM", "egl")
-    rendering.fall_back()
+    backend.fall_back()
     with Workers([{"task": "cartpole_swingup", "image_size": 16}]) as workers:
         workers.reset([0])
         assert workers.observations.std() > 1

@@ -158,10 +158,9 @@ def make_undefined_observation(image_size: int = 16) -> Undefined:
 
 def make_stuck(image_size: int = 16) -> Toy:
     """Begins to draw and never ends, as some drivers do, unless OSMesa draws."""
-    from svea.envs import rendering
+    from svea.envs.rendering.renderer import announce_first_picture
 
-    if rendering.before_first_picture is not None:
-        rendering.before_first_picture()
+    announce_first_picture()
     if os.environ.get("MUJOCO_GL") != "osmesa":
         time.sleep(600)
     return Toy(image_size)
@@ -169,11 +168,10 @@ def make_stuck(image_size: int = 16) -> Toy:
 
 def make_slowly(image_size: int = 16) -> Toy:
     """Takes a second to be made, and then draws at once."""
-    from svea.envs import rendering
+    from svea.envs.rendering.renderer import announce_first_picture
 
     time.sleep(1.0)
-    if rendering.before_first_picture is not None:
-        rendering.before_first_picture()
+    announce_first_picture()
     return Toy(image_size)
 
 

@@ -5,9 +5,9 @@ for by itself makes it do so, and costs the learner 0.3 ms on an H200, however m
 eight that are drawn in one OpenGL context and waited for once cost it a tenth of that each.
 
 So each environment runs in a thread of its own, up to where it needs its picture. The thread that
-made the studio draws: when all environments that are still at work wait for a picture, it draws all
-of them and hands them out. No environment can wait for ever: whoever does not ask has either not
-come so far yet, or is finished, which counts as well.
+made the context draws: when all environments that are still running wait for a picture, it draws
+all of them and hands them out. This cannot deadlock: an environment that has not asked is either
+still running or finished, and finished ones are counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from svea.envs.rendering import Context, Renderer
+from svea.envs.rendering.renderer import Context, Renderer
 
 Result = TypeVar("Result")
 
@@ -45,18 +45,18 @@ class _Call:
     done: Future[None] = field(default_factory=Future)
 
 
-class Studio(Context):
+class SharedContext(Context):
     """One OpenGL context for the renderers of several environments, and the thread that draws."""
 
-    def __init__(self, seats: int) -> None:
-        """Let so many environments work at once; this thread makes them and draws for them."""
+    def __init__(self, environments: int) -> None:
+        """Make a thread for each of the environments; this one makes them and draws for them."""
         self._thread = threading.get_ident()
-        self._threads = ThreadPoolExecutor(seats, "environment")
+        self._threads = ThreadPoolExecutor(environments, "environment")
         self._requests: SimpleQueue[_Picture | _Call | None] = SimpleQueue()
         self._sheet: _Sheet | None = None
 
-    def perform(self, tasks: Sequence[Callable[[], Result]]) -> list[Result]:
-        """Carry out tasks side by side, and draw what they ask for; no task may raise."""
+    def run(self, tasks: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Run tasks at the same time and draw what they ask for; no task may raise."""
         running = [self._threads.submit(task) for task in tasks]
         for future in running:
             future.add_done_callback(lambda _: self._requests.put(None))
@@ -87,7 +87,7 @@ class Studio(Context):
         self._ask(_Picture(renderer, buffer))
 
     def leave(self) -> None:
-        """Hear from a renderer; with the last one the sheet goes, too."""
+        """Count a renderer out; with the last one the sheet goes, too."""
         super().leave()
         if self._gl is None:
             self._sheet = None

@@ -34,7 +34,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from svea.envs import rendering
+from svea.envs.rendering import backend, renderer
 from svea.envs.workers.memory import COUNT_FORMAT, Shared, anonymous_file
 from svea.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
 
@@ -148,9 +148,9 @@ class Workers:
             except RendererError as error:
                 for worker in self._workers:
                     worker.process.kill()  # a stuck driver hears no request
-                if not rendering.can_fall_back():
+                if not backend.can_fall_back():
                     raise
-                rendering.fall_back()
+                backend.fall_back()
                 print(f"warning: {error} Drawing with OSMesa (in software).", file=sys.stderr)
                 self.close()
                 specs = self._start_all(environments, 1)  # a core draws for one at a time
@@ -273,7 +273,7 @@ class Workers:
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # a terminal's Ctrl-C is for the parent, which saves first
                 env=os.environ
-                | rendering.environment_of_workers()
+                | backend.environment_of_workers()
                 | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             )
         _send_line(ours, {"first": first, "environments": environments})
@@ -419,8 +419,8 @@ class Workers:
                         raise _raised(answer)
                 return said["answers"]
             drawing, patience = said["drawing"], seconds
-            if drawing and rendering.can_fall_back():  # else only patience is left
-                patience = min(seconds, rendering.FIRST_PICTURE_SECONDS)
+            if drawing and backend.can_fall_back():  # else only patience is left
+                patience = min(seconds, renderer.FIRST_PICTURE_SECONDS)
 
     def _hang(self, worker: Worker, seconds: float) -> WorkerError:
         """What to say of a worker that does not answer, with where it is stuck if it can tell."""

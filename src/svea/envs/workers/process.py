@@ -16,9 +16,10 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from svea.envs import make_env, rendering
+from svea.envs import make_env
 from svea.envs.actions import as_action, describe_actions
-from svea.envs.rendering.shared import Studio
+from svea.envs.rendering.renderer import configure_drawing
+from svea.envs.rendering.shared import SharedContext
 from svea.envs.workers.memory import COUNT_FORMAT, Shared
 from svea.errors import NumericsError
 
@@ -38,9 +39,9 @@ def main() -> None:
 
 
 def serve(end: socket.socket, lines: Any, first: int, settings: list[dict[str, Any]]) -> None:
-    """Make the environments, share memory, and obey; several environments draw in a studio."""
-    rendering.before_first_picture = lambda: tell(end, drawing=True)
-    studio = rendering.studio = Studio(len(settings)) if len(settings) > 1 else None
+    """Make the environments, share memory, and obey; several environments share a GL context."""
+    shared_context = SharedContext(len(settings)) if len(settings) > 1 else None
+    configure_drawing(shared_context, lambda: tell(end, drawing=True))
     environments: dict[int, Any] = {}
 
     def introduce(index: int, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -61,14 +62,14 @@ def serve(end: socket.socket, lines: Any, first: int, settings: list[dict[str, A
             functools.partial(attempt, index, obey, environments[index], shared, index, command)
             for index, command in json.loads(line)
         ]
-        answers = studio.perform(tasks) if studio else [task() for task in tasks]
+        answers = shared_context.run(tasks) if shared_context else [task() for task in tasks]
         tell(end, answers=answers)
         if any("error" in answer for answer in answers):
             return  # nobody asks these environments again
     for environment in environments.values():
         environment.close()
-    if studio:
-        studio.close()
+    if shared_context:
+        shared_context.close()
 
 
 def attempt(index: int, work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:

@@ -1,0 +1,179 @@
+"""Which OpenGL backend draws: chosen before MuJoCo is imported, with OSMesa as the way out.
+
+MuJoCo chooses its backend when it is imported, from the variable `MUJOCO_GL`. Every file of
+`svea.envs` that needs the simulator therefore calls `prepare_simulator()` first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.metadata
+import os
+import platform
+from typing import Any
+
+from svea.errors import RendererError, UserError
+
+APT_LINE = "apt-get install -y libegl1 libgl1 libgl1-mesa-dri libosmesa6"
+
+_chosen: str | None = None  # the backend that this process chose, as opposed to the user
+_fallen_back = False
+
+_BACKENDS = {"Linux": ("egl", "osmesa", "glfw"), "Darwin": ("cgl", "glfw"), "Windows": ("glfw",)}
+_MUJOCO_RANGE = ((3, 17), (4, 0))
+_EGL_PLATFORM_DEVICE, _EGL_VENDOR = 0x313F, 0x3053
+_SOFTWARE = ("llvmpipe", "softpipe", "swrast", "software rasterizer")
+
+
+def prepare_simulator() -> None:
+    """Check the MuJoCo version and choose the OpenGL backend, before MuJoCo is imported.
+
+    A `MUJOCO_GL` that the user set is respected. Otherwise Linux takes EGL when it works (a GPU's,
+    or Mesa's in software) and OSMesa when it does not; macOS and Windows keep MuJoCo's own choice.
+
+    Raises:
+        UserError: MuJoCo has a version that dm_control does not work with, or `MUJOCO_GL` is not
+            a backend of this system.
+        RendererError: No OpenGL library was found.
+    """
+    _check_mujoco_version()
+    # llvmpipe draws with one thread per core by default. An 84 px picture is too small to gain from
+    # them, and they take the core that the learner needs.
+    os.environ.setdefault("LP_NUM_THREADS", "0")
+    allowed = _BACKENDS.get(platform.system(), _BACKENDS["Linux"])
+    given = os.environ.get("MUJOCO_GL", "").strip().lower()
+    if given:
+        if given not in allowed:
+            raise UserError(
+                f"MUJOCO_GL is {given!r}; on this system it may be {', '.join(allowed)}, "
+                "or unset to let svea choose."
+            )
+    elif platform.system() == "Linux":
+        global _chosen
+        _chosen = os.environ["MUJOCO_GL"] = _choose_linux_backend()
+
+
+def can_fall_back() -> bool:
+    """Whether OSMesa is a way out: the user chose no backend, it is there, and not yet in use."""
+    given = os.environ.get("MUJOCO_GL", "").strip().lower()
+    ours = given == "" or given == _chosen
+    tried = _fallen_back or given == "osmesa" or platform.system() != "Linux"
+    return ours and not tried and _can_load("OSMesa", "libOSMesa.so.8")
+
+
+def draws_on_gpu() -> bool:
+    """Whether workers that start from here on draw on an NVIDIA GPU; no OpenGL context is made."""
+    backend = environment_of_workers().get("MUJOCO_GL", os.environ.get("MUJOCO_GL", ""))
+    if platform.system() != "Linux" or backend.strip().lower() not in ("", "egl"):
+        return False
+    return "nvidia" in (_egl_vendor() or "").lower()
+
+
+def fall_back() -> None:
+    """Let workers that start from here on draw with OSMesa."""
+    global _fallen_back
+    _fallen_back = True
+
+
+def environment_of_workers() -> dict[str, str]:
+    """Environment variables that workers get in addition."""
+    # MuJoCo sets PyOpenGL's variable where it has drawn, and workers inherit it.
+    return {"MUJOCO_GL": "osmesa", "PYOPENGL_PLATFORM": "osmesa"} if _fallen_back else {}
+
+
+def make_gl_context(size: int) -> Any:
+    """Create an OpenGL context of the chosen backend, or say what is missing."""
+    backend = os.environ.get("MUJOCO_GL", "")
+    try:
+        # By name, because `mujoco.GLContext` is fixed by the first import of mujoco.
+        if backend == "egl":
+            from mujoco.egl import GLContext
+        elif backend == "osmesa":
+            from mujoco.osmesa import GLContext
+        else:
+            from mujoco import GLContext
+        return GLContext(size, size)
+    except Exception as error:  # PyOpenGL and GLFW raise a dozen unrelated types here
+        raise RendererError(
+            f"the OpenGL backend {backend or 'default'!r} does not work here ({error}): run "
+            f"{APT_LINE}, or set MUJOCO_GL to another of "
+            f"{', '.join(_BACKENDS.get(platform.system(), _BACKENDS['Linux']))}."
+        ) from error
+
+
+def is_software(renderer: str) -> bool:
+    """Whether an OpenGL renderer of this name draws with the CPU."""
+    return any(word in renderer.lower() for word in _SOFTWARE)
+
+
+def _check_mujoco_version() -> None:
+    """Refuse the MuJoCo versions that dm_control does not work with."""
+    installed = importlib.metadata.version("mujoco")
+    major_minor = tuple(int(part) for part in installed.split(".")[:2])
+    low, high = _MUJOCO_RANGE
+    if not low <= major_minor < high:
+        raise UserError(
+            f"mujoco {installed} is installed, but svea needs mujoco>={low[0]}.{low[1]},<{high[0]}:"
+            f" run pip install 'mujoco>={low[0]}.{low[1]},<{high[0]}'."
+        )
+
+
+def _choose_linux_backend() -> str:
+    """Return the first OpenGL backend that works here."""
+    if _egl_vendor() is not None:
+        return "egl"
+    if _can_load("OSMesa", "libOSMesa.so.8"):
+        return "osmesa"
+    raise RendererError(
+        f"MuJoCo needs an OpenGL library (EGL or OSMesa) to draw and none works here: run "
+        f"{APT_LINE}"
+    )
+
+
+def _can_load(*names: str) -> bool:
+    """Whether one of these shared libraries loads."""
+    for name in names:
+        try:
+            ctypes.CDLL(ctypes.util.find_library(name) or name)
+            return True
+        except OSError:
+            continue
+    return False
+
+
+def _egl_vendor() -> str | None:
+    """Vendor of the EGL device MuJoCo will use (the first that provides a display), or None.
+
+    The variable `MUJOCO_EGL_DEVICE_ID` restricts the choice to one device.
+    """
+    if not _can_load("OpenGL", "GL", "libOpenGL.so.0", "libGL.so.1"):
+        return None
+    try:
+        egl = ctypes.CDLL("libEGL.so.1")
+    except OSError:
+        return None
+    egl.eglGetProcAddress.restype = ctypes.c_void_p
+    addresses = [
+        egl.eglGetProcAddress(name) for name in (b"eglQueryDevicesEXT", b"eglGetPlatformDisplayEXT")
+    ]
+    if not all(addresses):
+        return None
+    query_devices = ctypes.CFUNCTYPE(
+        ctypes.c_uint, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int)
+    )(addresses[0])
+    get_display = ctypes.CFUNCTYPE(
+        ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p
+    )(addresses[1])
+    egl.eglInitialize.argtypes = [ctypes.c_void_p] * 3
+    egl.eglQueryString.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    egl.eglQueryString.restype = ctypes.c_char_p
+    devices, count = (ctypes.c_void_p * 16)(), ctypes.c_int(0)
+    query_devices(16, devices, ctypes.byref(count))
+    number = os.environ.get("MUJOCO_EGL_DEVICE_ID", "")
+    wanted = slice(int(number), int(number) + 1) if number.isdigit() else slice(None)
+    for device in devices[: count.value][wanted]:
+        display = get_display(_EGL_PLATFORM_DEVICE, device, None)
+        if display and egl.eglInitialize(display, None, None):
+            return (egl.eglQueryString(display, _EGL_VENDOR) or b"").decode()
+    return None

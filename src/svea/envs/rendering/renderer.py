@@ -1,0 +1,338 @@
+"""Renderer: draws one MuJoCo model with one camera, in its own OpenGL context or a shared one."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from svea.envs.rendering.backend import is_software, make_gl_context, prepare_simulator
+
+RENDERINGS = ("full", "fast")
+"""`full` is dm_control's look; `fast` has no shadows, reflections or antialiasing."""
+
+SHADOW_MAP = 512
+"""Side of the shadow map. dm_control's 2048 costs half of a software-drawn frame and changes an
+84 px picture of the paper's tasks by 0.003 to 0.05 of 255 on average."""
+
+FIRST_PICTURE_SECONDS = 20.0
+"""A renderer that has not drawn by then is taken to be stuck, where there is another one: some
+drivers hang when many processes begin."""
+
+_FEW_FACES = 3  # more of the sky's sides are faster sent all at once
+
+
+class Context:
+    """An OpenGL context, which works in the thread that asks and is freed by its last renderer."""
+
+    _gl: Any = None
+    _renderers = 0
+
+    def enter(self, size: int) -> None:
+        """Make room for a renderer of pictures of this side."""
+        self._gl = self._gl or make_gl_context(size)
+        self._renderers += 1
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Do something that needs the context."""
+        self._gl.make_current()
+        work()
+
+    def draw(self, renderer: Renderer, buffer: np.ndarray) -> None:
+        """Fill a renderer's buffer with its picture."""
+        self._gl.make_current()
+        renderer.render(len(buffer))
+        renderer.read(buffer)
+
+    def leave(self) -> None:
+        """Count a renderer out that has freed what it had here; the last one frees the context."""
+        self._renderers -= 1
+        if not self._renderers:
+            self._gl.free()
+            self._gl = None
+
+
+@dataclass
+class _Drawing:
+    """How renderers that this process makes from here on draw."""
+
+    context: Context | None = None
+    on_first_picture: Callable[[], None] | None = None
+
+
+_drawing = _Drawing()
+
+
+def configure_drawing(
+    context: Context | None = None, on_first_picture: Callable[[], None] | None = None
+) -> None:
+    """Set how renderers made from here on in this process draw; without arguments, as usual.
+
+    Args:
+        context: A context that they share; else each has its own.
+        on_first_picture: Called before a renderer draws for the first time. A worker tells its
+            parent, which keeps the time and can end the worker. Without it, a hint is printed when
+            the driver seems to be stuck.
+    """
+    _drawing.context, _drawing.on_first_picture = context, on_first_picture
+
+
+def announce_first_picture() -> bool:
+    """Tell the parent that a first picture is being drawn; False if no one listens."""
+    if _drawing.on_first_picture is None:
+        return False
+    _drawing.on_first_picture()
+    return True
+
+
+class Renderer:
+    """Draws one model with one camera into reused buffers.
+
+    dm_control's `physics.render` builds a camera and a scene for every picture and draws a
+    2048-wide shadow map; this class keeps them. Each renderer owns its OpenGL context, unless
+    `configure_drawing` set one to share, and makes it current before every call, so several can
+    live in one process (in one thread each).
+    """
+
+    def __init__(
+        self, model: Any, data: Any, *, size: int, rendering: str = "full", camera: int = 0
+    ) -> None:
+        """Create the OpenGL context and upload the model's textures and meshes.
+
+        Args:
+            model: A `mujoco.MjModel`. Its visual quality settings are changed in place.
+            data: The `mujoco.MjData` to draw.
+            size: Side of the square picture in pixels; `draw` can be asked for others.
+            rendering: One of `RENDERINGS`.
+            camera: Index of the model's camera.
+        """
+        import mujoco
+
+        self._mujoco, self._model, self._data, self._size = mujoco, model, data, size
+        full = rendering == "full"
+        model.vis.quality.shadowsize = SHADOW_MAP
+        model.vis.quality.offsamples = 4 if full else 0
+        # A framebuffer no larger than the picture: clearing it is part of every frame.
+        model.vis.global_.offwidth = model.vis.global_.offheight = size
+
+        self._scene = mujoco.MjvScene(model, maxgeom=max(1000, 10 * model.ngeom))
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = full
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = full
+        self._option = mujoco.MjvOption()
+        self._option.flags[mujoco.mjtVisFlag.mjVIS_RANGEFINDER] = False  # as dm_control does
+        self._perturb = mujoco.MjvPerturb()
+        self._camera = mujoco.MjvCamera()
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._camera.fixedcamid = camera
+        self._buffers: dict[int, np.ndarray] = {}
+
+        with _watch():
+            gl = _drawing.context or Context()
+            gl.enter(size)
+            gl.call(self._upload_model)
+            self._gl: Context | None = gl
+            _close_at_exit(self)
+            self.draw()  # not used: a driver that hangs does so here
+
+    def draw(self, size: int | None = None) -> np.ndarray:
+        """Draw the current state.
+
+        Args:
+            size: Side of the picture in pixels; the renderer's own when not given.
+
+        Returns:
+            `(size, size, 3)` uint8, top row first: a view of a buffer that the next call reuses.
+        """
+        mujoco, size = self._mujoco, size or self._size
+        mujoco.mjv_updateScene(
+            self._model,
+            self._data,
+            self._option,
+            self._perturb,
+            self._camera,
+            mujoco.mjtCatBit.mjCAT_ALL,
+            self._scene,
+        )
+        buffer = self._buffers.setdefault(size, np.empty((size, size, 3), np.uint8))
+        assert self._gl is not None, "the renderer is closed"
+        self._gl.draw(self, buffer)
+        return buffer[::-1]  # OpenGL's first row is the bottom one
+
+    def render(self, size: int) -> None:
+        """Draw the scene into the framebuffer of this renderer, which stays bound; do not wait."""
+        mujoco = self._mujoco
+        if size > self._context.offWidth:
+            mujoco.mjr_resizeOffscreen(size, size, self._context)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        mujoco.mjr_render(mujoco.MjrRect(0, 0, size, size), self._scene, self._context)
+
+    def read(self, buffer: np.ndarray) -> None:
+        """Wait for what `render` drew, for its context."""
+        rectangle = self._mujoco.MjrRect(0, 0, len(buffer), len(buffer))
+        self._mujoco.mjr_readPixels(buffer, None, rectangle, self._context)
+
+    def upload_texture(self, texture: int) -> None:
+        """Send `model.tex_data` of one texture to the GPU after it was changed."""
+        self._call(self._mujoco.mjr_uploadTexture, self._model, self._context, texture)
+
+    def upload_sky_faces(self, texture: int, faces: Sequence[int]) -> None:
+        """Send some sides of the sky's cube to the GPU after they were changed.
+
+        MuJoCo always sends all six and recomputes all their mipmaps, which takes 31 ms for
+        dm_control's 800 pixel sky in software; this takes 5 ms a side, for the same pixels. A GPU
+        is fast enough to do it MuJoCo's way.
+        """
+        self._call(self._upload_sky_faces, texture, faces)
+
+    def _upload_sky_faces(self, texture: int, faces: Sequence[int]) -> None:
+        """Do it, in the context."""
+        from OpenGL import GL
+
+        software = is_software(GL.glGetString(GL.GL_RENDERER).decode())
+        if not software or len(faces) > _FEW_FACES or not GL.glCopyImageSubData:  # OpenGL 4.3
+            return self._mujoco.mjr_uploadTexture(self._model, self._context, texture)
+        width, start = int(self._model.tex_width[texture]), int(self._model.tex_adr[texture])
+        cube = int(self._context.texture[texture])
+        sides = self._model.tex_data[start : start + 18 * width * width].reshape(6, -1)
+        flat, rgb = GL.GL_TEXTURE_2D, GL.GL_RGB
+        single = GL.glGenTextures(1)  # its mipmaps are made by themselves
+        GL.glBindTexture(flat, single)
+        GL.glPixelStorei(GL.GL_UNPACK_ALIGNMENT, 1)
+        for face in faces:
+            GL.glTexImage2D(flat, 0, rgb, width, width, 0, rgb, GL.GL_UNSIGNED_BYTE, sides[face])
+            GL.glGenerateMipmap(flat)
+            for level in range(width.bit_length()):
+                size, whole = width >> level, GL.GL_TEXTURE_CUBE_MAP
+                GL.glCopyImageSubData(
+                    single, flat, level, 0, 0, 0, cube, whole, level, 0, 0, face, size, size, 1
+                )
+        GL.glBindTexture(flat, 0)
+        GL.glDeleteTextures([single])
+
+    def visible_sky_faces(self) -> list[int]:
+        """List the sides of the sky's cube that the camera can see while it does not turn.
+
+        All six for a camera that turns: one that is not fixed in the world and does not track.
+        """
+        mujoco, camera = self._mujoco, self._camera.fixedcamid
+        kind, kinds = int(self._model.cam_mode[camera]), mujoco.mjtCamLight
+        tracks = kind in (kinds.mjCAMLIGHT_TRACK.value, kinds.mjCAMLIGHT_TRACKCOM.value)
+        body = self._model.body_weldid[self._model.cam_bodyid[camera]]
+        fixed = kind == kinds.mjCAMLIGHT_FIXED.value and body == 0
+        if not (fixed or tracks):
+            return list(range(6))
+        reach = 1.1 * np.tan(np.radians(self._model.cam_fovy[camera]) / 2)  # and a little more
+        across, up = np.meshgrid(*[np.linspace(-reach, reach, 65)] * 2)
+        rays = np.stack([across, up, -np.ones_like(up)], axis=-1).reshape(-1, 3)
+        x, y, z = self._data.cam_xmat[camera].reshape(3, 3) @ rays.T
+        cube = np.stack([x, z, -y])  # OpenGL's cube has its second axis up
+        axis = np.abs(cube).argmax(axis=0)
+        negative = cube[axis, np.arange(cube.shape[1])] < 0
+        return sorted({int(face) for face in 2 * axis + negative})
+
+    def upload_height_fields(self) -> None:
+        """Send every height field to the GPU after a task changed its terrain."""
+        for field in range(self._model.nhfield):
+            self._call(self._mujoco.mjr_uploadHField, self._model, self._context, field)
+
+    def close(self) -> None:
+        """Free the OpenGL context; calling it twice does no harm."""
+        if self._gl is not None:
+            self._call(self._context.free)
+            self._call(self._gl.leave)
+            self._gl = None
+
+    def _upload_model(self) -> None:
+        """Make MuJoCo's part of the context: textures, meshes, framebuffers."""
+        self._context = self._mujoco.MjrContext(
+            self._model, self._mujoco.mjtFontScale.mjFONTSCALE_50
+        )
+
+    def _call(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Do something in the context."""
+        assert self._gl is not None, "the renderer is closed"
+        self._gl.call(functools.partial(work, *arguments))
+
+    def __del__(self) -> None:
+        """Free what was not closed: MuJoCo would free it in whichever context is current."""
+        if getattr(self, "_gl", None) is not None:
+            self.close()
+
+
+def gl_info() -> dict[str, Any]:
+    """Describe what draws here: backend, GL vendor and renderer, and its speed.
+
+    Returns:
+        `backend`, `vendor`, `renderer`, `is_software`, and `ms_per_frame`: the mean time of one
+        84 px picture of the walker with full rendering.
+    """
+    prepare_simulator()
+    from dm_control import suite
+
+    physics = suite.load("walker", "walk", task_kwargs={"random": 0}).physics
+    renderer = Renderer(physics.model.ptr, physics.data.ptr, size=84)
+    try:
+        from OpenGL import GL
+
+        vendor, name = (GL.glGetString(key).decode() for key in (GL.GL_VENDOR, GL.GL_RENDERER))
+        renderer.draw()  # the first picture compiles the driver's shaders
+        pictures = 20
+        start = time.perf_counter()
+        for _ in range(pictures):
+            renderer.draw()
+        milliseconds = 1e3 * (time.perf_counter() - start) / pictures
+    finally:
+        renderer.close()
+        physics.free()
+    return {
+        "backend": os.environ.get("MUJOCO_GL", "default"),
+        "vendor": vendor,
+        "renderer": name,
+        "is_software": is_software(name),
+        "ms_per_frame": round(milliseconds, 2),
+    }
+
+
+@contextlib.contextmanager
+def _watch() -> Iterator[None]:
+    """Report a driver that is stuck while the first picture is drawn."""
+    if announce_first_picture():
+        yield
+        return
+    hint = (
+        f"warning: no first picture in {FIRST_PICTURE_SECONDS:.0f} s; the OpenGL driver is stuck. "
+        "Stop this process and set MUJOCO_GL=osmesa to draw in software."
+    )
+    timer = threading.Timer(FIRST_PICTURE_SECONDS, lambda: print(hint, file=sys.stderr))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+_open_renderers: weakref.WeakSet[Renderer] = weakref.WeakSet()
+
+
+def _close_at_exit(renderer: Renderer) -> None:
+    """Close the renderer when Python ends, before MuJoCo's own exit hook ends EGL."""
+    _open_renderers.add(renderer)
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)  # again, so that it is registered after MuJoCo's hook
+
+
+def _close_all() -> None:
+    """Close every renderer that is still open."""
+    for renderer in list(_open_renderers):
+        renderer.close()
