@@ -93,6 +93,18 @@ def test_the_rooms_of_the_architecture_page_are_those_of_the_package() -> None:
     assert set(rows) == entries - {"__pycache__", "__init__", "__main__", "py.typed"}
 
 
+def test_every_hop_of_the_architecture_page_is_in_its_file() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    hops = re.findall(r"^\| \d+ \| \[`\S+`\]\(\.\./(\S+)\) \| (.*?) \|", page, re.M)
+    assert len(hops) > 15
+    for file, names in hops:
+        text = (ROOT / file).read_text()
+        for name in re.findall(r"`([\w.]+)`", names):
+            owner, _, function = name.rpartition(".")
+            assert re.search(rf"^ *(?:def|class) {function}\b", text, re.M), f"{file}: {name}"
+            assert not owner or f"class {owner}" in text, f"{file}: {name}"
+
+
 def test_methods_has_a_section_or_row_for_every_method_base_encoder_and_task() -> None:
     from svea.agents import BASES
     from svea.agents.auxiliary import AUXILIARIES
