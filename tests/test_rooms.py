@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +47,15 @@ LONG: set[str] = {
     "training/__init__.py",
 }  # files that may still be longer than 400 lines: may only shrink
 
+TORCH_FREE = [
+    "errors", "words", "files", "machine", "seeds", "data", "envs", "recipes", "methods", "config",
+    "runs.layout", "runs.lock", "runs.records", "runs.footprint", "runs.incidents",
+    "evidence.read", "evidence.results", "evidence.stats", "evidence.published", "evidence.tables",
+    "evidence.compare", "studies", "studies.cost", "studies.watch", "studies.supervise",
+    "studies.engines", "cli",
+]  # fmt: skip
+"""Each is imported alone, in a fresh interpreter."""
+
 
 def imported(tree: ast.AST) -> Iterator[str]:
     """Every module of ours that a file imports, at the top or inside a function."""
@@ -82,3 +93,9 @@ def test_every_room_has_its_place() -> None:
 def test_no_file_is_longer_than_400_lines(path: Path) -> None:
     is_long = len(path.read_text().splitlines()) > 400
     assert is_long == (str(path.relative_to(ROOT)) in LONG)
+
+
+@pytest.mark.parametrize("module", TORCH_FREE)
+def test_rooms_without_torch_import_none(module: str) -> None:
+    code = f"import sys, svea.{module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -14,12 +14,11 @@ if TYPE_CHECKING:
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-    from svea.training import train as train_run
-    from svea.training import train_together
-
     config, seeds = train_flags(arguments)
+    from svea.training import train, train_together  # after the flags: help needs no torch
+
     if len(seeds) < 2:
-        train_run(dataclasses.replace(config, seed=seeds[0]) if seeds else config)
+        train(dataclasses.replace(config, seed=seeds[0]) if seeds else config)
         return 0
     folder = {seed: f"{config.out}/seed-{seed}" if config.out else "" for seed in seeds}
     train_together([dataclasses.replace(config, seed=s, out=folder[s]) for s in seeds])

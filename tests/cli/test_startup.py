@@ -1,0 +1,65 @@
+"""What starts without torch and the simulator: importing them takes seconds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HELP = (
+    "train",
+    "eval",
+    "watch",
+    "compare",
+    "report",
+    "export",
+    "gallery",
+    "sweep",
+    "paper",
+    "data",
+)
+
+
+def in_a_fresh_interpreter(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["methods"],
+        ["sweep", "--tasks", "walker_walk", "--methods", "svea", "--dry-run"],
+        *([verb, "--help"] for verb in HELP),
+        ["analyze", "q-gap", "--help"],
+        ["bench", "update", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_answers_without_torch_or_the_simulator(words: list[str], tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom svea.cli import main\n"
+        f"try: code = main({words!r})\nexcept SystemExit as end: code = end.code\n"
+        "heavy = sorted({'torch', 'mujoco', 'dm_control', 'matplotlib'} & set(sys.modules))\n"
+        "sys.exit(f'imports {heavy}' if heavy else code)"
+    )
+    done = in_a_fresh_interpreter(code, tmp_path)
+    assert done.returncode == 0 and done.stdout, done.stderr
+
+
+def test_the_augmentations_are_there_after_a_plain_import(tmp_path: Path) -> None:
+    code = "import svea; assert 'conv' in svea.augment.AUGMENTATIONS; assert svea.augment.shift"
+    assert in_a_fresh_interpreter(code, tmp_path).returncode == 0
+
+
+def test_every_public_name_is_there_and_no_other(tmp_path: Path) -> None:
+    code = (
+        "import svea\nfor name in svea.__all__: assert getattr(svea, name), name\n"
+        "assert not hasattr(svea, 'nonsense')"
+    )
+    done = in_a_fresh_interpreter(code, tmp_path)
+    assert done.returncode == 0, done.stderr
