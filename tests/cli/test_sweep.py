@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -50,6 +52,18 @@ def test_a_dry_run_lists_everything_and_writes_nothing(
     assert f"{common}20 runs\n" in shown
     assert "about 8 min (--decisions-per-second)" in shown  # 20 runs x 100 s on 4 processes
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_needs_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; from svea.cli import main\n"
+        "flags = ['--tasks', 'walker_walk', '--set', 'decisions=9', '--dry-run']\n"
+        "assert main(['sweep', *flags]) == 0\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, env=environment, cwd=tmp_path, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])

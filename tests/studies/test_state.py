@@ -93,10 +93,9 @@ def test_the_end_of_a_long_log_is_enough(tmp_path: Path) -> None:
     assert read_state(tmp_path, run).state == "done"
 
 
-def test_who_looks_or_waits_does_not_import_torch() -> None:
+def test_status_and_supervision_do_not_import_torch() -> None:
     """It would take longer than the status of thousands of runs, and its memory in every worker."""
     code = "import sys, svea.studies.supervise, svea.cli.sweep; sys.exit('torch' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    assert (
-        subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
-    )
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, env=environment, check=False).returncode == 0

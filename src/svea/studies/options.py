@@ -8,6 +8,7 @@ import typing
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from svea.config import Config
 from svea.errors import UserError, unknown_name
 
 Values = dict[str, Any]
@@ -39,8 +40,6 @@ def parse_settings(words: Iterable[str]) -> Values:
     >>> parse_settings(["decisions=500_000", "eval-every=100", "recipe.alpha=1"])
     {'decisions': 500000, 'eval_every': 100, 'recipe.alpha': 1.0}
     """
-    from svea.config import Config
-
     values: Values = {}
     kinds = _option_types(Config)
     for word in words:

@@ -12,14 +12,12 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from svea.config import Config, configure
 from svea.envs import expand_modes
 from svea.errors import UserError, unknown_name
 from svea.studies.options import Values, as_flags, flatten, parse_seeds
-
-if TYPE_CHECKING:
-    from svea.config import Config
 
 LARGEST_SEED = 10**9
 
@@ -156,8 +154,6 @@ def resolve(values: Values) -> Config:
 @functools.lru_cache(maxsize=4096)
 def _resolve(values: str) -> Config:
     """The configuration with seed 0; the options come as JSON because a cache key must hash."""
-    from svea.config import configure
-
     options = json.loads(values)
     return configure(options.pop("task"), **options)
 

@@ -7,17 +7,14 @@ import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from svea.config import Config
 from svea.machine import HEADROOM, available_bytes, nvidia_gpus, usable_cores
 from svea.runs.footprint import replay_bytes
 from svea.studies.engines import Resources
 from svea.studies.folder import Study
 from svea.studies.plan import PlannedRun
 from svea.studies.supervise import supervise_run
-
-if TYPE_CHECKING:
-    from svea.config import Config
 
 # Generous allowances for what a run needs in addition to its replay; --jobs and --gpus override.
 RUN_BYTES = 2_000_000_000  # main memory: torch, environments

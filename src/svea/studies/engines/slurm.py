@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from svea import config
 from svea.errors import UserError
 from svea.files import replace_json
 from svea.studies.engines import Resources
@@ -54,8 +55,6 @@ def require(study: Study, resources: Resources) -> None:
             "no SLURM here: the program sbatch is not found. Start the study on a login node, or "
             "use --on local or --on ray"
         )
-    from svea import config
-
     seconds = config.seconds(resources.time_limit)
     if seconds == float("inf") or seconds < 60:
         raise UserError(f"time_limit is {resources.time_limit!r}; allowed for SLURM: 1m or more")
@@ -97,8 +96,6 @@ def run_study(
 def make_executor(study: Study, resources: Resources, cluster: str = "slurm") -> Any:
     """A submitit executor with a run's resources."""
     import submitit
-
-    from svea import config
 
     seconds, gpus = config.seconds(resources.time_limit), int(max(resources.gpus, 0))
     folder = study.folder / "slurm"
