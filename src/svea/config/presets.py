@@ -16,7 +16,7 @@ from svea.methods import METHODS
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
-    # Chosen by experiment; docs/demo.md says how. Two choices are not about size: at the paper's
+    # Chosen by experiment (docs/notes/demo.md). Two choices are not about size: at the paper's
     # initial temperature the entropy bonus outweighs early rewards for all of a short run, and in
     # trials the most likely action of a young policy scored lower than the sampled one.
     "quick": {

@@ -3,7 +3,7 @@
 At the sizes one trains on a CPU, a library spends more time on changing layouts, and on filters
 that fill a vector register exactly but are treated like any other, than on arithmetic. These
 kernels know all sizes when they are compiled, which takes about a second and is kept in a cache.
-benchmarks/NOTES.md has the timings.
+docs/notes/speed.md has the timings.
 """
 
 from __future__ import annotations
