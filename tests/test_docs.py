@@ -145,10 +145,9 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_files_named_in_code_spans_exist(page: Path) -> None:
-    for name in re.findall(
-        r"`((?:src/svea|tests|docs|examples|benchmarks)/[\w./-]+)`", page.read_text()
-    ):
+def test_files_named_on_a_page_exist(page: Path) -> None:
+    folders = "src/svea|tests|docs|examples|benchmarks|scripts"
+    for name in re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./-]*\w)", page.read_text()):
         assert (ROOT / name).exists(), name
 
 
