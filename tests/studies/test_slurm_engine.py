@@ -2,7 +2,7 @@
 
 The trial against a real SLURM, with Debian's packages slurm-wlm and munge, as root:
 
-    SVEA_SLURM=1 scripts/slurm-single-node /tmp/slurm python -m pytest -m slow tests/studies -k slurm
+    SVEA_SLURM=1 scripts/slurm-single-node /tmp/slurm pytest -m slow tests/studies -k slurm
 """
 
 from __future__ import annotations
