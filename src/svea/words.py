@@ -1,9 +1,9 @@
-"""Numbers in words, for tables, cards and captions."""
+"""Numbers and names as text: how a return, a count, a duration or a list is written everywhere."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
 def number(value: float) -> str:
@@ -21,6 +21,25 @@ def number(value: float) -> str:
 def rate(value: float) -> str:
     """A success rate, as the paper prints them: 0.89."""
     return f"{value:.2f}" if math.isfinite(value) else "–"
+
+
+def significant(value: float) -> str:
+    """Three digits of a quantity of any size; a dash where there is none.
+
+    >>> significant(0.012345), significant(1234.5), significant(float("nan"))
+    ('0.0123', '1.23e+03', '–')
+    """
+    return f"{value:.3g}" if math.isfinite(value) else "–"
+
+
+def mean_std(mean: float, std: float, show: Callable[[float], str] = number) -> str:
+    """'760 ± 145', or '760' where there is no deviation."""
+    return f"{show(mean)} ± {show(std)}" if math.isfinite(std) else show(mean)
+
+
+def interval(low: float, high: float, show: Callable[[float], str] = number) -> str:
+    """The two ends of an interval: '[700, 810]'."""
+    return f"[{show(low)}, {show(high)}]"
 
 
 def decisions(count: int, action_repeat: int | None) -> str:
@@ -41,6 +60,18 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
+def tick(value: float) -> str:
+    """A number below an axis.
+
+    >>> tick(500), tick(2500), tick(100_000), tick(1e6)
+    ('500', '2.5k', '100k', '1M')
+    """
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
 def duration(seconds: float) -> str:
     """A wall time such as 42 s, 12 min, 3.1 h, 5.2 days."""
     if seconds < 90:
@@ -49,6 +80,19 @@ def duration(seconds: float) -> str:
         return f"{seconds / 60:.0f} min"
     hours = seconds / 3600
     return f"{hours:.1f} h" if hours < 72 else f"{hours / 24:,.1f} days"
+
+
+def clock(seconds: float) -> str:
+    """A time that is being counted down.
+
+    >>> clock(3700), clock(65), clock(9)
+    ('1h01m', '1m05s', '9s')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 
 def plural(how_many: int, noun: str) -> str:

@@ -15,11 +15,13 @@ from PIL import Image
 from tiny_runs import tiny
 
 from svea.cli import evaluate, main
-from svea.cli.evaluate import evaluate_and_print, score_rows
+from svea.cli.evaluate import evaluate_and_print
 from svea.errors import UserError
 from svea.evidence.evaluation import Request
 from svea.evidence.read import read_run
 from svea.evidence.results import group_runs
+from svea.evidence.tables.results import all_results
+from svea.evidence.tables.writers import to_rows
 from svea.runs.load import export
 from svea.runs.records import read_records
 from svea.training import train
@@ -74,7 +76,7 @@ def test_an_interrupted_evaluation_keeps_what_it_played(
     monkeypatch.setattr(evaluate, "append_records", then_stop)
     with pytest.raises(KeyboardInterrupt):
         verb(run, episodes=3)
-    assert "1 new episode recorded, the same command goes on" in capsys.readouterr().err
+    assert "1 new episode recorded, the same command continues" in capsys.readouterr().err
     monkeypatch.undo()
     assert verb(run, episodes=3) == 0
     assert read_records(run)[:1] == written and len(read_records(run)) == 3
@@ -111,7 +113,7 @@ def test_what_fails_is_named_and_the_rest_evaluated(
     assert out.count("toy:make") >= 1 and len(read_records(run)) == 2
 
 
-def test_a_folder_that_cannot_be_written_to_still_shows_its_figures(
+def test_a_folder_that_cannot_be_written_to_still_shows_its_results(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run / "eval.jsonl").mkdir()
@@ -158,35 +160,35 @@ def test_robot_and_suite_are_not_pooled(tmp_path: Path) -> None:
         level = {"w": 800.0, "f": 400.0, "r": 30.0, "t": 5.0}[task[0]]
         write_run(tmp_path / task, task=task, final={"train": level})
     groups = group_runs([read_run(folder) for folder in sorted(tmp_path.iterdir())])
-    rows = {row["task"]: row["mean ± std"] for row in score_rows(groups)}
+    rows = {row["task"]: row["mean ± std"] for row in to_rows(all_results(groups))}
     pooled = {name: mean for name, mean in rows.items() if name.startswith("all")}
     assert pooled == {"all 2 DMControl tasks": "600", "all 2 robot tasks": "30"}
 
 
-def test_rows_stand_beside_the_papers_figures(tmp_path: Path) -> None:
+def test_rows_have_the_papers_numbers(tmp_path: Path) -> None:
     for seed, score in enumerate((300.0, 320.0)):
         write_run(tmp_path / "w" / str(seed), seed=seed, final={"color_hard": score}, random=40)
         final = {"color_hard": 500.0, "distracting_cs:0.1": 100.0}
         write_run(tmp_path / "f" / str(seed), task="finger_spin", seed=seed, final=final)
     groups = group_runs([read_run(tmp_path / task / seed) for task in "wf" for seed in "01"])
-    rows = {(row["task"], row["mode"]): row for row in score_rows(groups)}
+    rows = {(row["task"], row["mode"]): row for row in to_rows(all_results(groups))}
     walker = rows["walker_walk", "color_hard"]
-    assert (walker["mean ± std"], walker["paper"]) == ("310 ± 14", "760 ± 145 †")
+    assert (walker["mean ± std"], walker["paper"]) == ("310 ± 14", "760 ± 145† Table 1")
     assert (walker["IQM [95 %]"], walker["area"]) == ("310 [300, 320]", "155")
-    assert (walker["seeds"], walker["episodes"], walker["random"]) == ("2", "20", "40")
-    assert rows["finger_spin", "distracting_cs:0.1"]["paper"] == "≈ 290 †"
+    assert (walker["seeds"], walker["episodes"], walker["random"]) == ("2", "20", "40 7.8×")
+    assert rows["finger_spin", "distracting_cs:0.1"]["paper"] == "≈290† DistractingCS curves"
     both = rows["all 2 DMControl tasks", "color_hard"]
     assert (both["mean ± std"], both["IQM [95 %]"]) == ("405", "410 [400, 410]")
-    assert len(score_rows(groups, ["distracting_cs:0.1"])) == 1
+    assert len(to_rows(all_results(groups, ["distracting_cs:0.1"]))) == 1
 
 
-def test_success_rates_stand_beside_the_papers(tmp_path: Path) -> None:
+def test_success_rates_have_the_papers(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "r", task="robot_reach", final={"train": 30.0, "test": 20.0})
     who = {"task": "robot_reach", "method": "svea", "augment": "conv", "run_seed": 0}
     played = episodes(who, "agent", "test", 20.0, 6000)
     write_lines(folder / "eval.jsonl", [one | {"success": k < 7} for k, one in enumerate(played)])
-    (row,) = score_rows(group_runs([read_run(folder)]), ["test"])
-    assert row["success"].startswith("0.70 [") and row["paper"] == "0.89 †"
+    (row,) = to_rows(all_results(group_runs([read_run(folder)]), ["test"]))
+    assert row["success [95 %]"].startswith("0.70 [") and row["paper"] == "0.89† Table 2"
 
 
 @pytest.mark.parametrize(

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from fake_runs import write_run
 from tiny_runs import tiny
 
 from svea.errors import UserError
 from svea.evidence.analysis import (
     Sample,
     choose_augmentations,
-    common_level,
     open_replay,
     q_gap,
     q_variance,
-    wall_times,
 )
 from svea.evidence.read import read_run
-from svea.evidence.results import group_runs
 from svea.runs.load import export
 from svea.training import train
 
@@ -98,28 +92,6 @@ def test_what_has_no_replay_is_refused(run: Path, tmp_path: Path) -> None:
     for options, words in (((0, 2), "transitions is 0"), ((8, 1), "draws is 1; allowed: 2")):
         with pytest.raises(UserError, match=words):
             Sample.of(run, *options, 0, "cpu")
-
-
-# Wall time ---------------------------------------------------------------------------------------
-
-
-def test_hours_to_a_return_are_read_off_the_mean_curve(tmp_path: Path) -> None:
-    # fake runs take 0.1 s a decision and climb in a straight line, so hours follow from returns.
-    runs = [
-        read_run(write_run(tmp_path / "a", seed=0, final={"train": 300})),
-        read_run(write_run(tmp_path / "b", seed=1, final={"train": 500})),
-        read_run(write_run(tmp_path / "c", method="drq", final={"train": 200}, decisions=12_000)),
-    ]
-    drq, svea = wall_times(group_runs(runs), "train")
-    whole = 600 / 3600
-    assert svea.milliseconds == pytest.approx(100)
-    np.testing.assert_allclose(svea.curve.returns[-1], 400)
-    np.testing.assert_allclose(svea.curve.decisions[-1], whole)
-    assert common_level([drq, svea]) == pytest.approx(180)
-    assert svea.hours_to(180) == pytest.approx(whole * 180 / 400)
-    assert drq.hours_to(180) == pytest.approx(2 * whole * 0.9)
-    assert svea.hours_to(0) == 0 and math.isnan(svea.hours_to(401))
-    assert wall_times(group_runs(runs), "video_hard") == []
 
 
 def test_the_replay_of_a_crop_method_opens_in_its_rendered_size(tmp_path: Path) -> None:

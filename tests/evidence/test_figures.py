@@ -107,7 +107,7 @@ def test_bars_show_each_mode_beside_the_papers(tmp_path):
     assert drawn["drq"][0] == pytest.approx(310) and np.isnan(drawn["drq"][1:]).all()
     paper = [published.lookup("walker_walk", mode, "svea", "conv").mean for mode in final]
     np.testing.assert_array_equal(line(one, "series-1-paper")[:, 1], paper)
-    assert "no replication" in one.caption
+    assert "not a replication" in one.caption
 
 
 def distracting_run(folder, **settings):

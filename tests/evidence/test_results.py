@@ -9,7 +9,7 @@ import pytest
 from fake_runs import write_run
 
 from svea.evidence.read import read_run
-from svea.evidence.results import aggregate, caveats, group_runs, mean_curve, summarise
+from svea.evidence.results import aggregate, caveats_of, group_runs, mean_curve, summarise
 
 
 def groups_of(*folders):
@@ -45,7 +45,7 @@ def test_labels_are_as_short_as_they_can_be(tmp_path):
         "c": ("svea + conv, preset quick, decisions 6000", ("batch_size",)),
         "d": ("svea + conv, preset quick, decisions 9000", ("batch_size",)),
     }
-    assert "differ in more than their labels say: batch_size" in "\n".join(caveats(groups[2]))
+    assert "differ in more than their labels say: batch_size" in "\n".join(caveats_of(groups[2]))
 
 
 def test_a_label_means_the_same_on_every_task(tmp_path):
@@ -60,12 +60,12 @@ def test_a_label_means_the_same_on_every_task(tmp_path):
         ("finger_spin", "svea + conv, preset quick"),
         ("walker_walk", "svea + conv, preset quick"),
     ]
-    (pooled,) = {one.label for one in aggregate(groups, np.random.default_rng(0))}
+    (pooled,) = {one.label for one in aggregate(groups)}
     assert pooled == "svea + conv, preset quick"
     alone = groups_of(tmp_path / "a", tmp_path / "b")
     assert {group.label for group in alone} == {"svea + conv"}
     different = groups_of(tmp_path / "a", tmp_path / "c")
-    assert aggregate(different, np.random.default_rng(0)) == [], "other settings are not pooled"
+    assert aggregate(different) == [], "other settings are not pooled"
 
 
 def test_numbers_that_a_run_does_not_use_do_not_tell_it_apart(tmp_path):
@@ -76,12 +76,12 @@ def test_numbers_that_a_run_does_not_use_do_not_tell_it_apart(tmp_path):
     assert (group.label, len(group.runs)) == ("svea + conv", 2)
 
 
-def test_a_row_holds_the_known_figures(tmp_path):
+def test_a_result_holds_the_known_numbers(tmp_path):
     (group,) = groups_of(
         write_run(tmp_path / "a", seed=0, final={"train": 400, "color_hard": 300}, random=50),
         write_run(tmp_path / "b", seed=1, final={"train": 600, "color_hard": 320}, random=50),
     )
-    train, test = summarise(group, np.random.default_rng(0))
+    train, test = summarise(group)
     assert (train.mode, test.mode) == ("train", "color_hard")
     assert train.mean == pytest.approx(500)
     assert train.std == pytest.approx(math.sqrt(2) * 100)
@@ -92,16 +92,19 @@ def test_a_row_holds_the_known_figures(tmp_path):
     assert (test.mean_interval.low, test.mean_interval.high) == pytest.approx((300, 320))
 
 
-def test_the_papers_figures_stand_beside_its_own_base_alone(tmp_path):
+def test_the_papers_numbers_belong_to_its_own_base_and_single_views(tmp_path):
     for base, expected in (("sac", 760), ("ddpg", None), ("dqn", None)):
         (group,) = groups_of(write_run(tmp_path / base, base=base))
-        paper = summarise(group, np.random.default_rng(0))[1].paper
+        paper = summarise(group)[1].paper
         assert (paper and paper.mean) == expected
+    more = {"alpha": 0.5, "beta": 0.5, "K": 2, "M": 2}
+    (group,) = groups_of(write_run(tmp_path / "views", recipe=more))
+    assert summarise(group)[1].paper is None
 
 
 def test_one_seed_takes_its_interval_over_episodes(tmp_path):
     (group,) = groups_of(write_run(tmp_path / "a"))
-    train = summarise(group, np.random.default_rng(0))[0]
+    train = summarise(group)[0]
     assert math.isnan(train.std)
     assert train.iqm.low < 300 < train.iqm.high
 
@@ -117,7 +120,13 @@ def test_one_seed_takes_its_interval_over_episodes(tmp_path):
         (5, 500_000, "quick", {}, ("preset quick",)),
         (5, 500_000, "paper", {"image_size": 64}, ("other settings (image_size)",)),
         (5, 500_000, "paper", {"base": "ddpg"}, ("other settings (base)",)),
-        (5, 500_000, "paper", {"task": "robot_reach"}, ("a robot task of our own",)),
+        (
+            5,
+            500_000,
+            "paper",
+            {"task": "robot_reach"},
+            ("a robot task of our own (the paper's were never released)",),
+        ),
         (5, 500_000, "paper", {"task": "cheetah_run", "image_size": 64}, ()),
     ],
 )
@@ -132,7 +141,7 @@ def test_only_the_papers_size_and_settings_are_a_replication(
     ]
     (group,) = groups_of(*folders)
     assert group.departures == departures
-    test = summarise(group, np.random.default_rng(0))[1]
+    test = summarise(group)[1]
     assert test.is_replication is (not departures and test.paper is not None)
 
 
@@ -141,7 +150,8 @@ def test_the_mean_curve_covers_what_all_seeds_have(tmp_path):
         write_run(tmp_path / "a", seed=0, final={"train": 300}, evaluations=4),
         write_run(tmp_path / "b", seed=1, final={"train": 600}, evaluations=3),
     )
-    curve, std = mean_curve(group, "train")
+    mean = mean_curve(run.evaluation_curve("train") for run in group.runs)
+    curve, std = mean.curve, mean.std
     np.testing.assert_array_equal(curve.decisions, [0, 2000, 3000, 4000, 6000])
     np.testing.assert_allclose(curve.returns, 450 * curve.decisions / 6000)
     np.testing.assert_allclose(std, curve.decisions / 6000 * 150 * math.sqrt(2))
@@ -149,7 +159,7 @@ def test_the_mean_curve_covers_what_all_seeds_have(tmp_path):
 
 def test_caveats_name_seeds_preset_and_generated_data(tmp_path):
     (group,) = groups_of(write_run(tmp_path / "a"), write_run(tmp_path / "b"))
-    text = "\n".join(caveats(group))
+    text = "\n".join(caveats_of(group))
     assert "few seeds: 2 where the paper has 5" in text
     assert "seed 0 appears more than once" in text
     assert "preset 'quick'" in text
@@ -157,12 +167,12 @@ def test_caveats_name_seeds_preset_and_generated_data(tmp_path):
     assert "train: procedural" not in text
     assert "sample" not in text
     group.runs[0].config["eval_actions"] = "sampled"
-    assert "evaluations sample actions" in "\n".join(caveats(group))
+    assert "evaluations sample actions" in "\n".join(caveats_of(group))
 
 
 def test_a_random_policy_at_or_below_zero_gives_no_ratio(tmp_path):
     (group,) = groups_of(write_run(tmp_path / "a", random=-5.0))
-    assert math.isnan(summarise(group, np.random.default_rng(0))[0].times_random)
+    assert math.isnan(summarise(group)[0].times_random)
 
 
 def test_the_area_of_a_row_is_that_of_its_straight_curves(tmp_path):
@@ -170,10 +180,10 @@ def test_the_area_of_a_row_is_that_of_its_straight_curves(tmp_path):
         write_run(tmp_path / "a", seed=0, final={"train": 300}),
         write_run(tmp_path / "b", seed=1, final={"train": 500}),
     )
-    (train,) = summarise(group, np.random.default_rng(0))
+    (train,) = summarise(group)
     assert (train.area.low, train.area.point, train.area.high) == pytest.approx((150, 200, 250))
     (alone,) = groups_of(tmp_path / "a")
-    (train,) = summarise(alone, np.random.default_rng(0))
+    (train,) = summarise(alone)
     assert train.area.point == pytest.approx(150) and math.isnan(train.area.low)
 
 
@@ -185,7 +195,7 @@ def test_tasks_are_strata_of_an_aggregate(tmp_path):
         write_run(tmp_path / "d", task="finger_spin", seed=1, final={"train": 100}),
         write_run(tmp_path / "e", task="finger_spin", method="drq", final={"train": 1}),
     )
-    (one,) = aggregate(groups, np.random.default_rng(0))
+    (one,) = aggregate(groups)
     assert (one.label, one.tasks, one.seeds) == ("svea + conv", ("finger_spin", "walker_walk"), 4)
     # Resampling across tasks would spread the mean over 100 to 900.
     assert (one.mean.low, one.mean.point, one.mean.high) == pytest.approx((500, 500, 500))

@@ -27,6 +27,7 @@ def write_run(
     variance: float | None = None,
     curves: tuple[str, ...] | None = None,
     noise: float = 0.0,
+    seconds: float | None = None,
     **config: Any,
 ) -> Path:
     """Write a finished run whose final mean returns are exactly `final`.
@@ -34,7 +35,7 @@ def write_run(
     Training logs the modes in `curves` (all, unless given), as straight lines from zero, or with
     `noise` as curves that jump by that share of their height. With `success`, that share of the
     episodes of each mode succeeds (to a tenth); with `variance`, every evaluation logs it as
-    `q_target_variance`, times one plus its number.
+    `q_target_variance`, times one plus its number. It took `seconds` (default: 0.1 a decision).
     """
     final = final or {"train": 300.0, "color_hard": 240.0}
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,13 +51,14 @@ def write_run(
         "image_size": 84 if preset == "paper" else 48,
         "recipe": {"alpha": 0.5, "beta": 0.5, "K": 1, "M": 1},
         "svea_version": "0.1.0",
-        "command": ["svea", "train", task, "--method", method, "--seed", str(seed)],
+        "command": f"svea train {task} --method {method} --seed {seed}",
         **config,
     }
     (folder / "config.json").write_text(json.dumps(settings))
     generator = np.random.default_rng(seed)
     watched = {mode: final[mode] for mode in curves or final}
-    lines = training(decisions, evaluations, watched, generator)
+    each = 0.1 if seconds is None else seconds / decisions
+    lines = training(decisions, evaluations, watched, generator, each)
     for line in lines if noise else []:
         if line["kind"] == "eval":
             line["return_mean"] *= 1 + float(generator.normal(0, noise))
@@ -86,12 +88,16 @@ def write_analysis(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def training(
-    decisions: int, evaluations: int, final: dict[str, float], generator: np.random.Generator
+    decisions: int,
+    evaluations: int,
+    final: dict[str, float],
+    generator: np.random.Generator,
+    seconds: float = 0.1,
 ) -> list[dict[str, Any]]:
     """Metrics lines: curves that climb in a straight line to the final returns."""
     lines: list[dict[str, Any]] = []
     for step in np.linspace(0, decisions, evaluations).astype(int).tolist():
-        stamp = {"decision": step, "frame": 4 * step, "seconds": step / 10}
+        stamp = {"decision": step, "frame": 4 * step, "seconds": round(step * seconds, 6)}
         for mode, mean in final.items():
             height = mean * step / decisions
             returns = {"return_mean": height, "return_std": 1.0, "returns": [height] * 2}
@@ -99,7 +105,7 @@ def training(
         lines.append({"kind": "train", **stamp, "critic_loss": 0.1, "actor_loss": -1.0})
     for step in range(250, decisions + 1, max(250, decisions // 40)):
         noisy = final.get("train", 0.0) * step / decisions + float(generator.normal(0, 15))
-        stamp = {"decision": step, "frame": 4 * step, "seconds": step / 10}
+        stamp = {"decision": step, "frame": 4 * step, "seconds": round(step * seconds, 6)}
         lines.append({"kind": "episode", **stamp, "return": noisy, "length": 250, "env": 0})
     return lines
 

@@ -7,22 +7,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from svea import files
 from svea.cli.arguments import Out, Positional, parse_parts
-from svea.cli.terminal import collected, print_findings, print_problems
-from svea.errors import StorageError, SveaError, UserError
+from svea.cli.terminal import collected, print_problems, print_results
+from svea.errors import SveaError, UserError
 from svea.evidence.read import find_runs, read_run, read_runs
-from svea.evidence.results import group_runs
-from svea.words import number
+from svea.evidence.results import WallTime, common_level, group_runs, wall_times
+from svea.evidence.stats import mean_and_std_over_seeds
+from svea.evidence.tables import Cell, Table
+from svea.words import mean_std, number, significant
 
 if TYPE_CHECKING:
-    from svea.evidence.analysis import Sample, WallTime
+    from svea.evidence.analysis import Sample
 
 Rows = list[dict[str, Any]]
 
 
-Findings = tuple[Rows, list[str], list[SveaError]]
+Findings = tuple[Table, list[str], list[SveaError]]
 """A table, notes on it, and what could not be analysed."""
 
 
@@ -48,7 +49,7 @@ def run(arguments: list[str]) -> int:
         found = q_variance_table(
             runs, transitions=transitions, draws=draws, seed=seed, device=device
         )
-        return print_findings(*found)
+        return print_results(*found)
 
     def q_gap(
         runs: Positional[tuple[Path, ...]],
@@ -71,7 +72,7 @@ def run(arguments: list[str]) -> int:
         found = q_gap_table(
             runs, augment, transitions=transitions, draws=draws, seed=seed, device=device
         )
-        return print_findings(*found)
+        return print_results(*found)
 
     def walltime(
         runs: Positional[tuple[Path, ...]],
@@ -87,7 +88,7 @@ def run(arguments: list[str]) -> int:
             level: the return to be reached; default: 90 % of the lowest best return.
             out: also draw the curves, as .png or .pdf.
         """
-        return print_findings(*wall_time_table(runs, mode, level, out))
+        return print_results(*wall_time_table(runs, mode, level, out))
 
     def saliency(
         run: Positional[Path],
@@ -140,9 +141,9 @@ def q_variance_table(runs: Sequence[Path], **options: Any) -> Findings:
             "of strong view": strong["variance"] if strong else math.nan,
         }
 
-    rows, problems = _table(runs, row, **options)
+    table, problems = _table("q-variance", runs, row, **options)
     note = "variance of the Q-target over draws of its view, mean over transitions"
-    return rows, [note], problems
+    return table, [note], problems
 
 
 def q_gap_table(runs: Sequence[Path], augmentations: Sequence[str], **options: Any) -> Findings:
@@ -156,11 +157,12 @@ def q_gap_table(runs: Sequence[Path], augmentations: Sequence[str], **options: A
         notes.update({one["why"]: None for one in gaps if one["gap"] is None})
         return {one["augment"]: math.nan if one["gap"] is None else one["gap"] for one in gaps}
 
-    rows, problems = _table(runs, row, **options)
-    return rows, list(notes), problems
+    table, problems = _table("q-gap", runs, row, **options)
+    return table, list(notes), problems
 
 
 def _table(
+    name: str,
     runs: Sequence[Path],
     row: Callable[[Sample], dict[str, Any]],
     *,
@@ -168,7 +170,7 @@ def _table(
     draws: int,
     seed: int,
     device: str,
-) -> tuple[Rows, list[SveaError]]:
+) -> tuple[Table, list[SveaError]]:
     """A row per run, means over seeds, and what could not be analysed."""
     from svea.evidence.analysis import Sample
 
@@ -189,7 +191,8 @@ def _table(
     }
     rows = [one for members in groups.values() for one in members]
     rows += [_mean_row(setting, members) for setting, members in groups.items() if members[1:]]
-    return [{name: _shown(value) for name, value in one.items()} for one in rows], problems
+    cells = [{title: _cell(value) for title, value in one.items()} for one in rows]
+    return Table.of(name, cells), problems
 
 
 def _mean_row(setting: str, members: Rows) -> dict[str, Any]:
@@ -198,26 +201,22 @@ def _mean_row(setting: str, members: Rows) -> dict[str, Any]:
     for name, first in members[0].items():
         if isinstance(first, float):
             values = [one[name] for one in members]
-            spread = f" ± {_shown(np.std(values, ddof=1))}" if np.isfinite(values).all() else ""
-            mean[name] = _shown(np.mean(values)) + spread
+            mean[name] = mean_std(*mean_and_std_over_seeds([[v] for v in values]), significant)
         else:
             mean.setdefault(name, first)
     return mean
 
 
-def _shown(value: Any) -> str:
+def _cell(value: Any) -> Cell:
     """Three digits of a number, a dash for none, text as it is."""
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:.3g}" if math.isfinite(value) else "–"
+    is_number = isinstance(value, float)
+    return Cell(significant(value), value=value) if is_number else Cell(str(value))
 
 
 def wall_time_table(
     runs: Sequence[Path], mode: str, level: float | None, out: Path | None
-) -> tuple[Rows, list[str]]:
+) -> tuple[Table, list[str]]:
     """`svea analyze walltime`: what each setting takes, and when it reaches a common return."""
-    from svea.evidence.analysis import common_level, wall_times
-
     found, notes = read_runs(runs)
     by_task: dict[str, list[WallTime]] = {}
     for one in wall_times(group_runs(found), mode):
@@ -230,24 +229,23 @@ def wall_time_table(
         hours_to = [one.hours_to(reached) for one in times]
         fastest = min((hours for hours in hours_to if hours > 0), default=math.nan)
         for one, hours in zip(times, hours_to, strict=True):
+            to_level = f"hours to {number(reached)}" if len(by_task) == 1 else "hours to level"
             rows.append(
                 {
-                    "task": task,
-                    "setting": one.group.label,
-                    "seeds": len(one.group.runs),
-                    "ms per decision": _shown(one.milliseconds),
-                    "hours": _shown(float(one.curve.decisions[-1])),
-                    "last return": number(float(one.curve.returns[-1])),
-                    f"hours to {number(reached)}" if len(by_task) == 1 else "hours to level": (
-                        _shown(hours)
-                    ),
-                    "× fastest": _shown(hours / fastest),
+                    "task": Cell(task),
+                    "setting": Cell(one.group.label),
+                    "seeds": Cell(str(len(one.group.runs))),
+                    "ms per decision": _cell(one.milliseconds),
+                    "hours": _cell(float(one.curve.decisions[-1])),
+                    "last return": Cell(number(float(one.curve.returns[-1]))),
+                    to_level: _cell(hours),
+                    "× fastest": _cell(hours / fastest),
                 }
             )
         if out is not None:
             draw_wall_times(times, mode, _per_task(out, task, len(by_task)))
     notes.append("hours are wall time, evaluations included, on whatever machine each run had")
-    return rows, notes
+    return Table.of("wall-time", rows), notes
 
 
 def draw_wall_times(times: Sequence[WallTime], mode: str, out: Path) -> Path:
@@ -258,18 +256,13 @@ def draw_wall_times(times: Sequence[WallTime], mode: str, out: Path) -> Path:
         plots.Series(one.group.label, one.curve, color=place) for place, one in enumerate(times)
     ]
     title = f"{times[0].group.task}: {mode}"
-    figure = plots.learning_curves(series, title=title, action_repeat=None)
-    axes = figure.axes[0]
-    axes.set_xlabel("hours of wall time")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    figure = plots.learning_curves(series, title=title, action_repeat=None, width=plots.HOURS)
     writers = {".png": plots.to_png, ".pdf": plots.to_pdf}
     if out.suffix.lower() not in writers:
         raise UserError(f"out is {str(out)!r}; allowed: a file that ends in .png or .pdf")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(writers[out.suffix.lower()](figure))
-    except OSError as error:
-        raise StorageError(f"cannot write {out}: {error.strerror}") from error
+    with files.writing(out):
+        files.make_folder(out.parent)
+        files.replace(out, [writers[out.suffix.lower()](figure)])
     return out
 
 

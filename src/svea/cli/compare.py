@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json as jsonlib
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from svea.cli.arguments import Positional, parse
-from svea.cli.terminal import print_findings
+from svea.cli.terminal import print_results
 from svea.errors import UserError
-from svea.evidence import compare, stats
-from svea.evidence.results import caveats
-from svea.words import number
+from svea.evidence import compare
+from svea.evidence.results import caveats_of
+from svea.evidence.tables.comparison import comparison_table
 
-BOOTSTRAP_SEED = 0
 LONGEST_NAME = 16  # in the head of a column
-
-Rows = list[dict[str, Any]]
 
 
 def run(arguments: list[str]) -> int:
@@ -49,8 +43,7 @@ def run(arguments: list[str]) -> int:
         if json:
             print(jsonlib.dumps([one.to_json() for one in made], indent=1))
             return 0
-        rows = [row for one in made for row in comparison_rows(one, a, b)]
-        return print_findings(rows, notes)
+        return print_results(comparison_table(made, *_side_names(a, b)), notes)
 
     return parse(command, "compare", arguments)
 
@@ -66,14 +59,13 @@ def comparisons(
     (a, unread_a), (b, unread_b) = (compare.find_side(one, beneath) for one in (ours, theirs))
     pairs, alone = compare.matches(a, b)
     groups = [group for pair in pairs for group in (pair.ours, pair.theirs)]
-    told = (text for group in groups for text in caveats(group))
+    told = (text for group in groups for text in caveats_of(group))
     a_name, _ = _side_names(ours, theirs)
     sides = [] if a_name == ours else [f"A: {ours}; B: {theirs}"]
     notes = list(dict.fromkeys([*sides, *unread_a, *unread_b, *alone, *told]))
-    generator = np.random.default_rng(BOOTSTRAP_SEED)
     made = []
     for mode in modes or _common_modes(pairs):
-        found = compare.compare(pairs, mode, measure, generator)
+        found = compare.compare(pairs, mode, measure)
         if found is None:
             notes.append(f"{mode}: no {measure} on both sides of any task")
             continue
@@ -94,44 +86,3 @@ def _common_modes(pairs: Sequence[compare.Match]) -> list[str]:
     return list(
         dict.fromkeys(m for pair in pairs for m in pair.ours.modes if m in pair.theirs.modes)
     )
-
-
-def comparison_rows(found: compare.Comparison, ours: str, theirs: str) -> Rows:
-    """A row per match, and the last one over all; long names of the sides are shown as A and B."""
-    ours, theirs = _side_names(ours, theirs)
-
-    def row(
-        name: str,
-        a: float,
-        b: float,
-        seeds: str,
-        gain: stats.Interval | None,
-        chance: stats.Interval,
-    ) -> dict[str, Any]:
-        return {
-            "task": name,
-            "mode": found.mode,
-            f"{found.measure} of {ours}": number(a),
-            f"of {theirs}": number(b),
-            "seeds": seeds,
-            "difference [95 %]": _interval(gain, number) if gain else "–",
-            f"P({ours} > {theirs}) [95 %]": _interval(chance, lambda value: f"{value:.2f}"),
-        }
-
-    each = zip(found.names, found.ours, found.theirs, found.differences, found.chances, strict=True)
-    rows = [
-        row(name, x.mean(), y.mean(), f"{x.size}, {y.size}", gain, chance)
-        for name, x, y, gain, chance in each
-    ]
-    if len(rows) > 1:
-        a, b = (float(np.mean([x.mean() for x in side])) for side in (found.ours, found.theirs))
-        if found.difference is None:  # returns of several suites have no common scale
-            a = b = math.nan
-        n, m = (sum(x.size for x in side) for side in (found.ours, found.theirs))
-        rows.append(row(f"all {len(rows)}", a, b, f"{n}, {m}", found.difference, found.chance))
-    return rows
-
-
-def _interval(one: stats.Interval, show: Callable[[float], str]) -> str:
-    """A value with the ends of its interval."""
-    return f"{show(one.point)} [{show(one.low)}, {show(one.high)}]"

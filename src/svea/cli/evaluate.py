@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from svea.cli.arguments import Positional, parse
-from svea.cli.terminal import print_table
+from svea.cli.terminal import print_results
 from svea.errors import StorageError, SveaError, UserError
-from svea.evidence import stats
 from svea.evidence.read import find_runs, read_runs
-from svea.evidence.results import (
-    Aggregate,
-    Group,
-    Result,
-    aggregate,
-    caveats,
-    group_runs,
-    summarise,
-    summarise_success,
-)
+from svea.evidence.results import Group, all_caveats, group_runs
+from svea.evidence.tables.results import all_results
 from svea.runs.records import Record, append_records, protocol_key, read_records
-from svea.words import listed, number, plural, rate
+from svea.words import listed, plural
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from svea.evidence.evaluation import Request
-
-BOOTSTRAP_SEED = 0
 
 
 def run(arguments: list[str]) -> int:
@@ -108,7 +94,7 @@ class Scoring:
         self._unwritable: dict[Path, StorageError] = {}
 
     def play(self, progress: Progress) -> None:
-        """Play and record; what fails is named, and the rest goes on."""
+        """Play and record; what fails is named, and the rest is played."""
         from svea.evidence.evaluation import evaluate_runs
 
         request = self.request
@@ -132,12 +118,10 @@ class Scoring:
                 on_problem=self._note,
             )
         except KeyboardInterrupt:
-            print(
-                f"stopped; {plural(self.played, 'new episode')} recorded, the same command goes on",
-                file=sys.stderr,
-            )
+            played = plural(self.played, "new episode")
+            print(f"stopped; {played} recorded, the same command continues", file=sys.stderr)
             raise
-        for error in self._unwritable.values():  # last, because the figures still count
+        for error in self._unwritable.values():  # last, because the results still count
             self._fail("", error)
 
     def _modes(self, run: Path) -> int:
@@ -234,7 +218,7 @@ def _adaptation_notes(records: dict[Path, list[Record]]) -> list[str]:
             each = sum(record["adaptation_seconds"] for record in adapted) / steps
             notes.append(
                 f"{run}: adapted at test time, fresh in each of {len(adapted)} episodes, "
-                f"{each * 1000:.3g} ms per decision beside acting"
+                f"{each * 1000:.3g} ms per decision in addition to acting"
             )
     return notes
 
@@ -243,105 +227,11 @@ def print_scores(runs: Sequence[Path], modes: Collection[str] | None = None) -> 
     """The table of runs in some modes (all if None), with what a reader must know about it."""
     found, problems = read_runs(runs)
     groups = group_runs(found)
-    rows = score_rows(groups, modes)
-    print_table(rows)
-    for line in [*problems, *_notes(groups, rows)]:
-        print(line)
+    print_results(all_results(groups, modes), [*problems, *_caveats(groups)])
 
 
-def score_rows(
-    groups: Sequence[Group], modes: Collection[str] | None = None
-) -> list[dict[str, str]]:
-    """One row per setting and mode, then one per setting and mode over the tasks of a suite."""
-    generator = np.random.default_rng(BOOTSTRAP_SEED)
-    rows: list[dict[str, Any]] = []
-    for group in groups:
-        success = {one.mode: one for one in summarise_success(group, generator)}
-        for result in summarise(group, generator):
-            row = _row(result)
-            if one := success.get(result.mode):
-                row |= {"success": f"{rate(one.rate)} {_ends(one.interval, rate)}"}
-                row |= {"paper": f"{rate(one.paper.mean)} †"} if one.paper else {}
-            rows.append(row | {"_mode": result.mode})
-    for pooled in aggregate(groups, generator):
-        rows.append(_aggregate_row(pooled) | {"_mode": pooled.mode})
-    rows = [row for row in rows if modes is None or row["_mode"] in modes]
-    names = [name for name in _COLUMNS if any(row.get(name) for row in rows)]
-    return [{name: row.get(name, "") for name in names} for row in rows]
-
-
-_COLUMNS = ("task", "setting", "mode", "seeds", "episodes", "mean ± std", "IQM [95 %]", "area",
-            "random", "success", "paper")  # fmt: skip
-
-
-def _row(result: Result) -> dict[str, str]:
-    """A setting in a mode."""
-    return {
-        "task": result.group.task,
-        "setting": result.group.label,
-        "mode": result.mode,
-        "seeds": str(result.seeds),
-        "episodes": str(result.episodes),
-        "mean ± std": _with_std(result.mean, result.std),
-        "IQM [95 %]": f"{number(result.iqm.point)} {_ends(result.iqm)}",
-        "area": number(result.area.point) if math.isfinite(result.area.point) else "",
-        "random": number(result.random) if math.isfinite(result.random) else "",
-        "paper": _paper(result),
-    }
-
-
-def _paper(result: Result) -> str:
-    """The paper's figure, marked where ours cannot be compared with it."""
-    if (paper := result.paper) is None:
-        return ""
-    mark = "" if result.is_replication else " †"
-    return ("≈ " if paper.approximate else "") + _with_std(paper.mean, paper.std) + mark
-
-
-def _aggregate_row(one: Aggregate) -> dict[str, str]:
-    """A setting in a mode, over tasks."""
-    return {
-        "task": f"all {len(one.tasks)} {one.suite} tasks",
-        "setting": one.label,
-        "mode": one.mode,
-        "seeds": str(one.seeds),
-        "mean ± std": number(one.mean.point),
-        "IQM [95 %]": f"{number(one.iqm.point)} {_ends(one.iqm)}",
-    }
-
-
-def _with_std(mean: float, std: float) -> str:
-    """A mean, and its deviation where there is one."""
-    return f"{number(mean)} ± {number(std)}" if math.isfinite(std) else number(mean)
-
-
-def _ends(interval: stats.Interval, show: Any = number) -> str:
-    """An interval's ends in brackets."""
-    return f"[{show(interval.low)}, {show(interval.high)}]"
-
-
-def _notes(groups: Sequence[Group], rows: Sequence[dict[str, str]]) -> list[str]:
-    """What the columns are, and the caveats of the settings, equal ones once."""
-    single = any(len(group.runs) == 1 for group in groups)
-    notes = [
-        "mean ± std and intervals are over seeds"
-        + ("; with one seed, the interval is over its episodes" if single else "")
-    ]
-    if any(row.get("area") for row in rows):
-        notes.append("area: of the evaluation curve during training, as a mean return")
-    if any(row.get("paper", "").endswith("†") for row in rows):
-        notes.append("† not a replication of the paper's figure: size or settings differ")
-    several = len({group.task for group in groups}) > 1
-    found: dict[str, list[str]] = {}
-    for group in groups:
-        name = f"{group.task} {group.label}" if several else group.label
-        for text in [*caveats(group), *(w for run in group.runs for w in run.warnings)]:
-            found.setdefault(text, []).append(name)
-    versions = {str(run.config.get("svea_version", "?")) for g in groups for run in g.runs}
-    if len(versions) > 1:
-        notes.append(f"note: runs of different versions of svea: {', '.join(sorted(versions))}")
-    for text, who in found.items():
-        names = list(dict.fromkeys(who))
-        where = "" if len(names) == len(groups) else f" ({listed(names, most=3, between='; ')})"
-        notes.append(f"note: {text}{where}")
-    return notes
+def _caveats(groups: Sequence[Group]) -> list[str]:
+    """Caveats and warnings, each with what it is about."""
+    found = all_caveats(groups)
+    about = {text: listed(who, most=3, between="; ") for text, who in found.items()}
+    return [f"note: {text}" + (f" ({who})" if who else "") for text, who in about.items()]

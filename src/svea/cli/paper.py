@@ -22,7 +22,7 @@ def run(arguments: list[str]) -> int:
         render: bool = False,
         engine: tyro.conf.OmitArgPrefixes[EngineFlags] = DEFAULT_ENGINE,
     ) -> int:
-        """Train the runs behind a table or figure of the paper, and draw ours beside it.
+        """Train the runs behind a table or figure of the paper, and draw ours next to it.
 
         `svea paper list` names them; `svea paper claims` decides the paper's claims by the runs.
 
@@ -48,8 +48,8 @@ def run(arguments: list[str]) -> int:
         if what == "claims":
             if out is not None and not out.is_dir():
                 raise UserError(
-                    f"out is {str(out)!r}, which is no folder; allowed: one that `svea paper` has "
-                    "written its runs to, or no --out"
+                    f"out is {str(out)!r}, which is not a folder; allowed: one that `svea paper` "
+                    "has written its runs to, or no --out"
                 )
             return print_claims(size, folder)
         return run_and_draw(what, size, folder, engine, render)
@@ -74,7 +74,7 @@ def list_experiments() -> list[dict[str, Any]]:
 
 
 def print_claims(size: Any, folder: Path) -> int:
-    """Each claim, the paper's figure, the rule that decides it, and ours."""
+    """Each claim, the paper's number, the rule that decides it, and ours."""
     from svea.studies.paper.claims import verdicts
 
     for line in size.caveats:
@@ -89,7 +89,8 @@ def print_claims(size: Any, folder: Path) -> int:
 def run_and_draw(what: str, size: Any, folder: Path, engine: Any, only_draw: bool) -> int:
     """Train what an experiment of the paper needs, then draw it from the run folders."""
     from svea.studies.paper.experiments import experiment
-    from svea.studies.paper.pages import gather, render
+    from svea.studies.paper.pages import render
+    from svea.studies.paper.results import gather
 
     one, code = experiment(what), 0
     for line in (*size.caveats, *one.notes):

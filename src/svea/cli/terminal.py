@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from svea.errors import SveaError
+from svea.evidence.tables import Table as Results
+from svea.evidence.tables.writers import to_rows
 
 
 @contextmanager
@@ -50,12 +52,11 @@ def print_table(rows: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def print_findings(
-    rows: list[dict[str, Any]], notes: Sequence[str], problems: Sequence[SveaError] = ()
+def print_results(
+    results: Results, notes: Sequence[str] = (), problems: Sequence[SveaError] = ()
 ) -> int:
     """A table, notes below it, problems on stderr; the exit code of the first problem."""
-    if rows:
-        print_table(rows)
-    for note in notes if rows else ():  # they are about the table
+    print_table(to_rows(results))
+    for note in [*results.notes, *notes] if results.rows else ():  # they are about the table
         print(note)
     return print_problems(problems)

@@ -1,4 +1,4 @@
-"""The paper's analyses: noise of Q-targets, Q-values under augmentation, return over wall time.
+"""The paper's analyses of an agent: noise of Q-targets, Q-values under augmentation.
 
 docs/evaluation.md defines every quantity. Each analysis of a run is kept as RUN/analysis/NAME.json,
 where `svea report` finds it.
@@ -7,12 +7,11 @@ where `svea report` finds it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import safetensors
 import torch
 
@@ -22,8 +21,6 @@ from svea.agents.diagnostics import q_gap_of, q_targets
 from svea.augment import AUGMENTATIONS, augmentation
 from svea.augment.images import ImageBank
 from svea.errors import StorageError, UserError, unknown_name
-from svea.evidence.read import Curve
-from svea.evidence.results import Group, common_curve
 from svea.replay import Batch, Replay
 from svea.runs import checkpoint, layout
 from svea.runs.load import load_agent, load_config
@@ -31,9 +28,6 @@ from svea.runs.load import load_agent, load_config
 if TYPE_CHECKING:
     from svea.agents.agent import Agent
     from svea.config import Config
-
-TRANSITIONS = 256
-DRAWS = 16
 
 GAP_AUGMENTATIONS = tuple(name for name in AUGMENTATIONS if name != "crop")
 """Those that leave the size of an observation as it is: the six of the paper, and shift."""
@@ -173,46 +167,3 @@ def choose_augmentations(names: Iterable[str]) -> list[str]:
             if part not in AUGMENTATIONS:
                 raise unknown_name("augmentation", part, (*GAP_AUGMENTATIONS, "all"))
     return chosen
-
-
-# Wall time ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class WallTime:
-    """How long a group takes, and what it has reached when."""
-
-    group: Group
-    curve: Curve
-    """Mean return over seeds against their mean hours of wall time, evaluation by evaluation."""
-    milliseconds: float
-    """Per decision, evaluations included; mean over seeds."""
-
-    def hours_to(self, level: float) -> float:
-        """When the mean curve first reaches a return, between evaluations; nan if it never does."""
-        x, y = self.curve.decisions, self.curve.returns
-        for place in np.flatnonzero(y >= level)[:1]:
-            if place == 0 or y[place] == y[place - 1]:
-                return float(x[place])
-            share = (level - y[place - 1]) / (y[place] - y[place - 1])
-            return float(x[place - 1] + share * (x[place] - x[place - 1]))
-        return float("nan")
-
-
-def wall_times(groups: Sequence[Group], mode: str) -> list[WallTime]:
-    """The groups that were evaluated in a mode during training, with their wall times."""
-    found = []
-    for group in groups:
-        _, hours = common_curve([run.evaluation_hours(mode) for run in group.runs])
-        _, returns = common_curve([run.evaluation_curve(mode) for run in group.runs])
-        speeds = [run.seconds / run.decisions_done for run in group.runs
-                  if run.seconds and run.decisions_done]  # fmt: skip
-        if hours.size and hours.shape == returns.shape:
-            curve = Curve(hours.mean(axis=0), returns.mean(axis=0))
-            found.append(WallTime(group, curve, 1000 * float(np.mean(speeds or [math.nan]))))
-    return found
-
-
-def common_level(times: Sequence[WallTime]) -> float:
-    """A return that all reach: nine tenths of the lowest of their best ones."""
-    return 0.9 * min(float(one.curve.returns.max()) for one in times)

@@ -88,8 +88,8 @@ def find_side(text: str, beneath: Path) -> tuple[list[Group], list[str]]:
         return group_runs(runs), problems
     if not beneath.is_dir():
         raise UserError(
-            f"{text!r} is no folder, and {str(beneath)!r}, where names are looked for, is none "
-            "either; give a folder of runs, or --runs"
+            f"{text!r} is not a folder, and neither is {str(beneath)!r}, where names are looked "
+            "up; give a folder of runs, or --runs"
         )
     runs, problems = read_runs([beneath])
     groups = group_runs(runs)
@@ -137,9 +137,7 @@ def matches(ours: Sequence[Group], theirs: Sequence[Group]) -> tuple[list[Match]
     return both, alone
 
 
-def compare(
-    pairs: Sequence[Match], mode: str, measure: Measure, generator: np.random.Generator
-) -> Comparison | None:
+def compare(pairs: Sequence[Match], mode: str, measure: Measure) -> Comparison | None:
     """Compare two sides in a mode; None where no match has scores on both sides."""
     scored = [(pair, *_scores(pair, mode, measure)) for pair in pairs]
     scored = [(pair, x, y) for pair, x, y in scored if x.size and y.size]
@@ -154,10 +152,10 @@ def compare(
         names=tuple(pair.name for pair in competing),
         ours=ours,
         theirs=theirs,
-        differences=tuple(difference([x], [y], generator) for _, x, y in scored),
-        chances=tuple(chance([x], [y], generator) for _, x, y in scored),
-        difference=difference(ours, theirs, generator) if len(scales) == 1 else None,
-        chance=chance(ours, theirs, generator),
+        differences=tuple(difference([x], [y]) for _, x, y in scored),
+        chances=tuple(chance([x], [y]) for _, x, y in scored),
+        difference=difference(ours, theirs) if len(scales) == 1 else None,
+        chance=chance(ours, theirs),
     )
 
 

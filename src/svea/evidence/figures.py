@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from svea.evidence import plots, published, stats
 from svea.evidence.read import Curve, Run
-from svea.evidence.results import Group, Result, Success, common_curve, random_return
-from svea.evidence.tables import Row
+from svea.evidence.results import Group, MeanCurve, Result, mean_curve, random_return
+from svea.evidence.tables import Record
 
 LEARNING, GENERALISATION, ROBOT, Q_VALUES = "learning", "generalisation", "robot", "q-values"
 """The topics, in the order of the page."""
@@ -39,25 +38,13 @@ class Exhibit:
     caption: str
     methods: tuple[str, ...]
     """The method that series n belongs to."""
-    numbers: list[Row]
-
-
-@dataclass(frozen=True, eq=False)
-class Band:
-    """A mean curve over seeds, with its deviation and 95 % interval."""
-
-    curve: Curve
-    std: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    seeds: int
+    numbers: list[Record]
 
 
 def exhibits(
     groups: Sequence[Group],
     results: Sequence[Result],
-    successes: Sequence[Success],
-    generator: np.random.Generator,
+    successes: Sequence[Result],
 ) -> list[Exhibit]:
     """Every figure that the runs have numbers for, task by task."""
     labels = dict.fromkeys(group.label for group in groups)
@@ -67,28 +54,26 @@ def exhibits(
         members = [group for group in groups if group.task == task]
         here = [result for result in results if result.group.task == task]
         there = [success for success in successes if success.group.task == task]
-        found += _learning(task, members, colors, generator)
+        found += _learning(task, members, colors)
         found += _generalisation(task, members, here, colors)
         found += _distracting(task, members, here, colors)
         found += _success(task, members, there, colors)
-        found += _variance_curves(task, members, colors, generator)
-        found += _q_bars(task, members, colors, generator)
+        found += _variance_curves(task, members, colors)
+        found += _q_bars(task, members, colors)
     return found
 
 
 # --- Learning
 
 
-def _learning(
-    task: str, groups: Sequence[Group], colors: dict[str, int], generator: np.random.Generator
-) -> Iterator[Exhibit]:
+def _learning(task: str, groups: Sequence[Group], colors: dict[str, int]) -> Iterator[Exhibit]:
     """One figure with all modes for a single group; else one per mode with a line per group."""
     alone = len(groups) == 1
     modes = list(dict.fromkeys(mode for group in groups for mode in group.modes))
-    drawn: list[tuple[Group, str, Band, plots.Series]] = []
+    drawn: list[tuple[Group, str, MeanCurve, plots.Series]] = []
     for group in groups:
         for mode in modes:
-            band = _band([run.evaluation_curve(mode) for run in group.runs], generator)
+            band = mean_curve(run.evaluation_curve(mode) for run in group.runs)
             if band is None:
                 continue
             label, color = (mode, len(drawn)) if alone else (group.label, colors[group.label])
@@ -116,24 +101,14 @@ def _learning(
 
 
 def _series(
-    label: str, band: Band, color: int, alone: bool, episodes: Sequence[Curve] = ()
+    label: str, band: MeanCurve, color: int, alone: bool, episodes: Sequence[Curve] = ()
 ) -> plots.Series:
     """A line with its band; a colour that is used a second time is dashed."""
     dashed = not alone and color >= len(plots.PALETTE)
-    return plots.Series(label, band.curve, (band.low, band.high), episodes, color, dashed)
+    return plots.Series(label, band.curve, band.interval(), episodes, color, dashed)
 
 
-def _band(curves: Sequence[Curve], generator: np.random.Generator) -> Band | None:
-    """The mean over seeds with its spread; None without a point."""
-    grid, heights = common_curve(curves)
-    if not grid.size:
-        return None
-    std = heights.std(axis=0, ddof=1) if len(heights) > 1 else np.full(grid.shape, np.nan)
-    low, high = stats.bootstrap_band(heights, generator)
-    return Band(Curve(grid, heights.mean(axis=0)), std, low, high, len(heights))
-
-
-def _curve_caption(what: str, chosen: Sequence[tuple[Group, str, Band, plots.Series]]) -> str:
+def _curve_caption(what: str, chosen: Sequence[tuple[Group, str, MeanCurve, plots.Series]]) -> str:
     """What lines, bands and dots are."""
     several = any(band.seeds > 1 for _, _, band, _ in chosen)
     spread = "bands: 95 % bootstrap interval over seeds" if several else "one seed, no band"
@@ -141,11 +116,11 @@ def _curve_caption(what: str, chosen: Sequence[tuple[Group, str, Band, plots.Ser
     return f"Lines: {what}; {spread}{dots}."
 
 
-def _rows(group: Group, mode: str, band: Band) -> Iterator[Row]:
+def _rows(group: Group, mode: str, band: MeanCurve) -> Iterator[Record]:
     """The points of a curve."""
-    columns = (band.curve.decisions, band.curve.returns, band.std, band.low, band.high)
+    columns = (band.curve.decisions, band.curve.returns, band.std, *band.interval())
     names = ("decision", "mean", "std_over_seeds", "low", "high")
-    who: Row = {"task": group.task, "setting": group.label, "mode": mode, "seeds": band.seeds}
+    who: Record = {"task": group.task, "setting": group.label, "mode": mode, "seeds": band.seeds}
     for values in zip(*(column.tolist() for column in columns), strict=True):
         yield who | dict(zip(names, values, strict=True))
 
@@ -170,7 +145,7 @@ def _generalisation(
     if any(result.paper for result in results):
         caption += " Diamonds: the paper, 500,000 decisions × 5 seeds"
         smaller = any(result.paper and not result.is_replication for result in results)
-        caption += "; ours is no replication, see the table." if smaller else "."
+        caption += "; ours is not a replication, see the table." if smaller else "."
     bars, numbers = _bars(groups, modes, colors, cells)
     yield Exhibit(
         name=f"generalisation-{task}",
@@ -199,7 +174,7 @@ def _bars(
     categories: Sequence[str],
     colors: dict[str, int],
     cells: Heights,
-) -> tuple[list[plots.Bar], list[Row]]:
+) -> tuple[list[plots.Bar], list[Record]]:
     """The bars of each group, and the same as rows."""
     nothing: Height = (math.nan, stats.Interval(math.nan, math.nan, math.nan), None)
     bars, rows = [], []
@@ -216,7 +191,7 @@ def _bars(
         bars.append(bar)
         names = ("category", "value", "low", "high", "paper")
         columns = zip(categories, bar.values, bar.lows, bar.highs, bar.paper, strict=True)
-        who: Row = {"task": group.task, "setting": group.label}
+        who: Record = {"task": group.task, "setting": group.label}
         rows += [
             who | dict(zip(names, row, strict=True)) for row in columns if math.isfinite(row[1])
         ]
@@ -263,8 +238,8 @@ def _distracting(
     caption = f"Bands: 95 % bootstrap interval of the mean over seeds{ONE_SEED}."
     if any(one.paper is not None for one in series):
         smaller = any(result.paper and not result.is_replication for result in results)
-        caption += " Diamonds: the paper's curve, approximate (read off a figure)"
-        caption += "; ours is no replication, see the table." if smaller else "."
+        caption += " Diamonds: the paper's curve, approximate (read off a plot)"
+        caption += "; ours is not a replication, see the table." if smaller else "."
     yield Exhibit(
         name=f"distracting-{task}",
         topic=GENERALISATION,
@@ -297,19 +272,19 @@ def _intensity(result: Result) -> float | None:
 
 
 def _success(
-    task: str, groups: Sequence[Group], successes: Sequence[Success], colors: dict[str, int]
+    task: str, groups: Sequence[Group], successes: Sequence[Result], colors: dict[str, int]
 ) -> Iterator[Exhibit]:
     """Success rate per mode beside the paper's."""
     modes = list(dict.fromkeys(success.mode for success in successes))
     if not modes:
         return
-    cells: Heights = {(id(s.group), s.mode): (s.rate, s.interval, s.paper) for s in successes}
+    cells: Heights = {(id(s.group), s.mode): (s.mean, s.mean_interval, s.paper) for s in successes}
     groups = _owners(groups, cells)
     bars, numbers = _bars(groups, modes, colors, cells)
     caption = f"Whiskers: 95 % bootstrap interval over seeds{ONE_SEED}."
     if any(success.paper for success in successes):
         caption += " Diamonds: the paper, on its own robot tasks, which were never released: ours "
-        caption += "is no replication."
+        caption += "is not a replication."
     yield Exhibit(
         name=f"success-{task}",
         topic=ROBOT,
@@ -327,12 +302,12 @@ def _success(
 
 
 def _variance_curves(
-    task: str, groups: Sequence[Group], colors: dict[str, int], generator: np.random.Generator
+    task: str, groups: Sequence[Group], colors: dict[str, int]
 ) -> Iterator[Exhibit]:
     """The variance of the Q-target over training."""
     drawn = []
     for group in groups:
-        band = _band([run.variance_curve() for run in group.runs], generator)
+        band = mean_curve(run.variance_curve() for run in group.runs)
         if band is not None:
             series = _series(group.label, band, colors[group.label], alone=False)
             drawn.append((group, "q_target_variance", band, series))
@@ -378,15 +353,13 @@ _ANALYSES = (
 """File, category, value, title and caption of what `svea analyze` wrote."""
 
 
-def _q_bars(
-    task: str, groups: Sequence[Group], colors: dict[str, int], generator: np.random.Generator
-) -> Iterator[Exhibit]:
+def _q_bars(task: str, groups: Sequence[Group], colors: dict[str, int]) -> Iterator[Exhibit]:
     """The analyses of trained agents: variance by view, gap by augmentation."""
     for name, category, value, title, caption in _ANALYSES:
         cells: Heights = {}
         for group in groups:
             for key, values in _analysed(group.runs, name, category, value).items():
-                interval = stats.bootstrap_interval([values], stats.mean, generator)
+                interval = stats.bootstrap_interval([values], stats.mean)
                 cells[id(group), key] = (float(np.mean(values)), interval, None)
         if not cells:
             continue

@@ -22,6 +22,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from svea.evidence.read import Curve
+from svea.words import tick
 
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8a6d3b", "#6a51a3")
 INK = "#333a45"
@@ -35,6 +36,7 @@ CSS_VARIABLES = {
 }
 SIZE = (5.8, 3.8)  # inches; small enough that 11-point text stays readable on a phone
 LEAST_HEIGHT = 130  # of the axes, in points
+DECISIONS, HOURS = "decisions", "hours of wall time"  # what an x axis shows
 MANY_POINTS = 600  # beyond it episode dots are drawn as one picture: an SVG dot costs 80 bytes
 
 _STYLE: dict[Any, Any] = {
@@ -48,6 +50,8 @@ _STYLE: dict[Any, Any] = {
     "xtick.color": INK,
     "ytick.color": INK,
 }
+
+_TICKS = FuncFormatter(lambda value, _: tick(value))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +91,10 @@ def learning_curves(
     action_repeat: int | None,
     random: float = math.nan,
     height: str = "episode return",
+    width: str = DECISIONS,
     log: bool = False,
 ) -> Figure:
-    """A quantity against decisions (frames on the upper axis), with one line per series.
+    """A quantity against decisions (frames on the upper axis) or hours, with one line per series.
 
     Args:
         series: The lines.
@@ -97,6 +102,7 @@ def learning_curves(
         action_repeat: Frames per decision; without it the upper axis is left out.
         random: The random policy's level, drawn dotted; nan for none.
         height: What the y axis shows.
+        width: What the x axis shows: `DECISIONS` or `HOURS`.
         log: Whether the y axis is logarithmic.
     """
     with matplotlib.rc_context(_STYLE):
@@ -106,9 +112,9 @@ def learning_curves(
             _draw_series(axes, one, f"series-{number}", rasterized=points > MANY_POINTS)
         if math.isfinite(random):
             axes.axhline(random, color=INK, linewidth=1, linestyle=":", label="random policy")
-        axes.set_xlabel("decisions")
+        axes.set_xlabel(width)
         axes.set_ylabel(height)
-        axes.xaxis.set_major_formatter(FuncFormatter(_thousands))
+        axes.xaxis.set_major_formatter(_TICKS)
         axes.xaxis.set_major_locator(MaxNLocator(6))
         _fit_heights(axes, log=log)
         legend = _add_legend(axes)
@@ -330,7 +336,7 @@ def _add_frame_axis(axes: Axes, action_repeat: int) -> None:
         ),
     )
     frames.set_xlabel("frames", fontsize=10)
-    frames.xaxis.set_major_formatter(FuncFormatter(_thousands))
+    frames.xaxis.set_major_formatter(_TICKS)
     frames.xaxis.set_major_locator(MaxNLocator(5))
     frames.tick_params(length=0, labelsize=10)
     frames.spines["top"].set_visible(False)
@@ -341,7 +347,7 @@ def _lay_out(figure: Figure, *, top: float, bottom: float) -> None:
     width, height = (72 * inches for inches in figure.get_size_inches())
     height = max(height, top + LEAST_HEIGHT + bottom)  # a long legend adds to a figure
     figure.set_size_inches(width / 72, height / 72)
-    longest = max(len(_thousands(tick)) for tick in figure.axes[0].get_yticks())
+    longest = max(len(tick(value)) for value in figure.axes[0].get_yticks())
     left = max(54, 28 + 6.8 * longest)  # the axis' name, and a digit's width for each of a tick
     figure.subplots_adjust(
         left=left / width, right=1 - 10 / width, top=1 - top / height, bottom=bottom / height
@@ -353,7 +359,7 @@ def _fit_heights(axes: Axes, *, log: bool = False) -> None:
     if log:
         axes.set_yscale("log")
         return
-    axes.yaxis.set_major_formatter(FuncFormatter(_thousands))
+    axes.yaxis.set_major_formatter(_TICKS)
     axes.yaxis.set_major_locator(MaxNLocator(6))
     low, high = axes.get_ylim()
     if low > 0 or abs(low) < 0.1 * abs(high):
@@ -404,11 +410,3 @@ def _plain(text: str) -> str:
 def _wrapped(mode: str) -> str:
     """A mode's name in two lines where it is long."""
     return _plain(mode.replace("_", "_\n", 1) if len(mode) > 9 else mode)
-
-
-def _thousands(value: float, _position: int | None = None) -> str:
-    """Tick labels: 500, 2.5k, 100k, 1M."""
-    for size, unit in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{unit}"
-    return f"{value:g}"

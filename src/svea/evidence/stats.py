@@ -1,6 +1,7 @@
 """Statistics of returns: what a table of results may claim, and how sure it is.
 
-Every random draw comes from a generator that the caller passes, so a report is reproducible.
+Every bootstrap starts from the same seed and sorts its scores first, so an interval depends on the
+scores alone: every verb prints the same one for the same records.
 A *seed* here is one training run; its *score* is the mean return over its evaluation episodes.
 """
 
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+BOOTSTRAP_SEED = 0
 
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Reduces the last axis of an array; the leading axes are bootstrap resamples."""
@@ -23,6 +26,9 @@ class Interval:
     point: float
     low: float
     high: float
+
+
+NO_INTERVAL = Interval(float("nan"), float("nan"), float("nan"))
 
 
 def seed_scores(returns_by_seed: Sequence[ArrayLike]) -> NDArray[np.float64]:
@@ -66,7 +72,6 @@ def interquartile_mean(values: ArrayLike) -> NDArray[np.float64]:
 def bootstrap_interval(
     strata: Sequence[ArrayLike],
     statistic: Statistic,
-    generator: np.random.Generator,
     *,
     resamples: int = 2000,
     confidence: float = 0.95,
@@ -76,22 +81,21 @@ def bootstrap_interval(
     Args:
         strata: One array of scores per stratum, usually one per task with a score per seed.
         statistic: Reduces the pooled scores, for example `mean` or `interquartile_mean`.
-        generator: The source of the resamples.
-        resamples: How many times the data are drawn anew.
+        resamples: How many times the data are drawn.
         confidence: The share of resampled statistics inside the interval.
     """
     scores = [np.asarray(stratum, dtype=np.float64) for stratum in strata]
     scores = [stratum for stratum in scores if stratum.size]
     if not scores:
-        return Interval(float("nan"), float("nan"), float("nan"))
+        return NO_INTERVAL
     point = float(statistic(np.concatenate(scores)))
+    generator = np.random.default_rng(BOOTSTRAP_SEED)
     drawn = np.concatenate([_resample(s, generator, resamples) for s in scores], axis=-1)
     return _percentiles(point, statistic(drawn), confidence)
 
 
 def bootstrap_band(
     heights: ArrayLike,
-    generator: np.random.Generator,
     *,
     resamples: int = 1000,
     confidence: float = 0.95,
@@ -103,8 +107,7 @@ def bootstrap_band(
 
     Args:
         heights: (seeds, points).
-        generator: The source of the resamples.
-        resamples: How many times the seeds are drawn anew.
+        resamples: How many times the seeds are drawn.
         confidence: The share of resampled means inside the band.
     """
     curves = np.asarray(heights, dtype=np.float64)
@@ -112,6 +115,7 @@ def bootstrap_band(
     if seeds < 2:
         nothing = np.full(curves.shape[1:], np.nan)
         return nothing, nothing
+    generator = np.random.default_rng(BOOTSTRAP_SEED)
     drawn = generator.integers(seeds, size=(resamples, seeds))
     weights = (drawn[:, :, None] == np.arange(seeds)).mean(axis=1)  # (resamples, seeds)
     tail = (1 - confidence) / 2
@@ -139,7 +143,6 @@ def area_under_curve(decisions: ArrayLike, returns: ArrayLike, until: float | No
 def probability_of_improvement(
     ours: Sequence[ArrayLike],
     theirs: Sequence[ArrayLike],
-    generator: np.random.Generator,
     *,
     resamples: int = 2000,
     confidence: float = 0.95,
@@ -149,24 +152,12 @@ def probability_of_improvement(
     Ties count half (the Mann-Whitney U statistic over its maximum). Both sides have one array
     per task, in the same order, with one score per seed; seeds are resampled within each task.
     """
-    pairs = [
-        (np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
-        for x, y in zip(ours, theirs, strict=True)
-    ]
-    if not pairs or any(x.size == 0 or y.size == 0 for x, y in pairs):
-        return Interval(float("nan"), float("nan"), float("nan"))
-    point = float(np.mean([_share_of_wins(x, y) for x, y in pairs]))
-    drawn = [
-        _share_of_wins(_resample(x, generator, resamples), _resample(y, generator, resamples))
-        for x, y in pairs
-    ]
-    return _percentiles(point, np.mean(drawn, axis=0), confidence)
+    return _averaged_over_tasks(_share_of_wins, ours, theirs, resamples, confidence)
 
 
 def mean_difference(
     ours: Sequence[ArrayLike],
     theirs: Sequence[ArrayLike],
-    generator: np.random.Generator,
     *,
     resamples: int = 2000,
     confidence: float = 0.95,
@@ -176,25 +167,42 @@ def mean_difference(
     Both sides have one array per task, in the same order, with one score per seed; seeds are
     resampled within each task and side.
     """
+    return _averaged_over_tasks(_gain, ours, theirs, resamples, confidence)
+
+
+def _averaged_over_tasks(
+    compare: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]],
+    ours: Sequence[ArrayLike],
+    theirs: Sequence[ArrayLike],
+    resamples: int,
+    confidence: float,
+) -> Interval:
+    """A comparison of two sides, averaged over tasks; nan unless both have scores on every task."""
     pairs = [
         (np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
         for x, y in zip(ours, theirs, strict=True)
     ]
     if not pairs or any(x.size == 0 or y.size == 0 for x, y in pairs):
-        return Interval(float("nan"), float("nan"), float("nan"))
-    point = float(np.mean([x.mean() - y.mean() for x, y in pairs]))
+        return NO_INTERVAL
+    point = float(np.mean([compare(x, y) for x, y in pairs]))
+    generator = np.random.default_rng(BOOTSTRAP_SEED)
     drawn = [
-        mean(_resample(x, generator, resamples)) - mean(_resample(y, generator, resamples))
+        compare(_resample(x, generator, resamples), _resample(y, generator, resamples))
         for x, y in pairs
     ]
     return _percentiles(point, np.mean(drawn, axis=0), confidence)
+
+
+def _gain(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The difference of the means over the last axes."""
+    return mean(x) - mean(y)
 
 
 def _resample(
     values: NDArray[np.float64], generator: np.random.Generator, resamples: int
 ) -> NDArray[np.float64]:
     """Rows of draws with replacement, each as long as `values`: (resamples, n)."""
-    return values[generator.integers(values.size, size=(resamples, values.size))]
+    return np.sort(values)[generator.integers(values.size, size=(resamples, values.size))]
 
 
 def _share_of_wins(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,9 +1,9 @@
-"""The paper's claims in numbers: each with the rule that decides it, and our figure."""
+"""The paper's claims in numbers: each with the rule that decides it, and our number."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from svea.studies.paper.experiments import (
     Setting,
     experiment,
 )
-from svea.studies.paper.pages import Evidence, gather
+from svea.studies.paper.results import ExperimentResults, gather
 
 CellMean = Callable[[str, Setting, str], float]
 """The mean return of a task, setting and mode; nan where it is not known."""
@@ -43,13 +43,13 @@ class Claim:
     paper: str
     rule: str
     experiments: tuple[str, ...]
-    decide: Callable[[dict[str, Evidence]], str | None]
+    decide: Callable[[dict[str, ExperimentResults]], str | None]
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim beside our figure."""
+    """A claim and our number."""
 
     claim: Claim
     ours: str
@@ -71,7 +71,7 @@ def verdicts(scale: Scale, folder: Path) -> list[Verdict]:
 # The rules ----------------------------------------------------------------------------------------
 
 
-def _stability(evidence: dict[str, Evidence]) -> str | None:
+def _stability(evidence: dict[str, ExperimentResults]) -> str | None:
     """In how many of the 30 pairs SVEA's area under the training curve is larger."""
     one = evidence["fig-stability"]
     wins = decided = 0
@@ -97,12 +97,12 @@ def more_sample_efficient(ours: list[Run], theirs: list[Run]) -> bool | None:
     return bool(areas[: len(ours)].mean() > areas[len(ours) :].mean())
 
 
-def _benchmark(evidence: dict[str, Evidence]) -> str | None:
+def _benchmark(evidence: dict[str, ExperimentResults]) -> str | None:
     """Cells of DMControl-GB in which SVEA is best, from our runs."""
 
     def mean(task: str, setting: Setting, mode: str) -> float:
         name = "table-video-hard" if mode == "video_hard" else "table1"
-        return evidence[name].cell(task, setting, mode).mean
+        return evidence[name].mean(task, setting, mode)
 
     wins, decided = best_cells(mean)
     return f"{wins} of {decided}" + _incomplete(decided, 15) if decided else None
@@ -125,7 +125,7 @@ def best_cells(mean: CellMean) -> tuple[int, int]:
     return wins, decided
 
 
-def _distracting(evidence: dict[str, Evidence]) -> str | None:
+def _distracting(evidence: dict[str, ExperimentResults]) -> str | None:
     """SVEA's gain over DrQ at the lowest intensity, for either augmentation."""
     one = evidence["fig-distracting"]
     base = _mean_over_tasks(one, _setting("fig-distracting", "drq", "none"), LOWEST_INTENSITY)
@@ -138,7 +138,7 @@ def _distracting(evidence: dict[str, Evidence]) -> str | None:
     return ", ".join(gains) or None
 
 
-def _wall_time(evidence: dict[str, Evidence]) -> str | None:
+def _wall_time(evidence: dict[str, ExperimentResults]) -> str | None:
     """How much longer the first DrQ takes that is as sample efficient as SVEA."""
     one = evidence["fig-km"]
     svea = one.of(_setting("fig-km", "svea", "conv"))
@@ -148,20 +148,20 @@ def _wall_time(evidence: dict[str, Evidence]) -> str | None:
         better = more_sample_efficient(svea, drq)
         if better is None:
             return None
-        ratio = _seconds_per_decision(drq) / _seconds_per_decision(svea)
+        ratio = results.seconds_per_decision(drq) / results.seconds_per_decision(svea)
         if not better:
             return f"{ratio:.1f}x ({setting.label})"
         tried.append(f"{setting.label} {ratio:.1f}x")
     return "none is as sample efficient: " + ", ".join(tried)
 
 
-def _vit_gain(task: str) -> Callable[[dict[str, Evidence]], str | None]:
+def _vit_gain(task: str) -> Callable[[dict[str, ExperimentResults]], str | None]:
     """SVEA's gain over DrQ on unseen colours with a ViT."""
 
-    def decide(evidence: dict[str, Evidence]) -> str | None:
+    def decide(evidence: dict[str, ExperimentResults]) -> str | None:
         one = evidence["fig-vit"]
         svea, drq = (
-            one.cell(task, _setting("fig-vit", method, augment), "color_hard").mean
+            one.mean(task, _setting("fig-vit", method, augment), "color_hard")
             for method, augment in (("svea", "conv"), ("drq", "none"))
         )
         known = math.isfinite(svea) and math.isfinite(drq) and drq > 0
@@ -229,15 +229,9 @@ def _setting(name: str, method: str, augment: str) -> Setting:
     return next(s for s in settings if (s.method, s.augment) == (method, augment))
 
 
-def _mean_over_tasks(evidence: Evidence, setting: Setting, mode: str) -> float:
+def _mean_over_tasks(found: ExperimentResults, setting: Setting, mode: str) -> float:
     """The mean over tasks of means over seeds; nan unless every task has one."""
-    return float(np.mean([evidence.cell(t, setting, mode).mean for t in TASKS]))
-
-
-def _seconds_per_decision(runs: Iterable[Run]) -> float:
-    """Mean over runs."""
-    known = [run.seconds / run.decisions_done for run in runs if run.seconds and run.decisions_done]
-    return float(np.mean(known)) if known else math.nan
+    return float(np.mean([found.mean(t, setting, mode) for t in TASKS]))
 
 
 def _percent(ours: float, theirs: float) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from svea.config import Role, configure, fields_with
-from svea.envs import expand_modes
+from svea.envs import ROBOT_TASKS, expand_modes
+from svea.envs.robot.worlds import WORLDS
 from svea.errors import UserError, unknown_name
+from svea.evidence.results import Unit
 from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs
 from svea.studies.options import Values
 
@@ -25,8 +26,6 @@ EVALUATIONS = 50  # during a run of full size: 500,000 decisions, one every 10,0
 LEAST_DECISIONS = 500  # of a scaled run
 
 TASKS = ("walker_walk", "walker_stand", "cartpole_swingup", "ball_in_cup_catch", "finger_spin")
-ROBOT_WORLDS = 25
-ROBOT_TASKS = ("robot_reach", "robot_reach_moving", "robot_push")
 AUGMENTS = ("conv", "overlay", "cutout", "blur", "affine-jitter", "rotation")
 INTENSITIES = tuple(expand_modes(["distracting_cs:all"]))
 LOWEST_INTENSITY = INTENSITIES[0]
@@ -75,7 +74,7 @@ class Experiment:
     tasks: tuple[str, ...]
     settings: tuple[Setting, ...]
     modes: tuple[str, ...] = ("train", "color_hard")
-    unit: str = "return"
+    unit: Unit = "return"
     analyses: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -97,7 +96,7 @@ class Experiment:
 
     def _episodes(self, scale: Scale) -> int:
         """Episodes of the final evaluation: each test world of a robot task equally often."""
-        worlds = ROBOT_WORLDS if "test" in self.modes else 1
+        worlds = WORLDS if "test" in self.modes else 1
         return worlds * -(-scale.final_episodes // worlds)
 
 
@@ -116,7 +115,7 @@ class Scale:
     drop_replay: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no scale."""
+        """Refuse what is not a scale."""
         if not 0 < self.scale <= 1:
             raise UserError(f"scale is {self.scale}; allowed: above 0, to 1 (the paper's size)")
 
@@ -137,13 +136,13 @@ class Scale:
         if self.scale != 1:
             found.append(
                 f"SCALED: runs of {self.scale:g} times the paper's decisions, evaluated more "
-                "rarely and over fewer episodes. No replication."
+                "rarely and over fewer episodes. Not a replication."
             )
         how = fields_with(Role.HOW, Role.WHERE)
         what = {k: v for k, v in self.changes.items() if k not in how}
         if what:
             changed = ", ".join(f"{name}={value}" for name, value in what.items())
-            found.append(f"CHANGED from the paper's settings: {changed}. No replication.")
+            found.append(f"CHANGED from the paper's settings: {changed}. Not a replication.")
         return found
 
     def values(self, task: str, setting: Setting) -> Values:
@@ -388,12 +387,3 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
     )
 }
-
-
-def every_run(names: Sequence[str], scale: Scale | None = None) -> dict[str, PlannedRun]:
-    """The runs behind several experiments, each once."""
-    found: dict[str, PlannedRun] = {}
-    for name in names:
-        for cell in experiment(name).runs(scale).values():
-            found |= {run.name: run for run in cell}
-    return found

@@ -1,0 +1,47 @@
+"""Which settings of a run change what is learned, and which of them differ from the paper's."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from svea.config import Role, fields_with, resolve, to_dict
+from svea.errors import UserError
+from svea.evidence.read import Run
+
+SETTINGS = fields_with(Role.WHAT, Role.LENGTH)
+"""Fields of a configuration that say what is learned, not which seed, where or how watched."""
+
+PARTS = {"sac": "base", "ddpg": "base", "dqn": "base",
+         "curl": "auxiliary", "soda": "auxiliary", "pad": "auxiliary"}  # fmt: skip
+"""Tables of a configuration that count only where this field names them."""
+
+
+def settings_of(run: Run) -> dict[str, str]:
+    """Every setting that changes what is learned, under its dotted name."""
+    settings: dict[str, str] = {}
+    for name, value in run.config.items():
+        unused = name in PARTS and getattr(run, PARTS[name]) != name
+        if name not in SETTINGS or unused:
+            continue
+        inner = value if isinstance(value, dict) else {"": value}
+        settings |= {f"{name}.{key}".rstrip("."): str(given) for key, given in inner.items()}
+    return settings
+
+
+def changed_settings(run: Run) -> list[str]:
+    """Settings that differ from the paper's for a run's task, method and encoder."""
+    try:
+        paper = _paper_settings(run.task, run.method, run.encoder)
+    except UserError:  # a damaged record, or a method that somebody registered elsewhere
+        return ["method"]
+    own = settings_of(run)
+    free = ("decisions", "augment", "overlay_dir", "precision")
+    return sorted(n for n in own if n in paper and n not in free and own[n] != paper[n])
+
+
+@lru_cache
+def _paper_settings(task: str, method: str, encoder: str) -> dict[str, str]:
+    """The settings of preset `paper`."""
+    config = to_dict(resolve(task, method=method, encoder=encoder))
+    return settings_of(Run(Path(), config, [], []))

@@ -1,0 +1,60 @@
+"""The table of `svea compare`: both sides, their difference, and the chance that ours is better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from svea.evidence.compare import Comparison
+from svea.evidence.stats import Interval
+from svea.evidence.tables import Cell, Table
+from svea.evidence.tables.results import show
+from svea.words import interval, number, rate
+
+
+def comparison_table(found: Sequence[Comparison], ours: str, theirs: str) -> Table:
+    """For each comparison a row per match, and a last one over all.
+
+    Args:
+        found: One comparison per mode.
+        ours: What the columns call our side.
+        theirs: What they call the other.
+    """
+    rows = [row for comparison in found for row in _rows(comparison, ours, theirs)]
+    return Table.of("comparison", rows)
+
+
+def _rows(found: Comparison, ours: str, theirs: str) -> Iterator[dict[str, Cell]]:
+    """The rows of one mode."""
+    form = show(found.measure)
+
+    def row(
+        name: str, a: float, b: float, seeds: str, gain: Interval | None, chance: Interval
+    ) -> dict[str, Cell]:
+        return {
+            "task": Cell(name),
+            "mode": Cell(found.mode),
+            f"{found.measure} of {ours}": Cell(form(a), value=a),
+            f"of {theirs}": Cell(form(b), value=b),
+            "seeds": Cell(seeds),
+            "difference [95 %]": _interval(gain, form) if gain else Cell("–"),
+            f"P({ours} > {theirs}) [95 %]": _interval(chance, rate),
+        }
+
+    each = zip(found.names, found.ours, found.theirs, found.differences, found.chances, strict=True)
+    for name, x, y, gain, chance in each:
+        yield row(name, x.mean(), y.mean(), f"{x.size}, {y.size}", gain, chance)
+    if len(found.names) > 1:
+        a, b = (float(np.mean([x.mean() for x in side])) for side in (found.ours, found.theirs))
+        if found.difference is None:  # returns of several suites have no common scale
+            a = b = math.nan
+        n, m = (sum(x.size for x in side) for side in (found.ours, found.theirs))
+        name = f"all {len(found.names)}"
+        yield row(name, a, b, f"{n}, {m}", found.difference, found.chance)
+
+
+def _interval(one: Interval, form: Callable[[float], str] = number) -> Cell:
+    """A value with the ends of its interval."""
+    return Cell(form(one.point), interval(one.low, one.high, form), value=one.point)

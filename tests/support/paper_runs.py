@@ -1,0 +1,47 @@
+"""Finished runs of the paper's experiments, made up for tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from fake_runs import write_run
+
+from svea.studies import PlannedRun
+from svea.studies.paper.experiments import Scale, experiment
+
+SMALL, SMALLEST = Scale(0.01, seeds="0-1"), Scale(0.01, seeds="0")
+
+
+def every_run(names: Iterable[str], scale: Scale | None = None) -> dict[str, PlannedRun]:
+    """The runs behind several experiments, each once."""
+    cells = [cell for name in names for cell in experiment(name).runs(scale).values()]
+    return {run.name: run for cell in cells for run in cell}
+
+
+def write_results(
+    folder: Path, run: PlannedRun, final: dict[str, float], seconds: float = 100.0
+) -> None:
+    """A finished run with these mean returns."""
+    config = run.config
+    write_run(
+        folder / "runs" / run.name,
+        task=config.task,
+        method=config.method,
+        augment=config.augment,
+        seed=config.seed,
+        preset="paper",
+        decisions=run.decisions,
+        final=final,
+        seconds=seconds,
+        encoder=config.encoder,
+        recipe={"alpha": 0.5, "beta": 0.5, "K": config.recipe.K, "M": config.recipe.M},
+    )
+
+
+def rewrite(path: Path, change: Callable[[Any], Any]) -> None:
+    """Change every record of a file of JSON lines."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(record | change(record)) + "\n" for record in records))
