@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_studies import write_finished
 from tiny_studies import importable, result, tiny_runs, tiny_study
 
 from svea import cli
@@ -75,6 +77,56 @@ def test_runs_get_gpus_where_there_are_some_and_are_refused_where_they_can_never
     assert ray._runs_at_once(big, 2.0, 1.0) == 2
     with pytest.raises(UserError, match="asks for 1 CPUs and 1 GPUs, but the cluster has 8 and 0"):
         ray._runs_at_once(plain, 1.0, 1.0)
+
+
+class InlineRay(Nodes):
+    """Stands for a connected Ray that runs each task at once and loses the first one."""
+
+    class exceptions:
+        RayTaskError = type("RayTaskError", (Exception,), {})
+        RayError = type("RayError", (Exception,), {})
+
+    def __init__(self, **resources: float) -> None:
+        super().__init__(**resources)
+        self.most_in_flight, self.submitted = 0, 0
+
+    def remote(self, **options: Any) -> Any:
+        assert options == {"num_cpus": 1.0, "num_gpus": 0.0, "max_retries": -1}
+
+        def decorate(function: Any) -> Any:
+            def submit(*arguments: Any, **named: Any) -> Any:
+                self.submitted += 1
+                lost = self.submitted == 1
+                return (object(), None if lost else function(*arguments, **named))
+
+            return SimpleNamespace(remote=submit)
+
+        return decorate
+
+    def wait(self, references: list[Any], num_returns: int, timeout: float) -> tuple[list, list]:
+        self.most_in_flight = max(self.most_in_flight, len(references))
+        return references[:num_returns], references[num_returns:]
+
+    def get(self, reference: Any) -> str:
+        if reference[1] is None:
+            raise self.exceptions.RayError
+        return str(reference[1])
+
+
+def test_tasks_are_supplied_as_the_cluster_has_room_and_lost_ones_submitted_again(
+    tmp_path: Path,
+) -> None:
+    study, cluster, refreshed = tiny_study(tmp_path / "study"), InlineRay(CPU=1.0), []
+
+    def train(command: list[str], log: Path, must_stop: Any) -> int:
+        write_finished(study.folder, next(r for r in study.runs if command[-1].endswith(r.name)))
+        return 0
+
+    ray.run_on(
+        cluster, study, study.runs, Resources(jobs=2), lambda: refreshed.append(1), execute=train
+    )
+    assert [state.state for state in read_states(study)] == ["done"] * 3
+    assert cluster.submitted == 4 and cluster.most_in_flight == 2 and refreshed
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ The trial against a real SLURM, with Debian's packages slurm-wlm and munge, as r
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -14,12 +15,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tiny_studies import importable, result, tiny_runs, tiny_study
 
 from svea import cli
+from svea.cli.study import EngineFlags, run_study
 from svea.errors import UserError
 from svea.studies import PlannedRun, Study, read_journal, read_states
 from svea.studies.engines import Resources, local, slurm
@@ -80,6 +83,38 @@ def test_what_slurm_cannot_do_is_refused(
     monkeypatch.setattr(slurm.shutil, "which", lambda name: "/usr/bin/sbatch")
     with pytest.raises(UserError, match=words):
         slurm.require(Study(tmp_path, tiny_runs(seeds="0")), resources)
+
+
+class Executor:
+    """Stands for submitit's executor: numbers the jobs, runs none."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Any] = []
+
+    def batch(self) -> Any:
+        return contextlib.nullcontext()
+
+    def submit(self, job: Any) -> Any:
+        self.jobs.append(job)
+        return SimpleNamespace(job_id=f"7_{len(self.jobs) - 1}")
+
+
+def test_only_runs_that_are_not_in_the_queue_are_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study, executor = tiny_study(tmp_path / "study"), Executor()
+    (study.folder / "slurm").mkdir()
+    monkeypatch.setattr(slurm, "make_executor", lambda study, resources, cluster: executor)
+    monkeypatch.setattr(slurm, "require", lambda study, resources: None)
+    assert run_study(study, EngineFlags(on="slurm")) == 0
+    assert [job.run for job in executor.jobs] == list(study.runs)
+    assert list(slurm.read_jobs(study.folder).values()) == ["7_0", "7_1", "7_2"]
+    monkeypatch.setattr(slurm, "_queued", lambda: {"7_0", "7_2"})
+    capsys.readouterr()
+    assert run_study(study, EngineFlags(on="slurm")) == 0
+    assert [job.run for job in executor.jobs[3:]] == [study.runs[1]]
+    shown = capsys.readouterr().out
+    assert "2 runs already in SLURM's queue\nsubmitted;" in shown
 
 
 @pytest.mark.slow

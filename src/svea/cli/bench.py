@@ -31,7 +31,7 @@ def run(arguments: list[str]) -> int:
         bfloat16: bool = False,
         json: bool = False,
     ) -> int:
-        """Time every augmentation beside the naive loop over the samples.
+        """Time every augmentation next to a naive loop over the samples.
 
         Args:
             names: only these; default all.
@@ -95,7 +95,7 @@ def run(arguments: list[str]) -> int:
         parts: bool = True,
         json: bool = False,
     ) -> int:
-        """Time one update of each method, with its parts, beside the least it could take.
+        """Time one update of each method, with its parts, next to the least time it could take.
 
         Args:
             methods: which; `all` is every method.
