@@ -167,7 +167,7 @@ def test_a_real_slurm_requeues_a_preempted_run_which_saved_in_time(
     alone = tiny_study(tmp_path / "alone", *runs)
     local.run_study(alone, runs, Resources(jobs=2), lambda: None)
     study = tiny_study(tmp_path / "study", *runs)
-    low = Resources(cpus=1, time_limit="10m", slurm={"partition": "low"})
+    low = Resources(cpus=1, time_limit="10m", slurm=("partition=low",))
     slurm.require(study, low)
     slurm.run_study(study, runs, low, lambda: None)
     assert slurm.run_study(study, runs, low, lambda: None) == [], "they are in the queue already"
@@ -195,7 +195,7 @@ def test_cancel_takes_waiting_jobs_out_of_the_queue_and_lets_running_ones_save(
 ) -> None:
     importable(monkeypatch)
     study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0-3", decisions=100_000))
-    low = Resources(cpus=2, time_limit="10m", slurm={"partition": "low"})
+    low = Resources(cpus=2, time_limit="10m", slurm=("partition=low",))
     slurm.run_study(study, study.runs, low, lambda: None)
     wait_until(lambda: read_states(study)[0].progress.decision > 20, 180, "the first never began")
     assert subprocess.run(

@@ -37,7 +37,7 @@ def importable(monkeypatch: Any) -> None:
 
 
 def result(study: Study, run: PlannedRun) -> str:
-    """A digest of what a run learned: its last weights, and every figure it logged."""
+    """A digest of what a run learned: its last weights, and every value it logged."""
     folder = study.run_folder(run)
     weights = folder / "checkpoints" / f"{run.decisions:09d}" / "agent.safetensors"
     digest = hashlib.sha256(weights.read_bytes())

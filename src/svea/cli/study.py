@@ -33,23 +33,11 @@ REFRESH_SECONDS = 2.0  # between reads of the folders; ten times as long as a re
 
 
 @dataclass(frozen=True)
-class EngineFlags:
+class EngineFlags(Resources):
     """Where and how a study runs, as flags."""
 
     on: Literal["local", "ray", "slurm"] = "local"
     """The engine."""
-    jobs: int = 0
-    """Runs at once; 0: as many as there is room for."""
-    cpus: float = 0.0
-    """Cores for one run; 0: the engine's choice."""
-    gpus: float = -1.0
-    """Share of a GPU for one run, e.g. 0.25; 0: none; below 0: the engine's choice."""
-    address: str = ""
-    """HOST:PORT of a Ray cluster, or auto; default: one is started on this machine."""
-    time_limit: str = "24h"
-    """Wall time of one SLURM job; its run saves before the end and resumes in the next job."""
-    slurm: tuple[str, ...] = ()
-    """Further options of sbatch as name=value, e.g. partition=gpu account=me."""
     attempts: int = 3
     """Failed attempts after which a run counts as failed."""
     drop_replay: bool = False
@@ -59,15 +47,11 @@ class EngineFlags:
     dry_run: bool = False
     """List the runs and what they cost; write nothing."""
 
-    def resources(self) -> Resources:
-        """What the engines read."""
-        if self.jobs < 0 or self.cpus < 0 or self.decisions_per_second < 0:
-            raise UserError("jobs, cpus and decisions_per_second must not be negative")
-        pairs = [word.partition("=") for word in self.slurm]
-        if bad := [name for name, equals, _ in pairs if not equals]:
-            raise UserError(f"--slurm is {bad[0]!r}; allowed: name=value, e.g. partition=gpu")
-        options = {name.lstrip("-"): value for name, _, value in pairs}
-        return Resources(self.jobs, self.cpus, self.gpus, self.address, self.time_limit, options)
+    def check(self) -> None:
+        """Refuse values that make no sense."""
+        super().check()
+        if self.decisions_per_second < 0:
+            raise UserError("decisions_per_second must not be negative")
 
 
 DEFAULT_ENGINE = EngineFlags()
@@ -75,15 +59,16 @@ DEFAULT_ENGINE = EngineFlags()
 
 def run_study(study: Study, flags: EngineFlags) -> int:
     """Run a study, or list what it would run; returns the exit code."""
-    states, resources = read_states(study), flags.resources()
-    cost = _cost(states, flags, resources)
+    flags.check()
+    states = read_states(study)
+    cost = _cost(states, flags)
     engine = importlib.import_module(f"svea.studies.engines.{flags.on}")
     if flags.dry_run:
         print("\n".join(dry_run_lines(study, states)))
     print("\n".join(cost_lines(cost)))
     require_space(study, states, cost)
     if flags.dry_run:
-        engine.require(study, resources)
+        engine.require(study, flags)
         return 0
     runs = [state.run for state in active(states)]
     runs += [state.run for state in states if state.refused and state.state == "failed"]
@@ -91,11 +76,11 @@ def run_study(study: Study, flags: EngineFlags) -> int:
     if not runs:
         study.save()
         return _print_end(study, states)
-    engine.require(study, resources)
+    engine.require(study, flags)
     study.save()
     display = StudyDisplay(study)
     with _sigterm_as_interrupt(), display.show():
-        submitted = engine.run_study(study, runs, resources, display.refresh)
+        submitted = engine.run_study(study, runs, flags, display.refresh)
     if flags.on == "slurm":
         if len(submitted) < len(runs):
             print(f"{plural(len(runs) - len(submitted), 'run')} already in SLURM's queue")
@@ -182,17 +167,17 @@ class StudyDisplay:
         return (done - self._first_decisions) / max(time.monotonic() - self._began, 1e-9)
 
 
-def _cost(states: Sequence[RunState], flags: EngineFlags, resources: Resources) -> Cost:
+def _cost(states: Sequence[RunState], flags: EngineFlags) -> Cost:
     """The estimate for an engine."""
-    at_once = resources.jobs or len(states)
-    gpus: float | None = max(resources.gpus, 0.0)
+    at_once = flags.jobs or len(states)
+    gpus: float | None = max(flags.gpus, 0.0)
     if flags.on == "local":
-        slots = find_slots([s.run.config for s in states if s.state != "done"], resources)
+        slots = find_slots([s.run.config for s in states if s.state != "done"], flags)
         at_once, used = len(slots), {slot.gpu for slot in slots if slot.gpu}
         gpus = len(used) / at_once
     elif flags.on == "ray":
-        gpus = None if resources.gpus < 0 else gpus  # one, if the cluster has GPUs
-        at_once = resources.jobs or max(int(usable_cores() // (resources.cpus or 1)), 1)
+        gpus = None if flags.gpus < 0 else gpus  # one, if the cluster has GPUs
+        at_once = flags.jobs or max(int(usable_cores() // (flags.cpus or 1)), 1)
     return estimate_cost(states, at_once, flags.decisions_per_second, gpus)
 
 

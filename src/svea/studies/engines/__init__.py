@@ -9,27 +9,37 @@ else: it writes everything that matters into the study's folder. Each engine is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from svea.errors import UserError
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What one run may use, and how many run at once.
-
-    Attributes:
-        jobs: runs at once; 0: as many as the machine or the cluster has room for.
-        cpus: cores for one run; 0: one to learn and one for each environment (local), 1 (ray),
-            2 (slurm).
-        gpus: share of a GPU for one run; below 0: as its memory allows (local), 1 where there are
-            GPUs (ray), none (slurm).
-        address: of a Ray cluster; empty: one is started on this machine.
-        time_limit: wall time of one SLURM job.
-        slurm: further options of SLURM, as sbatch names them.
-    """
+    """What one run may use, and how many run at once; the flags of `svea sweep`."""
 
     jobs: int = 0
+    """Runs at once; 0: as many as there is room for."""
     cpus: float = 0.0
+    """Cores for one run; 0: one to learn and one per environment (local), 1 (ray), 2 (slurm)."""
     gpus: float = -1.0
+    """Share of a GPU, e.g. 0.25; below 0: as memory allows (local), 1 if any (ray), 0 (slurm)."""
     address: str = ""
+    """HOST:PORT of a Ray cluster, or auto; default: one is started on this machine."""
     time_limit: str = "24h"
-    slurm: dict[str, str] = field(default_factory=dict)
+    """Wall time of one SLURM job; its run saves before the end and resumes in the next job."""
+    slurm: tuple[str, ...] = ()
+    """Further options of sbatch as name=value, e.g. partition=gpu account=me."""
+
+    def slurm_options(self) -> dict[str, str]:
+        """Options of sbatch by name."""
+        pairs = [word.partition("=") for word in self.slurm]
+        if bad := [name for name, equals, _ in pairs if not equals]:
+            raise UserError(f"--slurm is {bad[0]!r}; allowed: name=value, e.g. partition=gpu")
+        return {name.lstrip("-"): value for name, _, value in pairs}
+
+    def check(self) -> None:
+        """Refuse values that no engine accepts."""
+        if self.jobs < 0 or self.cpus < 0:
+            raise UserError("jobs and cpus must not be negative")
+        self.slurm_options()

@@ -114,7 +114,7 @@ def make_executor(study: Study, resources: Resources, cluster: str = "slurm") ->
             "slurm_array_parallelism": resources.jobs or ARRAY,
             "slurm_signal_delay_s": min(WARNING_SECONDS, int(seconds // 3)),
             "slurm_use_srun": True,
-            "slurm_additional_parameters": {"requeue": True, **resources.slurm},
+            "slurm_additional_parameters": {"requeue": True, **resources.slurm_options()},
         }
     executor.update_parameters(**options)
     return executor
