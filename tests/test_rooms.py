@@ -35,7 +35,6 @@ LEVEL = {room: -level for level, rooms in enumerate(ORDER) for room in rooms.spl
 FILES = sorted(ROOT.rglob("*.py"))
 EXCEPTIONS: set[tuple[str, str]] = {}  # (file, room it may still import): may only shrink
 LONG: set[str] = {
-    "envs/workers/pool.py",
     "evidence/evaluation.py",
     "evidence/plots.py",
     "evidence/read.py",

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svea.envs import make_env
+from svea.envs.workers.episode import OpenEpisode
 from svea.envs.workers.pool import Workers
 from svea.errors import NumericsError, UserError
 
@@ -479,9 +480,9 @@ def test_the_example_in_a_worker_is_the_example_here(kind, monkeypatch, examples
                 break
         assert terminated and not truncated and steps == 7
         last = workers.observations[0].copy()
-        workers.replay(0, 5, played[:3])
+        workers.restore(0, OpenEpisode(5, actions=played[:3]))
         assert (workers.observations[0] != last).any()
-        workers.replay(0, 5, played)
+        workers.restore(0, OpenEpisode(5, actions=played))
         np.testing.assert_array_equal(workers.observations[0], last)
 
 

@@ -19,6 +19,7 @@ from toy import LENGTH, Toy
 
 from svea.envs.rendering import backend, renderer
 from svea.envs.workers import pool
+from svea.envs.workers.episode import OpenEpisode
 from svea.envs.workers.pool import Workers
 from svea.errors import NumericsError, UserError, WorkerError
 
@@ -27,7 +28,7 @@ TOY = {"task": "toy:make", "image_size": 16}
 
 @pytest.fixture(scope="module", params=[1, 2], ids="{} in a process".format)
 def three(request: pytest.FixtureRequest) -> Iterator[Workers]:
-    with Workers([TOY] * 3, together=request.param) as workers:
+    with Workers([TOY] * 3, per_process=request.param) as workers:
         yield workers
 
 
@@ -96,11 +97,25 @@ def test_the_next_episode_starts_from_its_seed_and_the_last_picture_is_kept(thre
     assert np.array_equal(three.observations[2], alone(60, [])[0])
 
 
-def test_replay_brings_an_environment_into_the_middle_of_an_episode(three: Workers) -> None:
-    three.replay(1, 77, [[0.1], [-0.7], [0.2]])
+def test_restoring_brings_an_environment_into_the_middle_of_an_episode(three: Workers) -> None:
+    three.restore(1, OpenEpisode(77, actions=[[0.1], [-0.7], [0.2]]))
     assert np.array_equal(three.observations[1], alone(77, [0.1, -0.7, 0.2])[0])
     three.send(np.array([[0.5]], np.float32), [None], [1])
     assert three.receive()[0].reward == alone(77, [0.1, -0.7, 0.2, 0.5])[1][-1]
+
+
+def test_the_pool_keeps_every_open_episode(three: Workers) -> None:
+    """Its seed, number, actions and rewards: what a checkpoint needs to play it again."""
+    three.reset([4, 5, 6])
+    for step in range(LENGTH + 2):
+        send_alike(three, 0.25, [40, 50, 60])
+        steps = three.receive()
+        if step == LENGTH - 1:
+            assert [len(step.episode.actions) for step in steps] == [LENGTH] * 3
+    rewards = alone(40, [0.25, 0.25])[1]
+    assert three.episodes[0] == OpenEpisode(40, 1, [[0.25], [0.25]], sum(rewards))
+    assert [step.episode for step in steps] == three.episodes
+    assert [episode.seed for episode in three.episodes] == [40, 50, 60]
 
 
 def test_an_error_in_the_environment_arrives_with_its_traceback() -> None:
@@ -117,24 +132,26 @@ def test_an_error_in_the_environment_arrives_with_its_traceback() -> None:
     assert "toy.py" in trace and "Traceback" in trace
 
 
-@pytest.mark.parametrize("together", [1, 3])
-def test_our_own_errors_keep_their_class(together: int, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("per_process", [1, 3])
+def test_our_own_errors_keep_their_class(
+    per_process: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(UserError, match="unknown task 'waler_walk'"):
-        Workers([{"task": "waler_walk"}] * 3, together=together)
+        Workers([{"task": "waler_walk"}] * 3, per_process=per_process)
     with pytest.raises(UserError, match="only has mode 'train'"):
-        Workers([TOY, TOY, TOY | {"mode": "color_hard"}], together=together)
+        Workers([TOY, TOY, TOY | {"mode": "color_hard"}], per_process=per_process)
     assert capfd.readouterr() == ("", ""), "the others end without a word"
 
 
-@pytest.mark.parametrize("together", [1, 2])
-def test_environments_of_one_set_must_agree(together: int) -> None:
+@pytest.mark.parametrize("per_process", [1, 2])
+def test_environments_of_one_set_must_agree(per_process: int) -> None:
     with pytest.raises(UserError, match="differ in their spaces"):
-        Workers([TOY, TOY | {"image_size": 20}], together=together)
+        Workers([TOY, TOY | {"image_size": 20}], per_process=per_process)
 
 
-@pytest.mark.parametrize(("together", "processes"), [(3, [2, 2]), (8, [4])])
-def test_processes_share_the_environments_evenly(together: int, processes: list[int]) -> None:
-    with Workers([TOY] * 4, together=together) as workers:
+@pytest.mark.parametrize(("per_process", "processes"), [(3, [2, 2]), (8, [4])])
+def test_processes_share_the_environments_evenly(per_process: int, processes: list[int]) -> None:
+    with Workers([TOY] * 4, per_process=per_process) as workers:
         assert [len(worker.indices) for worker in workers._workers] == processes
         assert len(workers) == 4 and len(workers.pids) == len(processes)
 
@@ -232,7 +249,7 @@ class Played:
 def test_a_shared_worker_is_replaced_for_all_its_environments_and_nobody_can_tell() -> None:
     """Killed between steps, during one, before a reset, and while some stand still or are done."""
     incidents = Incidents()
-    with Workers([TOY] * 3, incidents.append, together=3) as workers:
+    with Workers([TOY] * 3, incidents.append, per_process=3) as workers:
         kill(workers)
         played = Played(workers, [4, 5, 6])
         for turn in range(LENGTH + 3):
@@ -263,7 +280,7 @@ def test_an_accident_in_one_of_several_is_mended(
     (tmp_path / "plan").write_text(json.dumps([[5, 3, kind]]))
     incidents = Incidents()
     faulty = TOY | {"task": "faults.faulty:make"}
-    with Workers([faulty] * 3, incidents.append, together=3) as workers:
+    with Workers([faulty] * 3, incidents.append, per_process=3) as workers:
         played = Played(workers, [4, 5, 6])
         for _ in range(5):
             played.send([0, 1, 2])
@@ -279,7 +296,7 @@ def test_an_accident_in_one_of_several_is_mended(
 
 def test_a_mistake_in_one_of_several_ends_the_run_with_its_traceback() -> None:
     mixed = [TOY, TOY | {"task": "toy:make_broken"}, TOY]
-    with Workers(mixed, Incidents().append, together=3) as workers:
+    with Workers(mixed, Incidents().append, per_process=3) as workers:
         workers.reset([0, 1, 2])
         for _ in range(2):
             send_alike(workers, 0.0, [None] * 3)
@@ -323,13 +340,13 @@ def test_trajectories_do_not_depend_on_who_shares_a_process(
     settings = {"task": "cartpole_swingup", "image_size": 32, "episode_frames": 40}
     modes = ("train", "color_hard", "video_hard")
     trajectories = []
-    for together in (1, 3):
+    for per_process in (1, 3):
         random, seen = np.random.default_rng(3), []
         environments = [settings | {"mode": mode} for mode in modes]
-        with Workers(environments, Incidents().append, together) as workers:
+        with Workers(environments, Incidents().append, per_process) as workers:
             workers.reset([0, 1, 2])
             for turn in range(7):  # the sixth begins another episode
-                if (together, turn) == (3, 3):
+                if (per_process, turn) == (3, 3):
                     kill(workers)
                 actions = random.uniform(-1, 1, (3, 1)).astype(np.float32)
                 workers.send(actions, [10, 11, 12])
@@ -385,16 +402,16 @@ def test_environments_may_not_answer_nan(what: str, said: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
-@pytest.mark.parametrize("together", [1, 2])
+@pytest.mark.parametrize("per_process", [1, 2])
 def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
-    together: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    per_process: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The toy stands for a driver: it announces its first picture, then hangs unless MUJOCO_GL."""
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.setattr(backend, "_fallen_back", False)
     monkeypatch.setattr(backend, "_can_load", lambda *names: True)
     monkeypatch.setattr(renderer, "FIRST_PICTURE_SECONDS", 0.3)
-    with Workers([TOY | {"task": "toy:make_stuck"}] * 2, together=together) as workers:
+    with Workers([TOY | {"task": "toy:make_stuck"}] * 2, per_process=per_process) as workers:
         workers.reset([0, 1])
         assert np.array_equal(workers.observations[1], alone(1, [])[0])
         assert len(workers.pids) == 2, "in software each has a process"
@@ -411,7 +428,7 @@ def test_an_environment_that_is_made_slowly_is_no_stuck_renderer(
     monkeypatch.setattr(backend, "_fallen_back", False)
     monkeypatch.setattr(backend, "_can_load", lambda *names: True)
     monkeypatch.setattr(renderer, "FIRST_PICTURE_SECONDS", 0.5)
-    with Workers([TOY | {"task": "toy:make_slowly"}] * 2, together=2) as workers:
+    with Workers([TOY | {"task": "toy:make_slowly"}] * 2, per_process=2) as workers:
         assert len(workers.pids) == 1
     assert capsys.readouterr().err == ""
 
@@ -447,16 +464,16 @@ def kill(workers: Workers) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "together"), [("toy:make", 1), ("toy:make", 2), ("cartpole_swingup", 2)]
+    ("task", "per_process"), [("toy:make", 1), ("toy:make", 2), ("cartpole_swingup", 2)]
 )
 def test_close_leaves_no_process(
-    task: str, together: int, capfd: pytest.CaptureFixture[str]
+    task: str, per_process: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    workers = Workers([{"task": task, "image_size": 16}] * 2, together=together)
+    workers = Workers([{"task": task, "image_size": 16}] * 2, per_process=per_process)
     workers.reset([0, 1])
     processes = [worker.process for worker in workers._workers]
     workers.close()
-    assert [process.poll() for process in processes] == [0] * (2 // together)
+    assert [process.poll() for process in processes] == [0] * (2 // per_process)
     assert capfd.readouterr() == ("", ""), "they end without a word"
     workers.close()  # twice is harmless
 

@@ -12,99 +12,33 @@ one line when all are done.
 
 An episode is a function of its seed and its actions. So a worker keeps no state worth saving: to
 resume, it replays the episode. In the same way a worker that dies or hangs is replaced by another
-one, which plays its open episodes again and carries on: nobody can tell from the results.
+one, which plays its open episodes again and carries on: the results do not show it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
 import math
-import os
-import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svea.envs.rendering import backend, renderer
-from svea.envs.workers.memory import COUNT_FORMAT, Shared, anonymous_file
-from svea.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
+from svea.envs.rendering import backend
+from svea.envs.workers.episode import OpenEpisode, Step
+from svea.envs.workers.memory import Shared, anonymous_file
+from svea.envs.workers.worker import RaisedError, Worker
+from svea.errors import NumericsError, RendererError, UserError, WorkerError
 
 START_SECONDS = 120.0  # import and compile, on a busy machine
 HANG_SECONDS = 30.0  # a decision that takes longer is never answered
 CLOSE_SECONDS = 5.0
-RESTARTS, RESTART_SECONDS = 5, 600.0  # at most so many restarts in so long a time
+RESTARTS, RESTART_SECONDS = 5, 600.0  # at most this many restarts in this time
 DRAWN_TOGETHER = 8  # environments in a process where one GPU learns and draws
-_RAISED = {kind.__name__: kind for kind in (UserError, RendererError, NumericsError)}
-
-
-class RaisedError(WorkerError):
-    """An exception in an environment's own code."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one environment answered."""
-
-    reward: float
-    terminated: bool
-    truncated: bool
-    info: dict[str, Any]
-
-    @property
-    def done(self) -> bool:
-        """Whether the episode ended with this step."""
-        return self.terminated or self.truncated
-
-
-@dataclass
-class Episode:
-    """All it takes to play an open episode again."""
-
-    seed: int
-    actions: list[list[float]]  # that were answered
-
-    @property
-    def command(self) -> dict[str, Any]:
-        """What to tell a worker."""
-        return {"do": "begin", "seed": self.seed, "actions": self.actions}
-
-    @property
-    def seconds(self) -> float:
-        """How long it may take."""
-        return START_SECONDS + HANG_SECONDS * math.ceil(len(self.actions) / 50)
-
-
-@dataclass
-class Worker:
-    """A process, the environments in it, and what it takes to put another one in its place."""
-
-    first: int  # index of the first environment
-    environments: list[dict[str, Any]]  # arguments of make_env
-    process: subprocess.Popen[bytes]
-    socket: socket.socket
-    lines: Any
-    last_words: IO[bytes]  # where the process writes the stack of a crash
-    ready: bool = False  # it has described its spaces
-    pending: dict[int, dict[str, Any]] = field(default_factory=dict)  # commands not yet answered
-
-    @property
-    def indices(self) -> range:
-        """Of the environments."""
-        return range(self.first, self.first + len(self.environments))
-
-    def __str__(self) -> str:
-        if len(self.indices) == 1:
-            return f"environment {self.first}"
-        return f"environments {self.first} to {self.indices[-1]}"
 
 
 class Workers:
@@ -126,7 +60,7 @@ class Workers:
         self,
         environments: Sequence[dict[str, Any]],
         on_incident: Callable[[dict[str, Any]], None] | None = None,
-        together: int = 1,
+        per_process: int = 1,
     ) -> None:
         """Start the processes, all at once.
 
@@ -134,20 +68,20 @@ class Workers:
             environments: the arguments of ``make_env``, one set per environment.
             on_incident: called with a record of each restart and each simulation that diverged;
                 prints a warning if None.
-            together: the most environments in one process, which draw their pictures together.
+            per_process: the most environments in one process, which draw their pictures together.
         """
         self.on_incident = on_incident or print_incident
         self._workers: list[Worker] = []
-        self._episodes: dict[int, Episode] = {}  # open ones, by environment
+        self._episodes: dict[int, OpenEpisode] = {}  # open ones, by environment
         self._waiting: dict[int, int | None] = {}  # environments that step, and their next seeds
         self._restarts: list[float] = []  # when they were
         self._memory: IO[bytes] | None = None
         try:
             try:
-                specs = self._start_all(environments, together)
+                specs = self._start_all(environments, per_process)
             except RendererError as error:
                 for worker in self._workers:
-                    worker.process.kill()  # a stuck driver hears no request
+                    worker.process.kill()  # a stuck driver does not react to a closed socket
                 if not backend.can_fall_back():
                     raise
                 backend.fall_back()
@@ -182,6 +116,11 @@ class Workers:
         return self._shared.finals
 
     @property
+    def episodes(self) -> list[OpenEpisode]:
+        """The open episode of each environment."""
+        return [self._episodes[index] for index in range(len(self))]
+
+    @property
     def pids(self) -> list[int]:
         """The processes."""
         return [worker.process.pid for worker in self._workers]
@@ -190,11 +129,15 @@ class Workers:
         """Start an episode from each seed, in all environments or in some."""
         indices = range(len(self)) if indices is None else indices
         pairs = zip(indices, seeds, strict=True)
-        self._begin({index: Episode(seed, []) for index, seed in pairs})
+        self._begin({index: OpenEpisode(seed) for index, seed in pairs})
+
+    def restore(self, index: int, episode: OpenEpisode) -> None:
+        """Bring an environment into the middle of an episode, by playing it again."""
+        self._begin({index: episode})
 
     def replay(self, index: int, seed: int, actions: list[list[float]]) -> None:
-        """Bring an environment into the middle of an episode, by playing it again."""
-        self._begin({index: Episode(seed, list(actions))})
+        """Restore an episode from its seed and actions."""
+        self.restore(index, OpenEpisode(seed, actions=list(actions)))
 
     def send(
         self,
@@ -221,14 +164,12 @@ class Workers:
         """Wait for the steps that were sent."""
         waiting, self._waiting = self._waiting, {}
         answers = self._answers(HANG_SECONDS)
-        return [self._note_step(i, Step(**answers[i]), seed) for i, seed in waiting.items()]
+        return [self._take_step(i, answers[i], seed) for i, seed in waiting.items()]
 
     def close(self) -> None:
         """Stop every process: closing the socket is the request, a kill the last word."""
         for worker in self._workers:
-            worker.lines.close()
-            worker.socket.close()
-            worker.last_words.close()
+            worker.disconnect()
         deadline = time.monotonic() + CLOSE_SECONDS
         for worker in self._workers:
             try:
@@ -244,40 +185,17 @@ class Workers:
     # Starting ----------------------------------------------------------------------------------
 
     def _start_all(
-        self, environments: Sequence[dict[str, Any]], together: int
+        self, environments: Sequence[dict[str, Any]], per_process: int
     ) -> list[dict[str, Any]]:
         """Start every process, and return how the environments describe their spaces."""
-        count = math.ceil(len(environments) / together)
+        count = math.ceil(len(environments) / per_process)
         borders = [len(environments) * number // count for number in range(count + 1)]
         for first, end in itertools.pairwise(borders):
-            hosted = list(environments[first:end])
-            self._workers.append(Worker(first, hosted, *self._start(first, hosted)))
+            self._workers.append(Worker(first, list(environments[first:end])))
         specs = [spec for worker in self._workers for spec in self._answer(worker, START_SECONDS)]
         for worker in self._workers:
             worker.ready = True
         return specs
-
-    def _start(
-        self, first: int, environments: list[dict[str, Any]]
-    ) -> tuple[subprocess.Popen[bytes], socket.socket, Any, IO[bytes]]:
-        """Start a process and tell it what to be."""
-        ours, theirs = socket.socketpair()
-        last_words = anonymous_file("svea-last-words")
-        with theirs:
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "svea.envs.workers.process"),
-                    *(str(theirs.fileno()), str(last_words.fileno())),
-                ],
-                pass_fds=[theirs.fileno(), last_words.fileno()],
-                stdin=subprocess.DEVNULL,
-                process_group=0,  # a terminal's Ctrl-C is for the parent, which saves first
-                env=os.environ
-                | backend.environment_of_workers()
-                | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            )
-        _send_line(ours, {"first": first, "environments": environments})
-        return process, ours, ours.makefile("rb"), last_words
 
     def _share(self, specs: list[dict[str, Any]]) -> None:
         """Make the shared memory, now that the spaces are known, and hand it to every worker."""
@@ -292,20 +210,14 @@ class Workers:
         self._memory.truncate(Shared.size(len(self), shape, actions))
         self._shared = Shared(self._memory.fileno(), len(self), shape, actions)
         for worker in self._workers:
-            self._hand_memory(worker)
-
-    def _hand_memory(self, worker: Worker) -> None:
-        """Send the shared memory to a process."""
-        assert self._memory is not None
-        with contextlib.suppress(OSError):
-            socket.send_fds(worker.socket, [COUNT_FORMAT.pack(len(self))], [self._memory.fileno()])
+            worker.hand_memory(self._memory, len(self))
 
     # Talking -----------------------------------------------------------------------------------
 
-    def _begin(self, episodes: dict[int, Episode]) -> None:
+    def _begin(self, episodes: dict[int, OpenEpisode]) -> None:
         """Play episodes from their beginning as far as they go."""
         self._tell({index: episode.command for index, episode in episodes.items()})
-        self._answers(max((episode.seconds for episode in episodes.values()), default=0.0))
+        self._answers(_replay_seconds(episodes.values()))
         self._episodes |= episodes
 
     def _tell(self, commands: dict[int, dict[str, Any]]) -> None:
@@ -313,7 +225,7 @@ class Workers:
         for worker in self._workers:
             worker.pending = {i: commands[i] for i in worker.indices if i in commands}
             if worker.pending:
-                _send_line(worker.socket, list(worker.pending.items()))
+                worker.send(list(worker.pending.items()))
 
     def _answers(self, seconds: float) -> dict[int, dict[str, Any]]:
         """Wait for what was asked last, by environment."""
@@ -324,12 +236,13 @@ class Workers:
                 worker.pending = {}
         return answers
 
-    def _note_step(self, index: int, step: Step, next_seed: int | None) -> Step:
-        """Note a step as a part of the open episode."""
+    def _take_step(self, index: int, answer: dict[str, Any], next_seed: int | None) -> Step:
+        """Add a step to the open episode."""
+        step = Step(**answer, episode=self._episodes[index])
+        step.episode.actions.append(self._shared.actions[index].tolist())
+        step.episode.total += step.reward
         if step.done and next_seed is not None:
-            self._episodes[index] = Episode(next_seed, [])
-        else:
-            self._episodes[index].actions.append(self._shared.actions[index].tolist())
+            self._episodes[index] = OpenEpisode(next_seed, step.episode.number + 1)
         if "physics_error" in step.info:
             cause = str(step.info["physics_error"])
             self.on_incident(
@@ -344,13 +257,13 @@ class Workers:
             try:
                 if failure is not None:
                     self._replace(worker)
-                return self._read(worker, seconds)
+                return worker.read(seconds)
             except WorkerError as error:
                 self._account_for(worker, error, failure)
                 failure = error
 
     def _account_for(self, worker: Worker, error: WorkerError, before: WorkerError | None) -> None:
-        """Decide whether a failure may be mended; raise it if not."""
+        """Decide whether a restart may help; raise the error if not."""
         same = str(error) == str(before)  # an accident does not happen twice in the same words
         if isinstance(error, RaisedError) and (same or not worker.ready):
             raise error
@@ -376,113 +289,34 @@ class Workers:
         )
 
     def _replace(self, worker: Worker) -> None:
-        """Put a new process in the place of a dead one, bring it as far, and ask it again."""
-        worker.process.kill()
-        worker.process.wait()
-        for end in (worker.lines, worker.socket, worker.last_words):
-            end.close()
-        started = self._start(worker.first, worker.environments)
-        worker.process, worker.socket, worker.lines, worker.last_words = started
+        """Start another process, bring its episodes as far, and ask it again."""
+        worker.restart()
         if not worker.ready:
             return
-        self._read(worker, START_SECONDS)
-        self._hand_memory(worker)
+        worker.read(START_SECONDS)
+        assert self._memory is not None
+        worker.hand_memory(self._memory, len(self))
         begins = [index for index, command in worker.pending.items() if command["do"] == "begin"]
         left = [i for i in worker.indices if i in self._episodes and i not in begins]
         if left:
-            _send_line(worker.socket, [(index, self._episodes[index].command) for index in left])
-            self._read(worker, max(self._episodes[index].seconds for index in left))
-        _send_line(worker.socket, list(worker.pending.items()))
-
-    def _read(self, worker: Worker, seconds: float) -> list[dict[str, Any]]:
-        """Read a worker's line; raise what an environment raised, or what became of the process."""
-        drawing, patience = False, seconds
-        while True:
-            worker.socket.settimeout(patience)
-            try:
-                line = worker.lines.readline()
-            except TimeoutError:
-                if drawing and not worker.ready:
-                    raise RendererError(
-                        f"{worker}: no first picture in {patience:.0f} s; the OpenGL "
-                        "driver is stuck. Set MUJOCO_GL=osmesa to draw in software."
-                    ) from None
-                raise self._hang(worker, patience) from None
-            except OSError:
-                raise self._death(worker) from None
-            if not line:
-                raise self._death(worker)
-            said = json.loads(line)
-            if "drawing" not in said:
-                for answer in said["answers"]:
-                    if "error" in answer:
-                        raise _raised(answer)
-                return said["answers"]
-            drawing, patience = said["drawing"], seconds
-            if drawing and backend.can_fall_back():  # else only patience is left
-                patience = min(seconds, renderer.FIRST_PICTURE_SECONDS)
-
-    def _hang(self, worker: Worker, seconds: float) -> WorkerError:
-        """What to say of a worker that does not answer, with where it is stuck if it can tell."""
-        process = worker.process
-        with contextlib.suppress(OSError):
-            process.send_signal(signal.SIGUSR1)  # asks for its stack
-            time.sleep(0.5)
-        error = WorkerError(
-            f"{worker} (process {process.pid}) did not answer in {seconds:.0f} s. Is "
-            "the machine overloaded, or the renderer stuck?"
-        )
-        _add_last_words(error, worker)
-        return error
-
-    def _death(self, worker: Worker) -> WorkerError:
-        """What to say of a worker that is gone."""
-        process = worker.process
-        try:
-            status: int | None = process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            status = None
-        how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
-        error = WorkerError(
-            f"{worker} (process {process.pid}) died with {how}. If the machine ran out "
-            "of memory, use fewer environments (--envs)."
-        )
-        _add_last_words(error, worker)
-        return error
+            worker.send([(index, self._episodes[index].command) for index in left])
+            worker.read(_replay_seconds(self._episodes[index] for index in left))
+        worker.send(list(worker.pending.items()))
 
 
-def _raised(answer: dict[str, Any]) -> SveaError:
-    """The error that an environment reports, in its own class where it is one of ours."""
-    if answer["error"] in _RAISED:
-        return _RAISED[answer["error"]](answer["message"])
-    error = RaisedError(
-        f"environment {answer['environment']} raised {answer['error']}: {answer['message']}"
-    )
-    error.add_note(answer["trace"])
-    return error
-
-
-def _add_last_words(error: WorkerError, worker: Worker) -> None:
-    """Add the stack that a crashing process wrote."""
-    worker.last_words.seek(0)
-    if said := worker.last_words.read(16_384).decode(errors="replace").strip():
-        error.add_note(said)
+def _replay_seconds(episodes: Iterable[OpenEpisode]) -> float:
+    """How long a process may take to play episodes again."""
+    longest = max((len(episode.actions) for episode in episodes), default=0)
+    return START_SECONDS + HANG_SECONDS * math.ceil(longest / 50)
 
 
 def print_incident(incident: dict[str, Any]) -> None:
-    """One line about something that went wrong and was mended."""
+    """Print one line about a worker that was restarted, or an episode that its physics ended."""
     whose = "their episodes" if isinstance(incident.get("environment"), list) else "its episode"
-    mended = (
+    outcome = (
         f"Restarted, and {whose} played again ({incident['restart']} of {RESTARTS} restarts "
         f"in {RESTART_SECONDS / 60:.0f} minutes)."
         if "restart" in incident
         else "The next episode begins."
     )
-    print(f"warning: {incident['cause'].rstrip(':. ')}. {mended}", file=sys.stderr)
-
-
-def _send_line(end: socket.socket, message: Any) -> None:
-    """Send one line of JSON; whether the process is gone or stuck, reading its answer will tell."""
-    end.settimeout(HANG_SECONDS)
-    with contextlib.suppress(OSError):
-        end.sendall(json.dumps(message).encode() + b"\n")
+    print(f"warning: {incident['cause'].rstrip(':. ')}. {outcome}", file=sys.stderr)

@@ -1,0 +1,171 @@
+"""A worker as its parent sees it: a process, its environments, and the line to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import IO, Any
+
+from svea.envs.rendering import backend, renderer
+from svea.envs.workers.memory import COUNT_FORMAT, anonymous_file
+from svea.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
+
+SEND_SECONDS = 30.0  # a process that does not read for longer is stuck
+_RAISED = {kind.__name__: kind for kind in (UserError, RendererError, NumericsError)}
+
+
+class RaisedError(WorkerError):
+    """An exception in an environment's own code."""
+
+
+class Worker:
+    """A process and the environments in it; it can be started again after it died or hung."""
+
+    process: subprocess.Popen[bytes]
+
+    def __init__(self, first: int, environments: list[dict[str, Any]]) -> None:
+        """Start the process.
+
+        Args:
+            first: Index of its first environment.
+            environments: Arguments of `make_env`, one set per environment.
+        """
+        self.first, self.environments = first, environments
+        self.ready = False  # it has described its spaces
+        self.pending: dict[int, dict[str, Any]] = {}  # commands not yet answered
+        self._start()
+
+    @property
+    def indices(self) -> range:
+        """Of the environments."""
+        return range(self.first, self.first + len(self.environments))
+
+    def __str__(self) -> str:
+        if len(self.indices) == 1:
+            return f"environment {self.first}"
+        return f"environments {self.first} to {self.indices[-1]}"
+
+    def restart(self) -> None:
+        """Put a new process in the place of a dead or stuck one."""
+        self.process.kill()
+        self.process.wait()
+        self.disconnect()
+        self._start()
+
+    def disconnect(self) -> None:
+        """Close the line, which asks the process to end."""
+        for end in (self._lines, self._socket, self._last_words):
+            end.close()
+
+    def hand_memory(self, memory: IO[bytes], count: int) -> None:
+        """Send the shared memory of all `count` environments to the process."""
+        with contextlib.suppress(OSError):
+            socket.send_fds(self._socket, [COUNT_FORMAT.pack(count)], [memory.fileno()])
+
+    def send(self, message: Any) -> None:
+        """Send one line; whether the process is gone or stuck, reading its answer will tell."""
+        self._socket.settimeout(SEND_SECONDS)
+        with contextlib.suppress(OSError):
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def read(self, seconds: float) -> list[dict[str, Any]]:
+        """Read the answers of the environments.
+
+        Args:
+            seconds: How long to wait.
+
+        Raises:
+            SveaError: What an environment raised, or that the process died or hangs.
+        """
+        drawing, patience = False, seconds
+        while True:
+            self._socket.settimeout(patience)
+            try:
+                line = self._lines.readline()
+            except TimeoutError:
+                if drawing and not self.ready:
+                    raise RendererError(
+                        f"{self}: no first picture in {patience:.0f} s; the OpenGL "
+                        "driver is stuck. Set MUJOCO_GL=osmesa to draw in software."
+                    ) from None
+                raise self._hang(patience) from None
+            except OSError:
+                raise self._death() from None
+            if not line:
+                raise self._death()
+            said = json.loads(line)
+            if "drawing" not in said:
+                for answer in said["answers"]:
+                    if "error" in answer:
+                        raise _raised(answer)
+                return said["answers"]
+            drawing, patience = said["drawing"], seconds
+            if drawing and backend.can_fall_back():  # else waiting is all that is left
+                patience = min(seconds, renderer.FIRST_PICTURE_SECONDS)
+
+    def _start(self) -> None:
+        """Start the process and tell it what to be."""
+        self._socket, theirs = socket.socketpair()
+        self._last_words = anonymous_file("svea-last-words")  # the stack of a crash
+        with theirs:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "svea.envs.workers.process"),
+                    *(str(theirs.fileno()), str(self._last_words.fileno())),
+                ],
+                pass_fds=[theirs.fileno(), self._last_words.fileno()],
+                stdin=subprocess.DEVNULL,
+                process_group=0,  # a terminal's Ctrl-C is for the parent, which saves first
+                env=os.environ
+                | backend.environment_of_workers()
+                | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            )
+        self._lines = self._socket.makefile("rb")
+        self.send({"first": self.first, "environments": self.environments})
+
+    def _hang(self, seconds: float) -> WorkerError:
+        """The error for a process that does not answer, with its stack if it can write it."""
+        with contextlib.suppress(OSError):
+            self.process.send_signal(signal.SIGUSR1)  # asks for its stack
+            time.sleep(0.5)
+        return self._with_last_words(
+            f"{self} (process {self.process.pid}) did not answer in {seconds:.0f} s. Is "
+            "the machine overloaded, or the renderer stuck?"
+        )
+
+    def _death(self) -> WorkerError:
+        """The error for a process that is gone."""
+        try:
+            status: int | None = self.process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            status = None
+        how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
+        return self._with_last_words(
+            f"{self} (process {self.process.pid}) died with {how}. If the machine ran out "
+            "of memory, use fewer environments (--envs)."
+        )
+
+    def _with_last_words(self, message: str) -> WorkerError:
+        """An error with the stack that a crashing process wrote."""
+        error = WorkerError(message)
+        self._last_words.seek(0)
+        if said := self._last_words.read(16_384).decode(errors="replace").strip():
+            error.add_note(said)
+        return error
+
+
+def _raised(answer: dict[str, Any]) -> SveaError:
+    """The error that an environment reports, in its own class where it is one of ours."""
+    if answer["error"] in _RAISED:
+        return _RAISED[answer["error"]](answer["message"])
+    error = RaisedError(
+        f"environment {answer['environment']} raised {answer['error']}: {answer['message']}"
+    )
+    error.add_note(answer["trace"])
+    return error
