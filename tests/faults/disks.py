@@ -20,6 +20,7 @@ from faults.tally import Tally, expect
 from svea import files
 from svea.errors import SveaError
 from svea.replay import Replay
+from svea.replay.segments import counters
 from svea.runs import checkpoint
 from svea.runs.log import Log
 
@@ -84,7 +85,7 @@ class Saver:
     def save(self) -> None:
         """Write a checkpoint."""
         weights = {"w": torch.full((3000,), float(self.decision)), "r": torch.tensor(self.repeats)}
-        state = {"replay": self.replay.state(), "decision": self.decision}
+        state = {"replay": counters(self.replay), "decision": self.decision}
         self.segments = checkpoint.save(
             self.folder, self.decision, weights, state, self.replay, self.segments
         )

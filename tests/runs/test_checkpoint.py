@@ -18,6 +18,7 @@ from faults.disks import Hooked, hooked
 from svea import files
 from svea.errors import NumericsError, StorageError
 from svea.replay import Replay
+from svea.replay.segments import counters
 from svea.runs import checkpoint
 
 
@@ -42,7 +43,7 @@ class Run:
 
     def save(self) -> None:
         weights = {"w": torch.arange(300.0) + self.decision + self.weight}
-        state = {"replay": self.replay.state(), "text": "state"}
+        state = {"replay": counters(self.replay), "text": "state"}
         self.segments = checkpoint.save(
             self.folder, self.decision, weights, state, self.replay, self.segments
         )

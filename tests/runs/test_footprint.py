@@ -17,7 +17,7 @@ def test_the_replay_takes_as_many_bytes_as_announced() -> None:
     replay = Replay(102, config.rendered_size, 6, config.envs, config.episode_length)
     rings = (replay.frames, replay.windows, replay.actions, replay.rewards, replay.terminated)
     tensors = sum(ring.nbytes for ring in (*rings, replay.last))
-    assert replay_bytes(config, actions=6) == tensors + replay._first_frames.nbytes
+    assert replay_bytes(config, actions=6) == tensors + replay.first_frames.nbytes
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from svea.agents.optimising import Losses, Optimising
 from svea.agents.saving import Saving
-from svea.agents.targets import critic_parts, follow, frozen_copy
+from svea.agents.targets import critic_parts, follow, frozen_copy, parameters_of
 from svea.config.options import AgentOptions
-from svea.errors import UserError
 from svea.networks import Trunk
 from svea.networks.heads import MakeHead, Noise
 from svea.recipes import Streams
@@ -30,20 +30,20 @@ from svea.views import ViewMaker, Views
 if TYPE_CHECKING:
     from svea.agents.auxiliary import Auxiliary
 
-Losses = dict[str, Tensor]
+Images = NDArray[np.uint8] | Tensor
 Overlap = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
 """Starts a computation; calling the result waits for it."""
 
 
 class Phase(NamedTuple):
-    """Which parts an update has besides the Q-functions."""
+    """Which parts of an update are due, besides the Q-functions."""
 
     actor: bool
     target: bool
     auxiliary: bool
 
 
-class Agent(Saving):
+class Agent(Optimising, Saving):
     """An agent: what to do in a state (``act``) and how to learn from a batch (``update``)."""
 
     Options: ClassVar[type[AgentOptions]] = AgentOptions
@@ -51,6 +51,7 @@ class Agent(Saving):
 
     critic: nn.Module
     actor: nn.Module
+    make_head: MakeHead | None
 
     def __init__(
         self,
@@ -90,19 +91,17 @@ class Agent(Saving):
         self.generator = torch.Generator(self.device).manual_seed(seed_for(seed, "agent"))
         self.overlap: Overlap = in_turn
         self.optimisers: dict[str, torch.optim.Adam] = {}
-        self.own_target = self.options.encoder_tau < 1  # else the target shares the trunk
+        self.has_target_trunk = self.options.encoder_tau < 1  # else the target shares the trunk
         with torch.random.fork_rng(devices=[]):  # the same weights on every device
             torch.manual_seed(seed_for(seed, "weights"))
             self.trunk = encoder().to(self.device)
-            self.make_head: MakeHead | None = None
-            if head_layers:
-                self.make_head = partial(self.trunk.head, head_layers)
+            self.make_head = partial(self.trunk.head, head_layers) if head_layers else None
             self.build()
             self.auxiliary = make_auxiliary(self) if make_auxiliary else None
-        self.target_trunk = frozen_copy(self.trunk) if self.own_target else self.trunk
+        self.target_trunk = frozen_copy(self.trunk) if self.has_target_trunk else self.trunk
         self.target_critic = frozen_copy(self.critic)
-        rate = self.options.learning_rate
-        self.add_optimiser("critic", [*self.trunk.parameters(), *self.critic.parameters()], rate)
+        trained = parameters_of([self.trunk, self.critic])
+        self.add_optimiser("critic", trained, self.options.learning_rate)
 
     # What a base algorithm adds ----------------------------------------------------------------
 
@@ -133,18 +132,14 @@ class Agent(Saving):
 
     @torch.no_grad()
     def act(
-        self,
-        observations: NDArray[np.uint8] | Tensor,
-        explore: bool = False,
-        generator: Noise = None,
+        self, observations: Images, explore: bool = False, generator: Noise = None
     ) -> NDArray[np.float32]:
         """Actions for uint8 observations: with exploration, or the best ones.
 
         Args:
             observations: (N, 9, H, W), or a single one (9, H, W).
             explore: as in training.
-            generator: of the exploration, or one per observation; the agent's own if None, which
-                also draws for training.
+            generator: of the exploration, or one per observation; by default the agent's own.
 
         Returns:
             (N, A), or (A,) for a single observation. This is a device synchronisation.
@@ -152,12 +147,7 @@ class Agent(Saving):
         given = torch.as_tensor(observations)
         clean, pixels = self.view_maker.clean, self.view_maker.pixels
         images = clean(on_device(given, self.device)) if given.ndim in (3, 4) else given
-        if images.shape[-3:] != self.trunk.input_shape or images.ndim not in (3, 4):
-            raise UserError(
-                f"observations have shape {tuple(given.shape)}; this agent takes (N, C, H, W) or "
-                f"(C, H, W) with (C, H, W) = {self.trunk.input_shape}. Make its environment with "
-                "svea.make_env(**config.environment)"
-            )
+        self.trunk.check(images, given)
         self.anneal(self.decision)
         features = self.trunk(pixels(images if images.ndim == 4 else images[None]))
         actions = self.choose(features, explore, generator or self.generator)
@@ -180,10 +170,7 @@ class Agent(Saving):
     # Learning ----------------------------------------------------------------------------------
 
     def schedule(self, decision: int) -> Phase:
-        """Set the numbers that change with time and say which parts of an update are due.
-
-        On the host, never inside a captured graph.
-        """
+        """Set what changes with time, on the host; say which parts of an update are due."""
         self.anneal(decision)
         options, auxiliary = self.options, self.auxiliary
         return Phase(
@@ -196,11 +183,7 @@ class Agent(Saving):
         """One update, in the reference's order: Q-functions, policy, target, auxiliary task.
 
         A function of tensors that never asks the device anything, so it can be captured whole.
-
-        Args:
-            batch: transitions from the replay.
-            phase: which parts are due, as ``schedule`` said.
-            auxiliary_batch: for an auxiliary task with a batch of its own.
+        ``phase`` is what ``schedule`` returned; some auxiliary tasks have a batch of their own.
         """
         now, successor = self.views(batch.observations), self.views(batch.next_observations)
         losses = self.update_critic(batch, now, successor)
@@ -222,8 +205,7 @@ class Agent(Saving):
 
         With alpha = beta this is Eq. 7; the weights make alpha != beta the same single pass.
         """
-        streams = self.streams
-        count = len(streams.prediction)
+        streams, count = self.streams, len(self.streams.prediction)
         # The target is (V, B), or (1, B) where all streams share it.
         target = self.overlap(lambda: self.q_target(batch, successor))
         features = self.trunk(now.stack(streams.prediction))  # (V*B, F)
@@ -246,18 +228,17 @@ class Agent(Saving):
 
     def target_features(self, images: Tensor, features: Tensor) -> Tensor:
         """The target's features of images, whose features from the trunk are given."""
-        return self.target_trunk(images) if self.own_target else features
+        return self.target_trunk(images) if self.has_target_trunk else features
 
     @torch.no_grad()
     def update_target(self) -> None:
         """Eq. 2: the target follows slowly; its encoder (with projection) faster than its Qs."""
         # Without a target encoder the projection is just the critic's first layer.
-        encoder_tau = self.options.encoder_tau if self.own_target else self.options.q_tau
-        if self.own_target:
+        encoder_tau = self.options.encoder_tau if self.has_target_trunk else self.options.q_tau
+        if self.has_target_trunk:
             follow([self.target_trunk], [self.trunk], encoder_tau)
-        (slow_projection, slow_q), (projection, q) = (
-            critic_parts(critic) for critic in (self.target_critic, self.critic)
-        )
+        slow_projection, slow_q = critic_parts(self.target_critic)
+        projection, q = critic_parts(self.critic)
         follow(slow_projection, projection, encoder_tau)
         follow(slow_q, q, self.options.q_tau)
 
@@ -265,8 +246,7 @@ class Agent(Saving):
     def features_of_policy(self, now: Views) -> tuple[Tensor, Tensor]:
         """The trunk's features that the policy sees, and those on which Q judges its actions.
 
-        Without gradient: the policy's loss must not reach the trunk. They are the same where both
-        see one view.
+        Without gradient: the policy's loss must not reach the trunk.
         """
         streams = self.streams
         features = self.trunk(now.stack(streams.policy))
@@ -274,36 +254,6 @@ class Agent(Saving):
             return features, features
         of_view = dict(zip(streams.policy, features.chunk(len(streams.policy)), strict=True))
         return features, torch.cat([of_view[view] for view in streams.policy_q])
-
-    # Optimising --------------------------------------------------------------------------------
-
-    def add_optimiser(
-        self, name: str, parameters: list[Any], rate: float, beta1: float = 0.9
-    ) -> None:
-        """An Adam under a name; ``step`` and checkpoints find it there."""
-        self.optimisers[name] = torch.optim.Adam(
-            parameters,
-            lr=rate,
-            betas=(beta1, 0.999),
-            fused=True,
-            capturable=self.device.type == "cuda",  # its step count lives on the device
-        )
-
-    def step(self, name: str, loss: Tensor) -> Losses:
-        """One optimiser step on the gradient of its own parameters alone; loss and gradient norm.
-
-        A gradient that is not finite leaves the weights as they are, without asking the device:
-        the fused optimiser skips the step itself, as it does under loss scaling.
-        """
-        optimiser = self.optimisers[name]
-        parameters = optimiser.param_groups[0]["params"]
-        gradients = torch.autograd.grad(loss, parameters)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
-        norm = torch.stack(torch._foreach_norm(gradients)).norm()
-        optimiser.found_inf = 1 - torch.isfinite(norm).float()  # type: ignore[attr-defined]
-        optimiser.step()
-        return {f"{name}_loss": loss.detach(), f"{name}_gradient": norm}
 
 
 def in_turn(function: Callable[[], Tensor]) -> Callable[[], Tensor]:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from svea.agents.agent import Agent, Losses
 from svea.agents.targets import critic_parts, follow, frozen_copy, parameters_of
 from svea.config.options import CURLOptions, PADOptions, SODAOptions
-from svea.networks.cnn import initialise
 from svea.networks.heads import MLP, Projection
+from svea.networks.trunk import initialise
 from svea.replay import Batch
 from svea.views import Views
 

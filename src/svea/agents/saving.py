@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Saving:
-    """The half of an agent that is saved: its networks, optimisers and generator by name."""
+    """The part of an agent that is saved: its networks, optimisers and generator by name."""
 
-    own_target: bool
+    has_target_trunk: bool
     auxiliary: Auxiliary | None
     optimisers: dict[str, torch.optim.Adam]
     generator: torch.Generator
@@ -23,7 +23,7 @@ class Saving:
     def networks(self) -> dict[str, nn.Module]:
         """Every network by name, targets included."""
         names = ["trunk", "actor", "critic", "target_critic"]
-        names += ["target_trunk"] if self.own_target else []
+        names += ["target_trunk"] if self.has_target_trunk else []
         found = {name: getattr(self, name) for name in names if hasattr(self, name)}
         return found | ({"auxiliary": self.auxiliary} if self.auxiliary is not None else {})
 

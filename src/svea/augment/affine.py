@@ -9,7 +9,8 @@ from torch.nn import functional as F
 from svea.augment.colour import as_frames
 from svea.augment.corruptions import working_dtype
 from svea.augment.crops import pick
-from svea.augment.registry import Draw, integers, register, uniform
+from svea.augment.draws import integers, uniform
+from svea.augment.registry import Draw, register
 from svea.errors import UserError
 
 GREY = (0.299, 0.587, 0.114)

@@ -7,7 +7,8 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from svea.augment.colour import as_frames
-from svea.augment.registry import Draw, integers, register, uniform
+from svea.augment.draws import integers, uniform
+from svea.augment.registry import Draw, register
 from svea.errors import UserError
 
 

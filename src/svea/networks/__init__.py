@@ -1,8 +1,10 @@
 """Encoders and heads."""
 
-from svea.networks.cnn import CNN, HeadCNN
+from svea.networks.cnn import CNN
+from svea.networks.deterministic import DeterministicActor
 from svea.networks.discrete import DiscreteCritic, DuelingCritic
-from svea.networks.heads import Actor, Critic, DeterministicActor, Projection
+from svea.networks.head_cnn import HeadCNN
+from svea.networks.heads import Actor, Critic, Projection
 from svea.networks.trunk import Trunk
 from svea.networks.vit import ViT
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from svea.config.shapes import output_size
-from svea.networks.trunk import Trunk
+from svea.networks.head_cnn import HeadCNN
+from svea.networks.trunk import Trunk, initialise
 
 
 class CNN(Trunk):
@@ -65,44 +66,3 @@ class CNN(Trunk):
     def head(self, layers: int) -> HeadCNN:
         """The last convolutions of a branch of its own."""
         return HeadCNN(self.maps, layers, self.drqv2)
-
-
-class HeadCNN(Trunk):
-    """The last convolutions of an encoder whose first ones are shared: one copy per branch (PAD).
-
-    Trunk and head together are the same network as an unsplit trunk: a ReLU stands before each
-    convolution, or after each in DrQ-v2's form, where the trunk ends in one.
-    """
-
-    def __init__(self, maps: tuple[int, int, int], layers: int, drqv2: bool = False) -> None:
-        """Continue from a trunk's ``maps`` (filters, height, width) for some layers."""
-        super().__init__()
-        filters, side, _ = maps
-        steps: list[nn.Module] = []
-        for _ in range(layers):
-            pair = [nn.ReLU(), nn.Conv2d(filters, filters, 3)]
-            steps += reversed(pair) if drqv2 else pair
-        self.layers = nn.Sequential(*steps)
-        self.maps = self.input_shape = maps
-        self.features = filters * output_size(side, layers, 0) ** 2
-        self.apply(initialise)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """The trunk's flat features -> the head's, (B, features)."""
-        return self.layers(features.unflatten(1, self.maps)).flatten(1)
-
-
-def initialise(module: nn.Module) -> None:
-    """Delta-orthogonal convolutions (gain sqrt 2), orthogonal linear layers, zero biases."""
-    if isinstance(module, nn.Linear):
-        nn.init.orthogonal_(module.weight)
-        nn.init.zeros_(module.bias)
-    elif isinstance(module, nn.Conv2d):
-        # Zero except for the centre tap, which is orthogonal: signals pass 11 layers undamped.
-        nn.init.zeros_(module.weight)
-        centre = module.weight.shape[-1] // 2
-        with torch.no_grad():
-            tap = torch.empty(module.weight.shape[:2])
-            module.weight[:, :, centre, centre] = nn.init.orthogonal_(tap, 2**0.5)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from svea.networks.cnn import initialise
-from svea.networks.trunk import Trunk
+from svea.networks.trunk import Trunk, initialise
 
 LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
 
@@ -100,18 +99,6 @@ class Actor(Branch):
     def mode(self, features: Tensor) -> Tensor:
         """The most likely action, (B, A)."""
         return torch.tanh(self(features)[0])
-
-
-class DeterministicActor(Branch):
-    """The policy of DDPG: one action per state, with its own projection."""
-
-    def build(self, actions: int, projection: int, hidden: int) -> None:
-        """One network for the actions."""
-        self.mlp = MLP(projection, hidden, actions)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Features (B, F) -> actions (B, A) in (-1, 1)."""
-        return torch.tanh(self.mlp(self.projection(features)))
 
 
 class Critic(Branch):

@@ -1,8 +1,11 @@
-"""What an agent needs of an encoder."""
+"""What an agent needs of an encoder, and how layers are initialised."""
 
 from __future__ import annotations
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+from svea.errors import UserError
 
 
 class Trunk(nn.Module):
@@ -19,3 +22,28 @@ class Trunk(nn.Module):
     def head(self, layers: int) -> Trunk:
         """Layers after this trunk that a branch has for itself (PAD)."""
         raise NotImplementedError("only convolutions split into a trunk and heads")
+
+    def check(self, images: Tensor, given: Tensor) -> None:
+        """Refuse images, cut out of the observations given, that this trunk does not take."""
+        if images.shape[-3:] != self.input_shape or images.ndim not in (3, 4):
+            raise UserError(
+                f"observations have shape {tuple(given.shape)}; this agent takes (N, C, H, W) or "
+                f"(C, H, W) with (C, H, W) = {self.input_shape}. Make its environment with "
+                "svea.make_env(**config.environment)"
+            )
+
+
+def initialise(module: nn.Module) -> None:
+    """Delta-orthogonal convolutions (gain sqrt 2), orthogonal linear layers, zero biases."""
+    if isinstance(module, nn.Linear):
+        nn.init.orthogonal_(module.weight)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Conv2d):
+        # Zero except for the centre tap, which is orthogonal: signals pass 11 layers undamped.
+        nn.init.zeros_(module.weight)
+        centre = module.weight.shape[-1] // 2
+        with torch.no_grad():
+            tap = torch.empty(module.weight.shape[:2])
+            module.weight[:, :, centre, centre] = nn.init.orthogonal_(tap, 2**0.5)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

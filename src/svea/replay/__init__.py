@@ -100,9 +100,9 @@ class Replay:
         self.first_transition = 0  # the oldest one still valid
         # Host copies, for bookkeeping without asking the device: each environment's newest frames,
         # and the oldest frame each transition needs.
-        self._stacks: dict[int, list[int]] = {}
-        self._turns = FRAMES * environments + 1
-        self._first_frames = np.zeros(capacity, np.int64)
+        self.stacks: dict[int, list[int]] = {}
+        self._rounds = FRAMES * environments + 1
+        self.first_frames = np.zeros(capacity, np.int64)
         self._staged_frames: list[tuple[int, Tensor]] = []
         self._staged_rows: list[tuple[int, dict[str, Tensor]]] = []
 
@@ -112,8 +112,8 @@ class Replay:
 
     def begin(self, environment: int, frame: NDArray[np.uint8] | Tensor) -> None:
         """An episode starts in an environment, with this frame (3, H, W)."""
-        self._stacks[environment] = [self._write(frame)] * FRAMES
-        self._forget()  # this frame, too, may have overwritten an old transition's first
+        self.stacks[environment] = [self._write(frame)] * FRAMES
+        self.forget()  # this frame, too, may have overwritten an old transition's first
 
     def append(
         self,
@@ -127,12 +127,12 @@ class Replay:
         """Store a decision and the newest frame (3, H, W) of the observation it led to.
 
         Environments take turns: n-step returns look for an environment's next decision as many
-        rows on as there are environments.
+        rows further as there are environments.
         """
-        if environment not in self._stacks:
+        if environment not in self.stacks:
             raise ValueError(f"environment {environment} has no episode: call begin() first")
-        window = [*self._stacks[environment], self._write(frame)]
-        self._stacks[environment] = window[1:]
+        window = [*self.stacks[environment], self._write(frame)]
+        self.stacks[environment] = window[1:]
         row = self.transitions_seen % self.capacity
         values = {
             "windows": torch.tensor([number % self.slots for number in window]),
@@ -142,9 +142,9 @@ class Replay:
             "last": torch.tensor(float(last or terminated)),
         }
         self._staged_rows.append((row, values))
-        self._first_frames[row] = window[0]
+        self.first_frames[row] = window[0]
         self.transitions_seen += 1
-        self._forget()
+        self.forget()
 
     def sample(self, batch_size: int) -> Batch:
         """Draw transitions uniformly, with replacement."""
@@ -178,20 +178,20 @@ class Replay:
         """Discounted rewards, the successor's discount, and the row that leads to the successor."""
         rewards, ends = self.rewards[rows], rows
         power = torch.full_like(rewards, self.discount)  # discount to the power of decisions taken
-        going_on = torch.ones_like(rewards, dtype=torch.bool)
+        unbroken = torch.ones_like(rewards, dtype=torch.bool)
         for step in range(1, self.n_step):
             later = ages + step * self.environments
-            going_on = going_on & (self.last[ends] == 0) & (later < self._size)
+            unbroken = unbroken & (self.last[ends] == 0) & (later < self._size)
             rows = (self._oldest + later) % self.capacity
-            ends = torch.where(going_on, rows, ends)
-            rewards = rewards + power * self.rewards[rows] * going_on
-            power = torch.where(going_on, power * self.discount, power)
+            ends = torch.where(unbroken, rows, ends)
+            rewards = rewards + power * self.rewards[rows] * unbroken
+            power = torch.where(unbroken, power * self.discount, power)
         return rewards, power * (1 - self.terminated[ends]), ends
 
     def newest_frame(self, environment: int) -> Tensor:
         """The last frame (3, H, W) that an environment showed."""
         self.flush()
-        return self.frames[self._stacks[environment][-1] % self.slots].cpu()
+        return self.frames[self.stacks[environment][-1] % self.slots].cpu()
 
     def _write(self, frame: NDArray[np.uint8] | Tensor) -> int:
         """Put a frame into the ring and return its number."""
@@ -205,8 +205,8 @@ class Replay:
     def flush(self) -> None:
         """Write what is staged into the rings: one copy for each, pinned and without waiting.
 
-        On a GPU a turn of many environments so costs a few copies, not some for each of them. It
-        must be called before a captured graph samples; everything else here does it by itself.
+        One step of many environments then costs a handful of host-to-device copies in all, not
+        several each. It must be called before a captured graph samples; everything else here does.
         """
         if self._staged_frames:
             slots, frames = zip(*self._staged_frames, strict=True)
@@ -218,84 +218,29 @@ class Replay:
                 self._put(getattr(self, name), rows, [value[name] for value in values])
             self._staged_rows = []
 
-    def _put(self, ring: Tensor, places: Sequence[int], values: Sequence[Tensor]) -> None:
+    def _put(self, ring: Tensor, positions: Sequence[int], values: Sequence[Tensor]) -> None:
         """Write rows into a ring."""
-        index, rows = torch.tensor(places), torch.stack(list(values)).to(ring.dtype)
+        index, rows = torch.tensor(positions), torch.stack(list(values)).to(ring.dtype)
         ring.index_copy_(0, on_device(index, self.device), on_device(rows, self.device))
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Move past transitions that are too old or whose first frame is gone.
 
-        Environments take turns and a stack spans three of them, so that a lost transition may stand
-        behind a whole one, but no further behind than three turns.
+        Environments take turns and a stack spans three rounds, so a lost transition may follow a
+        whole one, but at a distance of three rounds at most.
         """
         first = max(self.first_transition, self.transitions_seen - self.capacity)
         oldest_frame = self.frames_seen - self.slots
         number = first if oldest_frame > 0 else self.transitions_seen
-        while number < min(first + self._turns, self.transitions_seen):
+        while number < min(first + self._rounds, self.transitions_seen):
             number += 1
-            if self._first_frames[(number - 1) % self.capacity] < oldest_frame:
+            if self.first_frames[(number - 1) % self.capacity] < oldest_frame:
                 first = number
         self.first_transition = first
         if self.device.type == "cpu" or len(self._staged_frames) > self.environments:
             self.flush()
         self._oldest.fill_(first % self.capacity)
         self._size.fill_(self.transitions_seen - first)
-
-    # Saving: what came since a mark, as arrays; an unbroken chain of these rebuilds the buffer. ---
-
-    def mark(self) -> tuple[int, int]:
-        """How many frames and transitions have ever been written."""
-        return self.frames_seen, self.transitions_seen
-
-    def since(self, mark: tuple[int, int]) -> dict[str, Tensor]:
-        """Frames and transitions written after the mark that are still in the rings."""
-        self.flush()
-        first_frame = max(mark[0], self.frames_seen - self.slots)
-        first_row = max(mark[1], self.transitions_seen - self.capacity)
-        slots = torch.arange(first_frame, self.frames_seen, device=self.device) % self.slots
-        rows = torch.arange(first_row, self.transitions_seen, device=self.device) % self.capacity
-        return {
-            "frames": self.frames[slots].cpu(),
-            "windows": self.windows[rows].cpu(),
-            "first_frames": torch.from_numpy(self._first_frames[rows.cpu().numpy()]),
-            "actions": self.actions[rows].cpu(),
-            "rewards": self.rewards[rows].cpu(),
-            "terminated": self.terminated[rows].cpu(),
-            "last": self.last[rows].cpu(),
-            "span": torch.tensor(
-                [first_frame, self.frames_seen, first_row, self.transitions_seen, self.slots]
-            ),
-        }
-
-    def extend(self, segment: dict[str, Tensor]) -> None:
-        """Put back what ``since`` returned; windows are renumbered if this ring is larger."""
-        first_frame, end_frame, first_row, end_row, slots = segment["span"].tolist()
-        where = torch.arange(first_frame, end_frame) % self.slots
-        self.frames[where.to(self.device)] = segment["frames"].to(self.device)
-        rows = torch.arange(first_row, end_row) % self.capacity
-        first = segment["first_frames"]
-        # A window holds slots of the ring it was written in; its first frame's number tells which.
-        numbers = first[:, None] + (segment["windows"] - segment["windows"][:, :1]) % slots
-        on_device = rows.to(self.device)
-        self.windows[on_device] = (numbers % self.slots).to(self.device)
-        for name in ("actions", "rewards", "terminated", "last"):
-            getattr(self, name)[on_device] = segment[name].to(self.device)
-        self._first_frames[rows.numpy()] = first.numpy()
-        self.frames_seen, self.transitions_seen = end_frame, end_row
-
-    def state(self) -> dict[str, object]:
-        """The counters, for JSON."""
-        return {
-            "first_transition": self.first_transition,
-            "stacks": {str(env): stack for env, stack in self._stacks.items()},
-        }
-
-    def load_state(self, state: dict) -> None:
-        """Take over the counters, after every segment has been put back."""
-        self.first_transition = state["first_transition"]
-        self._stacks = {int(env): list(stack) for env, stack in state["stacks"].items()}
-        self._forget()
 
 
 def on_device(tensor: Tensor, device: torch.device) -> Tensor:

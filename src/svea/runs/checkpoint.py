@@ -32,6 +32,7 @@ from svea import files
 from svea.agents.finite import divergence, not_finite
 from svea.errors import StorageError
 from svea.replay import Replay
+from svea.replay import segments as replay_segments
 from svea.runs import layout
 
 FORMAT = 1
@@ -79,7 +80,7 @@ def save(
     """
     if bad := not_finite(agent):
         raise divergence(bad)
-    new = replay.since(_cursor(segments))
+    new = replay_segments.since(replay, _cursor(segments))
     needed = sum(tensor.nbytes for tensor in (*agent.values(), *new.values()))
     path = layout.next_checkpoint(run, decision)
     with files.writing(path, needed, "Earlier checkpoints are whole. "), _sweeping(run):
@@ -144,8 +145,8 @@ def restore_replay(run: Path, checkpoint: Checkpoint, replay: Replay) -> None:
         for segment in checkpoint.segments:
             tensors = load_file(run / layout.REPLAY / Path(segment["name"]).name)
             _check_span(tensors)
-            replay.extend(tensors)
-        replay.load_state(checkpoint.state["replay"])
+            replay_segments.extend(replay, tensors)
+        replay_segments.restore_counters(replay, checkpoint.state["replay"])
     except DAMAGE as error:
         raise StorageError(
             f"the replay in {run / layout.REPLAY} does not fit its checkpoint: {error}"
@@ -183,7 +184,7 @@ def _write_segment(
 ) -> list[dict[str, Any]]:
     """Write what is new in the replay; drop segments that the rings have wholly overwritten."""
     kept = [s for s in segments if s["frames"] > replay.frames_seen - replay.slots]
-    if replay.mark() == _cursor(segments):
+    if replay_segments.cursor(replay) == _cursor(segments):
         return kept
     name = f"{_cursor(segments)[0]:010d}-{replay.frames_seen:010d}.safetensors"
     written = {"name": name, "frames": replay.frames_seen, "transitions": replay.transitions_seen}

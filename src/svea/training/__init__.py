@@ -28,6 +28,7 @@ from svea.envs.workers.pool import DRAWN_TOGETHER, Step, Workers, print_incident
 from svea.errors import StorageError, SveaError, UserError
 from svea.evidence import evaluation
 from svea.replay import Replay
+from svea.replay.segments import counters
 from svea.runs import checkpoint, incidents, layout, lock
 from svea.runs.load import ABOUT, read_config
 from svea.runs.log import Accumulator, Log, Sink, TensorBoard, WeightsAndBiases
@@ -552,7 +553,7 @@ class Trainer:
             "random": self.random.bit_generator.state,
             "figures": self.figures.state(),
             "episodes": [episode.state() for episode in self.episodes],
-            "replay": self.replay.state(),
+            "replay": counters(self.replay),
         }
 
     # Small things ------------------------------------------------------------------------------

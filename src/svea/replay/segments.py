@@ -1,0 +1,75 @@
+"""A replay buffer on disk: what came since a cursor, as arrays, and the buffer rebuilt from them.
+
+An unbroken chain of segments, together with the counters, rebuilds the buffer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from svea.replay import Replay
+
+Cursor = tuple[int, int]
+"""How many frames and transitions had ever been written."""
+
+
+def cursor(replay: Replay) -> Cursor:
+    """Where the buffer is now."""
+    return replay.frames_seen, replay.transitions_seen
+
+
+def since(replay: Replay, cursor: Cursor) -> dict[str, Tensor]:
+    """Frames and transitions written after the cursor that are still in the rings."""
+    replay.flush()
+    first_frame = max(cursor[0], replay.frames_seen - replay.slots)
+    first_row = max(cursor[1], replay.transitions_seen - replay.capacity)
+    device = replay.device
+    slots = torch.arange(first_frame, replay.frames_seen, device=device) % replay.slots
+    rows = torch.arange(first_row, replay.transitions_seen, device=device) % replay.capacity
+    return {
+        "frames": replay.frames[slots].cpu(),
+        "windows": replay.windows[rows].cpu(),
+        "first_frames": torch.from_numpy(replay.first_frames[rows.cpu().numpy()]),
+        "actions": replay.actions[rows].cpu(),
+        "rewards": replay.rewards[rows].cpu(),
+        "terminated": replay.terminated[rows].cpu(),
+        "last": replay.last[rows].cpu(),
+        "span": torch.tensor(
+            [first_frame, replay.frames_seen, first_row, replay.transitions_seen, replay.slots]
+        ),
+    }
+
+
+def extend(replay: Replay, segment: dict[str, Tensor]) -> None:
+    """Put back what ``since`` returned; windows are renumbered if this ring is larger."""
+    first_frame, end_frame, first_row, end_row, slots = segment["span"].tolist()
+    where = torch.arange(first_frame, end_frame) % replay.slots
+    replay.frames[where.to(replay.device)] = segment["frames"].to(replay.device)
+    rows = torch.arange(first_row, end_row) % replay.capacity
+    first = segment["first_frames"]
+    # A window holds slots of the ring it was written in; its first frame's number tells which.
+    numbers = first[:, None] + (segment["windows"] - segment["windows"][:, :1]) % slots
+    on_device = rows.to(replay.device)
+    replay.windows[on_device] = (numbers % replay.slots).to(replay.device)
+    for name in ("actions", "rewards", "terminated", "last"):
+        getattr(replay, name)[on_device] = segment[name].to(replay.device)
+    replay.first_frames[rows.numpy()] = first.numpy()
+    replay.frames_seen, replay.transitions_seen = end_frame, end_row
+
+
+def counters(replay: Replay) -> dict[str, object]:
+    """What is not in the segments, for JSON."""
+    return {
+        "first_transition": replay.first_transition,
+        "stacks": {str(env): stack for env, stack in replay.stacks.items()},
+    }
+
+
+def restore_counters(replay: Replay, state: dict[str, Any]) -> None:
+    """Take over the counters, after every segment has been put back."""
+    replay.first_transition = state["first_transition"]
+    replay.stacks = {int(env): list(stack) for env, stack in state["stacks"].items()}
+    replay.forget()

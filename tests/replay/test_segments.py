@@ -1,0 +1,68 @@
+"""Segments of a replay buffer rebuild it, wherever the chain is cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replay_oracle import SIZE, Oracle, assert_rows_are_history, contents, histories, history, play
+
+from svea.replay import Replay
+from svea.replay.segments import counters, cursor, extend, restore_counters, since
+
+
+@settings(max_examples=50)
+@given(histories(), st.integers(0, 40), st.integers(2, 4))
+def test_ends_of_episodes_survive_saving(history: dict[str, Any], larger: int, n_step: int) -> None:
+    replay, _ = play(history, 5, n_step=n_step)
+    again = Replay(history["capacity"] + larger, SIZE, 2, len(history["lengths"]), 5, n_step=n_step)
+    extend(again, since(replay, (0, 0)))
+    restore_counters(again, counters(replay))
+    for name, tensor in vars(contents(replay)).items():
+        assert torch.equal(tensor, getattr(contents(again), name)), name
+
+
+@settings(max_examples=150)
+@given(histories(), st.integers(0, 40), st.integers(1, 10), st.data())
+def test_segments_rebuild_the_buffer(
+    history: dict[str, Any], larger: int, episode_length: int, data: st.DataObject
+) -> None:
+    """A chain of segments, cut anywhere, fills an equal buffer, also a larger one."""
+    segments: list[dict[str, torch.Tensor]] = []
+    start = (0, 0)
+
+    def maybe_cut(replay: Replay, oracle: Oracle) -> None:
+        nonlocal start
+        if data.draw(st.booleans()):
+            segments.append(since(replay, start))
+            start = cursor(replay)
+
+    replay, oracle = play(history, episode_length, maybe_cut)
+    segments.append(since(replay, start))
+    again = Replay(
+        history["capacity"] + larger, SIZE, 2, len(history["lengths"]), episode_length, seed=1
+    )
+    for segment in segments:
+        extend(again, {name: tensor.clone() for name, tensor in segment.items()})
+    restore_counters(again, counters(replay))
+    assert len(again) == len(replay) and cursor(again) == cursor(replay)
+    for name, tensor in vars(contents(replay)).items():
+        assert torch.equal(tensor, getattr(contents(again), name)), name
+    assert torch.equal(again.sample(9).actions, replay.sample(9).actions)
+    for environment in range(len(history["lengths"])):
+        assert torch.equal(again.newest_frame(environment), replay.newest_frame(environment))
+    for environment in range(len(history["lengths"])):  # and both continue alike
+        step = oracle.append(environment, False)
+        replay.append(*step)
+        again.append(*step)
+    number = len(oracle.transitions)
+    assert_rows_are_history(contents(again), oracle, list(range(number - len(again), number)))
+    assert_rows_are_history(contents(replay), oracle, list(range(number - len(replay), number)))
+
+
+def test_counters_survive_json() -> None:
+    replay, _ = play(history([[3, 2], [4]], rounds=5, capacity=6), 3)
+    assert json.loads(json.dumps(counters(replay))) == counters(replay)
