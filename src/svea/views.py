@@ -118,7 +118,7 @@ class Views:
         return self._strong(self["weak", copy])
 
     def stack(self, views: tuple[tuple[str, int], ...]) -> Tensor:
-        """Several views behind one another on the batch axis, (V*B, 9, H, W)."""
+        """Several views, one after the other on the batch axis, (V*B, 9, H, W)."""
         if len(views) == 1:  # the usual case for targets and policies needs no copy
             return self[views[0]]
         return torch.cat([self[view] for view in views])

@@ -87,7 +87,7 @@ class Agent(Optimising, Saving):
         self.device = torch.device(device)
         self.streams, self.view_maker, self.actions = streams, views, actions
         self.projection, self.hidden = projection, hidden
-        self.decision = 0  # how many decisions of training are behind this agent
+        self.decision = 0  # how many decisions it has been trained for
         self.generator = torch.Generator(self.device).manual_seed(seed_for(seed, "agent"))
         self.overlap: Overlap = in_turn
         self.optimisers: dict[str, torch.optim.Adam] = {}

@@ -1,7 +1,7 @@
-"""Auxiliary tasks: losses besides the Q-loss that shape the same trunk.
+"""Auxiliary tasks: further losses that train the same trunk.
 
 Each has its settings from the paper's baselines (docs/methods.md says where from), is due on every
-n-th decision, and may ask for a batch of its own.
+n-th decision, and may ask for its own batch.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from svea.views import Views
 
 
 class Auxiliary(nn.Module):
-    """A task with parameters of its own; it trains the trunk through an optimiser of its own."""
+    """A task with its own parameters and its own optimiser, which also trains the trunk."""
 
     every: int
-    batch_size = 0  # of its own batch; 0: it looks at the agent's
+    batch_size = 0  # of its own batch; 0: it uses the agent's
 
     def __init__(self, agent: Agent) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class SODA(Auxiliary):
 
         The two branches see different crops of one observation.
         """
-        assert own_batch is not None, "SODA takes a batch of its own"
+        assert own_batch is not None, "SODA takes its own batch"
         views = self.agent.views(own_batch.observations)
         online = self.predictor(self.projection(self.agent.trunk(views["strong", 0])))
         with torch.no_grad():

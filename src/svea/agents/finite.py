@@ -1,10 +1,10 @@
-"""Numbers that are infinite or undefined: found in the update that made them, and named.
+"""Checks for numbers that are infinite or undefined (NaN).
 
-On a CPU every update is looked at: its losses, the norms of its gradients and the weights it leaves
-behind. On a GPU looking would make the host wait for the device in every update. There an update
-whose gradient is not finite leaves the weights as they were; losses and norms are watched in their
-running sums, which are read at every log line and before every save; and everything that is saved
-is looked at first. Either way nothing bad is ever written to a checkpoint.
+On a CPU every update is checked: its losses, the norms of its gradients and the new weights. On a
+GPU that would make the host wait for the device in every update. There an update whose gradient is
+not finite leaves the weights as they were; losses and norms are checked in their running sums,
+which are read at every log line and before every save; and everything is checked before it is
+saved. Either way a checkpoint never holds such a number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def check_update(agent: Agent, losses: dict[str, Tensor]) -> None:
     """Refuse an update that is not finite; on a GPU do nothing, and wait for nothing.
 
     Args:
-        agent: whose weights are looked at.
+        agent: whose weights are checked.
         losses: what its update returned: losses and norms of gradients.
     """
     if agent.device.type != "cpu":

@@ -1,8 +1,8 @@
 """ImageBank: the pictures that `overlay` mixes into observations.
 
 Pictures come from a folder (of pictures, of videos, or Places365 as it is unpacked) or from the
-procedural generator, which needs no files. They are held as one uint8
-tensor on the device; every draw is a random resized crop and a random flip of a random picture.
+procedural generator, which needs no files. They are held as one uint8 tensor on the device; every
+draw is a random resized crop and a random flip of a random picture.
 """
 
 from __future__ import annotations

@@ -64,5 +64,5 @@ class CNN(Trunk):
         return self.layers(images - self.centre if self.centre else images).flatten(1)
 
     def head(self, layers: int) -> HeadCNN:
-        """The last convolutions of a branch of its own."""
+        """Convolutions after the trunk for one branch."""
         return HeadCNN(self.maps, layers, self.drqv2)

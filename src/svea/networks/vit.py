@@ -68,7 +68,7 @@ class ViT(Trunk):
 
     @torch.no_grad()
     def attention(self, images: Tensor) -> Tensor:
-        """How much every token looks at every other, (B, depth, heads, tokens, tokens)."""
+        """The attention weights, (B, depth, heads, tokens, tokens)."""
         tokens, maps = self._embed(images), []
         for block in self.blocks:
             assert isinstance(block, Block)
@@ -92,7 +92,7 @@ class ViT(Trunk):
 
 
 class Block(nn.Module):
-    """Attention, then a two-layer network, each behind a LayerNorm and beside a shortcut."""
+    """Attention, then a two-layer network, each after a LayerNorm, with residual connections."""
 
     def __init__(self, width: int, heads: int, mlp_ratio: float) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Attention(nn.Module):
         self.mix: Callable[[Tensor, Tensor, Tensor], Tensor] = F.scaled_dot_product_attention
 
     def forward(self, x: Tensor, first_only: bool = False) -> Tensor:
-        """(B, tokens, width) -> what each token, or the first alone, hears from all."""
+        """(B, tokens, width) -> attention's output for each token, or for the first alone."""
         q, k, v = self.heads_of(x, first_only)
         mixed = mix_of_one(q, k, v) if first_only else self.mix(q, k, v)  # (B, heads, ., .)
         return self.output(mixed.transpose(1, 2).flatten(2))

@@ -1,1 +1,1 @@
-"""Kernels of our own: Triton where there is a GPU; C for CPUs, compiled where it runs."""
+"""Our own kernels: Triton and CUDA for GPUs, C for CPUs, compiled on the machine that runs them."""

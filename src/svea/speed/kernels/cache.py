@@ -12,7 +12,7 @@ from svea import files
 HASH = 32  # bytes of a SHA-256
 
 
-def place(made_from: Iterable[str], suffix: str) -> Path:
+def path_for(made_from: Iterable[str], suffix: str) -> Path:
     """Where kernels lie that were made from these texts."""
     name = hashlib.sha256("\n".join(made_from).encode()).hexdigest()[:16]
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

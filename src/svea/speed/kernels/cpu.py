@@ -43,7 +43,7 @@ def library(layers: str = "") -> ctypes.CDLL:
     if sys.platform != "linux":
         raise BuildError("they are made for Linux")
     try:
-        file = place(layers)
+        file = library_path(layers)
         if not cache.is_whole(file):
             build(layers, file)
         return ctypes.CDLL(str(file))
@@ -54,14 +54,14 @@ def library(layers: str = "") -> ctypes.CDLL:
         raise BuildError(f"{error}; XDG_CACHE_HOME says where compiled kernels are kept") from error
 
 
-def place(layers: str) -> Path:
+def library_path(layers: str) -> Path:
     """Where a library lies. Its name says what it was made from and for which processor.
 
     Home folders may be shared by unlike machines. The compiler is not part of it: a run that
     resumes where the compiler is gone, or is another one, keeps its bits.
     """
     made_from = (SOURCE.read_text(), layers, *OPTIMISE, native(), threads().name, processor())
-    return cache.place(made_from, "so")
+    return cache.path_for(made_from, "so")
 
 
 def build(layers: str, file: Path) -> None:
@@ -193,7 +193,7 @@ class Convolutions:
 
 
 class _Convolutions(torch.autograd.Function):
-    """All layers at once, pictures as (batch, height, width, channels) behind the first."""
+    """All layers at once, pictures as (batch, height, width, channels) after the first."""
 
     @staticmethod
     def forward(ctx: Any, kernels: Convolutions, images: Tensor, *parameters: Tensor) -> Tensor:
@@ -225,7 +225,7 @@ class _Convolutions(torch.autograd.Function):
             taps = weight.permute(2, 3, 0, 1).contiguous()  # (3, 3, out, in)
             dw = g.new_zeros(CHUNKS, 3, 3, layer.channels, layer.filters)
             dbias = g.new_zeros(CHUNKS, layer.filters)
-            dx = torch.empty_like(x) if number else g  # nobody asks for the images' gradient
+            dx = torch.empty_like(x) if number else g  # the images' gradient is not needed
             call(kernels.kernel("backward", number), x, g, taps, dx, dw, dbias, len(x))
             # In the weight's own layout, which the fused optimiser insists on.
             in_layout = torch.empty_like(weight).copy_(dw.sum(0).permute(3, 2, 0, 1))

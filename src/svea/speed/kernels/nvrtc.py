@@ -100,7 +100,7 @@ def compiled(
     options += [f"-D{name}={value}" for name, value in macros]
     source = "\n".join(path.read_text() for path in sources)
     try:
-        file = cache.place([source, *options, str(torch.version.cuda)], "cubin")
+        file = cache.path_for([source, *options, str(torch.version.cuda)], "cubin")
         if not cache.is_whole(file):
             cache.write(file, compile_source(source, options))
         return file.read_bytes()[: -cache.HASH]
