@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from paper_runs import SMALL, rewrite, write_results
+from paper_runs import SMALL, SMALLEST, rewrite, write_results
 
 from svea.cli.evaluate import print_scores
 from svea.evidence.report import write_report
@@ -33,16 +33,16 @@ def test_every_verb_prints_the_same_intervals(
 ) -> None:
     one = experiment(name)
     for number, setting in enumerate(one.settings[:3]):
-        for seed, run in enumerate(one.runs(SMALL)[task, setting]):
-            level = 30.0 + 7 * number + 3 * seed
+        for run in one.runs(SMALLEST)[task, setting]:
+            level = 530.0 + 71 * number  # an interval over episodes: its ends depend on the draws
             write_results(tmp_path, run, dict.fromkeys(("train", *one.modes), level))
             records = tmp_path / "runs" / run.name / "eval.jsonl"
             if one.unit == "success":
-                rewrite(records, lambda r, s=seed: {"success": (7 * r["episode"] + s) % 3 == 0})
+                rewrite(records, lambda r: {"success": r["episode"] % 3 == 0})
     print_scores([tmp_path / "runs"], modes)
     printed = capsys.readouterr().out.splitlines()
     page = rows(write_report([tmp_path / "runs"], tmp_path / "report.html").read_text())
-    _, text = render(gather(one, SMALL, tmp_path), tmp_path / "paper")
+    _, text = render(gather(one, SMALLEST, tmp_path), tmp_path / "paper")
     listed = text.split("**All results**")[1].splitlines()
 
     def intervals(lines: list[str]) -> list[tuple[str, ...]]:

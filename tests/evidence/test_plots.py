@@ -22,7 +22,7 @@ from svea.evidence.plots import (
     to_png,
     to_svg,
 )
-from svea.evidence.read import Curve
+from svea.evidence.run import Curve
 
 X = np.array([0.0, 1000, 2000])
 

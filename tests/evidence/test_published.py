@@ -61,10 +61,7 @@ def test_what_the_paper_does_not_have_is_none():
     assert lookup("cheetah_run", "color_hard", "svea", "conv") is None
 
 
-def test_quoted_figures_and_decisions():
-    assert lookup("walker_walk", "color_hard", "rad").quoted
-    assert not lookup("walker_walk", "train", "rad").quoted
-    assert lookup("walker_walk", "train", "drq", "none", "vit").decisions == 300_000
+def test_robot_numbers_are_success_rates():
     assert lookup("robot_push", "test", "svea", "conv").unit == "success"
 
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from svea.errors import UserError, unknown_name
 from svea.evidence import stats
-from svea.evidence.read import Run, read_runs
+from svea.evidence.read import read_runs
 from svea.evidence.results import Group, areas, group_runs, suite
+from svea.evidence.run import Run
 
 Measure = Literal["return", "area", "success"]
 

@@ -14,8 +14,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from svea.evidence import plots, published, stats
-from svea.evidence.read import Curve, Run
 from svea.evidence.results import Group, MeanCurve, Result, mean_curve, random_return
+from svea.evidence.run import Curve, Run
 from svea.evidence.tables import Record
 
 LEARNING, GENERALISATION, ROBOT, Q_VALUES = "learning", "generalisation", "robot", "q-values"

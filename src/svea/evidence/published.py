@@ -1,14 +1,14 @@
-"""The figures of the paper, as data, so that ours can stand beside them.
+"""The paper's numbers as data, so that ours can be shown next to them.
 
 Source: N. Hansen, H. Su, X. Wang, "Stabilizing Deep Q-Learning with ConvNets and Vision
 Transformers under Data Augmentation", NeurIPS 2021 (arXiv:2107.00644). All are mean ± standard
 deviation over 5 seeds. The paper's "500k frames" are 500,000 agent decisions in its code (300,000
-for ViT). Its CURL, RAD, PAD and SODA figures in tables 1 and 4 are quoted there from
+for ViT). Its CURL, RAD, PAD and SODA results in tables 1 and 4 are quoted there from
 N. Hansen, X. Wang, "Generalization in Reinforcement Learning by Soft Data Augmentation", ICRA 2021.
 
-The DistractingCS figures are approximate: the paper has curves only. They are read off Fig. 19 of
+The DistractingCS numbers are approximate: the paper has curves only. They are read off Fig. 19 of
 Song et al., "A Simple Framework for Generalization in Visual RL under Dynamic Scene Perturbations"
-(SimGRL), NeurIPS 2024, which draws the paper's curves again. The figure does not say which
+(SimGRL), NeurIPS 2024, which redraws the paper's curves. That figure does not say which
 augmentation SVEA had there; the text around it names conv and overlay, so both are given it.
 """
 
@@ -20,7 +20,6 @@ from dataclasses import dataclass
 CITATION = "Hansen, Su, Wang: Stabilizing Deep Q-Learning …, NeurIPS 2021"
 SEEDS = 5
 DECISIONS = {"cnn": 500_000, "vit": 300_000}
-QUOTED_METHODS = ("curl", "rad", "pad", "soda")
 
 
 @dataclass(frozen=True)
@@ -39,16 +38,6 @@ class PaperResult:
     unit: str = "return"
     approximate: bool = False
     """Whether it is read off a plot."""
-
-    @property
-    def decisions(self) -> int:
-        """How many decisions the paper trained for, with this encoder."""
-        return DECISIONS[self.encoder]
-
-    @property
-    def quoted(self) -> bool:
-        """Whether the paper copied this figure from the SODA paper instead of running it."""
-        return self.method in QUOTED_METHODS and self.table in ("Table 1", "Table 4")
 
 
 # Columns are method/strong augmentation; `none` is the method's own weak augmentation alone.
@@ -131,7 +120,7 @@ _ROBOT_TASKS = {"reach": "robot_reach", "mvtgt": "robot_reach_moving", "push": "
 def lookup(
     task: str, mode: str, method: str, augment: str = "none", encoder: str = "cnn"
 ) -> PaperResult | None:
-    """The paper's figure for a setting, or None where it has none.
+    """The paper's number for a setting, or None where it has none.
 
     >>> lookup("walker_walk", "color_hard", "svea", "conv").mean
     760.0
@@ -206,7 +195,7 @@ def _all_results() -> dict[tuple[str, str, str, str, str], PaperResult]:
 
 
 PAPER_RESULTS = _all_results()
-"""Every figure, by (task, mode, method, augment, encoder)."""
+"""Every number, by (task, mode, method, augment, encoder)."""
 
 TASKS = frozenset(result.task for result in PAPER_RESULTS.values())
-"""Every task that the paper has a figure for."""
+"""Every task that the paper has a number for."""

@@ -15,9 +15,10 @@ from pathlib import Path
 from svea import files
 from svea.evidence import figures, plots
 from svea.evidence.figures import Exhibit
-from svea.evidence.read import Run, read_runs
+from svea.evidence.read import read_runs
 from svea.evidence.report.page import render
 from svea.evidence.results import Aggregate, Group, Result, aggregate, group_runs, summarise
+from svea.evidence.run import Run
 from svea.evidence.tables import Table, writers
 from svea.evidence.tables.results import (
     aggregate_table,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from svea.evidence.read import Curve, Run
 from svea.evidence.results import Group, Result, mean_curve
+from svea.evidence.run import Curve, Run
 from svea.words import count, decisions, duration, number, plural, rate
 
 FEW_CARDS = 3  # more have fewer numbers each

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from svea.evidence.read import Run
 from svea.evidence.results import Group
+from svea.evidence.run import Run
 from svea.words import number, plural
 
 VIDEO_BYTES = 48_000_000

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from svea.evidence import published
-from svea.evidence.read import Run
 from svea.evidence.results.groups import Group
+from svea.evidence.run import Run
 from svea.words import listed
 
 Caveats = dict[str, list[str]]

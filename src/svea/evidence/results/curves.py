@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svea.evidence import stats
-from svea.evidence.read import Curve, Run
 from svea.evidence.results.groups import Group
+from svea.evidence.run import Curve, Run
 
 
 @dataclass(frozen=True, eq=False)

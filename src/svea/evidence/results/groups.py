@@ -9,9 +9,9 @@ from functools import cached_property
 
 from svea import envs
 from svea.evidence import published
-from svea.evidence.read import Run
 from svea.evidence.results.labels import labels, method_label
 from svea.evidence.results.settings import changed_settings, settings_of
+from svea.evidence.run import Run
 from svea.words import listed, plural
 
 TEST_MODE = "color_hard"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from svea.config import Role, fields_with, resolve, to_dict
 from svea.errors import UserError
-from svea.evidence.read import Run
+from svea.evidence.run import Run
 
 SETTINGS = fields_with(Role.WHAT, Role.LENGTH)
 """Fields of a configuration that say what is learned, not which seed, where or how watched."""

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from svea.evidence import published, stats
 from svea.evidence.published import PaperResult
-from svea.evidence.read import Run
 from svea.evidence.results.curves import areas
 from svea.evidence.results.groups import Group, suite
+from svea.evidence.run import Run
 
 Unit = Literal["return", "success"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from svea.evidence import results
-from svea.evidence.read import Run
+from svea.evidence.run import Run
 from svea.studies.paper.experiments import (
     AUGMENTS,
     EXPERIMENTS,

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from svea.evidence import plots
-from svea.evidence.read import Curve, Run
 from svea.evidence.results import MeanCurve, mean_curve, over_hours
+from svea.evidence.run import Curve, Run
 from svea.evidence.tables import Record
 from svea.studies.paper.experiments import Scale, Setting
 from svea.studies.paper.results import ExperimentResults

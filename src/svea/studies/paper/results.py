@@ -10,8 +10,9 @@ from pathlib import Path
 
 from svea.errors import UserError
 from svea.evidence import published
-from svea.evidence.read import Run, read_run
+from svea.evidence.read import read_run
 from svea.evidence.results import Group, Result, Unit, caveats_of, summarise_mode
+from svea.evidence.run import Run
 from svea.evidence.tables import Cell
 from svea.evidence.tables.results import cell, papers
 from svea.runs import layout

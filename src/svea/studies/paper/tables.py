@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from svea.evidence.read import Run
+from svea.evidence.run import Run
 from svea.evidence.stats import mean_and_std_over_seeds
 from svea.evidence.tables import Cell, Column, Record, Row, Table
 from svea.evidence.tables.results import ABOUT, record
