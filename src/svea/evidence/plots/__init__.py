@@ -1,0 +1,27 @@
+"""Figures as matplotlib objects, and as files."""
+
+from svea.evidence.plots.charts import (
+    DECISIONS,
+    HOURS,
+    Bar,
+    Series,
+    grouped_bars,
+    intensity_curves,
+    learning_curves,
+)
+from svea.evidence.plots.layout import PALETTE
+from svea.evidence.plots.save import to_pdf, to_png, to_svg
+
+__all__ = [
+    "DECISIONS",
+    "HOURS",
+    "PALETTE",
+    "Bar",
+    "Series",
+    "grouped_bars",
+    "intensity_curves",
+    "learning_curves",
+    "to_pdf",
+    "to_png",
+    "to_svg",
+]

@@ -1,0 +1,144 @@
+"""How figures look: colours, margins, legends and axes.
+
+The palette is Okabe and Ito's, told apart by colour-blind readers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from svea.words import tick
+
+PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8a6d3b", "#6a51a3")
+INK = "#333a45"
+GRID = "#d9dde3"
+PAPER = "#fefefe"
+CSS_VARIABLES = {
+    INK: "--ink-soft",
+    GRID: "--line",
+    PAPER: "--surface",
+    **{color: f"--c{index}" for index, color in enumerate(PALETTE)},
+}
+SIZE = (5.8, 3.8)  # inches; small enough that 11-point text stays readable on a phone
+LEAST_HEIGHT = 130  # of the axes, in points
+STYLE: dict[Any, Any] = {
+    "font.size": 11,
+    "font.family": "sans-serif",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "svea",
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": GRID,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+TICKS = FuncFormatter(lambda value, _: tick(value))
+
+
+def new_figure(title: str) -> tuple[Figure, Axes]:
+    """An empty figure with the house style: horizontal grid, no box, transparent ground."""
+    figure = Figure(figsize=SIZE)
+    figure.patch.set_alpha(0)
+    axes = figure.add_subplot()
+    axes.patch.set_alpha(0)
+    axes.set_title(plain(title), loc="left", fontsize=12, fontweight="bold", color=INK)
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(length=0)
+    return figure, axes
+
+
+def add_frame_axis(axes: Axes, action_repeat: int) -> None:
+    """A second x axis on top that counts simulator frames."""
+    frames = axes.secondary_xaxis(
+        "top",
+        functions=(
+            lambda decisions: np.asarray(decisions, dtype=float) * action_repeat,
+            lambda frames: np.asarray(frames, dtype=float) / action_repeat,
+        ),
+    )
+    frames.set_xlabel("frames", fontsize=10)
+    frames.xaxis.set_major_formatter(TICKS)
+    frames.xaxis.set_major_locator(MaxNLocator(5))
+    frames.tick_params(length=0, labelsize=10)
+    frames.spines["top"].set_visible(False)
+
+
+def set_margins(figure: Figure, *, top: float, bottom: float) -> None:
+    """Set the margins, in points. A layout engine would find them, at four times the cost."""
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    height = max(height, top + LEAST_HEIGHT + bottom)  # a long legend adds to a figure
+    figure.set_size_inches(width / 72, height / 72)
+    longest = max(len(tick(value)) for value in figure.axes[0].get_yticks())
+    left = max(54, 28 + 6.8 * longest)  # the axis' name, and a digit's width for each of a tick
+    figure.subplots_adjust(
+        left=left / width, right=1 - 10 / width, top=1 - top / height, bottom=bottom / height
+    )
+
+
+def fit_heights(axes: Axes, *, log: bool = False) -> None:
+    """Start the y axis at zero unless heights are negative: they then compare honestly."""
+    if log:
+        axes.set_yscale("log")
+        return
+    axes.yaxis.set_major_formatter(TICKS)
+    axes.yaxis.set_major_locator(MaxNLocator(6))
+    low, high = axes.get_ylim()
+    if low > 0 or abs(low) < 0.1 * abs(high):
+        axes.set_ylim(bottom=0)
+
+
+def add_legend(axes: Axes) -> float:
+    """A frameless legend below, in as many columns as fit; returns its height in points."""
+    handles, labels = axes.get_legend_handles_labels()
+    references = ("random policy", "paper")  # after our own
+    order = sorted(range(len(labels)), key=lambda i: labels[i] in references)
+    handles, labels = [handles[i] for i in order], [labels[i] for i in order]
+    if not handles:
+        return 0
+    widest = 34 + 5.4 * max(map(len, labels))  # points, about: the key and its text
+    columns = max(1, min(len(labels), int(72 * SIZE[0] / widest)))
+    legend = axes.figure.legend(  # type: ignore[union-attr]
+        handles,
+        labels,
+        loc="lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=10,
+        borderaxespad=0.1,
+        columnspacing=1.4,
+        handlelength=1.6,
+    )
+    shown = zip(handles, legend.legend_handles, legend.get_texts(), strict=True)
+    for handle, key, text in shown:
+        # A series' key hides with it; that of the paper's figures belongs to several.
+        if number := re.match(r"series-\d+(?!-paper)\b", _identity(handle)):
+            key.set_gid(f"{number[0]}-key")  # type: ignore[union-attr]
+            text.set_gid(f"{number[0]}-text")
+    return 6 + 15 * math.ceil(len(labels) / columns)
+
+
+def _identity(handle: Any) -> str:
+    """The gid of a line, or of the first of a group of bars."""
+    first = handle[0] if isinstance(handle, Sequence) and len(handle) else handle
+    return first.get_gid() or ""
+
+
+def has_label(axes: Axes, label: str) -> bool:
+    """Whether the legend has an entry already."""
+    return label in axes.get_legend_handles_labels()[1]
+
+
+def plain(text: str) -> str:
+    """A label that matplotlib takes literally: no mathematics, no hidden legend entries."""
+    return text.replace("$", r"\$").lstrip("_") or "unnamed"
