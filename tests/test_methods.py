@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from svea.methods import METHODS, uses_strong, who_sees_what
+from svea.methods import METHODS, uses_strong, views_row
 from svea.recipes import RECIPES
 
 
@@ -25,12 +25,12 @@ def test_drq_with_an_augmentation_is_naive_augmentation() -> None:
     assert METHODS["drq"].recipe_for("conv") is RECIPES["drq+aug"]
 
 
-def test_who_sees_what_in_svea_and_sada() -> None:
-    row = who_sees_what("svea")
+def test_views_row_in_svea_and_sada() -> None:
+    row = views_row("svea")
     assert row["Q-prediction"] == "weak alpha, strong beta"
     assert row["Q-target"] == row["policy"] == "weak"
-    assert who_sees_what("mix-all")["Q-target"] == "each stream its own"
-    assert who_sees_what("sada")["policy"] == "weak, strong (Q on weak)"
+    assert views_row("mix-all")["Q-target"] == "each stream its own"
+    assert views_row("sada")["policy"] == "weak, strong (Q on weak)"
 
 
 # The paper's ablation table: per row, what Q predicts from, whether strong augmentation is in it,
@@ -60,7 +60,7 @@ def test_the_rows_of_the_ablation_table_come_first_and_in_order() -> None:
 @pytest.mark.parametrize("row", ABLATIONS)
 def test_a_row_of_the_ablation_table(row: int) -> None:
     name, prediction, target = ABLATIONS[row]
-    shown = who_sees_what(name)
+    shown = views_row(name)
     assert str(row) in shown["row"].split(", ")
     assert prediction in shown["Q-prediction"] and shown["Q-target"] == target
     assert shown["strong"] == ("conv" if prediction == "strong" else "none")
@@ -99,7 +99,7 @@ def test_off_a_terminal_every_method_is_one_plain_line(
     ]  # fmt: skip
     columns = [lines[0].index(title) for title in ("method", "Q-prediction", "Q-target", "policy")]
     for line, name in zip(lines[1:], METHODS, strict=True):
-        shown = who_sees_what(name)
+        shown = views_row(name)
         cells = [line[a:b].strip() for a, b in itertools.pairwise(columns)]
         assert cells == [shown["method"], shown["Q-prediction"], shown["Q-target"]]
         assert "\x1b" not in line and not line.endswith(" ")

@@ -33,7 +33,6 @@ ORDER = [
 ]
 LEVEL = {room: -level for level, rooms in enumerate(ORDER) for room in rooms.split()}
 FILES = sorted(ROOT.rglob("*.py"))
-EXCEPTIONS: set[tuple[str, str]] = {}  # (file, room it may still import): may only shrink
 LONG: set[str] = {
     "evidence/evaluation.py",
     "training/__init__.py",
@@ -69,16 +68,14 @@ def test_imports_point_down(path: Path) -> None:
     rooms = {name.split(".")[1] for name in imported(ast.parse(path.read_text()))}
     below = {other for other, level in LEVEL.items() if level < LEVEL.get(room, 0)}
     wrong = rooms - below - {room, "__version__"}
-    assert {(str(path.relative_to(ROOT)), other) for other in wrong} == {
-        pair for pair in EXCEPTIONS if pair[0] == str(path.relative_to(ROOT))
-    }
+    assert not wrong
 
 
 def test_every_room_has_its_place() -> None:
     entries = {path.name.removesuffix(".py") for path in ROOT.iterdir() if path.name[0] != "."}
     rooms = entries - {"__pycache__", "__init__", "__main__", "py.typed"}
-    assert rooms - {other for _, other in EXCEPTIONS} <= set(LEVEL)
-    assert len(entries - {"__pycache__"}) <= 26
+    assert rooms == set(LEVEL)
+    assert len(entries - {"__pycache__"}) <= 25
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -15,7 +15,7 @@ from pathlib import Path
 class SveaError(Exception):
     """The root of all errors that svea raises on purpose.
 
-    What a user may want to read besides the one message (the traceback of a worker) is in notes.
+    Details beyond the one message, such as the traceback of a worker, are in its notes.
     """
 
     exit_code = 1

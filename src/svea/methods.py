@@ -85,7 +85,7 @@ def uses_strong(recipe: Recipe, auxiliary: str) -> bool:
     return recipe.is_strong or auxiliary == "soda"
 
 
-def who_sees_what(name: str) -> dict[str, str]:
+def views_row(name: str) -> dict[str, str]:
     """A method's row for `svea methods`."""
     method = METHODS[name]
     recipe = method.recipe_for(method.augment)

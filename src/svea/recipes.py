@@ -1,4 +1,4 @@
-"""Who sees which view: the paper's finding, as a table.
+"""Which view feeds which part: the paper's finding, as a table.
 
 Every update draws *views* of a batch of observations:
 
@@ -47,7 +47,7 @@ class Recipe:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether alpha and beta weigh streams of it."""
+        """Whether alpha and beta weight its streams."""
         return any(isinstance(coefficient, str) for _, coefficient in self.prediction)
 
     @property
@@ -76,7 +76,7 @@ RECIPES: dict[str, Recipe] = {
 
 @dataclass(frozen=True)
 class RecipeOptions:
-    """The numbers of a recipe."""
+    """Coefficients and numbers of views of a recipe."""
 
     alpha: Annotated[float, at_least(0)] = 0.5
     """Coefficient of the unaugmented stream in the Q-loss (paper: 0.5)."""
@@ -90,7 +90,7 @@ class RecipeOptions:
 
 @dataclass(frozen=True)
 class Streams:
-    """A recipe with its numbers filled in: what an agent reads.
+    """A recipe with its options filled in: what an agent reads.
 
     A view here is a pair (name, copy): copies are independent draws of the same kind of view.
     """
@@ -104,7 +104,7 @@ class Streams:
 
 
 def streams(recipe: Recipe, options: RecipeOptions) -> Streams:
-    """Fill a recipe's row with its numbers; streams whose coefficient is 0 are left out."""
+    """Fill in a recipe's options; streams whose coefficient is 0 are left out."""
     prediction, weights = [], []
     for view, coefficient in recipe.prediction:
         weight = getattr(options, coefficient) if isinstance(coefficient, str) else coefficient

@@ -131,8 +131,8 @@ def test_flags_are_the_same_as_configure() -> None:
         ("analyze q-variance missing-run", ["missing-run is not a run or an export"]),
         ("analyze q-gap missing-run", ["missing-run is not a run or an export"]),
         ("analyze walltime missing-run", ["no run at 'missing-run'"]),
-        ("compare svea drq", ["'svea' is no folder", "--runs"]),
-        ("paper claims --out nowhere", ["'nowhere', which is no folder"]),
+        ("compare svea drq", ["'svea' is not a folder", "--runs"]),
+        ("paper claims --out nowhere", ["'nowhere', which is not a folder"]),
         ("bench augment --names covn", ["unknown augmentation 'covn'", "'conv'"]),
         ("bench augment --batch 0", ["batch is 0", "1 or more"]),
     ],
@@ -186,7 +186,7 @@ def test_eval_and_export_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     flags = ["--modes", "train", "--episodes", "2", "--envs", "1", "--random-policy"]
     assert call(["eval", str(run), *flags, "--videos"]) == 0
     header, row = capsys.readouterr().out.splitlines()[:2]
-    assert header.split()[-1] == "random" and row.split()[:5] == (
+    assert "random" in header.split() and row.split()[:5] == (
         ["toy:make", "svea", "+", "conv", "train"]
     )
     records = (run / "eval.jsonl").read_text().splitlines()

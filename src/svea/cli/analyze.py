@@ -108,7 +108,7 @@ def run(arguments: list[str]) -> int:
             samples: moments of the episode.
             seed: of the evaluation whose first episode is shown.
             device: auto, cuda, mps or cpu.
-            data_dir: folder with benchmark data (beats SVEA_DATA).
+            data_dir: folder with benchmark data; overrides SVEA_DATA.
         """
         from svea.evidence.film.saliency import saliency as draw
 

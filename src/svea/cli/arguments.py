@@ -15,7 +15,7 @@ try:
     STYLE = (tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
     """Help that names arguments by what they are: RUN, not PATH."""
     SWITCHES = (*STYLE, tyro.conf.FlagCreatePairsOff)
-    """And in which a switch has one flag, --json, not --no-json besides."""
+    """The same, and a switch has one flag: --json without --no-json."""
 except ModuleNotFoundError:  # the base install is the environments alone
     tyro = Positional = Out = STYLE = SWITCHES = None  # type: ignore[assignment, misc]
 

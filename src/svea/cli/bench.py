@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> int:
             resets: timed in each mode.
             size: height and width in pixels.
             rendering: full or fast.
-            data_dir: folder with benchmark data (beats SVEA_DATA).
+            data_dir: folder with benchmark data; overrides SVEA_DATA.
             json: print JSON too.
         """
         from svea.bench.env import time_environments

@@ -14,7 +14,7 @@ def run(arguments: list[str]) -> int:
         """List what is found, what is missing, and what it is needed for.
 
         Args:
-            data_dir: folder with benchmark data (beats SVEA_DATA).
+            data_dir: folder with benchmark data; overrides SVEA_DATA.
         """
         from svea.data.check import list_data
 
@@ -35,7 +35,7 @@ def run(arguments: list[str]) -> int:
 
         Args:
             name: dmcgb, davis or places365-val.
-            folder: where the data shall lie; give it as --data-dir or SVEA_DATA later.
+            folder: where to put the data; later give it as --data-dir or SVEA_DATA.
         """
         from svea.data.get import get_data
 

@@ -55,7 +55,7 @@ def run(arguments: list[str]) -> int:
             videos: also record one episode per mode as RUN/media/MODE.mp4 and .png.
             envs: environments in parallel; 0 is one per core.
             device: auto, cuda, mps or cpu.
-            data_dir: folder with benchmark data (beats SVEA_DATA).
+            data_dir: folder with benchmark data; overrides SVEA_DATA.
             json: print the records as JSON lines instead of a table.
         """
         from svea.evidence.evaluation import POLICIES, Request

@@ -24,7 +24,7 @@ def run(arguments: list[str]) -> int:
             sheet: what to show: augmentations, environments or robot.
             out: the picture; default SHEET.png.
             overlay_dir: pictures for overlay, or `procedural`.
-            data_dir: folder with benchmark data (beats SVEA_DATA).
+            data_dir: folder with benchmark data; overrides SVEA_DATA.
             seed: of the draws.
         """
         from svea.augment.images import ImageBank

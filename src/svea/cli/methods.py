@@ -17,9 +17,9 @@ def run(arguments: list[str]) -> int:
             json: print JSON instead of a table.
         """
         from svea.cli.terminal import print_table
-        from svea.methods import METHODS, who_sees_what
+        from svea.methods import METHODS, views_row
 
-        rows = [who_sees_what(name) for name in METHODS]
+        rows = [views_row(name) for name in METHODS]
         if json:
             print(jsonlib.dumps(rows, indent=1))
         else:

@@ -18,7 +18,7 @@ from svea.evidence.tables.writers import to_rows
 
 @contextmanager
 def collected() -> Iterator[list[SveaError]]:
-    """A list of problems that are printed, too, if nothing is left to go on with."""
+    """Collect problems; they are printed, too, if an error ends the work."""
     problems: list[SveaError] = []
     try:
         yield problems
@@ -46,7 +46,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in rows[0]:
-        table.add_column(name, overflow="fold")  # a name cut short could be any
+        table.add_column(name, overflow="fold")  # two names cut short could look the same
     for row in rows:
         table.add_row(*map(str, row.values()))
     console.print(table)

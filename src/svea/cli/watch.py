@@ -27,11 +27,11 @@ def run(arguments: list[str]) -> int:
             modes: what to show; `usual` is train and color_hard (robot tasks: test), `all` train
                 and every test mode of the task.
             out: the video; default RUN/watch.mp4.
-            gif: also write a smaller GIF beside it.
+            gif: also write a smaller GIF next to it.
             seed: of the evaluation whose first episode is shown.
             size: side of each picture in pixels.
             device: auto, cuda, mps or cpu.
-            data_dir: folder with benchmark data (beats SVEA_DATA).
+            data_dir: folder with benchmark data; overrides SVEA_DATA.
         """
         from rich.console import Console
 

@@ -19,7 +19,7 @@ from svea.recipes import streams
 
 
 def check(config: Config) -> Config:
-    """Refuse bad values, before any environment or device work; a good configuration comes back."""
+    """Refuse bad values, before any environment or device work; return a good configuration."""
     check_types(config)
     check_ranges(config)
     check_names(config)

@@ -22,7 +22,7 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
-    """The fields in which two configurations would do different things, as readable lines."""
+    """The fields in which two runs differ in substance, as readable lines."""
     lines = []
     for name in sorted(old.keys() | new.keys()):
         path = prefix + name

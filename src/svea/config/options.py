@@ -1,4 +1,4 @@
-"""The numbers of networks, base algorithms and auxiliary tasks, each with what it may be.
+"""Hyperparameters of networks, base algorithms and auxiliary tasks, each with its bounds.
 
 The docstring of a field is its ``--help`` text; its bounds stand in its type.
 """
@@ -25,9 +25,9 @@ class NetworkOptions:
     filters: Annotated[int, between(1, 4096)] = 32
     """Filters of each convolution."""
     strided_layers: Annotated[int, at_least(0)] = 1
-    """How many of the first convolutions have stride 2."""
+    """How many convolutions, from the first, have stride 2."""
     head_layers: Annotated[int, between(0, 99)] = 0
-    """How many of the last convolutions each branch has for itself (PAD: 3)."""
+    """How many of the last convolutions each branch has of its own (PAD: 3)."""
     patch: Annotated[int, between(1, 1024)] = 8
     """Height and width of the ViT's patches."""
     width: Annotated[int, between(1, 65_536)] = 128
@@ -46,7 +46,7 @@ class NetworkOptions:
 
 @dataclass(frozen=True)
 class AgentOptions:
-    """The numbers that every base algorithm has."""
+    """Hyperparameters that every base algorithm has."""
 
     discount: Share = 0.99
     """Discount per decision."""
@@ -55,7 +55,7 @@ class AgentOptions:
     learning_rate: Positive = 1e-3
     """Adam's learning rate for encoder, Q-functions and policy."""
     encoder_tau: Share = 0.05
-    """How fast the target's encoder and projection follow; 1: the target has no own encoder."""
+    """How fast the target's encoder and projection follow; 1: it has no encoder of its own."""
     q_tau: Share = 0.01
     """How fast the target's Q-functions follow."""
     actor_every: Every = 2
@@ -66,7 +66,7 @@ class AgentOptions:
 
 @dataclass(frozen=True)
 class SACOptions(AgentOptions):
-    """The numbers of SAC; the defaults are the reference's."""
+    """Hyperparameters of SAC; the defaults are the reference's."""
 
     temperature_learning_rate: Positive = 1e-4
     """Adam's learning rate for the entropy temperature."""
@@ -78,14 +78,14 @@ class SACOptions(AgentOptions):
 
 @dataclass(frozen=True)
 class DDPGOptions(AgentOptions):
-    """The numbers of DDPG; the defaults are DrQ-v2's."""
+    """Hyperparameters of DDPG; the defaults are DrQ-v2's."""
 
     n_step: Annotated[int, between(1, 100)] = 3
     """Decisions of reward before the target bootstraps."""
     learning_rate: Positive = 1e-4
     """Adam's learning rate for encoder, Q-functions and policy."""
     encoder_tau: Share = 1.0
-    """How fast the target's encoder and projection follow; 1: the target has no own encoder."""
+    """How fast the target's encoder and projection follow; 1: it has no encoder of its own."""
     actor_every: Every = 1
     """The policy is updated on every n-th decision."""
     target_every: Every = 1
@@ -93,7 +93,7 @@ class DDPGOptions(AgentOptions):
     noise_start: Annotated[float, at_least(0)] = 1.0
     """Standard deviation of the exploration noise at the start."""
     noise_end: Annotated[float, at_least(0)] = 0.1
-    """Standard deviation of the exploration noise in the end."""
+    """Standard deviation of the exploration noise at the end."""
     noise_decisions: Annotated[int, at_least(0)] = 500_000
     """Decisions over which the noise falls linearly (DrQ-v2: 100k easy, 500k medium tasks)."""
     noise_clip: Annotated[float, at_least(0)] = 0.3
@@ -102,7 +102,7 @@ class DDPGOptions(AgentOptions):
 
 @dataclass(frozen=True)
 class DQNOptions(AgentOptions):
-    """The numbers of DQN."""
+    """Hyperparameters of DQN."""
 
     learning_rate: Positive = 3e-4
     """Adam's learning rate for encoder and Q-function."""
@@ -113,14 +113,14 @@ class DQNOptions(AgentOptions):
     epsilon_start: Share = 1.0
     """Share of random actions at the start."""
     epsilon_end: Share = 0.05
-    """Share of random actions in the end."""
+    """Share of random actions at the end."""
     epsilon_decisions: Annotated[int, at_least(0)] = 100_000
     """Decisions over which that share falls linearly."""
 
 
 @dataclass(frozen=True)
 class CURLOptions:
-    """The numbers of CURL."""
+    """Hyperparameters of CURL."""
 
     learning_rate: Positive = 1e-3
     """Adam's learning rate for encoder and contrast."""
@@ -130,7 +130,7 @@ class CURLOptions:
 
 @dataclass(frozen=True)
 class SODAOptions:
-    """The numbers of SODA."""
+    """Hyperparameters of SODA."""
 
     learning_rate: Positive = 3e-4
     """Adam's learning rate (its script's and paper's value)."""
@@ -144,7 +144,7 @@ class SODAOptions:
 
 @dataclass(frozen=True)
 class PADOptions:
-    """The numbers of PAD."""
+    """Hyperparameters of PAD."""
 
     learning_rate: Positive = 1e-3
     """Adam's learning rate, in training and at test time."""

@@ -57,7 +57,7 @@ ENCODERS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "drqv2": {"paper": {"network": {"layers": 4}}, "quick": {}},
 }
-CROP = {"paper": 16, "quick": 8}  # pixels rendered more where the weak augmentation is a crop
+CROP = {"paper": 16, "quick": 8}  # extra pixels to render if the weak augmentation is a crop
 OWN_HEADS = {"paper": 3, "quick": 1}  # PAD's convolutions per branch
 
 
@@ -75,7 +75,7 @@ def configure(task: str, **explicit: Any) -> Config:
 
 
 def resolve(task: str, **explicit: Any) -> Config:
-    """As `configure`, but not checked as a whole: other flags may have yet to make it fit."""
+    """As `configure`, but without the checks: more flags may follow and make it valid."""
     preset, encoder = explicit.get("preset", "paper"), explicit.get("encoder", "cnn")
     method = explicit.get("method", "svea")
     names = {"task": task, "preset": preset, "encoder": encoder, "method": method}
@@ -88,7 +88,7 @@ def resolve(task: str, **explicit: Any) -> Config:
     values: dict[str, Any] = {"task": task}
     merge(values, PRESETS[preset])
     if explicit.get("base", "sac") != "sac":
-        # What these bases add to explore is noise, not a policy's own spread: it says nothing.
+        # These bases explore by adding noise, which is not part of the policy.
         merge(values, {"eval_actions": "most_likely"})
     merge(values, ENCODERS[encoder][preset])
     merge(values, method_defaults(method, preset, encoder))

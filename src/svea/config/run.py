@@ -54,17 +54,17 @@ class Config:
     encoder: Annotated[Literal["cnn", "vit", "drqv2"], WHAT] = "cnn"
     """The trunk: the paper's CNN or ViT, or DrQ-v2's four convolutions."""
     auxiliary: Annotated[Literal["none", "curl", "soda", "pad"], WHAT] = "none"
-    """A task beside the Q-loss that shapes the trunk; set by the method."""
+    """An auxiliary loss that also trains the trunk; set by the method."""
     preset: Annotated[Literal["paper", "quick"], WHAT] = "paper"
     """paper: the published setting. quick: smaller images and networks, for a CPU."""
     seed: Annotated[int, at_least(0), SEED] = 0
-    """Seed of everything that is drawn."""
+    """Seed of all random draws."""
     decisions: Annotated[int, at_least(1), LENGTH] = 500_000
     """Length of the run in decisions (agent steps). A larger number extends a finished run."""
     warmup: Annotated[int, at_least(1), WHAT] = 1_000
-    """Random decisions at the start; after them as many updates are made at once."""
+    """Random decisions at the start, followed by the same number of updates."""
     envs: Annotated[int, between(1, 1024), WHAT] = 1
-    """Environments that collect in parallel, in other processes; 1 is the paper's schedule."""
+    """Environments that collect in parallel, in processes of their own; the paper uses 1."""
     recipe: Annotated[RecipeOptions, WHAT] = field(default_factory=RecipeOptions)
     """Coefficients and numbers of views."""
     augment: Annotated[str, WHAT] = "conv"
@@ -74,21 +74,21 @@ class Config:
     shift: Annotated[int, between(0, 1024), WHAT] = 4
     """Largest random shift of the weak augmentation, in pixels."""
     crop: Annotated[int, between(0, 1024), WHAT] = 0
-    """If above 0, the weak augmentation is a random crop: this many pixels are rendered more."""
+    """If above 0, the weak augmentation is a random crop: frames are rendered this much larger."""
     network: Annotated[NetworkOptions, WHAT] = field(default_factory=NetworkOptions)
     """Sizes of the networks."""
     sac: Annotated[SACOptions, WHAT] = field(default_factory=SACOptions)
-    """Numbers of SAC."""
+    """Hyperparameters of SAC."""
     ddpg: Annotated[DDPGOptions, WHAT] = field(default_factory=DDPGOptions)
-    """Numbers of DDPG."""
+    """Hyperparameters of DDPG."""
     dqn: Annotated[DQNOptions, WHAT] = field(default_factory=DQNOptions)
-    """Numbers of DQN."""
+    """Hyperparameters of DQN."""
     curl: Annotated[CURLOptions, WHAT] = field(default_factory=CURLOptions)
-    """Numbers of CURL."""
+    """Hyperparameters of CURL."""
     soda: Annotated[SODAOptions, WHAT] = field(default_factory=SODAOptions)
-    """Numbers of SODA."""
+    """Hyperparameters of SODA."""
     pad: Annotated[PADOptions, WHAT] = field(default_factory=PADOptions)
-    """Numbers of PAD."""
+    """Hyperparameters of PAD."""
     batch_size: Annotated[int, between(1, 65_536), WHAT] = 128
     """Transitions per update."""
     replay: Annotated[int, at_least(1), WHAT] = 500_000
@@ -108,27 +108,27 @@ class Config:
     eval_episodes: Annotated[int, at_least(1), WATCH] = 30
     """Episodes per mode and evaluation."""
     eval_mode: Annotated[str, WHAT] = "color_hard"
-    """The test mode evaluated beside train."""
+    """The test mode to evaluate in, in addition to train."""
     eval_actions: Annotated[Literal["most_likely", "sampled"], WHAT] = "most_likely"
-    """What evaluations do: the policy's most likely action (as in the paper), or a sampled one."""
+    """What evaluations take: the policy's most likely action (as in the paper) or a sample."""
     eval_envs: Annotated[int, between(0, 1024), HOW] = 0
-    """Environments that evaluate in parallel; 0: as many as there are cores, at most 16."""
+    """Environments that evaluate in parallel; 0: one per core, at most 16."""
     log_every: Annotated[int, at_least(1), WATCH] = 1_000
     """Decisions between log lines."""
     save_every: Annotated[int, at_least(1), HOW] = 10_000
     """Decisions between checkpoints."""
     device: Annotated[Literal["auto", "cuda", "mps", "cpu"], HOW] = "auto"
-    """Where to learn."""
+    """The device to learn on."""
     precision: Annotated[Literal["auto", "float32", "bfloat16"], WHAT] = "auto"
     """auto: bfloat16 where the hardware multiplies it natively, float32 elsewhere."""
     speed: Annotated[Literal["auto", "eager", "compiled", "captured"], HOW] = "auto"
     """How updates run: as written, compiled (in C on a CPU), or captured in CUDA graphs."""
     deterministic: Annotated[bool, HOW] = False
-    """On a GPU, updates that repeat bit for bit (on a CPU they always do)."""
+    """Make GPU updates repeatable bit for bit (CPU updates always are)."""
     time_limit: Annotated[str, HOW] = "none"
     """Save and stop after this wall time, e.g. 90s, 9m, 1h30m; the same command continues."""
     data_dir: Annotated[str, WHERE] = ""
-    """Folder with benchmark data (beats SVEA_DATA)."""
+    """Folder with benchmark data; overrides SVEA_DATA."""
     out: Annotated[str, WHERE] = ""
     """Folder of the run; default runs/TASK-METHOD-SEED, with base, encoder, preset if unusual."""
     tensorboard: Annotated[bool, WHERE] = False
@@ -138,7 +138,7 @@ class Config:
 
     @property
     def folder(self) -> Path:
-        """Where the run lies; the name says what is not the method's usual choice."""
+        """The run's folder; its default name includes what differs from the method's defaults."""
         usual = {"base": "sac", "encoder": "cnn", "preset": "paper"}
         usual["augment"] = METHODS[self.method].augment if self.method in METHODS else "none"
         chosen = [
@@ -163,12 +163,12 @@ class Config:
 
     @property
     def rendered_size(self) -> int:
-        """Height and width of a stored frame: more than the agent sees where crops are taken."""
+        """Height and width of a stored frame: larger than what the agent sees if it sees crops."""
         return self.image_size + self.crop
 
     @property
     def replay_capacity(self) -> int:
-        """Decisions that the replay holds: a run never fills more than it makes.
+        """Decisions that the replay holds: never more than the run makes.
 
         Environments decide together, so a run may end a few decisions late; all are remembered.
         """
@@ -176,7 +176,7 @@ class Config:
 
     @property
     def options(self) -> SACOptions | DDPGOptions | DQNOptions:
-        """The numbers of the base algorithm that is used."""
+        """The hyperparameters of the base algorithm in use."""
         return getattr(self, self.base)
 
 

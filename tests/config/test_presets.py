@@ -1,0 +1,164 @@
+"""What a preset, an encoder, a method and a task decide, and which of them wins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svea.config import ENCODERS, PRESETS, configure, from_dict, to_dict
+from svea.methods import METHODS
+
+
+def test_default_then_preset_then_task_then_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert configure("walker_walk").batch_size == 128
+    preset = {"batch_size": 64, "action_repeat": 3, "network": {"filters": 5}}
+    monkeypatch.setitem(PRESETS, "quick", preset)
+    config = configure("cartpole_swingup", preset="quick")
+    assert config.batch_size == 64, "preset over default"
+    assert config.network.filters == 5 and config.network.layers == 11, "field by field"
+    assert config.action_repeat == 8, "task over preset"
+    config = configure(
+        "cartpole_swingup", preset="quick", action_repeat=2, network={"layers": 4}, batch_size=7
+    )
+    assert (config.action_repeat, config.batch_size) == (2, 7), "flag over task"
+    assert config.network.filters == 5 and config.network.layers == 4
+
+
+@pytest.mark.parametrize(
+    ("task", "repeat"), [("finger_spin", 2), ("cartpole_swingup", 8), ("walker_walk", 4)]
+)
+def test_the_papers_action_repeats(task: str, repeat: int) -> None:
+    config = configure(task)
+    assert config.action_repeat == repeat
+    assert config.episode_length == 1000 // repeat
+    assert config.environment["action_repeat"] == repeat
+
+
+def test_a_users_environment_has_neither_repeat_nor_test_modes() -> None:
+    config = configure("toy:make")
+    assert config.action_repeat == 1 and config.eval_mode == "train"
+
+
+def test_the_method_decides_the_augmentation() -> None:
+    assert configure("walker_walk").augment == "conv"
+    assert configure("walker_walk", method="drq").augment == "none"
+    assert configure("walker_walk", method="drq", augment="conv").augment == "conv"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_a_good_configuration_in_every_preset(method: str, preset: str) -> None:
+    config = configure("walker_walk", method=method, preset=preset)
+    assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
+
+
+def test_the_encoder_switches_what_the_paper_switches() -> None:
+    cnn, vit = configure("cartpole_swingup"), configure("cartpole_swingup", encoder="vit")
+    names = ("image_size", "shift", "batch_size", "decisions", "replay")
+    assert [getattr(cnn, name) for name in names] == [84, 4, 128, 500_000, 500_000]
+    assert [getattr(vit, name) for name in names] == [96, 6, 512, 300_000, 300_000]
+    assert vit.environment["image_size"] == 96 and vit.action_repeat == 8
+    assert vit.network.head_layers == 0
+    for name in names:  # every value can still be said otherwise
+        assert getattr(configure("walker_walk", encoder="vit", **{name: 160}), name) == 160
+
+
+@pytest.mark.parametrize(
+    ("task", "alpha", "beta"),
+    [
+        ("walker_walk", 1.0, 1.0),
+        ("walker_stand", 1.0, 1.0),
+        ("robot_push", 1.0, 0.5),
+        ("robot_reach", 0.5, 0.5),
+        ("cartpole_swingup", 0.5, 0.5),
+        ("toy:make", 0.5, 0.5),
+    ],
+)
+def test_the_vits_coefficients_per_task(task: str, alpha: float, beta: float) -> None:
+    def coefficients(**changes: Any) -> tuple[float, float]:
+        recipe = configure(task, **changes).recipe
+        return recipe.alpha, recipe.beta
+
+    assert coefficients(encoder="vit") == (alpha, beta)
+    assert coefficients(encoder="vit", method="sada") == (alpha, beta)
+    assert coefficients() == (0.5, 0.5), "the CNN's are the same everywhere"
+    assert coefficients(encoder="vit", method="drq") == (0.5, 0.5), "it has one stream"
+    assert coefficients(encoder="vit", **{"recipe.beta": 0.3}) == (alpha, 0.3), "flag over task"
+
+
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.crop])
+def test_crop_methods_render_larger_pictures(method: str) -> None:
+    config = configure("walker_walk", method=method)
+    assert (config.image_size, config.environment["image_size"]) == (84, 100)
+    config = configure("walker_walk", method=method, encoder="vit")
+    assert (config.image_size, config.environment["image_size"]) == (96, 112)
+    config = configure("walker_walk", method=method, preset="quick")
+    assert (config.image_size, config.environment["image_size"]) == (40, 48)
+    assert configure("walker_walk", method=method, crop=8).rendered_size == 92
+
+
+def test_method_over_encoder_over_preset(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configure("walker_walk", preset="quick", encoder="vit")
+    assert (config.image_size, config.network.width, config.network.hidden) == (40, 64, 256)
+    monkeypatch.setitem(ENCODERS["drqv2"], "paper", {"augment": "blur", "batch_size": 9})
+    config = configure("walker_walk", encoder="drqv2")
+    assert (config.augment, config.batch_size) == ("conv", 9), "method over encoder"
+    assert configure("walker_walk", encoder="drqv2", augment="blur").augment == "blur"
+
+
+def test_pad_splits_convolutions_and_shares_a_vit_whole() -> None:
+    def heads(**changes: Any) -> int:
+        return configure("walker_walk", method="pad", **changes).network.head_layers
+
+    assert (heads(), heads(preset="quick"), heads(encoder="vit")) == (3, 1, 0)
+    assert heads(encoder="vit", preset="quick") == 0
+    assert heads(**{"network.head_layers": 2}) == 2
+    assert configure("walker_walk", method="pad").network.layers == 11
+
+
+@pytest.mark.parametrize("base", ["ddpg", "dqn"])
+def test_exploration_noise_is_no_part_of_an_evaluation(base: str) -> None:
+    settings: dict[str, Any] = {"preset": "quick", "base": base}
+    settings |= {"action_bins": 3} if base == "dqn" else {}
+    assert configure("walker_walk", preset="quick").eval_actions == "sampled"
+    assert configure("walker_walk", **settings).eval_actions == "most_likely"
+    assert configure("walker_walk", **settings, eval_actions="sampled").eval_actions == "sampled"
+
+
+def test_the_numbers_in_use_are_those_of_the_base() -> None:
+    config = configure("walker_walk", base="ddpg")
+    assert config.options is config.ddpg and config.options.n_step == 3
+    assert configure("walker_walk").options.n_step == 1
+
+
+@pytest.mark.parametrize("base", ["sac", "ddpg", "dqn"])
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_method_goes_with_every_encoder_and_base(
+    preset: str, encoder: str, base: str
+) -> None:
+    for method in METHODS:
+        settings: dict[str, Any] = {"preset": preset, "encoder": encoder, "base": base}
+        settings |= {"action_bins": 3} if base == "dqn" else {}
+        settings |= {"ddpg.n_step": 1} if (method, base) == ("pad", "ddpg") else {}
+        config = configure("walker_walk", method=method, **settings)
+        assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
+
+
+def test_nested_values_by_dictionary_dots_or_dataclass() -> None:
+    from svea.recipes import RecipeOptions
+
+    for values in (
+        {"recipe": {"alpha": 0.9}}, {"recipe.alpha": 0.9}, {"recipe": RecipeOptions(alpha=0.9)},
+    ):  # fmt: skip
+        config = configure("walker_walk", **values)
+        assert (config.recipe.alpha, config.recipe.beta) == (0.9, 0.5)
+
+
+def test_the_folder_has_a_safe_name() -> None:
+    assert configure("walker_walk", seed=3).folder == Path("runs/walker_walk-svea-3")
+    assert configure("toy:make", method="drq+aug").folder == Path("runs/toy_make-drq+aug-0")
+    assert configure("toy:make", out="a/b").folder == Path("a/b")
