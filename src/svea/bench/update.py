@@ -18,7 +18,7 @@ from svea.errors import UserError, unknown_name
 from svea.methods import METHODS
 
 PEAKS = {"NVIDIA H200": (989e12, 4.8e12), "NVIDIA H100": (989e12, 3.35e12)}
-"""Dense bfloat16 operations and bytes per second, from the makers' data sheets."""
+"""Dense bfloat16 operations and bytes per second, from the data sheets."""
 
 
 @dataclass(frozen=True)
@@ -108,22 +108,22 @@ def time_update(
     floor = 1e3 * max(work.flop / peaks[0], work.bytes / peaks[1]) if peaks else None
     return UpdateRow(
         config.method, config.base, config.encoder, how, str(dtype).removeprefix("torch."),
-        config.batch_size, ms, split, sum(p.numel() for p in trained(agent)), work.flop / 1e9,
+        config.batch_size, ms, split, parameter_count(agent), work.flop / 1e9,
         work.flop / ms / 1e9, work.bytes / 1e9, work.bytes / ms / 1e6, floor, memory,
     )  # fmt: skip
 
 
-def trained(agent: Agent) -> list[Tensor]:
-    """Every parameter that an optimiser holds, once."""
+def parameter_count(agent: Agent) -> int:
+    """Numbers that are trained: every parameter that an optimiser holds, once."""
     held = [p for o in agent.optimisers.values() for p in o.param_groups[0]["params"]]
-    return list({id(p): p for p in held}.values())
+    return sum({id(p): p.numel() for p in held}.values())
 
 
 class Work:
-    """Operations and bytes that an average update cannot do without, counted from its shapes.
+    """Operations and bytes that an average update needs at least, counted from its shapes.
 
     Bytes: every convolution and linear layer reads its input and weights and writes its output
-    once; a backward pass reads and writes twice as much. At two bytes a number.
+    once; a backward pass reads and writes twice as much. Each number takes two bytes.
     """
 
     def __init__(self, learner: speed.Learner) -> None:
@@ -150,7 +150,7 @@ class Work:
 
 
 class PartTimes:
-    """The parts of an update with a policy step, each timed alone, in the learner's own way."""
+    """The parts of an update with a policy step, each timed alone, as the learner runs it."""
 
     def __init__(self, learner: speed.Learner, device: torch.device, repeats: int) -> None:
         self.learner, self.device, self.repeats = learner, device, repeats
@@ -195,7 +195,7 @@ class PartTimes:
         return times
 
     def _time(self, call: Callable[[], object]) -> float:
-        """Time a call, from a captured graph where the learner captures."""
+        """Time a call; from a captured graph, if the learner captures."""
 
         def region() -> None:
             with self.learner.context():
