@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from svea import words
 from svea.errors import NumericsError, StorageError
 
 BLOCK = 2**22  # bytes in one system call
@@ -160,7 +161,7 @@ def writing(path: Path, needed: int | None = None, reassurance: str = "") -> Ite
     except OSError as error:
         with contextlib.suppress(OSError):
             remove(partial(path))
-        size = "" if needed is None else f"{_in_words(needed)} needed, "
+        size = "" if needed is None else f"{words.size(needed)} needed, "
         raise StorageError(
             f"cannot write {path}: {error.strerror or error} ({size}{_free(path)}). {reassurance}"
             "Free some space or fix the permissions, then run the command again"
@@ -193,8 +194,8 @@ def require_space(
     needed, free = at_most(needed), shutil.disk_usage(_existing(path)).free
     if needed > free:
         raise StorageError(
-            f"{purpose} will need {_in_words(needed)} in {path}, where {_in_words(free)} are free. "
-            + cure
+            f"{purpose} will need {words.size(needed)} in {path}, where {words.size(free)} are "
+            f"free. {cure}"
         )
 
 
@@ -234,18 +235,6 @@ def _existing(path: Path) -> Path:
 def _free(path: Path) -> str:
     """How much room there is."""
     try:
-        return f"{_in_words(shutil.disk_usage(_existing(path)).free)} free there"
+        return f"{words.size(shutil.disk_usage(_existing(path)).free)} free there"
     except OSError:
         return "the disk does not say how much is free"
-
-
-def _in_words(size: int) -> str:
-    """Bytes for people.
-
-    >>> _in_words(12_700_000_000), _in_words(1_700_000), _in_words(300)
-    ('12.7 GB', '1.7 MB', '300 bytes')
-    """
-    for unit, name in ((1e9, "GB"), (1e6, "MB")):
-        if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{size} bytes"

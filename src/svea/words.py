@@ -82,17 +82,16 @@ def duration(seconds: float) -> str:
     return f"{hours:.1f} h" if hours < 72 else f"{hours / 24:,.1f} days"
 
 
-def clock(seconds: float) -> str:
-    """A time that is being counted down.
+def size(amount: int) -> str:
+    """Bytes for people.
 
-    >>> clock(3700), clock(65), clock(9)
-    ('1h01m', '1m05s', '9s')
+    >>> size(12_700_000_000), size(1_700_000), size(300)
+    ('12.7 GB', '1.7 MB', '300 bytes')
     """
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes:02d}m"
-    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
+    for unit, name in ((1e9, "GB"), (1e6, "MB")):
+        if amount >= unit:
+            return f"{amount / unit:.1f} {name}"
+    return f"{amount} bytes"
 
 
 def plural(how_many: int, noun: str) -> str:

@@ -13,7 +13,8 @@ from tiny_runs import tiny
 from toy import LENGTH, Toy
 
 from svea.errors import StorageError, UserError
-from svea.evidence.film.video import Take, grid, record_episode, shoot, watch, write_video
+from svea.evidence.film.episode import Recording, record
+from svea.evidence.film.video import grid, record_episode, watch, write_video
 from svea.runs.load import load_agent, load_config
 from svea.seeds import evaluation_seeds
 from svea.training import train
@@ -28,22 +29,22 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_take_is_the_evaluations_first_episode(run: Path) -> None:
     agent = load_agent(run)
-    take = shoot(agent, load_config(run), "train", seed=4)
+    played = record(agent, load_config(run), "train", seed=4)
     environment, total = Toy(), 0.0
     observation, _ = environment.reset(seed=evaluation_seeds(4, 1)[0])
     for step in range(LENGTH):
-        np.testing.assert_array_equal(take.observations[step], observation)
-        assert bright_column(take.pictures[step]) == pytest.approx(
+        np.testing.assert_array_equal(played.observations[step], observation)
+        assert bright_column(played.pictures[step]) == pytest.approx(
             bright_column(environment.render()), abs=0.02
         )
-        assert take.totals[step] == pytest.approx(total)
+        assert played.totals[step] == pytest.approx(total)
         action = agent.act(observation)
-        np.testing.assert_allclose(take.actions[step], action, atol=1e-6)
+        np.testing.assert_allclose(played.actions[step], action, atol=1e-6)
         q = agent.q_value(torch.as_tensor(observation)[None], torch.as_tensor(action)[None])
-        assert take.q[step] == pytest.approx(float(q), abs=1e-5)
+        assert played.q[step] == pytest.approx(float(q), abs=1e-5)
         observation, reward, *_ = environment.step(action)
         total += reward
-    assert len(take.totals) == LENGTH and take.rate == 10
+    assert len(played.totals) == LENGTH and played.rate == 10
 
 
 def bright_column(picture: np.ndarray) -> float:
@@ -53,10 +54,10 @@ def bright_column(picture: np.ndarray) -> float:
     )
 
 
-def takes(*lengths: int) -> list[Take]:
-    """Takes whose picture at decision k has the brightness 10 k."""
+def recordings(*lengths: int) -> list[Recording]:
+    """Recordings whose picture at decision k has the brightness 10 k."""
     return [
-        Take(
+        Recording(
             f"mode {number}",
             pictures=[np.full((40, 40, 3), 10 * k, np.uint8) for k in range(length)],
             totals=[float(k) for k in range(length)],
@@ -67,7 +68,7 @@ def takes(*lengths: int) -> list[Take]:
 
 
 def test_a_grid_places_its_takes_and_holds_the_last_picture_of_the_short_ones() -> None:
-    frames = list(grid(takes(3, 6, 2)))
+    frames = list(grid(recordings(3, 6, 2)))
     assert len(frames) == 6
     height, width = 40 + 2 * 16, 40  # a bar of text above and one below
     assert frames[0].shape == (2 * height, 2 * width, 3)
@@ -78,7 +79,7 @@ def test_a_grid_places_its_takes_and_holds_the_last_picture_of_the_short_ones() 
 
 
 def test_return_and_q_are_drawn_in() -> None:
-    first, second = list(grid(takes(2)))
+    first, second = list(grid(recordings(2)))
     below = np.s_[-16:]
     assert first[below].max() > 200, "there is text"
     assert (first[below] != second[below]).any(), "and it changes with the return"

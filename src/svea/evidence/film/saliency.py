@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from svea.errors import UserError
 from svea.evidence.evaluation import modes_for
 from svea.evidence.film import sheets
-from svea.evidence.film.video import Take, shoot
+from svea.evidence.film.episode import Recording, record
 from svea.runs.load import load_agent, load_config
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ def saliency(
     shown: dict[str, dict[str, Tensor]] = {}
     for mode in modes_for(config.task, modes, on_problem):
         try:
-            take = shoot(agent, config, mode, seed=seed, size=None, data_dir=data_dir)
+            recording = record(agent, config, mode, seed=seed, size=None, data_dir=data_dir)
         except UserError as error:
             on_problem(mode, error)
             continue
-        shown[mode] = look(agent, take, samples)
+        shown[mode] = look(agent, recording, samples)
     if not shown:
         raise UserError(f"nothing to look at: no mode of {config.task} could be shown")
     rows = list(next(iter(shown.values())))
@@ -118,11 +118,11 @@ def saliency(
     return sheets.save(sheets.sheet_of(rows, list(shown), cells, scale), out)
 
 
-def look(agent: Agent, take: Take, samples: int) -> dict[str, Tensor]:
+def look(agent: Agent, recording: Recording, samples: int) -> dict[str, Tensor]:
     """Rows of the sheet for one episode: what the agent saw, and the maps over it."""
-    chosen = np.linspace(0, len(take.observations) - 1, samples).astype(int)
-    observations = torch.as_tensor(np.stack([take.observations[k] for k in chosen]))
-    actions = torch.as_tensor(np.stack([take.actions[k] for k in chosen])).to(agent.device)
+    chosen = np.linspace(0, len(recording.observations) - 1, samples).astype(int)
+    observations = torch.as_tensor(np.stack([recording.observations[k] for k in chosen]))
+    actions = torch.as_tensor(np.stack([recording.actions[k] for k in chosen])).to(agent.device)
     images = agent.views(observations.to(agent.device))["clean", 0].float()
     moved = input_gradients(agent, images, actions)
     smooth = F.avg_pool2d(moved[:, None], 3, 1, padding=1)[:, 0]  # strides leave a chequerboard

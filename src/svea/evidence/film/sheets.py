@@ -14,6 +14,7 @@ from torch import Tensor
 from svea.augment import augmentation
 from svea.augment.images import ImageBank
 from svea.errors import UserError
+from svea.evidence.film.video import write_picture
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -208,7 +209,7 @@ def _picture(observation: Tensor, side: int) -> Image.Image:
 
 
 def check_name(out: Path) -> None:
-    """Refuse a name that is no PNG's, before anything is drawn."""
+    """Refuse a name that is not a PNG's, before anything is drawn."""
     if out.suffix.lower() != ".png":
         raise UserError(f"the sheet is a PNG; got {out}. Name a file that ends in .png")
 
@@ -216,6 +217,5 @@ def check_name(out: Path) -> None:
 def save(sheet: Image.Image, out: Path) -> Path:
     """Write the sheet, making its folder."""
     check_name(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(out, optimize=True)
+    write_picture(out, sheet)
     return out

@@ -1,0 +1,102 @@
+"""An episode of an agent as it was played: observations, actions, pictures, Q-values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from svea.envs import make_env
+from svea.envs.actions import as_action
+from svea.evidence.evaluation import Episode, deployed_policy, environment_in
+from svea.seeds import evaluation_seeds
+
+if TYPE_CHECKING:
+    from svea.agents.agent import Agent
+    from svea.config import Config
+
+SIZE = 240  # side of a picture, in pixels
+
+Picture = NDArray[np.uint8]  # (H, W, 3)
+
+
+@dataclass
+class Recording:
+    """One episode as it was played, a value per decision."""
+
+    mode: str
+    rate: float = 25.0
+    """Decisions per second of simulated time."""
+    observations: list[NDArray[np.uint8]] = field(default_factory=list)
+    actions: list[NDArray[np.float32]] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
+    """The world before each decision; none where an environment does not draw itself."""
+    totals: list[float] = field(default_factory=list)
+    """The return before each decision."""
+    q: list[float] = field(default_factory=list)
+    """The Q-value of each decision's observation and action."""
+
+
+def record(
+    agent: Agent,
+    config: Config,
+    mode: str,
+    *,
+    seed: int = 0,
+    size: int | None = SIZE,
+    data_dir: str | None = None,
+) -> Recording:
+    """Play an evaluation's first episode in a mode, in this process, and keep what there is to see.
+
+    Args:
+        agent: who plays.
+        config: of its run.
+        mode: where.
+        seed: of the evaluation.
+        size: side of the pictures; None takes none.
+        data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
+    """
+    chosen: dict[str, Any] = {"render_size": size} if size else {"render_mode": None}
+    environment = make_env(**environment_in(config, mode, data_dir) | chosen)
+    policy = deployed_policy(agent, config)
+    worlds = getattr(environment.unwrapped, "provenance", {}).get("worlds", 1)
+    episode = Episode(evaluation_seeds(seed, 1, worlds)[0])
+    recording = Recording(mode, environment.metadata.get("render_fps", 25))
+    try:
+        observation, _ = environment.reset(seed=episode.seed)
+        done = False
+        while not done:
+            action = policy(observation[None], [episode])[0]
+            _keep(
+                recording, agent, observation, action, episode.total, environment if size else None
+            )
+            step = environment.step(as_action(environment, action))
+            observation, reward, terminated, truncated, _ = step
+            episode.total += float(reward)
+            episode.length += 1
+            done = bool(terminated or truncated)
+    finally:
+        environment.close()
+    return recording
+
+
+def _keep(
+    recording: Recording,
+    agent: Agent,
+    observation: NDArray[np.uint8],
+    action: NDArray[np.float32],
+    total: float,
+    environment: Any,
+) -> None:
+    """Add a decision."""
+    recording.observations.append(observation)
+    recording.actions.append(action)
+    recording.totals.append(total)
+    seen, done = torch.as_tensor(observation)[None], torch.as_tensor(action)[None]
+    recording.q.append(float(agent.q_value(seen, done)))
+    picture = environment.render() if environment is not None else None
+    if picture is not None:  # a user's environment need not draw itself
+        recording.pictures.append(np.asarray(picture))
