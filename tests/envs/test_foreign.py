@@ -179,11 +179,11 @@ def test_stacks_of_their_own_pass_through(adapt, channels_last, repeat):
             np.testing.assert_array_equal(own.step(np.zeros(2))[0], plain.step(np.zeros(2))[0])
 
 
-def test_nine_channels_that_are_no_stack_are_refused(adapt):
+def test_nine_channels_that_are_not_a_stack_are_refused(adapt):
     cameras = adapt(
         Gradient(box(12, 20, 9), show=lambda p: np.concatenate([p, 255 - p, p // 2], axis=2))
     )
-    with pytest.raises(UserError, match=r"no stack of three RGB frames.*Return single frames"):
+    with pytest.raises(UserError, match=r"not a stack of three RGB frames.*Return single frames"):
         cameras.reset()
     newest_first = stacked(rgb(), channels_last=True)
     show = newest_first.show

@@ -158,9 +158,9 @@ def test_modules_of_the_current_folder_are_found(monkeypatch, tmp_path):
 def test_data_folder_argument_beats_the_variable(monkeypatch, tmp_path):
     monkeypatch.setenv("SVEA_DATA", "/no/such/folder")
     with pytest.raises(UserError, match="variable SVEA_DATA is '/no/such/folder'"):
-        make_env("walker_walk", "color_hard")
-    with pytest.raises(UserError, match=r"color_hard\.json"):
-        make_env("walker_walk", "color_hard", data_dir=tmp_path)
+        make_env("walker_walk", "video_hard")
+    with pytest.raises(UserError, match="none of the 100 clips"):
+        make_env("walker_walk", "video_hard", data_dir=tmp_path)
 
 
 def test_all_is_train_and_the_five_modes():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from svea.envs.stacking import FRAMES
 from svea.errors import UserError
 
-FRAMES = 3  # in a stack
 WINDOW = FRAMES + 1  # frames that a stored transition points to
 
 

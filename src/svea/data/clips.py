@@ -41,7 +41,7 @@ _FEWEST_FRAMES = 2
 
 
 class Clip(Protocol):
-    """A video that repeats for ever."""
+    """A video that repeats forever."""
 
     def __len__(self) -> int: ...
 
@@ -60,7 +60,7 @@ class Clips:
     files: tuple[Path, ...] = ()
     """Empty when the clips are generated."""
     missing: tuple[str, ...] = field(default=())
-    """What the benchmark has besides, and the data folder lacks."""
+    """Clips of the benchmark that the data folder lacks."""
 
     def __len__(self) -> int:
         """How many clips there are."""
@@ -241,7 +241,7 @@ class _FileClip:
                 raise DecodeError(f"has a bad frame: {file.name} {error}") from error
 
     def _read_video(self) -> Iterator[np.ndarray]:
-        """Decode a video file, as far as it needs to be."""
+        """Decode a video file."""
 
         def note(stop: Callable[[], None]) -> None:
             self._stop = stop

@@ -41,7 +41,7 @@ class ProceduralClip:
         return FRAMES
 
     def frame(self, index: int) -> np.ndarray:
-        """Compute a frame, `(SIDE, SIDE, 3)` uint8; the clip repeats for ever."""
+        """Compute a frame, `(SIDE, SIDE, 3)` uint8; the clip repeats forever."""
         return self._paint(index % FRAMES)
 
 
@@ -185,7 +185,7 @@ def _speeds(random: Random) -> tuple[int, int]:
 
 
 def _drift(field: np.ndarray, speed: tuple[int, int], index: int) -> np.ndarray:
-    """Shift a periodic field as far as it has come by a frame."""
+    """Shift a periodic field by its speed times the frame number."""
     down, across = (half_pixels * index // 2 for half_pixels in speed)
     return np.roll(field, (down, across), (0, 1))
 

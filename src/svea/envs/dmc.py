@@ -19,17 +19,14 @@ import numpy as np
 from svea.envs.actions import read_vector
 from svea.envs.looks import Mode, Scene
 from svea.envs.rendering import Renderer, prepare_simulator
+from svea.envs.stacking import StackedEpisode
 from svea.errors import NumericsError
-
-FRAME_STACK = 3
 
 # Camera 0 follows the agent in all other tasks; here it stands far off or follows the ball.
 _CAMERA = {("quadruped", task): 2 for task in ("escape", "fetch", "run", "walk")}
 _CAMERA["dog", "fetch"] = 2
 
-_MODEL_SEED = (
-    0  # lqr draws its system when it is loaded: always the same one, as a part of the task
-)
+_MODEL_SEED = 0  # lqr draws its system when it is loaded: the same one always, part of the task
 # Large arrays that no suite task writes; textures belong to the mode.
 _NEVER_RESTORED = ("tex_", "mesh_", "skin_")
 
@@ -38,7 +35,7 @@ def load_suite_task(domain: str, task: str) -> Any:
     """Load a task of dm_control's suite."""
     from dm_control import suite
 
-    # The suite's models use attributes that MuJoCo calls deprecated; users cannot mend that.
+    # The suite's models use attributes that MuJoCo calls deprecated; users cannot fix that.
     logging.getLogger("absl").addFilter(_not_about_deprecation)
     # Our frame limit ends episodes; dm_control's own clock is switched off.
     settings = {"random": _MODEL_SEED, "time_limit": float("inf")}
@@ -71,9 +68,9 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         """Load the task and prepare its renderer."""
         prepare_simulator()
         self.render_mode = render_mode
-        self._mode, self._first_seed = mode, seed
-        self._action_repeat, self._episode_frames = action_repeat, episode_frames
-        self._render_size = render_size
+        self._mode, self._action_repeat, self._render_size = mode, action_repeat, render_size
+        self._episode = StackedEpisode(image_size, seed, episode_frames)
+        self.observation_space = self._episode.space
 
         loaded = load(domain, task)
         self._task, self._physics = loaded.task, loaded.physics
@@ -98,11 +95,6 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         self._action_low = np.where(bounded, spec.minimum, -1.0)
         self._action_high = np.where(bounded, spec.maximum, 1.0)
         self.action_space = gym.spaces.Box(-1.0, 1.0, spec.shape, np.float32)
-        shape = (3 * FRAME_STACK, image_size, image_size)
-        self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
-        self._stack = np.zeros(shape, np.uint8)
-        self._frames = 0
-        self._seeded = self._running = False
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -117,27 +109,21 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         Without a seed the next one is drawn from the last seed's generator; the very first reset
         uses the seed the environment was made with.
         """
-        if seed is None and not self._seeded:
-            seed = self._first_seed
+        seed = self._episode.choose_seed(seed)
         super().reset(seed=seed)
-        self._seeded = True
         # Two streams, so that a mode that draws more does not change the physics.
-        episode = np.random.SeedSequence(int(self.np_random.integers(2**63)))
-        task_seed, mode_seed = episode.spawn(2)
+        sequence = np.random.SeedSequence(int(self.np_random.integers(2**63)))
+        task_seed, mode_seed = sequence.spawn(2)
 
         self._mode.choose(seed, options or {})
         self._start_task(np.random.RandomState(np.random.MT19937(task_seed)))
         self._mode.begin(self._scene, np.random.default_rng(mode_seed))
-        self._frames, self._running = 0, True
-        picture = self._draw()
-        for start in range(0, 3 * FRAME_STACK, 3):
-            self._stack[start : start + 3] = picture
-        return self._stack.copy(), self._info()
+        self._episode.begin()
+        return self._episode.fill(self._draw()), self._info()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Repeat the action, sum its rewards, and show the state it led to."""
-        if not self._running:
-            raise gym.error.ResetNeeded("the episode is over or was never begun: call reset()")
+        self._episode.check_running()
         control = self._rescale(action)
         reward, terminated, truncated = 0.0, False, False
         for _ in range(self._action_repeat):
@@ -146,17 +132,15 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
             except NumericsError as error:
                 return self._break_off(reward, str(error))
             reward += step_reward
-            self._frames += 1
+            truncated = self._episode.count_frame() or bool(discount)
             self._mode.advance(self._scene)
             terminated = discount == 0.0
-            truncated = self._frames >= self._episode_frames or bool(discount)
             if terminated or truncated:
-                self._running = False
+                self._episode.running = False
                 break
         self._mode.update(self._scene)
-        self._stack[:-3] = self._stack[3:]
-        self._stack[-3:] = self._draw()
-        return self._stack.copy(), reward, terminated, truncated, self._info()
+        seen = self._episode.push(self._draw())
+        return seen, reward, terminated, truncated, self._info()
 
     def _break_off(
         self, reward: float, cause: str
@@ -166,11 +150,9 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         MuJoCo has put the model into its first pose by now: there is nothing to show. Truncated,
         not terminated, because the task did not end.
         """
-        self._running = False
-        self._stack[:-3] = self._stack[3:]  # the newest picture stays where it is, too
-        return self._stack.copy(), reward, False, True, {
-            "frames": self._frames, "physics_error": cause
-        }  # fmt: skip
+        self._episode.running = False
+        seen = self._episode.push(self._episode.newest)
+        return seen, reward, False, True, {"frames": self._episode.frames, "physics_error": cause}
 
     def render(self) -> np.ndarray | None:
         """Draw the current scene in its mode, `(render_size, render_size, 3)` uint8."""
@@ -183,7 +165,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         if self._physics is not None:
             self._scene.renderer.close()
             self._physics.free()
-            self._physics, self._running = None, False
+            self._physics, self._episode.running = None, False
 
     def _start_task(self, random: np.random.RandomState) -> None:
         """Put model and task back as they were loaded, then draw the first state."""
@@ -196,7 +178,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         self._scene.renderer.upload_height_fields()
 
     def _simulate(self, control: np.ndarray) -> tuple[float, float | None]:
-        """Do what dm_control's `Environment.step` does, less the state vector nobody reads."""
+        """Do what dm_control's `Environment.step` does, without the state vector."""
         from dm_control.rl.control import PhysicsError
 
         try:
@@ -211,10 +193,10 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         return reward, self._task.get_termination(self._physics)
 
     def _info(self) -> dict[str, Any]:
-        """Count frames, and tell what the mode and a task of our own know besides."""
+        """Frames so far, and what the mode and a task of our own add."""
         of_task = getattr(self._task, "episode_info", None)  # the suite's tasks have none
         told = of_task(self._physics) if of_task else {}
-        return {"frames": self._frames} | told | self._mode.info
+        return {"frames": self._episode.frames} | told | self._mode.info
 
     def _rescale(self, action: np.ndarray) -> np.ndarray:
         """Map an action in [-1, 1] to the task's own range."""

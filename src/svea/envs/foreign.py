@@ -1,4 +1,4 @@
-"""Somebody else's Gymnasium environment of pictures, as the kind that svea learns from.
+"""A user's own Gymnasium environment of pictures, as the kind that svea learns from.
 
 Pictures of any size, channels first or last, colour or grey, become three stacked RGB frames of one
 size; actions of any finite range become a vector in [-1, 1]; discrete actions stay what they are.
@@ -18,11 +18,10 @@ import numpy as np
 from PIL import Image
 
 from svea.envs.actions import read_choice, read_vector
-from svea.envs.dmc import FRAME_STACK
+from svea.envs.stacking import CHANNELS, FRAMES, StackedEpisode
 from svea.errors import NumericsError, UserError
 
-_STACKED = 3 * FRAME_STACK
-_CHANNELS = (1, 3, _STACKED)
+_COUNTS = (1, 3, CHANNELS)
 _NEEDED = (
     "svea learns from pictures: a Box from 0 to 255 (or floats from 0 to 1) shaped (H, W), "
     "(H, W, C) or (C, H, W), where C is 1, 3, or 9 for three stacked RGB frames."
@@ -51,13 +50,10 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         """Read the environment's spaces; refuse those that cannot be adapted."""
         super().__init__(env)
         self._layout = read_layout(env.observation_space)
-        self._first_seed, self._seeded, self._running = seed, False, False
-        self._action_repeat, self._episode_frames = action_repeat, episode_frames
+        self._action_repeat, self._size = action_repeat, image_size
         self._draws, self._render_size = render_mode is not None, render_size
-        self._frames = 0
-        shape = (_STACKED, image_size, image_size)
-        self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
-        self._stack = np.zeros(shape, np.uint8)
+        self._episode = StackedEpisode(image_size, seed, episode_frames)
+        self.observation_space = self._episode.space
         self._stacked_before: np.ndarray | None = None
         self.action_space = unit_actions(env.action_space)
 
@@ -65,37 +61,30 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin an episode; the very first one without a seed has the one given to `make_env`."""
-        if seed is None and not self._seeded:
-            seed = self._first_seed
+        seed = self._episode.choose_seed(seed)
         observation, info = self.env.reset(seed=seed, options=options)
-        self._seeded = self._running = True
-        self._frames, self._stacked_before = 0, None
-        self._stack.reshape(FRAME_STACK, 3, *self._stack.shape[1:])[:] = self._resize(
-            self._newest(observation)
-        )
-        return self._stack.copy(), info | {"frames": 0}
+        self._episode.begin()
+        self._stacked_before = None
+        return self._episode.fill(self._resize(self._newest(observation))), info | {"frames": 0}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Repeat the action, sum its rewards, and show the picture it led to."""
-        if not self._running:
-            raise gym.error.ResetNeeded("the episode is over or was never begun: call reset()")
+        self._episode.check_running()
         theirs = self._rescale(action)
         total = 0.0
         for _ in range(self._action_repeat):
             observation, reward, terminated, truncated, info = self.env.step(theirs)
             newest = self._newest(observation)
             total += float(reward)
-            self._frames += 1
-            truncated = bool(truncated) or self._frames >= self._episode_frames
+            truncated = self._episode.count_frame() or bool(truncated)
             if terminated or truncated:
-                self._running = False
+                self._episode.running = False
                 break
         if not np.isfinite(total):
             raise NumericsError(f"the environment's reward is {total}, which is not finite.")
-        self._stack[:-3] = self._stack[3:]
-        self._stack[-3:] = self._resize(newest)
-        info = info | {"frames": self._frames}
-        return self._stack.copy(), total, bool(terminated), truncated, info
+        seen = self._episode.push(self._resize(newest))
+        info = info | {"frames": self._episode.frames}
+        return seen, total, bool(terminated), truncated, info
 
     def render(self) -> Any:
         """The environment's own picture if it has one, else the newest that the agent saw."""
@@ -103,22 +92,23 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
             return None
         if self.env.render_mode == "rgb_array":
             return self.env.render()
-        enlarge = max(1, self._render_size // self._stack.shape[-1])
-        return self._stack[-3:].transpose(1, 2, 0).repeat(enlarge, axis=0).repeat(enlarge, axis=1)
+        enlarge = max(1, self._render_size // self._size)
+        picture = self._episode.newest.transpose(1, 2, 0)
+        return picture.repeat(enlarge, axis=0).repeat(enlarge, axis=1)
 
     def _newest(self, observation: Any) -> np.ndarray:
         """The newest picture, `(H, W)` or `(H, W, C)` uint8, of what the environment showed."""
         picture = self._layout.read(observation)
-        if self._layout.channels < _STACKED:
+        if self._layout.channels < CHANNELS:
             return picture
         # The replay stores single frames and stacks them itself: a stack of another kind would be
         # acted on but never learned from.
         before = self._stacked_before
-        expected = np.tile(picture[..., -3:], FRAME_STACK) if before is None else before[..., 3:]
+        expected = np.tile(picture[..., -3:], FRAMES) if before is None else before[..., 3:]
         if not np.array_equal(picture[..., : expected.shape[-1]], expected):
             raise UserError(
-                "the environment's observations have 9 channels but are no stack of three RGB "
-                "frames (oldest first; at reset three times the first). Return single frames: "
+                "the environment's observations have 9 channels but are not a stack of three "
+                "RGB frames (oldest first; at reset three times the first). Return single frames: "
                 "svea stacks them."
             )
         self._stacked_before = picture.copy()  # environments may draw into the same array again
@@ -129,10 +119,9 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
 
         Bilinear, and smoothed where it shrinks; other aspect ratios are stretched to the square.
         """
-        size = self._stack.shape[-1]
-        if picture.shape[:2] != (size, size):
-            scaled = Image.fromarray(picture).resize((size, size), Image.Resampling.BILINEAR)
-            picture = np.asarray(scaled)
+        size = self._size, self._size
+        if picture.shape[:2] != size:
+            picture = np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BILINEAR))
         return picture.transpose(2, 0, 1) if picture.ndim == 3 else picture[None]
 
     def _rescale(self, action: Any) -> Any:
@@ -232,7 +221,7 @@ class Layout:
 
 
 def read_layout(space: gym.Space[Any]) -> Layout:
-    """Find out how pictures of an observation space lie in memory; refuse what is no picture."""
+    """Find out how pictures of an observation space lie in memory; refuse other spaces."""
     if not isinstance(space, gym.spaces.Box):
         raise _refusal(space, _cure_for_parts(space))
     if len(space.shape) not in (2, 3):
@@ -249,7 +238,7 @@ def read_layout(space: gym.Space[Any]) -> Layout:
     allowed = (1, 255) if floats else (255,) if space.dtype == np.uint8 else ()
     if not is_plain or top not in allowed:
         raise _refusal(space, "Show and declare bytes: Box(0, 255, shape, numpy.uint8).")
-    axes = [axis for axis in (0, 2) if len(space.shape) == 3 and space.shape[axis] in _CHANNELS]
+    axes = [axis for axis in (0, 2) if len(space.shape) == 3 and space.shape[axis] in _COUNTS]
     if len(space.shape) == 3 and len(axes) != 1:
         which = "C could be its first or its last axis" if axes else "none of its axes is C"
         raise _refusal(space, f"Here {which}. svea stacks frames itself: return single ones.")

@@ -150,7 +150,7 @@ def register_gymnasium_ids() -> None:
 
 
 def _check_integer(field: str, value: Any, low: int, high: int) -> None:
-    """Refuse a value that is no integer in [low, high]."""
+    """Refuse a value that is not an integer in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise UserError(f"{field} is {value!r}; it must be an integer from {low} to {high}.")
     if not low <= value <= high:

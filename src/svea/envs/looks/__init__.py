@@ -59,7 +59,7 @@ class Mode:
         """Change the compiled model once, for example the size of a texture."""
 
     def choose(self, seed: int | None, options: dict[str, Any]) -> None:
-        """Heed the options of `reset`; most modes have none."""
+        """Take the options of `reset`; most modes have none."""
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
         """Dress the scene for a new episode."""

@@ -209,7 +209,7 @@ def clip_count(intensity: float) -> int:
 
 
 def next_frame(frame: int, direction: int, count: int) -> tuple[int, int]:
-    """Go on by one frame, turning round at both ends."""
+    """The next frame and direction; it turns around at both ends."""
     frame += direction
     if frame <= 0:
         return 0, 1

@@ -96,7 +96,7 @@ class VideoMode(Mode):
         self._clip.frame(0)  # a damaged file is reported by reset, not by a later picture
 
     def update(self, scene: Scene) -> None:
-        """Go on to the next frame."""
+        """Advance to the next frame."""
         self._decision += 1
 
     def compose(self, picture: np.ndarray) -> np.ndarray:

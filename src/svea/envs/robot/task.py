@@ -155,7 +155,7 @@ class RobotTask(base.Task):
         return float(np.hypot(*(moved[:2] - data.mocap_pos[0, :2])))
 
     def episode_info(self, physics: RobotPhysics) -> dict[str, Any]:
-        """What `info` tells beside the frames."""
+        """What `info` holds in addition to the frames."""
         distance = self.distance(physics)
         info: dict[str, Any] = {
             "distance": distance,

@@ -1,7 +1,7 @@
 """How the robot's world looks: the training look, and 25 test worlds that training never shows.
 
 A world is a stored draw: camera position, patterns and colours of table, floor, wall, sky and arm,
-and the light. `robot_worlds.json` holds them, `draw` made them, and a test compares the two.
+and the light. `worlds.json` holds them, `draw` made them, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _draw_pattern(rng: np.random.Generator) -> Pattern:
 
 @functools.cache
 def stored() -> tuple[World, ...]:
-    """The 25 worlds of `robot_worlds.json`."""
+    """The 25 worlds of `worlds.json`."""
     worlds = json.loads(_file().read_text())
     return tuple(
         World(**world | {"surfaces": {n: Pattern(**p) for n, p in world["surfaces"].items()}})

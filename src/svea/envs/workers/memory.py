@@ -37,7 +37,7 @@ class Shared:
 
 
 def anonymous_file(name: str) -> IO[bytes]:
-    """A file without a place, so that nothing of it is left behind."""
+    """An anonymous file: it has no path, so nothing stays on disk."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create(name), "r+b", buffering=0)
     return tempfile.TemporaryFile(buffering=0)

@@ -45,7 +45,7 @@ class Workers:
     """A set of environment processes.
 
     A process that dies, hangs or raises is replaced, at most `RESTARTS` times in `RESTART_SECONDS`;
-    `on_incident` hears of it. An exception that comes back in the replacement is a mistake in the
+    `on_incident` is told. An exception that comes back in the replacement is a mistake in the
     environment and ends the run.
 
     Example:
@@ -167,7 +167,7 @@ class Workers:
         return [self._take_step(i, answers[i], seed) for i, seed in waiting.items()]
 
     def close(self) -> None:
-        """Stop every process: closing the socket is the request, a kill the last word."""
+        """Stop every process: closing the socket asks it to end; a kill follows if it does not."""
         for worker in self._workers:
             worker.disconnect()
         deadline = time.monotonic() + CLOSE_SECONDS

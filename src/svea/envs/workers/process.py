@@ -65,7 +65,7 @@ def serve(end: socket.socket, lines: Any, first: int, settings: list[dict[str, A
         answers = shared_context.run(tasks) if shared_context else [task() for task in tasks]
         tell(end, answers=answers)
         if any("error" in answer for answer in answers):
-            return  # nobody asks these environments again
+            return  # the parent will not ask these environments again
     for environment in environments.values():
         environment.close()
     if shared_context:
@@ -97,7 +97,7 @@ def describe(environment: Any) -> dict[str, Any]:
 
 
 def obey(environment: Any, shared: Shared, index: int, command: dict[str, Any]) -> dict[str, Any]:
-    """Carry out a command: a step, or an episode from its beginning as far as it goes."""
+    """Execute a command: a step, or the given actions of an episode from its beginning."""
     if command["do"] == "step":
         return step(environment, shared, index, command["next_seed"])
     seen, _ = environment.reset(seed=command["seed"])

@@ -1,0 +1,70 @@
+"""What every environment of pictures does: stack frames, count them, and end in time."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+
+FRAMES = 3
+"""Pictures in an observation."""
+
+CHANNELS = 3 * FRAMES
+
+
+class StackedEpisode:
+    """The running episode: its newest pictures, and the simulator steps it has left."""
+
+    def __init__(self, size: int, first_seed: int, most_frames: int) -> None:
+        """Begin no episode yet.
+
+        Args:
+            size: Side of a picture in pixels.
+            first_seed: Of the first episode, when `reset` is called without one.
+            most_frames: Simulator steps after which an episode is truncated.
+        """
+        self.space = gym.spaces.Box(0, 255, (CHANNELS, size, size), np.uint8)
+        self.frames, self.running = 0, False
+        self._first_seed: int | None = first_seed
+        self._most_frames = most_frames
+        self._stack = np.zeros(self.space.shape, np.uint8)
+
+    @property
+    def observation(self) -> np.ndarray:
+        """The last three pictures `(9, size, size)`, oldest first; the caller's own."""
+        return self._stack.copy()
+
+    @property
+    def newest(self) -> np.ndarray:
+        """The newest picture `(3, size, size)`."""
+        return self._stack[-3:]
+
+    def choose_seed(self, given: int | None) -> int | None:
+        """The seed of the next episode: the one given, else the first seed, once, else None."""
+        seed = self._first_seed if given is None else given
+        self._first_seed = None
+        return seed
+
+    def begin(self) -> None:
+        """Start to count."""
+        self.frames, self.running = 0, True
+
+    def fill(self, picture: np.ndarray) -> np.ndarray:
+        """Show an episode's first picture three times; return the observation."""
+        self._stack.reshape(FRAMES, 3, *self._stack.shape[1:])[:] = picture
+        return self.observation
+
+    def push(self, picture: np.ndarray) -> np.ndarray:
+        """Put a picture in the place of the oldest; return the observation."""
+        self._stack[:-3] = self._stack[3:]
+        self._stack[-3:] = picture
+        return self.observation
+
+    def check_running(self) -> None:
+        """Refuse a step without an episode."""
+        if not self.running:
+            raise gym.error.ResetNeeded("the episode is over or was never begun: call reset()")
+
+    def count_frame(self) -> bool:
+        """Count a simulator step; whether it was the last one allowed."""
+        self.frames += 1
+        return self.frames >= self._most_frames
