@@ -46,7 +46,7 @@ def updater(kind: str) -> Callable[[int], dict[str, torch.Tensor]]:
     if kind == "plain":
         plain = PlainSVEA(config, agent)
         return lambda decision: plain.update(replay.sample(config.batch_size), decision)
-    return Learner(agent, replay, config.batch_size).step
+    return lambda decision: agent.update(replay.sample(config.batch_size), agent.schedule(decision))
 
 
 def check() -> None:

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 import torch
 from torch import Tensor
 
-from svea.views import Views, pixels
+from svea import augment
+from svea.augment import augmentation
+from svea.views import ViewMaker, Views, pixels
 
 
 class Draws:
@@ -60,3 +66,25 @@ def test_pixels_keep_every_level_apart() -> None:
     assert torch.equal(levels, torch.arange(256, dtype=torch.uint8))
     with torch.autocast("cpu", torch.bfloat16):
         assert pixels(levels).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("crop", [0, 2])
+def test_the_views_of_a_configuration(crop: int) -> None:
+    """Clean: as stored or its centre; weak: shifted or cropped; strong: weak, then augmented."""
+    config: Any = SimpleNamespace(image_size=4, crop=crop, shift=1)
+    strong = augmentation("blur")
+    maker = ViewMaker.of(
+        config, shift=augment.shift, crop=augment.crop, centre_crop=augment.centre_crop,
+        strong=strong,
+    )  # fmt: skip
+    images = torch.randint(256, (3, 9, 4 + crop, 4 + crop), dtype=torch.uint8)
+    views = maker(images, torch.Generator().manual_seed(0))
+    random = torch.Generator().manual_seed(0)
+    if crop:
+        weak = augment.crop(images, random, size=4)
+        assert torch.equal(views["clean", 0], images[..., 1:5, 1:5] / 255)
+    else:
+        weak = augment.shift(images, random, pad=1)
+        assert torch.equal(views["clean", 0], images / 255)
+    assert torch.equal(views["weak", 0], weak / 255)
+    assert torch.equal(views["strong", 0], strong(weak / 255, random))

@@ -1,8 +1,7 @@
 """What every base algorithm shares: the trunk, the views, the Q-loss, the slow target.
 
 A base algorithm adds how a successor is valued, how a policy is improved, and how to act. The
-equation numbers are the paper's (Hansen, Su and Wang, 2021); docs/how-it-works.md walks through
-this file and sac.py.
+equation numbers are the paper's (Hansen, Su and Wang, 2021); docs/how-it-works.md explains them.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Agent(Optimising, Saving):
             device: where it computes.
             seed: of the weights and of every later draw.
         """
-        self.options = options or self.Options()
+        self.options = options = options or self.Options()
         self.device = torch.device(device)
         self.streams, self.view_maker, self.actions = streams, views, actions
         self.projection, self.hidden = projection, hidden
@@ -91,7 +90,7 @@ class Agent(Optimising, Saving):
         self.generator = torch.Generator(self.device).manual_seed(seed_for(seed, "agent"))
         self.overlap: Overlap = in_turn
         self.optimisers: dict[str, torch.optim.Adam] = {}
-        self.has_target_trunk = self.options.encoder_tau < 1  # else the target shares the trunk
+        self.has_target_trunk = options.encoder_tau < 1  # else the target shares the trunk
         with torch.random.fork_rng(devices=[]):  # the same weights on every device
             torch.manual_seed(seed_for(seed, "weights"))
             self.trunk = encoder().to(self.device)
@@ -101,7 +100,7 @@ class Agent(Optimising, Saving):
         self.target_trunk = frozen_copy(self.trunk) if self.has_target_trunk else self.trunk
         self.target_critic = frozen_copy(self.critic)
         trained = parameters_of([self.trunk, self.critic])
-        self.add_optimiser("critic", trained, self.options.learning_rate)
+        self.add_optimiser("critic", trained, options.learning_rate)
 
     # What a base algorithm adds ----------------------------------------------------------------
 
@@ -134,15 +133,12 @@ class Agent(Optimising, Saving):
     def act(
         self, observations: Images, explore: bool = False, generator: Noise = None
     ) -> NDArray[np.float32]:
-        """Actions for uint8 observations: with exploration, or the best ones.
+        """Actions (N, A) for uint8 observations (N, 9, H, W), or (A,) for one (9, H, W).
 
         Args:
-            observations: (N, 9, H, W), or a single one (9, H, W).
-            explore: as in training.
+            observations: what the environments show.
+            explore: act as in training, else take the best actions.
             generator: of the exploration, or one per observation; by default the agent's own.
-
-        Returns:
-            (N, A), or (A,) for a single observation. This is a device synchronisation.
         """
         given = torch.as_tensor(observations)
         clean, pixels = self.view_maker.clean, self.view_maker.pixels
@@ -151,7 +147,9 @@ class Agent(Optimising, Saving):
         self.anneal(self.decision)
         features = self.trunk(pixels(images if images.ndim == 4 else images[None]))
         actions = self.choose(features, explore, generator or self.generator)
-        return (actions if images.ndim == 4 else actions[0]).float().cpu().numpy()
+        return (
+            (actions if images.ndim == 4 else actions[0]).float().cpu().numpy()
+        )  # waits for the device
 
     @torch.no_grad()
     def q_value(self, observations: Tensor, actions: Tensor) -> Tensor:

@@ -1,0 +1,100 @@
+"""Compositions: one after the other, or one of several."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from augmented import (
+    BANK,
+    observations,
+    seeded,
+)
+
+from svea import augment
+from svea.augment import AUGMENTATIONS, Augmentation, augmentation
+from svea.augment.images import ImageBank
+from svea.errors import UserError
+
+
+def mark(monkeypatch, name: str, value: float) -> None:
+    """Register an augmentation that adds a value, for one test."""
+    added = Augmentation(name, lambda x, generator=None: {}, lambda x: x + value)
+    monkeypatch.setitem(AUGMENTATIONS, name, added)
+
+
+def test_plus_is_a_sequence():
+    x = observations()
+    generator = seeded(7)
+    expected = augment.cutout(augment.conv(x, generator), generator)
+    assert torch.equal(augmentation("conv+cutout")(x, seeded(7)), expected)
+
+
+def test_bar_sends_every_sample_one_way(monkeypatch):
+    (
+        mark(monkeypatch, "first", 0.25),
+        mark(monkeypatch, "second", 0.5),
+        mark(monkeypatch, "third", 1),
+    )
+    x = torch.zeros(7, 3, 2, 2)
+    ways = augmentation("first|second|third")
+    chosen = torch.stack([ways(x, seeded(seed))[:, 0, 0, 0] for seed in range(600)])
+    for way in (0.25, 0.5, 1.0):
+        often = (chosen == way).float().mean(0)  # of each place in the batch
+        assert ((often - 1 / 3).abs() < 0.08).all()
+        assert (chosen == way).sum(1).max() <= 3  # dealt out evenly: ceil(7 / 3)
+
+
+def test_bar_keeps_every_sample_in_its_place():
+    x = torch.arange(7).view(7, 1, 1, 1).expand(-1, 3, 4, 4) / 7
+    assert torch.equal(augmentation("none|shift|rotation")(x, seeded(0)), x)
+
+
+def test_a_single_sample_can_go_every_way(monkeypatch):
+    mark(monkeypatch, "first", 0.25), mark(monkeypatch, "second", 0.5)
+    ways = augmentation("first|second")
+    x = torch.zeros(1, 3, 2, 2)
+    assert {ways(x, seeded(seed))[0, 0, 0, 0].item() for seed in range(20)} == {0.25, 0.5}
+
+
+def test_plus_binds_tighter_than_bar(monkeypatch):
+    mark(monkeypatch, "first", 0.25), mark(monkeypatch, "second", 0.5)
+    ways = augmentation("first+second | none")
+    y = ways(torch.zeros(4, 3, 2, 2), seeded(0))
+    assert sorted(y[:, 0, 0, 0].tolist()) == [0, 0, 0.75, 0.75]
+
+
+def test_none_and_hyphens():
+    x = observations()
+    assert augmentation("none")(x, None) is x
+    assert augmentation("affine-jitter") is augment.affine_jitter
+
+
+def test_pictures_are_made_only_for_overlay():
+    calls = []
+
+    def images() -> ImageBank:
+        calls.append(1)
+        return BANK
+
+    augmentation("conv|cutout", images)
+    assert not calls
+    x = observations()
+    y = augmentation("overlay", images)(x, seeded(1))
+    assert calls == [1]
+    assert torch.equal(y, augment.overlay(x, seeded(1), images=BANK))
+
+
+def test_the_ways_of_a_choice_have_one_size():
+    with pytest.raises(UserError, match=r"'crop\|conv' gives .* different sizes.*allowed"):
+        augmentation("crop|conv")
+    assert augmentation("crop|conv + crop")(observations(side=90), seeded(0)).shape[-1] == 84
+
+
+def test_unknown_names_get_a_suggestion():
+    with pytest.raises(UserError, match=r"unknown augmentation 'cnv'\. Did you mean 'conv'"):
+        augmentation("cutout|cnv")
+
+
+def test_overlay_without_pictures_says_how_to_pass_them():
+    with pytest.raises(UserError, match="images="):
+        augmentation("overlay")(observations())
