@@ -96,7 +96,7 @@ def test_one_seed_has_no_band_and_says_so(tmp_path):
     assert "one seed, no band" in one.caption
 
 
-def test_bars_show_each_mode_beside_the_papers(tmp_path):
+def test_bars_show_each_mode_next_to_the_papers(tmp_path):
     final = {"train": 300, "color_hard": 240, "video_easy": 100}
     svea = write_run(tmp_path / "s", final=final)
     drq = write_run(tmp_path / "d", method="drq", augment="none", final={"train": 310})
@@ -117,7 +117,7 @@ def distracting_run(folder, **settings):
     return write_run(folder, final=final, curves=("train",), **settings)
 
 
-def test_distractions_are_a_curve_over_intensity_beside_the_papers(tmp_path):
+def test_distractions_are_a_curve_over_intensity_next_to_the_papers(tmp_path):
     one = exhibits(distracting_run(tmp_path / "s"))["distracting-walker_walk"]
     expected = [[0.025, 100], [0.1, 200], [0.5, 300]]
     np.testing.assert_allclose(line(one, "series-0-line"), expected)
@@ -137,7 +137,7 @@ def test_intensities_leave_the_bars_only_when_there_are_several(tmp_path):
     assert "distracting-walker_walk" not in found
 
 
-def test_robot_tasks_show_success_beside_the_papers(tmp_path):
+def test_robot_tasks_show_success_next_to_the_papers(tmp_path):
     folders = [
         write_run(
             tmp_path / str(s),

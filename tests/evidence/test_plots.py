@@ -55,6 +55,7 @@ def test_lines_hold_the_curves():
 def test_a_long_legend_makes_the_figure_taller_and_not_the_axes_flat():
     many = [Series(f"a setting of many words, {i}", Curve(X, X * i), color=i) for i in range(9)]
     figure = learning_curves(many, title="walker_walk", action_repeat=4)
+    to_png(figure, dpi=100)  # places everything
     axes, height = figure.axes[0], 72 * figure.get_size_inches()[1]
     assert axes.get_position().height * height >= 129
     legend = figure.legends[0].get_window_extent()
@@ -183,7 +184,6 @@ def test_pdf_is_repeatable():
 
 @pytest.mark.parametrize("settings", [1, 12])
 def test_nothing_hangs_over_the_edge_or_covers_the_axes(settings):
-    """The margins are computed, not found by a layout engine: hold them to what is drawn."""
     labels = [f"svea + overlay, seed {place}" for place in range(settings)]
     series = [Series(label, Curve(X, 1234.5 * X), color=k) for k, label in enumerate(labels)]
     bars = [Bar(label, [-0.0012] * 7, [-0.002] * 7, [0.0] * 7) for label in labels]

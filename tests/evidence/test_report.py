@@ -76,7 +76,7 @@ def test_the_table_shows_ours_random_ratio_share_and_paper(tmp_path):
     train, test = page.returns
     assert (train["mode"], train["mean ± std"]) == ("train", "300")
     assert train["area"] == "150"  # half of a straight line's height
-    assert train["random"] == "40 7.5×"
+    assert train["random"] == "40 (7.5×)"
     assert (test["mode"], test["mean ± std"]) == ("color_hard", "240")
     assert test["of train"] == "80 %"
     assert test["paper"] == "760 ± 145† Table 1"

@@ -1,4 +1,4 @@
-"""Tables beside the paper's, as data, Markdown and LaTeX."""
+"""Tables next to the paper's, as data, Markdown and LaTeX."""
 
 from __future__ import annotations
 

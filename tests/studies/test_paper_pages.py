@@ -77,7 +77,7 @@ def test_figures_over_several_tasks_have_their_pictures(name: str, tmp_path: Pat
     page, text = render(gather(one, SMALLEST, tmp_path), tmp_path / "paper")
     pictures = list(page.parent.glob("*.png"))
     assert len(pictures) == {"fig-km": 2, "fig-distracting": 1, "fig-distracting-tasks": 5}[name]
-    if name == "fig-distracting":  # the mean of 100, 110, ... 140, beside the plot's 320
+    if name == "fig-distracting":  # the mean of 100, 110, ... 140, next to the plot's 320
         assert "| DrQ | 120 (≈320) |" in text
 
 

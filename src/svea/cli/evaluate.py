@@ -71,7 +71,7 @@ class Scoring:
     """One call of the verb: what was asked, what has been played, what went wrong."""
 
     def __init__(self, runs: Sequence[Path], request: Request, again: bool = False) -> None:
-        """Find the runs; a folder that is no run stands for the runs beneath it.
+        """Find the runs; a folder that is not a run stands for the runs beneath it.
 
         Args:
             runs: folders.

@@ -274,7 +274,7 @@ def _intensity(result: Result) -> float | None:
 def _success(
     task: str, groups: Sequence[Group], successes: Sequence[Result], colors: dict[str, int]
 ) -> Iterator[Exhibit]:
-    """Success rate per mode beside the paper's."""
+    """Success rate per mode next to the paper's."""
     modes = list(dict.fromkeys(success.mode for success in successes))
     if not modes:
         return

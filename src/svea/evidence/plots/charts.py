@@ -30,7 +30,6 @@ from svea.evidence.plots.layout import (
     has_label,
     new_figure,
     plain,
-    set_margins,
 )
 from svea.evidence.run import Curve
 
@@ -65,7 +64,7 @@ class Bar:
     highs: Sequence[float]
     color: int = 0
     paper: Sequence[float] = field(default=())
-    """The paper's figure per category; nan where it has none."""
+    """The paper's number per category; nan where it has none."""
 
 
 def learning_curves(
@@ -101,8 +100,7 @@ def learning_curves(
         axes.xaxis.set_major_formatter(TICKS)
         axes.xaxis.set_major_locator(MaxNLocator(6))
         fit_heights(axes, log=log)
-        legend = add_legend(axes)
-        set_margins(figure, top=56 if action_repeat else 26, bottom=38 + legend)
+        add_legend(figure, axes)
         if action_repeat:
             add_frame_axis(axes, action_repeat)
     return figure
@@ -119,7 +117,7 @@ def intensity_curves(series: Sequence[Series], *, title: str) -> Figure:
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(6, prune="lower"))  # 0 stands at the y axis
         fit_heights(axes)
-        set_margins(figure, top=26, bottom=38 + add_legend(axes))
+        add_legend(figure, axes)
     return figure
 
 
@@ -163,8 +161,7 @@ def grouped_bars(
         fit_heights(axes)
         if top is not None:
             axes.set_ylim(top=top)
-        labels = 60 if crowded else 36 if any("\n" in name for name in names) else 24
-        set_margins(figure, top=26, bottom=labels + add_legend(axes))
+        add_legend(figure, axes)
     return figure
 
 
@@ -204,7 +201,7 @@ def _draw_series(axes: Axes, one: Series, gid: str, *, rasterized: bool) -> None
 def _draw_paper(
     axes: Axes, x: Any, y: Any, gid: str, edge: str = INK, linestyle: str = "none"
 ) -> None:
-    """The paper's figures as open diamonds; the legend names them once."""
+    """The paper's numbers as open diamonds; the legend names them once."""
     label = None if has_label(axes, "paper") else "paper"
     axes.plot(
         x,
@@ -222,7 +219,7 @@ def _draw_paper(
 
 
 def _draw_bar(axes: Axes, bar: Bar, x: NDArray[np.float64], width: float, gid: str) -> None:
-    """One group's bars with whiskers, and the paper's figures as open diamonds."""
+    """One group's bars with whiskers, and the paper's numbers as open diamonds."""
     values = np.array(bar.values, dtype=float)
     color = PALETTE[bar.color % len(PALETTE)]
     drawn = axes.bar(x, values, width * 0.9, color=color, label=plain(bar.label))

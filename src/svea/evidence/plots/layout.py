@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from svea.words import tick
@@ -28,7 +29,7 @@ CSS_VARIABLES = {
     **{color: f"--c{index}" for index, color in enumerate(PALETTE)},
 }
 SIZE = (5.8, 3.8)  # inches; small enough that 11-point text stays readable on a phone
-LEAST_HEIGHT = 130  # of the axes, in points
+FEW_ROWS = 3  # of a legend: each more adds its height to the figure
 STYLE: dict[Any, Any] = {
     "font.size": 11,
     "font.family": "sans-serif",
@@ -45,8 +46,8 @@ TICKS = FuncFormatter(lambda value, _: tick(value))
 
 
 def new_figure(title: str) -> tuple[Figure, Axes]:
-    """An empty figure with the house style: horizontal grid, no box, transparent ground."""
-    figure = Figure(figsize=SIZE)
+    """An empty figure in the common style: horizontal grid, no box, transparent ground."""
+    figure = Figure(figsize=SIZE, layout=ConstrainedLayoutEngine(w_pad=6 / 72, h_pad=5 / 72))
     figure.patch.set_alpha(0)
     axes = figure.add_subplot()
     axes.patch.set_alpha(0)
@@ -74,18 +75,6 @@ def add_frame_axis(axes: Axes, action_repeat: int) -> None:
     frames.spines["top"].set_visible(False)
 
 
-def set_margins(figure: Figure, *, top: float, bottom: float) -> None:
-    """Set the margins, in points. A layout engine would find them, at four times the cost."""
-    width, height = (72 * inches for inches in figure.get_size_inches())
-    height = max(height, top + LEAST_HEIGHT + bottom)  # a long legend adds to a figure
-    figure.set_size_inches(width / 72, height / 72)
-    longest = max(len(tick(value)) for value in figure.axes[0].get_yticks())
-    left = max(54, 28 + 6.8 * longest)  # the axis' name, and a digit's width for each of a tick
-    figure.subplots_adjust(
-        left=left / width, right=1 - 10 / width, top=1 - top / height, bottom=bottom / height
-    )
-
-
 def fit_heights(axes: Axes, *, log: bool = False) -> None:
     """Start the y axis at zero unless heights are negative: they then compare honestly."""
     if log:
@@ -98,20 +87,20 @@ def fit_heights(axes: Axes, *, log: bool = False) -> None:
         axes.set_ylim(bottom=0)
 
 
-def add_legend(axes: Axes) -> float:
-    """A frameless legend below, in as many columns as fit; returns its height in points."""
+def add_legend(figure: Figure, axes: Axes) -> None:
+    """A frameless legend below, in as many columns as fit; a long one adds to the figure."""
     handles, labels = axes.get_legend_handles_labels()
     references = ("random policy", "paper")  # after our own
     order = sorted(range(len(labels)), key=lambda i: labels[i] in references)
     handles, labels = [handles[i] for i in order], [labels[i] for i in order]
     if not handles:
-        return 0
+        return
     widest = 34 + 5.4 * max(map(len, labels))  # points, about: the key and its text
     columns = max(1, min(len(labels), int(72 * SIZE[0] / widest)))
-    legend = axes.figure.legend(  # type: ignore[union-attr]
+    legend = figure.legend(
         handles,
         labels,
-        loc="lower center",
+        loc="outside lower center",
         ncols=columns,
         frameon=False,
         fontsize=10,
@@ -121,11 +110,13 @@ def add_legend(axes: Axes) -> float:
     )
     shown = zip(handles, legend.legend_handles, legend.get_texts(), strict=True)
     for handle, key, text in shown:
-        # A series' key hides with it; that of the paper's figures belongs to several.
+        # A series' key hides with it; that of the paper's numbers belongs to several.
         if number := re.match(r"series-\d+(?!-paper)\b", _identity(handle)):
             key.set_gid(f"{number[0]}-key")  # type: ignore[union-attr]
             text.set_gid(f"{number[0]}-text")
-    return 6 + 15 * math.ceil(len(labels) / columns)
+    rows = math.ceil(len(labels) / columns)
+    width, height = SIZE
+    figure.set_size_inches(width, height + 15 / 72 * max(0, rows - FEW_ROWS))
 
 
 def _identity(handle: Any) -> str:

@@ -61,7 +61,7 @@ def _saved(figure: Figure, **how: Any) -> bytes:
 def _scales(figure: Figure) -> str:
     """Attributes that tie the axes' box, in SVG units, to the data's limits."""
     axes = figure.axes[0]
-    box = axes.get_position()
+    box = axes.get_position()  # as the layout engine left it when the figure was saved
     width, height = (72 * inches for inches in figure.get_size_inches())  # SVG units are points
     edges = (box.x0 * width, (1 - box.y1) * height, box.x1 * width, (1 - box.y0) * height)
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()

@@ -12,6 +12,9 @@ from svea.evidence.run import Run
 SETTINGS = fields_with(Role.WHAT, Role.LENGTH)
 """Fields of a configuration that say what is learned, not which seed, where or how watched."""
 
+MACHINE = frozenset({"overlay_dir", "precision"})
+"""Settings that the machine decides; the paper's are not known."""
+
 PARTS = {"sac": "base", "ddpg": "base", "dqn": "base",
          "curl": "auxiliary", "soda": "auxiliary", "pad": "auxiliary"}  # fmt: skip
 """Tables of a configuration that count only where this field names them."""
@@ -30,18 +33,22 @@ def settings_of(run: Run) -> dict[str, str]:
 
 
 def changed_settings(run: Run) -> list[str]:
-    """Settings that differ from the paper's for a run's task, method and encoder."""
+    """Settings that differ from the paper's for a run's task, method, augmentation and encoder."""
     try:
-        paper = _paper_settings(run.task, run.method, run.encoder)
-    except UserError:  # a damaged record, or a method that somebody registered elsewhere
+        paper = _paper_settings(run.task, run.method, run.augment, run.encoder)
+    except UserError:  # a damaged record, or a method that was registered elsewhere
         return ["method"]
     own = settings_of(run)
-    free = ("decisions", "augment", "overlay_dir", "precision")
-    return sorted(n for n in own if n in paper and n not in free and own[n] != paper[n])
+    compared = fields_with(Role.WHAT) - MACHINE
+    return sorted(
+        name
+        for name in own.keys() & paper.keys()
+        if name.partition(".")[0] in compared and own[name] != paper[name]
+    )
 
 
 @lru_cache
-def _paper_settings(task: str, method: str, encoder: str) -> dict[str, str]:
+def _paper_settings(task: str, method: str, augment: str, encoder: str) -> dict[str, str]:
     """The settings of preset `paper`."""
-    config = to_dict(resolve(task, method=method, encoder=encoder))
+    config = to_dict(resolve(task, method=method, augment=augment, encoder=encoder))
     return settings_of(Run(Path(), config, [], []))

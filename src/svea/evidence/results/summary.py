@@ -69,7 +69,7 @@ def summarise(group: Group, unit: Unit = "return") -> list[Result]:
 def summarise_mode(group: Group, mode: str, unit: Unit = "return") -> Result | None:
     """The result of a group in a mode; None where there is none.
 
-    It depends on the records of the group's runs alone, so that whoever asks gets the same numbers.
+    It depends on the records of the group's runs alone, so every verb shows the same numbers.
     """
     scores = [_episodes(run, mode, unit) for run in group.runs]
     scores = [values for values in scores if values.size]

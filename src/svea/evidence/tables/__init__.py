@@ -1,4 +1,4 @@
-"""A table of results: one object, whoever shows it.
+"""A table of results: one object, however it is shown.
 
 `results` makes tables from results, `writers` writes them for a terminal, Markdown, LaTeX and CSV,
 and `report/templates/table.html.j2` for a page. All of them show the same texts, marks and notes.

@@ -194,7 +194,7 @@ def _listed(result: Result, success: Result | None) -> dict[str, Cell]:
     if math.isfinite(result.area.point):
         cells["area"] = Cell(number(result.area.point), value=result.area.point)
     if math.isfinite(result.random):
-        times = f"{result.times_random:.1f}×" if math.isfinite(result.times_random) else ""
+        times = f"({result.times_random:.1f}×)" if math.isfinite(result.times_random) else ""
         cells["random"] = Cell(number(result.random), times, value=result.random)
     if math.isfinite(result.percent_of_train):
         kept = result.percent_of_train

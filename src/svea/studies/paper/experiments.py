@@ -44,7 +44,7 @@ class Setting:
 
     @property
     def set(self) -> Values:
-        """Options besides method and augmentation."""
+        """Options other than method and augmentation."""
         values: Values = {} if self.encoder == "cnn" else {"encoder": self.encoder}
         return values | ({"recipe.K": self.views, "recipe.M": self.views} if self.views > 1 else {})
 
@@ -146,7 +146,7 @@ class Scale:
         return found
 
     def values(self, task: str, setting: Setting) -> Values:
-        """The options that a setting's runs have besides its own."""
+        """The options that runs have in addition to their setting's."""
         if self.scale == 1:
             return self.changes
         full = configure(task, method=setting.method, augment=setting.augment, **setting.set)
@@ -163,7 +163,7 @@ class Scale:
         return scaled | self.changes
 
     def folder(self) -> Path:
-        """Where runs of this size lie by default; all experiments share it."""
+        """Where runs of this size are by default; all experiments share it."""
         return Path("runs") / "-".join(["paper", *([self.mark] if self.mark else [])])
 
     def study(self, experiment: Experiment, folder: Path | None = None, attempts: int = 3) -> Study:
