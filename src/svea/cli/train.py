@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from svea.cli.arguments import STYLE, Positional, tyro
+from svea.config import Config, check, resolve
 from svea.errors import UserError
-
-if TYPE_CHECKING:
-    from svea.config import Config
+from svea.studies import parse_seeds
 
 
 def run(arguments: list[str]) -> int:
@@ -27,8 +25,6 @@ def run(arguments: list[str]) -> int:
 
 def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
     """Read the flags twice: once to learn preset, method and task, once over their defaults."""
-    from svea.config import Config, check, resolve
-    from svea.studies import parse_seeds
 
     @dataclasses.dataclass(frozen=True)
     class Train(Config):
