@@ -31,12 +31,8 @@ from svea.agents import make_agent
 from svea.config import Config, configure, to_dict
 from svea.envs import expand_modes
 from svea.envs.workers.pool import Workers
-from svea.evidence.evaluation import (
-    environment_in,
-    evaluate,
-    parallel_environments,
-    play,
-)
+from svea.evidence.evaluation import evaluate
+from svea.evidence.evaluation.play import parallel_environments, play
 from svea.files import replace_json
 from svea.machine import usable_cores
 from svea.runs.load import EXPORTED, load_agent
@@ -73,7 +69,7 @@ def untrained(config: Config, folder: Path) -> Path:
 
 def frames_alone(config: Config, mode: str, episodes: int, count: int) -> Seconds:
     """The same episodes with an action that costs nothing; the processes' start is taken off."""
-    environments = [environment_in(config, mode)] * count
+    environments = [config.environment_in(mode)] * count
 
     def start(seeds: list[int]) -> None:
         with Workers(environments) as workers:

@@ -8,7 +8,7 @@ import torch
 
 from svea import machine, speed
 from svea.errors import UserError
-from svea.evidence.evaluation import parallel_environments
+from svea.evidence.evaluation.play import parallel_environments
 
 
 def test_what_fits_passes_and_what_does_not_is_refused_with_numbers() -> None:

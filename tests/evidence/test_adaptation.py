@@ -13,8 +13,9 @@ from tiny_runs import tiny
 from svea.agents import Agent, make_agent
 from svea.config import configure
 from svea.errors import UserError
-from svea.evidence.adaptation import AdaptingPolicy, adapt, fresh_copy
-from svea.evidence.evaluation import Episode, evaluate
+from svea.evidence.evaluation import evaluate
+from svea.evidence.evaluation.adaptation import AdaptingPolicy, adapt, fresh_copy
+from svea.evidence.evaluation.play import EpisodeResult
 from svea.training import train
 
 SIZE = 16
@@ -38,9 +39,9 @@ def pictures(count: int, seed: int = 0) -> np.ndarray:
 
 def play(
     policy: AdaptingPolicy, observations: np.ndarray, seeds: list[int | None]
-) -> tuple[np.ndarray, list[Episode | None]]:
+) -> tuple[np.ndarray, list[EpisodeResult | None]]:
     """Show every row the same pictures, one after another, as episodes of these seeds."""
-    episodes = [None if seed is None else Episode(seed) for seed in seeds]
+    episodes = [None if seed is None else EpisodeResult(seed) for seed in seeds]
     actions = []
     for observation in observations:
         actions.append(policy(np.stack([observation] * len(seeds)), episodes))

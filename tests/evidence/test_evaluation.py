@@ -19,21 +19,18 @@ from toy import LENGTH, Toy, return_of_doing_nothing
 from svea import __version__
 from svea.envs.workers.pool import Workers
 from svea.errors import SveaError, UserError
-from svea.evidence import evaluation
-from svea.evidence.evaluation import (
-    Episode,
+from svea.evidence.evaluation import Request, evaluate, evaluate_runs, requests
+from svea.evidence.evaluation.play import (
+    EpisodeGenerators,
+    EpisodeResult,
     Interrupted,
-    OwnGenerators,
     Policy,
-    Request,
     agent_policy,
-    evaluate,
-    evaluate_runs,
-    fingerprint,
     parallel_environments,
     play,
     random_policy,
 )
+from svea.evidence.evaluation.requests import fingerprint
 from svea.runs.load import export, load_agent, load_config
 from svea.seeds import EVALUATION, TRAINING, episode_seed, evaluation_seeds
 from svea.training import train
@@ -58,7 +55,7 @@ def do_nothing(observations: NDArray[np.uint8], episodes: Any) -> NDArray[np.flo
 
 def test_returns_and_lengths_are_the_environments(two_toys: Workers) -> None:
     seeds = [3, 1, 4, 1, 5]  # more episodes than workers, one of them twice
-    finished: list[Episode] = []
+    finished: list[EpisodeResult] = []
     episodes = play(do_nothing, two_toys, seeds, on_episode=finished.append)
     assert [episode.seed for episode in episodes] == seeds, "in the order of the seeds"
     for episode in episodes:
@@ -124,7 +121,7 @@ def test_sampled_evaluations_leave_the_agents_own_generator_alone(run: Path) -> 
     config = dataclasses.replace(load_config(run), eval_actions="sampled")
     before = agent.generator.get_state()
     observations = np.zeros((2, *Toy().observation_space.shape), np.uint8)
-    episodes = [Episode(3), Episode(4)]
+    episodes = [EpisodeResult(3), EpisodeResult(4)]
     first, again = (agent_policy(agent, config)(observations, episodes) for _ in range(2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first[0], first[1]), "each episode has its own sample"
@@ -149,18 +146,18 @@ def test_an_episode_that_draws_does_not_depend_on_those_beside_it(
 
 
 def test_generators_follow_their_episodes() -> None:
-    generators = OwnGenerators(np.random.default_rng)
-    first = Episode(1)
+    generators = EpisodeGenerators(np.random.default_rng)
+    first = EpisodeResult(1)
     one, idle = generators([first, None])
     first.length = 1
     assert generators([first, None])[0] is one and idle is not one
-    other = generators([Episode(2), None])[0]
+    other = generators([EpisodeResult(2), None])[0]
     assert other.integers(10**9) == np.random.default_rng(2).integers(10**9)
 
 
 def test_random_choices_are_whole_numbers_in_range() -> None:
     policy = random_policy(1, choices=3)
-    episodes = [Episode(seed) for seed in range(50)]
+    episodes = [EpisodeResult(seed) for seed in range(50)]
     drawn = policy(np.zeros((50, 1), np.uint8), episodes)
     assert drawn.shape == (50, 1) and set(drawn.ravel()) == {0.0, 1.0, 2.0}
 
@@ -285,11 +282,11 @@ def test_the_random_policy_is_played_once_for_all_runs_of_a_task(
     copy = export(run, tmp_path / "copy")
     played: list[int] = []
 
-    def counting(policy: Any, workers: Workers, seeds: Any, **options: Any) -> list[Episode]:
+    def counting(policy: Any, workers: Workers, seeds: Any, **options: Any) -> list[EpisodeResult]:
         played.append(len(list(seeds)))
         return play(policy, workers, seeds, **options)
 
-    monkeypatch.setattr(evaluation, "play", counting)
+    monkeypatch.setattr(requests, "play", counting)
     records = collect([run, copy], Request(policies=("random",), episodes=3, environments=1))
     assert played == [3, 0]
     assert [r["return"] for r in records[run]] == [r["return"] for r in records[copy]]
@@ -330,7 +327,7 @@ def collect(runs: list[Path], request: Request, known: Any = None, on_problem: A
 def test_mistakes_are_refused_before_anything_starts(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluation, "Workers", None)  # would fail if it were called
+    monkeypatch.setattr(requests, "Workers", None)  # would fail if it were called
     with pytest.raises(UserError, match=r"unknown mode 'colour_hard'.*color_hard"):
         evaluate(run, ["colour_hard"])
     with pytest.raises(UserError, match="no modes to evaluate"):

@@ -19,7 +19,7 @@ from faults.tally import Tally, expect
 from svea.envs.workers import pool
 from svea.errors import WorkerError
 from svea.seeds import TRAINING, episode_seed
-from svea.training import Trainer, train
+from svea.training import preflight, train
 
 EPISODES = 6  # of each environment
 ALONE = TOY | {"task": "faults.faulty:make", "envs": 1, "decisions": 60, "eval_every": 400}
@@ -88,12 +88,12 @@ def train_with(faults: list[Any], profile: dict[str, Any], run: Path) -> Path:
     plan = run.with_name(f"{run.name}-faults")
     plan.write_text(json.dumps(faults))
     os.environ["SVEA_FAULTS"] = str(plan)
-    real = Trainer._drawn_together
-    Trainer._drawn_together = lambda trainer: trainer.config.envs  # type: ignore[method-assign]
+    real = preflight.environments_per_process
+    preflight.environments_per_process = lambda config, device: config.envs
     try:
         return train(config(profile, run))
     finally:
-        Trainer._drawn_together = real  # type: ignore[method-assign]
+        preflight.environments_per_process = real
 
 
 def hopeless_workers(cases: range, seed: int, folder: Path) -> Tally:

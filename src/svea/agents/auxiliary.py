@@ -127,7 +127,7 @@ class SODA(Auxiliary):
 class PAD(Auxiliary):
     """Policy adaptation during deployment (Hansen et al., 2021): a task that needs no reward.
 
-    It is trained with the agent and continues at test time (``svea.evidence.adaptation``).
+    It is trained with the agent and continues at test time (``svea.evidence.evaluation``).
     """
 
     def __init__(self, agent: Agent, options: PADOptions) -> None:

@@ -13,7 +13,7 @@ import torch
 from svea import speed
 from svea.config import configure
 from svea.errors import UserError
-from svea.training import Interrupt, Trainer
+from svea.training import Interrupt, open_trainer
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,13 @@ def time_training(seeds: list[int], seconds: float, **settings: Any) -> list[Tra
             )
             for seed in seeds
         ]  # fmt: skip
-        trainers = [Trainer(config, stack, Interrupt(), len(configs)) for config in configs]
+        opened = [
+            open_trainer(config, stack, Interrupt(), len(configs), learn_only=True)
+            for config in configs
+        ]
+        trainers = [trainer for trainer in opened if trainer is not None]  # all: folders are new
         runs = []
         for number, trainer in enumerate(trainers):
-            trainer.next_evaluation = trainer.next_save = 10**9
             runs.append((trainer, trainer.turns(), speed.lane(trainer.device, number)))
         speed.synchronise(trainers[0].device)
         began, before = 0.0, 0

@@ -126,7 +126,7 @@ class Scoring:
 
     def _modes(self, run: Path) -> int:
         """How many modes a run will be evaluated in."""
-        from svea.evidence.evaluation import modes_for
+        from svea.envs.modes import modes_for
         from svea.runs.load import load_config
 
         try:

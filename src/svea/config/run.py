@@ -161,6 +161,16 @@ class Config:
             "data_dir": self.data_dir or None,
         }
 
+    def environment_in(self, mode: str, data_dir: str | None = None) -> dict[str, Any]:
+        """The arguments of ``make_env`` in a mode.
+
+        Args:
+            mode: how the world looks.
+            data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
+        """
+        chosen = self.environment | {"mode": mode}
+        return chosen | {"data_dir": data_dir} if data_dir else chosen
+
     @property
     def rendered_size(self) -> int:
         """Height and width of a stored frame: larger than what the agent sees if it sees crops."""

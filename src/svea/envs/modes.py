@@ -39,6 +39,8 @@ _BEHIND_COLON: dict[str, tuple[str, type, Callable[[Any], Any], str]] = {
     "test": ("world", int, check_world, "test:7"),
 }
 _ALL = "all"
+USUAL = "usual"
+"""The modes that one looks at first: train, and color_hard or a robot's test."""
 
 
 def modes_of(task: str | None) -> dict[str, Callable[..., Mode]]:
@@ -114,6 +116,29 @@ def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
     for mode in expanded:
         check_mode(mode, task)
     return list(dict.fromkeys(expanded))
+
+
+def modes_for(
+    task: str, modes: Iterable[str], on_problem: Callable[[str, UserError], None]
+) -> list[str]:
+    """The modes of a task that a user means; `all` is different for a robot task.
+
+    Args:
+        task: whose modes.
+        modes: as typed.
+        on_problem: called with each mode that the task does not have.
+    """
+    found: list[str] = []
+    for mode in modes:
+        if mode == USUAL:
+            shown = ("train", "color_hard", "test")
+            found += [name for name in shown if name in modes_of(task)]
+            continue
+        try:
+            found += expand_modes([mode], task)
+        except UserError as error:
+            on_problem(mode, error)
+    return list(dict.fromkeys(found))
 
 
 def make_mode(

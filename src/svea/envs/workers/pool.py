@@ -135,10 +135,6 @@ class Workers:
         """Bring an environment into the middle of an episode, by playing it again."""
         self._begin({index: episode})
 
-    def replay(self, index: int, seed: int, actions: list[list[float]]) -> None:
-        """Restore an episode from its seed and actions."""
-        self.restore(index, OpenEpisode(seed, actions=list(actions)))
-
     def send(
         self,
         actions: NDArray[np.float32],

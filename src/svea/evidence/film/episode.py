@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from svea.envs import make_env
 from svea.envs.actions import as_action
-from svea.evidence.evaluation import Episode, deployed_policy, environment_in
+from svea.evidence.evaluation.adaptation import deployed_policy
+from svea.evidence.evaluation.play import EpisodeResult
 from svea.seeds import evaluation_seeds
 
 if TYPE_CHECKING:
@@ -60,10 +61,10 @@ def record(
         data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
     """
     chosen: dict[str, Any] = {"render_size": size} if size else {"render_mode": None}
-    environment = make_env(**environment_in(config, mode, data_dir) | chosen)
+    environment = make_env(**config.environment_in(mode, data_dir) | chosen)
     policy = deployed_policy(agent, config)
     worlds = getattr(environment.unwrapped, "provenance", {}).get("worlds", 1)
-    episode = Episode(evaluation_seeds(seed, 1, worlds)[0])
+    episode = EpisodeResult(evaluation_seeds(seed, 1, worlds)[0])
     recording = Recording(mode, environment.metadata.get("render_fps", 25))
     try:
         observation, _ = environment.reset(seed=episode.seed)

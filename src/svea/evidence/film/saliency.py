@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from svea.envs.modes import modes_for
 from svea.errors import UserError
-from svea.evidence.evaluation import modes_for
 from svea.evidence.film import sheets
 from svea.evidence.film.episode import Recording, record
 from svea.runs.load import load_agent, load_config

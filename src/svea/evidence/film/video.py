@@ -14,8 +14,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from svea import files
+from svea.envs.modes import modes_for
 from svea.errors import UserError
-from svea.evidence.evaluation import modes_for
 from svea.evidence.film.episode import SIZE, Picture, Recording, record
 from svea.runs import layout
 from svea.runs.load import load_agent, load_config

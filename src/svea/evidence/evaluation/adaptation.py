@@ -1,4 +1,4 @@
-"""PAD at test time: a copy of the agent that goes on learning, without rewards, from what it sees.
+"""PAD at test time: a copy of the agent that keeps learning, without rewards, from what it sees.
 
 Every episode starts from the trained agent; after every decision one gradient step is made on
 augmented copies of the newest transition. The trained agent itself is never touched.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,16 +17,22 @@ from torch import Tensor
 
 from svea.agents.agent import Agent
 from svea.agents.auxiliary import PAD
+from svea.config import Config
 from svea.errors import UserError
+from svea.evidence.evaluation.play import EpisodeResult, Policy, agent_policy
 
-if TYPE_CHECKING:
-    from svea.evidence.evaluation import Episode
+
+def deployed_policy(agent: Agent, config: Config) -> Policy:
+    """The agent as it is tested: PAD's keeps learning from what it sees, any other just acts."""
+    if config.auxiliary == "pad":
+        return AdaptingPolicy(agent, explore=config.eval_actions == "sampled")
+    return agent_policy(agent, config)
 
 
 class AdaptingPolicy:
-    """A policy for ``evaluation.play``: every episode has an agent of its own, fresh at its start.
+    """A policy for `play`: every episode has an agent of its own, fresh at its start.
 
-    Agents learn and act one by one, so an episode does not depend on those played beside it.
+    Agents learn and act one by one, so an episode does not depend on those played with it.
     """
 
     def __init__(self, agent: Agent, explore: bool = False) -> None:
@@ -48,7 +53,7 @@ class AdaptingPolicy:
         self._seconds: dict[int, float] = {}
 
     def __call__(
-        self, observations: NDArray[np.uint8], episodes: Sequence[Episode | None]
+        self, observations: NDArray[np.uint8], episodes: Sequence[EpisodeResult | None]
     ) -> NDArray[np.float32]:
         """Learn from every episode's newest transition, then act in it."""
         actions = np.zeros((len(observations), self._width), np.float32)  # of idle rows: any
@@ -57,12 +62,12 @@ class AdaptingPolicy:
                 actions[row] = self._act(row, observations[row], episode)
         return actions
 
-    def seconds(self, episode: Episode) -> float:
+    def seconds(self, episode: EpisodeResult) -> float:
         """Wall time that adaptation alone took in an episode."""
         return self._seconds[episode.seed]
 
     def _act(
-        self, row: int, observation: NDArray[np.uint8], episode: Episode
+        self, row: int, observation: NDArray[np.uint8], episode: EpisodeResult
     ) -> NDArray[np.float32]:
         """The next action in an episode: forget the last episode, or learn from this one."""
         if episode.length == 0:
@@ -70,9 +75,8 @@ class AdaptingPolicy:
             self._seconds[episode.seed] = 0.0
         else:
             began = time.perf_counter()
-            float(
-                adapt(self._adapted[row], *self._before[row], observation)
-            )  # waits for the device
+            loss = adapt(self._adapted[row], *self._before[row], observation)
+            float(loss)  # waits for the device
             self._seconds[episode.seed] += time.perf_counter() - began
         action = self._adapted[row].act(observation, explore=self._explore)
         self._before[row] = (observation.copy(), action)

@@ -1,0 +1,54 @@
+"""Evaluation: whole episodes of a trained agent in any mode.
+
+`play` plays episodes with a policy, `requests` evaluates runs, `adaptation` is PAD at test time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from svea.errors import SveaError
+from svea.evidence.evaluation.requests import POLICIES, Request, evaluate_runs
+from svea.runs.records import Record
+
+__all__ = ["POLICIES", "Request", "evaluate", "evaluate_runs"]
+
+
+def evaluate(
+    run: str | Path,
+    modes: Iterable[str] = ("train",),
+    episodes: int = 30,
+    *,
+    seed: int = 0,
+    policy: str = "agent",
+    environments: int = 0,
+    device: str = "cpu",
+    data_dir: str | None = None,
+) -> list[Record]:
+    """Evaluate a run's (or an exported) agent, and return one record per episode.
+
+    Args:
+        run: folder of a run or of an export.
+        modes: where to evaluate.
+        episodes: per mode.
+        seed: of the evaluation; the same seed gives every agent the same episodes.
+        policy: ``agent``, or ``random`` for the baseline that needs no learning.
+        environments: in parallel; 0 is one per core.
+        device: where the agent computes.
+        data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
+
+    Example:
+        >>> records = evaluate("runs/demo", ["train", "color_hard"], episodes=10)  # doctest: +SKIP
+        >>> sum(r["return"] for r in records if r["mode"] == "train") / 10  # doctest: +SKIP
+    """
+    modes = tuple(modes)
+    request = Request(modes, episodes, seed, (policy,), environments, device, data_dir)
+
+    def fail(run: Path, mode: str, error: SveaError) -> None:
+        raise error
+
+    records: list[Record] = []
+    evaluate_runs([Path(run)], request, on_record=lambda _, r: records.append(r), on_problem=fail)
+    order = list(dict.fromkeys(record["mode"] for record in records))
+    return sorted(records, key=lambda record: (order.index(record["mode"]), record["episode"]))

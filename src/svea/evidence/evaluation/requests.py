@@ -1,0 +1,266 @@
+"""Evaluating runs: what is asked for, the environments it needs, and the records it gives."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from svea import __version__, envs
+from svea.agents.agent import Agent
+from svea.config import Config
+from svea.envs.modes import USUAL, modes_for
+from svea.envs.workers.pool import Workers
+from svea.errors import NumericsError, SveaError, UserError, unknown_name
+from svea.evidence.evaluation.adaptation import AdaptingPolicy, deployed_policy
+from svea.evidence.evaluation.play import (
+    EpisodeResult,
+    Policy,
+    parallel_environments,
+    play,
+    random_policy,
+)
+from svea.runs.load import load_agent, load_config
+from svea.runs.records import Record, protocol_key
+from svea.seeds import evaluation_seeds
+
+POLICIES = ("agent", "random")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to play: the same request gives every agent the same episodes."""
+
+    modes: tuple[str, ...] = ("train",)
+    """Where; `all` is every mode that a task has."""
+    episodes: int = 30
+    """Per mode."""
+    seed: int = 0
+    policies: tuple[str, ...] = ("agent",)
+    environments: int = 0
+    """In parallel; 0 is one per core."""
+    device: str = "cpu"
+    data_dir: str | None = None
+
+    def check(self) -> Request:
+        """Refuse unknown names and empty evaluations before anything starts."""
+        if not self.modes:
+            raise UserError(
+                "no modes to evaluate; name at least one, e.g. --modes train color_hard"
+            )
+        envs.expand_modes(mode for mode in self.modes if mode != USUAL)
+        for policy in self.policies:
+            if policy not in POLICIES:
+                raise unknown_name("policy", str(policy), POLICIES)
+        if self.episodes < 1:
+            raise UserError(f"episodes is {self.episodes}; allowed: 1 or more")
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"seed is {self.seed}; allowed: 0 to 2**63 - 1")
+        if not 0 <= self.environments <= 1024:
+            raise UserError(f"envs is {self.environments}; allowed: 0 (one per core) to 1024")
+        return self
+
+
+OnRecord = Callable[[Path, Record], None]
+OnProblem = Callable[[Path, str, SveaError], None]
+"""Called with the run, the mode (or nothing if it is all of them) and what went wrong."""
+
+
+def evaluate_runs(
+    runs: Sequence[Path],
+    request: Request,
+    *,
+    known: Callable[[Path], list[Record]] = lambda run: [],
+    on_record: OnRecord,
+    on_problem: OnProblem,
+) -> None:
+    """Play what a request asks of every run; each episode that is known already is passed on as is.
+
+    Runs with the same task share their environments, and the next mode's environments start while
+    this one's are played in.
+
+    Args:
+        runs: folders of runs or exports.
+        request: what to play.
+        known: the episodes of a run that need not be played again.
+        on_record: called with the run and each record, old or new, as soon as it is there.
+        on_problem: called with what cannot be evaluated; the rest still is.
+    """
+    request.check()
+    _Evaluation(request, known, on_record, on_problem).play(runs)
+
+
+@dataclass(frozen=True)
+class _Environments:
+    """One kind of environment, and the runs to be evaluated in it."""
+
+    mode: str
+    arguments: dict[str, Any]
+    """Of ``make_env``."""
+    runs: list[Path]
+    random: dict[str, Record]
+    """The random policy's episodes: played for one run, they are those of all."""
+
+
+class _Evaluation:
+    """What `evaluate_runs` was asked for, at work."""
+
+    def __init__(
+        self,
+        request: Request,
+        known: Callable[[Path], list[Record]],
+        on_record: OnRecord,
+        on_problem: OnProblem,
+    ) -> None:
+        self.request, self.known = request, known
+        self.on_record, self.on_problem = on_record, on_problem
+        self.load = functools.lru_cache(maxsize=4)(self._load)  # every mode asks again
+
+    def play(self, runs: Sequence[Path]) -> None:
+        """One kind of environment after the other; the next one's processes start meanwhile."""
+        kinds = self._kinds(runs)
+        count = parallel_environments(self.request.environments, self.request.episodes)
+        waiting: list[Future[Workers]] = []
+        # A worker ends with the thread that started it, so this one outlives them all.
+        with ThreadPoolExecutor(1) as starter:
+            starts = (starter.submit(Workers, [kind.arguments] * count) for kind in kinds)
+            try:
+                waiting += itertools.islice(starts, 1)
+                for kind in kinds:
+                    waiting += itertools.islice(starts, 1)
+                    self._play_kind(kind, waiting.pop(0))
+            finally:
+                for start in waiting:
+                    with contextlib.suppress(SveaError):
+                        if not start.cancel():
+                            start.result().close()
+
+    def _kinds(self, runs: Sequence[Path]) -> list[_Environments]:
+        """The kinds of environment that are needed, task by task and mode by mode."""
+        kinds: dict[str, _Environments] = {}
+        for run in runs:
+            try:
+                config = load_config(run)
+            except SveaError as error:
+                self.on_problem(run, "", error)
+                continue
+            on_problem = functools.partial(self.on_problem, run)
+            for mode in modes_for(config.task, self.request.modes, on_problem):
+                arguments = config.environment_in(mode, self.request.data_dir)
+                name = json.dumps(arguments, sort_keys=True)
+                kinds.setdefault(name, _Environments(mode, arguments, [], {})).runs.append(run)
+        return list(kinds.values())
+
+    def _play_kind(self, kind: _Environments, start: Future[Workers]) -> None:
+        """Evaluate every run in its environments; one that fails does not stop the others."""
+        try:
+            workers = start.result()
+        except SveaError as error:
+            for run in kind.runs:
+                self.on_problem(run, kind.mode, error)
+            return
+        with contextlib.ExitStack() as stack:
+            count = len(stack.enter_context(workers))
+            for run in kind.runs:
+                try:
+                    self._play_run(run, kind, workers)
+                except SveaError as error:
+                    self.on_problem(run, kind.mode, error)
+                    workers.close()  # they may be dead, or in the middle of an episode
+                    if run != kind.runs[-1]:
+                        workers = stack.enter_context(Workers([kind.arguments] * count))
+
+    def _play_run(self, run: Path, kind: _Environments, workers: Workers) -> None:
+        """One run in one mode: pass on what is known, play the rest."""
+        agent, config, weights = self.load(run)
+        known = {protocol_key(record): record for record in self.known(run)} | kind.random
+        worlds = workers.provenance.get("worlds", 1)
+        seeds = evaluation_seeds(self.request.seed, self.request.episodes, worlds)
+        for name in self.request.policies:
+            template = _template(config, name, agent.decision, weights, kind.mode, workers)
+            missing = []
+            for number, seed in enumerate(seeds):
+                record = known.get(protocol_key(template | {"seed": seed}))
+                if record is None:
+                    missing.append(seed)
+                else:
+                    self.on_record(run, record | template | {"episode": number})
+            if name == "agent":
+                policy = deployed_policy(agent, config)
+            else:
+                policy = random_policy(workers.action_size, workers.choices)
+
+            def finished(
+                episode: EpisodeResult, template: Record = template, policy: Policy = policy
+            ) -> None:
+                record = _record(template, seeds.index(episode.seed), episode)
+                if isinstance(policy, AdaptingPolicy):
+                    record["adaptation_seconds"] = round(policy.seconds(episode), 6)
+                if record["policy"] == "random":
+                    kind.random[protocol_key(record)] = record
+                self.on_record(run, record)
+
+            play(policy, workers, missing, on_episode=finished)
+
+    def _load(self, run: Path) -> tuple[Agent, Config, str]:
+        """An agent, its configuration, and what tells its weights from others."""
+        agent = load_agent(run, device=self.request.device)
+        return agent, load_config(run), fingerprint(agent)
+
+
+def _template(
+    config: Config, policy: str, decision: int, weights: str, mode: str, workers: Workers
+) -> Record:
+    """What the records of one run, policy and mode have in common."""
+    is_agent = policy == "agent"
+    return {
+        "policy": policy,
+        "task": config.task,
+        "method": config.method,
+        "augment": config.augment,
+        "run_seed": config.seed,
+        "decision": decision if is_agent else 0,
+        "weights": weights if is_agent else None,
+        "actions": _actions(config) if is_agent else "uniform",
+        "mode": mode,
+        "svea_version": __version__,
+        "provenance": workers.provenance,
+    }
+
+
+def _actions(config: Config) -> str:
+    """How an agent's actions come about; adapted ones are another protocol."""
+    return config.eval_actions + (", adapted" if config.auxiliary == "pad" else "")
+
+
+def _record(template: Record, number: int, episode: EpisodeResult) -> Record:
+    """One line of eval.jsonl."""
+    if not np.isfinite(episode.total):
+        raise NumericsError(f"the return of the episode with seed {episode.seed} is not finite")
+    return template | {
+        "episode": number,
+        "seed": episode.seed,
+        "world": episode.world,
+        "return": episode.total,
+        "length": episode.length,
+        **({} if episode.success is None else {"success": episode.success}),
+    }
+
+
+def fingerprint(agent: Agent) -> str:
+    """A hash of the weights that act and judge: the same for a run's checkpoint and its export."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(agent.state_dict().items()):
+        if name.startswith(("trunk.", "actor.", "critic.")):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]

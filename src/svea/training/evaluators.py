@@ -1,0 +1,76 @@
+"""Evaluations during training: the environments they are played in, and what the log says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import torch
+
+from svea.agents.agent import Agent
+from svea.agents.diagnostics import q_target_variance
+from svea.config import Config
+from svea.envs.workers.pool import Workers
+from svea.evidence.evaluation.play import agent_policy, parallel_environments, play
+from svea.replay import Replay
+from svea.seeds import evaluation_seeds, seed_for
+
+VARIANCE_BATCH, VARIANCE_DRAWS = 64, 8  # transitions and views of each, at every evaluation
+
+
+class Evaluators:
+    """One set of environments per mode; started when first needed, then kept."""
+
+    def __init__(
+        self, config: Config, stack: ExitStack, on_incident: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """Start nothing yet; the processes end with the stack."""
+        self._config, self._stack, self._on_incident = config, stack, on_incident
+        self._sets: dict[str, Workers] = {}
+        self.modes = tuple(dict.fromkeys(("train", config.eval_mode)))
+
+    def play(self, mode: str, agent: Agent, should_stop: Callable[[], bool]) -> dict[str, Any]:
+        """Play whole episodes in a mode, and return the values of a log line.
+
+        Raises:
+            Interrupted: It had to stop.
+        """
+        config, workers = self._config, self._environments(mode)
+        worlds = workers.provenance.get("worlds", 1)
+        seeds = evaluation_seeds(config.seed, config.eval_episodes, worlds)
+        played = play(agent_policy(agent, config), workers, seeds, should_stop)
+        returns = [episode.total for episode in played]
+        successes = [episode.success for episode in played if episode.success is not None]
+        return {
+            "return_mean": float(np.mean(returns)),
+            "return_std": float(np.std(returns)),
+            "episodes": len(returns),
+            "returns": returns,
+            "provenance": workers.provenance,
+            **({"success_rate": float(np.mean(successes))} if successes else {}),
+        }
+
+    def _environments(self, mode: str) -> Workers:
+        if mode not in self._sets:
+            config = self._config
+            count = parallel_environments(config.eval_envs, config.eval_episodes)
+            workers = Workers([config.environment_in(mode)] * count, self._on_incident)
+            self._sets[mode] = self._stack.enter_context(workers)
+        return self._sets[mode]
+
+
+def target_variance(agent: Agent, replay: Replay, seed: int, decision: int) -> dict[str, float]:
+    """The paper's Fig. 2 (top) at this decision, from draws of its own: training is unchanged.
+
+    In full precision: bfloat16's rounding would count as variance.
+    """
+    if not len(replay):
+        return {}
+    own_seed = seed_for(seed, f"Q-target variance at {decision}")
+    rows = np.random.default_rng(own_seed).integers(len(replay), size=VARIANCE_BATCH)
+    batch = replay.gather(torch.from_numpy(rows).to(replay.device)).to(agent.device)
+    generator = torch.Generator(agent.device).manual_seed(own_seed)
+    value = q_target_variance(agent, batch, VARIANCE_DRAWS, generator)
+    return {"q_target_variance": value}

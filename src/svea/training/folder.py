@@ -1,0 +1,84 @@
+"""The run folder before training: is it free, is it this run's, is the run finished already?"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from svea import __version__, files
+from svea.config import Config, differences, to_dict
+from svea.errors import UserError
+from svea.runs import checkpoint, layout, lock
+from svea.runs.load import ABOUT, read_config
+
+
+def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | None:
+    """Make and lock the run folder, and write config.json.
+
+    Args:
+        config: of the run.
+        stack: the folder stays locked until it is closed.
+
+    Returns:
+        The newest checkpoint of a run that is to be continued, None for a new run.
+
+    Raises:
+        UserError: The folder holds something else, or a run with another configuration.
+    """
+    folder, settings = config.folder, to_dict(config)
+    is_run = (folder / layout.CONFIG).exists()
+    if folder.is_file() or (not is_run and folder.exists() and any(folder.iterdir())):
+        raise UserError(f"{folder} is not empty and not a run; name another --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the run folder {folder}: {error}") from error
+    stack.enter_context(lock.training(folder))
+    saved = checkpoint.load(folder)
+    if saved:  # without a checkpoint there is nothing yet that other options could contradict
+        _check_same_run(config, settings, saved)
+    about = {"svea_version": __version__, "command": command_line()}
+    files.replace_json(folder / layout.CONFIG, settings | about)
+
+    def remove_if_refused(kind: type[BaseException] | None, *_: object) -> None:
+        """Leave no folder that looks like a run where a user's mistake kept one from beginning."""
+        alone = [path.name for path in folder.iterdir()] == [layout.CONFIG]
+        if kind and issubclass(kind, UserError) and alone:
+            (folder / layout.CONFIG).unlink()
+            folder.rmdir()
+
+    stack.push(remove_if_refused)
+    return saved
+
+
+def _check_same_run(config: Config, settings: dict[str, Any], saved: checkpoint.Checkpoint) -> None:
+    """Refuse a run of another configuration, or one that is further than asked."""
+    stored = {k: v for k, v in read_config(config.folder).items() if k not in ABOUT}
+    if differ := differences(stored, settings):
+        raise UserError(
+            f"{config.folder} holds a run with another configuration:\n  "
+            + "\n  ".join(differ)
+            + "\nGive the same options to continue it, or another --out"
+        )
+    if saved.decision > config.decisions:
+        raise UserError(
+            f"decisions is {config.decisions:,}, but the run in {config.folder} is already "
+            f"at {saved.decision:,}; give at least that many, or another --out"
+        )
+
+
+def is_finished(config: Config, saved: checkpoint.Checkpoint | None) -> bool:
+    """Whether nothing is left to do: the last decision is made, and evaluated."""
+    return (
+        saved is not None
+        and saved.decision >= config.decisions
+        and saved.state.get("next_evaluation", 0) > saved.decision
+    )
+
+
+def command_line() -> str:
+    """The command that started this process, as one would type it."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

@@ -1,0 +1,54 @@
+"""Ctrl-C and termination: the first signal saves and stops, the second stops at once."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from svea.errors import SveaError
+
+
+class Stopped(SveaError):
+    """Training was asked to stop; the run is saved and the same command continues it."""
+
+    def __init__(self, signal_number: int, folder: Path, decision: int) -> None:
+        super().__init__(
+            f"stopped and saved at decision {decision:,} in {folder}; the same command continues"
+        )
+        self.exit_code = 128 + signal_number
+
+
+class Interrupt:
+    """Whether SIGINT or SIGTERM came. The second one ends the process at once."""
+
+    signal_number: int | None = None
+
+    def handle(self, number: int, frame: object) -> None:
+        """Remember the first signal; give up on the second."""
+        if self.signal_number is not None:
+            raise KeyboardInterrupt
+        self.signal_number = number
+        print(
+            "\nstopping: saving the run first (once more: stop at once and lose what came after "
+            "the last checkpoint)",
+            file=sys.stderr,
+        )
+
+
+@contextmanager
+def interrupts() -> Iterator[Interrupt]:
+    """Catch SIGINT and SIGTERM for a while; in any thread but the main one, do nothing."""
+    interrupt, before = Interrupt(), {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, interrupt.handle)
+    except ValueError:  # only the main thread may
+        pass
+    try:
+        yield interrupt
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

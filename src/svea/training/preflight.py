@@ -1,0 +1,108 @@
+"""Checks before the first decision: does the run fit into memory, onto the disk, and together?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from svea import envs, files, machine
+from svea.agents import finite
+from svea.agents.agent import Agent
+from svea.config import Config
+from svea.envs import rendering
+from svea.envs.workers.pool import DRAWN_TOGETHER, Workers
+from svea.errors import UserError
+from svea.runs import footprint, layout
+
+GPU_SHARE = 0.8  # of a GPU's free memory that the replay may take
+
+
+def environments_per_process(config: Config, device: torch.device) -> int:
+    """How many environments share a process, so that a GPU that learns is asked less often.
+
+    User environments get a process each, because they may not be thread-safe. So do the
+    environments of evaluations: the learner is idle then.
+    """
+    ours = not envs.is_foreign(config.task)
+    shares = device.type == "cuda" and ours and rendering.draws_on_gpu()
+    return DRAWN_TOGETHER if shares else 1
+
+
+def check_actions(config: Config, environments: Workers) -> None:
+    """The base algorithm fits the environment's actions."""
+    discrete = environments.choices > 0
+    if discrete and config.base != "dqn":
+        raise UserError(
+            f"{config.task} has {environments.choices} discrete actions, but base {config.base} "
+            "takes a vector; use --base dqn"
+        )
+    if not discrete and config.base == "dqn":
+        raise UserError(
+            f"base dqn chooses among discrete actions, but {config.task} has a vector of "
+            f"{environments.action_size}; use --action-bins 3, or --base sac"
+        )
+
+
+def replay_device(
+    config: Config,
+    needed: int,
+    device: torch.device,
+    runs_in_process: int,
+    say: Callable[[str], None],
+) -> torch.device:
+    """The learner's device if the replay fits there, else the host; refused if it fits nowhere.
+
+    Args:
+        config: of the run.
+        needed: bytes of the replay.
+        device: of the learner.
+        runs_in_process: how many runs like this share the process, and its memory.
+        say: called with a line if the GPU is too small.
+    """
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)  # without what other runs here have taken
+        if needed < GPU_SHARE * free:
+            return device
+        say(
+            f"replay: {needed / 1e9:.2f} GB do not fit into the GPU's free {free / 1e9:.2f} GB; "
+            "it stays in main memory"
+        )
+    # The system counts memory when it is written to, so the runs' needs are added up here.
+    several = f"{runs_in_process} times " if runs_in_process > 1 else ""
+    machine.require(
+        needed * runs_in_process,
+        machine.available_bytes(),
+        f"{several}the replay buffer of {config.replay_capacity:,} decisions",
+        "Use a smaller --replay, fewer --decisions, a smaller --image-size"
+        + (" or fewer --seeds" if several else ""),
+    )
+    return torch.device("cpu")
+
+
+def check_disk(config: Config, agent: Agent, replay: int, runs_in_process: int) -> None:
+    """Refuse a run that the disk has no room for; what is there already is not needed again."""
+    moments = sum(  # Adam has two per weight
+        2 * p.nbytes for o in agent.optimisers.values() for p in o.param_groups[0]["params"]
+    )
+    weights = sum(tensor.nbytes for tensor in finite.learned(agent).values())
+    needed = footprint.folder_bytes(config, replay, weights + moments)
+    for part in (layout.REPLAY, layout.CHECKPOINTS):
+        needed -= files.size_of(config.folder / part)
+    purpose = "this run" if runs_in_process == 1 else f"{runs_in_process} runs like this"
+    files.require_space(config.folder, needed * runs_in_process, purpose)
+
+
+def announcement(
+    config: Config, device: torch.device, precision: torch.dtype, speed: str, replay: int
+) -> str:
+    """What is about to happen, in numbers, before it happens."""
+    return (
+        f"{config.task}, {config.method} on {config.base} with {config.encoder} (augment "
+        f"{config.augment}), seed {config.seed}, "
+        f"preset {config.preset}: {config.decisions:,} decisions = "
+        f"{config.decisions * config.action_repeat:,} frames, {config.envs} environment(s), "
+        f"{device.type} in {str(precision).removeprefix('torch.')}, {speed}\n"
+        f"run folder {config.folder}; replay {replay / 1e9:.2f} GB for "
+        f"{config.replay_capacity:,} decisions, in memory and in the folder"
+    )

@@ -1,0 +1,240 @@
+"""What a run consists of: how it is begun, saved, and resumed bit for bit (on the CPU)."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from svea import speed
+from svea.agents import make_agent, make_replay
+from svea.agents.saving import restore_generator
+from svea.config import Config, to_dict
+from svea.envs.workers.episode import OpenEpisode
+from svea.envs.workers.pool import Workers, print_incident
+from svea.errors import StorageError, SveaError
+from svea.replay.segments import counters
+from svea.runs import checkpoint, footprint, incidents, layout
+from svea.runs.log import Accumulator, Log, Sink, TensorBoard, WeightsAndBiases
+from svea.seeds import TRAINING, episode_seed, seed_for
+from svea.training import preflight
+from svea.training.display import Display
+from svea.training.evaluators import Evaluators
+from svea.training.interrupts import Interrupt, interrupts
+from svea.training.rates import Rates
+
+NEVER = 2**62  # a decision that no run comes to
+
+
+class TrainingState:
+    """Environments, agent, replay, log and counters of a run that is begun or resumed."""
+
+    decision: int  # made so far, by all environments
+    updates: int
+    owed_updates: int  # left from the warm-up
+    next_evaluation: int  # the decision at which it is due, as for the next two
+    next_save: int
+    next_log: int
+    segments: list[dict[str, Any]]  # of the replay, already on disk
+
+    def __init__(
+        self,
+        config: Config,
+        saved: checkpoint.Checkpoint | None,
+        stack: ExitStack,
+        interrupt: Interrupt | None = None,
+        runs_in_process: int = 1,
+        learn_only: bool = False,
+    ) -> None:
+        """Check memory and disk, start the environments, and resume if there is a checkpoint.
+
+        Args:
+            config: of the run.
+            saved: the checkpoint to continue from; None begins a run.
+            stack: what is opened here is closed with it.
+            interrupt: whether a signal came, where several runs share the process.
+            runs_in_process: how many runs share the process, and its memory.
+            learn_only: neither evaluate nor save, to measure the loop alone.
+        """
+        self.config, self.folder = config, config.folder
+        self.started = time.monotonic()
+        self.device = speed.choose_device(config.device)
+        self.precision = speed.choose_precision(config.precision, self.device)
+        self.speed = speed.choose_speed(config.speed, self.device)
+        self.interrupt = interrupt or stack.enter_context(interrupts())
+        self.display = Display(
+            f"svea · {config.task} · {config.method} · seed {config.seed}",
+            config.decisions,
+            config.action_repeat,
+            saved.decision if saved else 0,
+            f"seed {config.seed}: " if runs_in_process > 1 else "",
+        )
+        self.environments = stack.enter_context(
+            Workers(
+                [config.environment] * config.envs,
+                self.record_incident,
+                preflight.environments_per_process(config, self.device),
+            )
+        )
+        self.evaluators = Evaluators(config, stack, self.record_incident)
+        self._make_learner(runs_in_process)
+        self.losses = Accumulator()
+        self.random = np.random.default_rng(seed_for(config.seed, "warm-up"))  # its actions
+        if saved:
+            self._try_to_resume(saved)
+        else:
+            self._begin()
+        if learn_only:
+            self.next_evaluation = self.next_save = NEVER
+        self.rates = Rates(self.updates, self.decision)
+        self.log = Log(self.folder / layout.METRICS, self._log_offset, self._sinks())
+        stack.callback(self.log.close)
+
+    def _make_learner(self, runs_in_process: int) -> None:
+        """Agent and replay, if they fit the environments, the memory and the disk."""
+        config, actions = self.config, self.environments.action_size
+        size = footprint.replay_bytes(config, actions)
+        self.display.say(
+            preflight.announcement(config, self.device, self.precision, self.speed, size)
+        )
+        preflight.check_actions(config, self.environments)
+        self.agent = make_agent(config, self.environments.choices or actions, self.device)
+        place = preflight.replay_device(
+            config, size, self.device, runs_in_process, self.display.say
+        )
+        self.replay = make_replay(config, actions, place)
+        self.learner = speed.Learner(
+            self.agent,
+            self.replay,
+            config.batch_size,
+            precision=self.precision,
+            speed=self.speed,
+            deterministic=config.deterministic,
+            say=self.display.line,
+        )
+        preflight.check_disk(config, self.agent, size, runs_in_process)
+
+    # Beginning and resuming --------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Counters of a new run, and the first episode of every environment."""
+        self.decision = self.updates = self.owed_updates = 0
+        self.next_evaluation = 0
+        self.next_save, self.next_log = self.config.save_every, self.config.log_every
+        self._log_offset, self.segments, self._seconds_before = 0, [], 0.0
+        seeds = [episode_seed(self.config.seed, TRAINING, i, 0) for i in range(self.config.envs)]
+        self.environments.reset(seeds)
+        for index in range(self.config.envs):
+            self.replay.begin(index, self.environments.observations[index, -3:])
+
+    def _try_to_resume(self, saved: checkpoint.Checkpoint) -> None:
+        """Resume; a checkpoint that is whole may still be of another version."""
+        try:
+            self._resume(saved)
+        except SveaError:
+            raise
+        except checkpoint.DAMAGE as error:
+            raise StorageError(
+                f"the checkpoint {saved.name} in {self.folder} does not fit this configuration and "
+                f"version ({type(error).__name__}: {error}); start again with another --out"
+            ) from error
+
+    def _resume(self, saved: checkpoint.Checkpoint) -> None:
+        """Take over a checkpoint, and play every open episode up to where it was."""
+        state = saved.state
+        self.decision, self.updates = saved.decision, state["updates"]
+        self.owed_updates = state["owed_updates"]
+        self.next_evaluation = state["next_evaluation"]
+        if self.next_evaluation > self.decision:  # the run's end may have moved
+            self.plan_evaluation()
+        self.next_save, self.next_log = state["next_save"], state["next_log"]
+        self._log_offset, self.segments = state["log_offset"], saved.segments
+        self._seconds_before = state["seconds"]
+        self.random.bit_generator.state = state["random"]
+        self.losses.load_state(state["figures"], self.device)
+        self.agent.load_state_dict(saved.agent)
+        checkpoint.restore_replay(self.folder, saved, self.replay)
+        checkpoint.remove_newer(self.folder, saved)
+        ours = (self.agent.generator, self.replay.generator)
+        theirs = (saved.agent["generator"], saved.agent["replay.generator"])
+        if not all(restore_generator(*pair) for pair in zip(ours, theirs, strict=True)):
+            self.display.say(
+                "warning: the run comes from another device; from here on draws differ"
+            )
+        if state["speed"] != self.speed:
+            self.display.say(
+                f"warning: updates ran {state['speed']} before and run {self.speed} now (--speed); "
+                "from here on the run differs from an uninterrupted one by rounding"
+            )
+        for index, episode in enumerate(state["episodes"]):
+            self.environments.restore(index, OpenEpisode(**episode))
+            newest = self.replay.newest_frame(index).numpy()
+            if not np.array_equal(self.environments.observations[index, -3:], newest):
+                self.display.say(
+                    f"warning: environment {index} does not repeat its episode exactly, so this "
+                    "run is not bit for bit an uninterrupted one (GPU renderers differ by a level)"
+                )
+        self.display.say(f"resumed at decision {self.decision:,}")
+
+    # Saving and logging ------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """A checkpoint from which the run continues."""
+        with self.rates.paused():
+            self.display.progress(self.decision, "saving")
+            self.next_save = (self.decision // self.config.save_every + 1) * self.config.save_every
+            generator = self.replay.generator.get_state()
+            tensors = self.agent.state_dict() | {"replay.generator": generator}
+            self.segments = checkpoint.save(
+                self.folder, self.decision, tensors, self._state(), self.replay, self.segments
+            )
+
+    def _state(self) -> dict[str, Any]:
+        """Everything that draws or counts, besides tensors."""
+        return {
+            "speed": self.speed,
+            "updates": self.updates,
+            "owed_updates": self.owed_updates,
+            "next_evaluation": self.next_evaluation,
+            "next_save": self.next_save,
+            "next_log": self.next_log,
+            "log_offset": self.log.offset,
+            "seconds": self.seconds,
+            "random": self.random.bit_generator.state,
+            "figures": self.losses.state(),
+            "episodes": [vars(episode) for episode in self.environments.episodes],
+            "replay": counters(self.replay),
+        }
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the run, earlier parts included."""
+        return self._seconds_before + time.monotonic() - self.started
+
+    def write_log(self, kind: str, **values: Any) -> None:
+        """A log line with decisions, frames and seconds."""
+        frame = self.decision * self.config.action_repeat
+        self.log.write(
+            kind, decision=self.decision, frame=frame, seconds=round(self.seconds, 3), **values
+        )
+
+    def record_incident(self, incident: dict[str, Any]) -> None:
+        """A worker failed, or a simulation diverged, and the run recovered."""
+        print_incident(incident)
+        incidents.record(self.folder, **incident)
+
+    def plan_evaluation(self) -> None:
+        """The next evaluation comes at a multiple of eval_every, or at the run's end."""
+        regular = (self.decision // self.config.eval_every + 1) * self.config.eval_every
+        self.next_evaluation = min(regular, max(self.config.decisions, self.decision + 1))
+
+    def _sinks(self) -> list[Sink]:
+        """The loggers that were asked for."""
+        sinks: list[Sink] = []
+        if self.config.tensorboard:
+            sinks.append(TensorBoard(self.folder, self.decision))
+        if self.config.wandb:
+            sinks.append(WeightsAndBiases(self.folder, to_dict(self.config)))
+        return sinks

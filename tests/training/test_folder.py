@@ -1,0 +1,76 @@
+"""Which folders a run may be in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_runs import tiny
+
+from svea.errors import UserError
+from svea.runs import lock
+from svea.runs.load import load_config
+from svea.training import train
+
+torch.set_num_threads(1)
+
+
+def test_a_finished_run_is_left_alone(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {p: p.read_bytes() for p in copied.rglob("*.safetensors")}
+    train(tiny(copied))
+    assert "is finished (40 decisions); a larger --decisions extends it" in capsys.readouterr().out
+    assert {p: p.read_bytes() for p in copied.rglob("*.safetensors")} == before
+
+
+def test_another_configuration_is_refused_by_name(copied: Path) -> None:
+    with pytest.raises(UserError) as refusal:
+        train(tiny(copied, batch_size=9, recipe={"alpha": 0.7}, seed=4))
+    message = str(refusal.value)
+    for line in (
+        "batch_size: 8 there, 9 here",
+        "recipe.alpha: 0.5 there, 0.7 here",
+        "seed: 0 there",
+    ):
+        assert line in message
+    assert "image_size" not in message and "--out" in message
+
+
+def test_how_to_run_may_change(copied: Path) -> None:
+    train(tiny(copied, save_every=7, eval_envs=2, time_limit="1h"))
+
+
+def test_fewer_decisions_than_done_are_refused(copied: Path) -> None:
+    with pytest.raises(UserError, match=r"decisions is 30.*already at 40"):
+        train(tiny(copied, decisions=30))
+
+
+def test_foreign_folders_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(UserError, match="is not empty and not a run"):
+        train(tiny(tmp_path))
+    with pytest.raises(UserError, match="is not empty and not a run"):
+        train(tiny(tmp_path / "thesis.tex"))
+
+
+def test_a_run_that_never_saved_may_be_started_again_with_other_options(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be imported"):
+        train(tiny(tmp_path / "run", "toy:make_nothing"))
+    run = train(tiny(tmp_path / "run", decisions=1, warmup=1))
+    assert load_config(run).task == "toy:make"
+
+
+def test_mistakes_in_the_users_environment_reach_the_user(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="observation space"):
+        train(tiny(tmp_path / "grey", "toy:make_grey"))
+    with pytest.raises(UserError, match=r"cannot be imported.*PYTHONPATH"):
+        train(tiny(tmp_path / "missing", "toy:make_nothing"))
+    assert not list(tmp_path.iterdir()), "a folder that looks like a run is left"
+
+
+def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    with (
+        lock.training(tmp_path),
+        pytest.raises(UserError, match="another process is training"),
+    ):
+        train(tiny(tmp_path))

@@ -1,0 +1,71 @@
+"""What is checked before the first decision."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_runs import tiny
+
+from svea import files, machine
+from svea.config import configure
+from svea.envs import rendering
+from svea.envs.workers.pool import DRAWN_TOGETHER
+from svea.errors import StorageError, UserError
+from svea.training import preflight, train
+
+torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(
+    ("device", "task", "gpu", "together"),
+    [
+        ("cuda", "walker_walk", True, DRAWN_TOGETHER),
+        ("cuda", "robot_push", True, DRAWN_TOGETHER),
+        ("cuda", "walker_walk", False, 1),
+        ("cuda", "toy:make", True, 1),
+        ("cpu", "walker_walk", True, 1),
+    ],
+)
+def test_environments_draw_together_where_one_gpu_learns_and_draws(
+    device: str, task: str, gpu: bool, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendering, "draws_on_gpu", lambda: gpu)
+    config = configure(task)
+    assert preflight.environments_per_process(config, torch.device(device)) == together
+
+
+def test_a_run_that_does_not_fit_is_refused_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "available_bytes", lambda: 10_000)
+    with pytest.raises(UserError, match=r"replay buffer of 40 decisions needs .* GB.*--replay"):
+        train(tiny(tmp_path / "run"))
+
+
+def test_a_run_that_the_disk_has_no_room_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda path: usage._replace(free=50_000))
+    with pytest.raises(
+        StorageError, match=r"this run will need .* where 50000 bytes are free.*--out"
+    ):
+        train(tiny(tmp_path / "run", decisions=2000))
+
+
+def test_the_disk_forecast_covers_what_a_run_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(files, "require_space", lambda path, needed, purpose: asked.append(needed))
+    run = train(tiny(tmp_path / "run"))
+    parts = (run / "checkpoints", run / "replay", run / "metrics.jsonl")
+    written = sum(files.size_of(p) if p.is_dir() else p.stat().st_size for p in parts)
+    assert written <= asked[0] < 4 * written, "three checkpoints may stand there for a moment"
+    on_disk = sum(512 * path.stat().st_blocks for path in run.rglob("*"))
+    assert on_disk <= files.at_most(asked[0]), "all files and folders, in whole blocks"
+    train(tiny(run, decisions=45))
+    assert asked[1] < asked[0], "what stands there already is not needed again"

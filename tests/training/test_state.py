@@ -1,0 +1,182 @@
+"""An interrupted run is the uninterrupted one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_runs import tiny
+from whole_runs import assert_same, metrics, train_until
+
+from svea import files
+from svea.errors import StorageError
+from svea.runs import checkpoint
+from svea.speed.device import missing_for_compiling
+from svea.training import Trainer, preflight, train
+
+torch.set_num_threads(1)
+
+
+INTERRUPTIONS: dict[str, Callable[[Trainer], bool]] = {
+    "before the first evaluation": lambda t: t.decision == 0,
+    "in the warm-up, mid-episode": lambda t: t.decision >= 5,
+    "before the burst of updates": lambda t: t.owed_updates == 11,
+    "in the burst of updates": lambda t: 0 < t.owed_updates <= 6,
+    "during an evaluation": lambda t: t.decision == 15 and t.next_evaluation == 15,
+    "at an episode's end": lambda t: t.decision == 20,
+    "mid-episode": lambda t: t.decision >= 27,
+    "during the last evaluation": lambda t: t.decision == 40,
+}
+
+
+def test_a_run_interrupted_everywhere_is_the_uninterrupted_run(
+    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny(tmp_path / "interrupted")
+    for where, stop in INTERRUPTIONS.items():
+        train_until(monkeypatch, config, stop)
+        saved = checkpoint.load(config.folder)
+        assert saved is not None, where
+        assert saved.state["next_evaluation"] <= saved.decision or saved.decision < 40, where
+    train(config)
+    assert_same(uninterrupted, config.folder)
+
+
+@pytest.mark.skipif(
+    bool(missing_for_compiling(torch.device("cpu"))), reason="no C compiler is here"
+)
+def test_a_run_that_continues_at_another_speed_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train_until(monkeypatch, tiny(tmp_path / "run", speed="eager"), lambda t: t.decision >= 20)
+    train_until(monkeypatch, tiny(tmp_path / "run", speed="eager"), lambda t: t.decision >= 25)
+    assert "by rounding" not in capsys.readouterr().out
+    train(tiny(tmp_path / "run", speed="compiled"))
+    assert "updates ran eager before and run compiled now" in capsys.readouterr().out
+
+
+def test_parallel_environments_resume_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three environments, episodes that really end, and a ring that wraps."""
+    changes: dict[str, Any] = {
+        "envs": 3,
+        "task": "toy:make_terminating",
+        "replay": 15,
+        "episode_frames": 4,
+    }
+    whole = train(tiny(tmp_path / "whole", **changes))
+    config = tiny(tmp_path / "parts", **changes)
+    train_until(monkeypatch, config, lambda trainer: trainer.decision >= 9)
+    train_until(monkeypatch, config, lambda trainer: trainer.decision >= 24)
+    train(config)
+    assert_same(whole, config.folder)
+
+
+def test_a_run_does_not_depend_on_which_environments_share_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(tiny(tmp_path / "alone", envs=3))
+    monkeypatch.setattr(preflight, "environments_per_process", lambda *_: 2)
+    train(tiny(tmp_path / "shared", envs=3))
+    assert_same(tmp_path / "alone", tmp_path / "shared")
+
+
+@pytest.mark.parametrize("changes", [{}, {"envs": 3, "decisions": 31, "eval_every": 33}])
+def test_an_extended_run_is_a_long_run(tmp_path: Path, changes: dict[str, Any]) -> None:
+    short = {"decisions": 30} | changes
+    run = train(tiny(tmp_path / "run", **short))
+    train(tiny(run, **changes | {"decisions": 45}))
+    assert_same(train(tiny(tmp_path / "long", **changes | {"decisions": 45})), run)
+
+
+def test_extending_asks_for_no_extra_evaluation(tmp_path: Path) -> None:
+    run = train(tiny(tmp_path / "run", decisions=20))
+    train(tiny(run, decisions=40))
+    evaluated = [line["decision"] for line in metrics(run) if line["kind"] == "eval"]
+    assert evaluated == [0, 15, 20, 30, 40]
+
+
+def test_a_killed_run_goes_back_to_its_checkpoint(
+    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is saved at the end, and log lines came after the checkpoint."""
+    config = tiny(tmp_path / "killed")
+
+    def die(trainer: Trainer) -> bool:
+        if trainer.decision == 29:
+            raise MemoryError
+        return False
+
+    with pytest.raises(MemoryError):
+        train_until(monkeypatch, config, die)
+    saved = checkpoint.load(config.folder)
+    assert saved is not None and saved.decision == 20
+    assert metrics(config.folder)[-1]["decision"] == 28
+    train(config)
+    assert_same(uninterrupted, config.folder)
+
+
+def test_a_dm_control_run_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes: dict[str, Any] = {
+        "task": "cartpole_swingup", "rendering": "fast", "episode_frames": 80, "decisions": 24,
+        "eval_mode": "train", "eval_episodes": 1,
+    }  # fmt: skip
+    whole = train(tiny(tmp_path / "whole", **changes))
+    config = tiny(tmp_path / "parts", **changes)
+    train_until(monkeypatch, config, lambda t: t.decision >= 17)  # in the middle of an episode
+    train(config)
+    assert_same(whole, config.folder)
+
+
+def test_exploration_schedules_continue_after_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DQN's share of random actions, in an evaluation that was due when the run stopped."""
+    settings: dict[str, Any] = {
+        "base": "dqn", "action_bins": 3, "eval_actions": "sampled", "dqn.epsilon_decisions": 30,
+    }  # fmt: skip
+    config = tiny(tmp_path / "stopped", **settings)
+    train_until(monkeypatch, config, lambda t: t.decision == 30 and t.next_evaluation == 30)
+    train(config)
+    assert_same(train(tiny(tmp_path / "whole", **settings)), tmp_path / "stopped")
+
+
+def test_a_damaged_checkpoint_is_skipped_and_made_again(
+    uninterrupted: Path, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = copied / "checkpoints" / "000000040" / "agent.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[len(data) // 2] ^= 1
+    weights.write_bytes(data)
+    train(tiny(copied))
+    captured = capsys.readouterr()
+    assert "damaged checkpoint skipped" in captured.err and "000000040" in captured.err
+    assert "resumed at decision 30" in captured.out
+    assert_same(uninterrupted, copied)
+
+
+def test_with_both_checkpoints_damaged_nothing_is_lost_silently(copied: Path) -> None:
+    for weights in copied.glob("checkpoints/*/agent.safetensors"):
+        weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(StorageError, match=r"(?s)no checkpoint of this run is whole.*000000030"):
+        train(tiny(copied))
+
+
+def test_a_checkpoint_of_another_version_is_refused_in_words(tmp_path: Path) -> None:
+    """Whole by its hashes, but without what this version looks for."""
+    run = train(tiny(tmp_path / "run", decisions=10, warmup=5))
+    saved = checkpoint.load(run)
+    assert saved is not None
+    for place in (run / "checkpoints").iterdir():
+        manifest = json.loads((place / "manifest.json").read_text())
+        manifest["files"]["state.json"] = files.write(place / "state.json", [b'{"updates": 1}'])
+        manifest.pop("seal")
+        sealed = manifest | {"seal": files.seal(manifest)}
+        (place / "manifest.json").write_text(json.dumps(sealed))
+    with pytest.raises(StorageError, match=r"does not fit this .*another --out"):
+        train(tiny(run, decisions=20, warmup=5))
