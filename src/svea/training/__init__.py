@@ -10,9 +10,9 @@ from svea import speed
 from svea.config import Config, check
 from svea.errors import SveaError
 from svea.runs import incidents
-from svea.training.folder import is_finished, open_folder
 from svea.training.interrupts import Interrupt, Stopped, interrupts
 from svea.training.loop import Trainer
+from svea.training.run_folder import is_finished, open_folder
 
 __all__ = ["Interrupt", "Stopped", "Trainer", "open_trainer", "train", "train_together"]
 
