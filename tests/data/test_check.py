@@ -4,77 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image
 from small_media import picture, put
 
-from svea.data import check, inventory
 from svea.data.check import check_data, list_data
 from svea.data.folders import DAVIS
 from svea.data.get import SOURCES
-from svea.envs.looks.distracting import DistractingMode
-from svea.envs.looks.videos import VideoMode
 from svea.errors import UserError
-
-
-@pytest.fixture
-def folder(tmp_path, video) -> Path:
-    """A sound data folder with something of everything."""
-    put(tmp_path / "dmcgb/video_easy/video0.mp4", video)
-    put(tmp_path / "dmcgb/video_easy/video9.mp4", video)
-    picture(tmp_path, f"DAVIS/JPEGImages/480p/{DAVIS[0]}/00000.jpg")
-    picture(tmp_path, f"DAVIS/JPEGImages/480p/{DAVIS[0]}/00001.jpg")
-    picture(tmp_path, "photos/sub/a.png")
-    picture(tmp_path, "photos/b.jpg")
-    return tmp_path
-
-
-def parts(root: Path) -> dict[str, inventory.Part]:
-    return {part.name: part for part in inventory.inventory(root)}
-
-
-class TestInventory:
-    def test_counts_and_missing_names(self, folder):
-        found = parts(folder)
-        assert {name: part.summary for name, part in found.items()} == {
-            "video_easy": "2 of 10 clips",
-            "video_hard": "no clips",
-            "distracting_cs": "1 of 60 clips",
-            "overlay": "2 pictures",
-        }
-        assert found["video_easy"].missing == tuple(f"video{i}" for i in range(1, 9))
-        assert found["video_hard"].missing == tuple(f"video{i}" for i in range(100))
-        assert found["distracting_cs"].missing == DAVIS[1:]
-
-    def test_it_agrees_with_the_modes(self, folder):
-        found = parts(folder)
-        easy = VideoMode("video_easy", folder).provenance
-        assert (easy["clips"], tuple(easy["missing"])) == (2, found["video_easy"].missing)
-        davis = DistractingMode(data_dir=folder, intensity=0.5).provenance
-        assert davis["of"] == 60
-        assert davis["clips"] == found["distracting_cs"].count
-        with pytest.raises(UserError):
-            VideoMode("video_hard", folder)
-
-    def test_it_agrees_with_the_image_bank(self, folder):
-        images = pytest.importorskip("svea.augment.images", exc_type=ImportError)
-        bank = images.ImageBank.find(data_dir=folder)
-        assert len(bank.pictures) == parts(folder)["overlay"].count
-
-    def test_a_folders_hash_is_that_of_sha256sum(self, folder):
-        lines = [f"{hashlib.sha256((folder / 'photos' / n).read_bytes()).hexdigest()}  {n}\n"
-                 for n in ("b.jpg", "sub/a.png")]  # fmt: skip
-        expected = hashlib.sha256("".join(lines).encode()).hexdigest()
-        assert inventory.content_sha256(folder / "photos") == expected
-
-    def test_torch_is_not_needed(self):
-        code = "import svea.data.check, sys; sys.exit('torch' in sys.modules)"
-        source = Path(check.__file__).parents[1]
-        subprocess.run([sys.executable, "-c", code], check=True, cwd=source)
 
 
 class TestList:

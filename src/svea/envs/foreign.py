@@ -15,7 +15,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from PIL import Image
 
 from svea.envs.actions import read_choice, read_vector
 from svea.envs.stacking import CHANNELS, FRAMES, StackedEpisode
@@ -119,6 +118,8 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
 
         Bilinear, and smoothed where it shrinks; other aspect ratios are stretched to the square.
         """
+        from PIL import Image
+
         size = self._size, self._size
         if picture.shape[:2] != size:
             picture = np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BILINEAR))

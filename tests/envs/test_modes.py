@@ -1,0 +1,66 @@
+"""Names of modes: what users type, and a mode of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import svea.envs
+from svea.envs import (
+    MODES,
+    expand_modes,
+    make_env,
+    parse_mode,
+)
+from svea.errors import UserError
+
+
+def test_all_is_train_and_the_five_modes():
+    six = ["train", "color_easy", "color_hard", "video_easy", "video_hard", "distracting_cs"]
+    assert list(MODES) == six == expand_modes(["all"])
+    assert expand_modes(["color_hard", "all"])[:2] == ["color_hard", "train"]
+
+
+def test_distracting_all_is_the_eight_intensities():
+    modes = expand_modes(["distracting_cs:0.1", "distracting_cs:all"])
+    assert len(modes) == 8 and modes[0] == "distracting_cs:0.1"
+    assert {parse_mode(mode)[1]["intensity"] for mode in modes} == {
+        *(0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+    }
+
+
+def test_modes_are_checked_when_they_are_expanded():
+    with pytest.raises(UserError, match="Did you mean 'video_easy'"):
+        expand_modes(["all", "video_esay"])
+
+
+def test_mode_with_intensity_is_mode_and_option():
+    short = make_env("cartpole_balance", "distracting_cs:0.3", image_size=16, rendering="fast")
+    assert short.unwrapped.provenance["intensity"] == 0.3
+    short.close()
+
+
+def test_every_mode_has_a_default_and_the_plain_one_is_weak():
+    env = make_env("cartpole_balance", "distracting_cs", image_size=16, rendering="fast")
+    assert env.unwrapped.provenance["intensity"] == 0.1
+    env.close()
+
+
+def test_a_mode_of_your_own_is_a_class_and_a_line(monkeypatch):
+    class NightMode(svea.envs.Mode):
+        def __init__(self, name="night", data_dir=None, *, brightness=0.5):
+            super().__init__(name)
+            self.brightness = brightness
+
+        def compose(self, picture):
+            return (picture * self.brightness).astype(np.uint8)
+
+    monkeypatch.setitem(MODES, "night", NightMode)
+    small = {"image_size": 16, "rendering": "fast"}
+    day = make_env("cartpole_balance", **small)
+    night = make_env("cartpole_balance", "night", brightness=0.25, **small)
+    bright, _ = day.reset(seed=0)
+    dark, _ = night.reset(seed=0)
+    np.testing.assert_array_equal(dark, (bright * 0.25).astype(np.uint8))
+    day.close()
+    night.close()
