@@ -6,6 +6,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from svea.augment import AUGMENTATIONS, Augment, Augmentation, augmentation, con
 from svea.bench.update import noise_replay
 from svea.config import configure
 from svea.speed import kernels
-from svea.speed.accelerate import fast_augmentation
+from svea.speed.accelerate import compiled, fast_augmentation
 from svea.speed.graphs import SideStream
 from svea.speed.kernels import cpu
 
@@ -165,3 +166,23 @@ def test_a_function_of_ones_own_stays_in_a_composition() -> None:
     assert transform(mine, lambda each: shift) is mine
     changed = transform(augmentation("conv+blur|cutout"), lambda each: each.bind(known=1))
     assert [part.parameters for part in parts(changed)] == [{"known": 1}] * 3
+
+
+def test_updates_compiled_by_torch_are_the_eager_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a device without kernels of ours; traced here, but not turned into machine code."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    compiled.cache_clear()
+    config = tiny(tmp_path, augment="conv|blur")
+    plain, fast = (make_agent(config, 1) for _ in range(2))
+    monkeypatch.setattr(fast, "device", torch.device("mps"))
+    speed.accelerate(fast, "compiled")
+    monkeypatch.setattr(fast, "device", CPU)
+    replay = noise_replay(config, CPU, decisions=50)
+    batch = replay.sample(8)
+    batch.actions = batch.actions[:, :1]
+    wanted, found = (agent.update(batch, agent.schedule(0)) for agent in (plain, fast))
+    for name, loss in wanted.items():
+        torch.testing.assert_close(found[name], loss, rtol=1e-4, atol=1e-5, msg=name)
+    compiled.cache_clear()
