@@ -95,7 +95,7 @@ def add_legend(figure: Figure, axes: Axes) -> None:
     handles, labels = [handles[i] for i in order], [labels[i] for i in order]
     if not handles:
         return
-    widest = 34 + 5.4 * max(map(len, labels))  # points, about: the key and its text
+    widest = 40 + 6 * max(map(len, labels))  # points, about: the key and its text
     columns = max(1, min(len(labels), int(72 * SIZE[0] / widest)))
     legend = figure.legend(
         handles,

@@ -74,8 +74,3 @@ class Table:
         cells = [Row(tuple(row[title] for title in titles)) for row in rows]
         columns = [Column(title) for title in titles]
         return cls(name, "", tuple(columns), tuple(cells), tuple(notes))
-
-    @property
-    def has_paper(self) -> bool:
-        """Whether any cell stands next to a value of the paper."""
-        return any(cell.paper for row in self.rows for cell in row.cells)

@@ -100,24 +100,24 @@ def notes_on_marks(results: Iterable[Result], *, brief: bool = False) -> list[st
     notes = []
     if any(result.paper and result.paper.approximate for result in marked):
         notes.append(f"{ABOUT} Read off a plot, to about 10 points.")
-    gaps = list(dict.fromkeys(_departures(one) for one in marked if not one.is_replication))
-    if gaps and brief:
+    apart: dict[str, list[str]] = {}  # what differs from the paper, and whose result does
+    for result in marked:
+        if not result.is_replication:
+            own = ", ".join(result.group.departures or (plural(result.seeds, "seed"),))
+            apart.setdefault(own, []).append(f"{result.group.task} {result.group.label}")
+    if apart and brief:
         notes.append(
             f"{NOT_A_REPLICATION} Not a replication: our run is smaller than the paper's, or its "
             "setting is another."
         )
-    elif gaps:
+    elif apart:
+        who = [f"{own} ({listed(list(dict.fromkeys(names)), 3)})" for own, names in apart.items()]
+        here = listed(who, between="; ") if len(apart) > 1 else next(iter(apart))
         notes.append(
             f"{NOT_A_REPLICATION} Not a replication. The paper trains for 500,000 decisions (ViT: "
-            f"300,000) and 5 seeds at 84 px; here: {listed(gaps, between='; ')}."
+            f"300,000) and 5 seeds at 84 px; here: {here}."
         )
     return notes
-
-
-def _departures(result: Result) -> str:
-    """How a result's setting differs from the paper's."""
-    own = result.group.departures or (plural(result.seeds, "seed"),)
-    return ", ".join([f"{result.group.task} {result.group.label}", *own])
 
 
 # All results in a list ----------------------------------------------------------------------------

@@ -70,8 +70,10 @@ def records_to_csv(records: Iterable[Record]) -> str:
 
 
 def _notes(table: Table) -> str:
-    """The notes as one paragraph."""
-    return " ".join(table.notes) + (" In parentheses: the paper." if table.has_paper else "")
+    """The notes as one paragraph; empty where the page has them elsewhere."""
+    has_paper = any(cell.paper for row in table.rows for cell in row.cells)
+    papers = ["In parentheses: the paper."] if table.notes and has_paper else []
+    return " ".join([*table.notes, *papers])
 
 
 _TEX = {

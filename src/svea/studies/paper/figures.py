@@ -30,7 +30,7 @@ def _marked(figure: Figure, scale: Scale) -> Figure:
     if scale.caveats:
         words = f"scaled to {scale.scale:g}" if scale.scale != 1 else "changed settings"
         note = f"{words}: not a replication"
-        figure.text(0.985, 0.975, note, ha="right", va="top", fontsize=9, color="#b00020")
+        figure.suptitle(note, x=0.985, ha="right", fontsize=9, color="#b00020")
     return figure
 
 
@@ -71,10 +71,10 @@ def _curves_of(
 def _mean_curves(found: ExperimentResults) -> Drawn:
     """Return over training, averaged over tasks, against decisions and against wall time."""
     settings = found.experiment.settings
-    curves = {s: [run.evaluation_curve("train") for run in found.of(s)] for s in settings}
+    curves = {s: mean_curve(r.evaluation_curve("train") for r in found.of(s)) for s in settings}
     figures = []
     title = "mean of tasks, training mode"
-    if drawn := _series({s: mean_curve(members) for s, members in curves.items()}):
+    if drawn := _series(curves):
         figures.append(("decisions", plots.learning_curves(drawn, title=title, action_repeat=None)))
     if drawn := _series({s: over_hours(found.of(s), "train") for s in settings}):
         figure = plots.learning_curves(drawn, title=title, action_repeat=None, width=plots.HOURS)

@@ -55,7 +55,8 @@ def _page(found: ExperimentResults, shown: Sequence[Table], pictures: Sequence[s
     one, results = found.experiment, found.all_results()
     lines = [f"# {one.name}: {one.about} ({one.where} of the paper)", ""]
     lines += [f"> **{line}**" for line in found.caveats] + [""]
-    lines += [" ".join([SPREAD, "In parentheses: the paper.", *notes_on_marks(results)]), ""]
+    marks = notes_on_marks(results, brief=True)
+    lines += [" ".join([SPREAD, "In parentheses: the paper.", *marks]), ""]
     lines += [to_markdown(table) for table in shown]
     lines += [f"![{name}]({name})" for name in pictures]
     if one.notes:

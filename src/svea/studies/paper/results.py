@@ -37,6 +37,7 @@ class ExperimentResults:
         finished = [run for run in self.runs.get((task, setting), []) if run.finished]
         return Group(tuple(finished), setting.label) if finished else None
 
+    @cache  # noqa: B019
     def result(
         self, task: str, setting: Setting, mode: str, unit: Unit | None = None
     ) -> Result | None:
