@@ -51,7 +51,11 @@ def test_the_full_sheet_draws_every_augmentation(grey_observations, tmp_path):
 
 
 def test_sheets_take_compositions(grey_observations, tmp_path):
-    sheets.augmentations(tmp_path / "a.png", rows=("conv+cutout|shift",), samples=2)
+    rows = ("none", "conv+cutout|shift")
+    out = sheets.augmentations(tmp_path / "a.png", rows=rows, tasks=("one",), samples=2)
+    picture = np.asarray(Image.open(out).convert("L"), dtype=float)[40:]  # below the titles
+    plain, composed = np.array_split(picture[:180, sheets.LABEL :], 2)
+    assert np.abs(plain - composed).mean() > 1, "the second row is not the plain one"
 
 
 def test_a_sheet_is_a_png(grey_observations, tmp_path):

@@ -1,6 +1,6 @@
 """Which figures a report has: each with its caption, its owners and the numbers it draws.
 
-`plots` knows how to draw, `results` what was reached; this file chooses what stands in which
+`plots` knows how to draw, `results` what was reached; this file chooses what is shown in which
 figure. The page and `--figures` show the same objects, so they cannot disagree.
 """
 
@@ -48,7 +48,7 @@ def exhibits(
 ) -> list[Exhibit]:
     """Every figure that the runs have numbers for, task by task."""
     labels = dict.fromkeys(group.label for group in groups)
-    colors = {label: place for place, label in enumerate(labels)}  # the same on every figure
+    colors = {label: number for number, label in enumerate(labels)}  # the same on every figure
     found: list[Exhibit] = []
     for task in dict.fromkeys(group.task for group in groups):
         members = [group for group in groups if group.task == task]

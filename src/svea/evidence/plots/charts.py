@@ -223,13 +223,13 @@ def _draw_bar(axes: Axes, bar: Bar, x: NDArray[np.float64], width: float, gid: s
     values = np.array(bar.values, dtype=float)
     color = PALETTE[bar.color % len(PALETTE)]
     drawn = axes.bar(x, values, width * 0.9, color=color, label=plain(bar.label))
-    for place, patch in enumerate(drawn):
-        patch.set_gid(f"{gid}-bar{place}")
+    for number, patch in enumerate(drawn):
+        patch.set_gid(f"{gid}-bar{number}")
     below, above = values - np.array(bar.lows), np.array(bar.highs) - values
     whiskers = np.nan_to_num(np.clip([below, above], 0, None))
     _, caps, stems = axes.errorbar(x, values, whiskers, fmt="none", ecolor=INK, capsize=3)
-    for place, mark in enumerate((*caps, *stems)):
-        mark.set_gid(f"{gid}-whisker{place}")
+    for number, whisker in enumerate((*caps, *stems)):
+        whisker.set_gid(f"{gid}-whisker{number}")
     if np.isfinite(np.array(bar.paper, dtype=float)).any():
         _draw_paper(axes, x, bar.paper, f"{gid}-paper")
 

@@ -35,12 +35,12 @@ def to_latex(table: Table) -> str:
     lines = [" & ".join(heads) + r" \\", r"\midrule"]
     for row in table.rows:
         lines.append(" & ".join(_tex(cell.line or "–") for cell in row.cells) + r" \\")
-    places = "".join("l" if column.kind == "text" else "r" for column in table.columns)
+    alignment = "".join("l" if column.kind == "text" else "r" for column in table.columns)
     return "\n".join(
         [
             r"\begin{table}  % needs \usepackage{booktabs}",
             rf"\caption{{\textbf{{{_tex(table.title)}.}} {_tex(_notes(table))}}}",
-            rf"\begin{{tabular}}{{{places}}}",
+            rf"\begin{{tabular}}{{{alignment}}}",
             r"\toprule",
             *lines,
             r"\bottomrule",

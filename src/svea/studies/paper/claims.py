@@ -63,8 +63,8 @@ def verdicts(scale: Scale, folder: Path) -> list[Verdict]:
     for claim in CLAIMS:
         missing = "needs the runs of " + " and ".join(f"svea paper {n}" for n in claim.experiments)
         ours = claim.decide({name: evidence[name] for name in claim.experiments})
-        marks = [f" ({scale.mark})"] if scale.mark and ours is not None else []
-        found.append(Verdict(claim, (ours or missing) + "".join(marks)))
+        scaled = f" ({scale.suffix})" if scale.suffix and ours is not None else ""
+        found.append(Verdict(claim, (ours or missing) + scaled))
     return found
 
 

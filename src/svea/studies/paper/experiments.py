@@ -89,7 +89,7 @@ class Experiment:
                 cells[task, setting] = list(
                     plan_runs(
                         [grid], common, modes=self.modes, episodes=self._episodes(scale),
-                        analyses=self.analyses, drop_replay=scale.drop_replay, suffix=scale.mark,
+                        analyses=self.analyses, drop_replay=scale.drop_replay, suffix=scale.suffix,
                     )
                 )  # fmt: skip
         return cells
@@ -120,7 +120,7 @@ class Scale:
             raise UserError(f"scale is {self.scale}; allowed: above 0, to 1 (the paper's size)")
 
     @property
-    def mark(self) -> str:
+    def suffix(self) -> str:
         """What the names of scaled runs and their folder carry."""
         return "" if self.scale == 1 else f"scaled-{self.scale:g}"
 
@@ -164,12 +164,12 @@ class Scale:
 
     def folder(self) -> Path:
         """Where runs of this size are by default; all experiments share it."""
-        return Path("runs") / "-".join(["paper", *([self.mark] if self.mark else [])])
+        return Path("runs") / "-".join(filter(None, ["paper", self.suffix]))
 
     def study(self, experiment: Experiment, folder: Path | None = None, attempts: int = 3) -> Study:
         """An experiment's runs as a study, in the folder that all experiments share."""
         runs = [run for cell in experiment.runs(self).values() for run in cell]
-        title = " ".join(["paper", *([self.mark] if self.mark else [])])
+        title = " ".join(filter(None, ["paper", self.suffix]))
         return open_study(folder or self.folder(), runs, title, attempts)
 
 

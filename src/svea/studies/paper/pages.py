@@ -27,7 +27,7 @@ def render(found: ExperimentResults, out: Path) -> tuple[Path, str]:
             f"no run of {found.experiment.name} is there yet: the same command without "
             "--render trains them"
         )
-    name = "-".join(filter(None, [found.experiment.name, found.scale.mark]))
+    name = "-".join(filter(None, [found.experiment.name, found.scale.suffix]))
     drawn, rows = figures(found)
     pictures = {f"{name}-{what}.png": plots.to_png(figure) for what, figure in drawn}
     text = "\n".join(_page(found, tables(found), list(pictures)))
