@@ -43,6 +43,10 @@ def alone(seed: int, actions: list[float]) -> tuple[np.ndarray, list[float]]:
     return observation, rewards
 
 
+def pids(workers: Workers) -> list[int]:
+    return [worker.process.pid for worker in workers._workers]
+
+
 def send_alike(workers: Workers, action: float, next_seeds: list[int | None]) -> None:
     workers.send(np.full((len(workers), 1), action, np.float32), next_seeds)
 
@@ -153,7 +157,7 @@ def test_environments_of_one_set_must_agree(per_process: int) -> None:
 def test_processes_share_the_environments_evenly(per_process: int, processes: list[int]) -> None:
     with Workers([TOY] * 4, per_process=per_process) as workers:
         assert [len(worker.indices) for worker in workers._workers] == processes
-        assert len(workers) == 4 and len(workers.pids) == len(processes)
+        assert len(workers) == 4 and len(pids(workers)) == len(processes)
 
 
 class Incidents(list[dict[str, Any]]):
@@ -171,7 +175,7 @@ def test_a_death_that_comes_back_ends_the_run_with_its_signal(
     incidents = Incidents()
     with Workers([TOY, TOY | {"task": "toy:make_dying"}], incidents.append) as workers:
         workers.reset([0, 1])
-        pid = workers.pids[1]
+        pid = pids(workers)[1]
         send_alike(workers, 0.0, [None, None])
         with pytest.raises(WorkerError, match=r"died with signal 9.*restarted 1 times in 10 min"):
             workers.receive()
@@ -366,7 +370,7 @@ def test_a_worker_that_hangs_is_replaced(
     workers, incidents = one
     monkeypatch.setattr(pool, "HANG_SECONDS", 0.5)
     workers.reset([4])
-    os.kill(workers.pids[0], signal.SIGSTOP)
+    os.kill(pids(workers)[0], signal.SIGSTOP)
     send_alike(workers, 0.5, [None])
     assert workers.receive()[0].reward == alone(4, [0.5])[1][-1]
     assert "did not answer" in incidents.causes[0]
@@ -375,7 +379,7 @@ def test_a_worker_that_hangs_is_replaced(
 def test_a_crash_in_native_code_leaves_its_stack(one: tuple[Workers, Incidents]) -> None:
     workers, incidents = one
     workers.reset([4])
-    os.kill(workers.pids[0], signal.SIGSEGV)
+    os.kill(pids(workers)[0], signal.SIGSEGV)
     send_alike(workers, 0.5, [None])
     workers.receive()
     assert "signal 11" in incidents.causes[0]
@@ -414,7 +418,7 @@ def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
     with Workers([TOY | {"task": "toy:make_stuck"}] * 2, per_process=per_process) as workers:
         workers.reset([0, 1])
         assert np.array_equal(workers.observations[1], alone(1, [])[0])
-        assert len(workers.pids) == 2, "in software each has a process"
+        assert len(pids(workers)) == 2, "in software each has a process"
     said = capsys.readouterr().err
     assert "no first picture" in said and "Drawing with OSMesa" in said
 
@@ -429,7 +433,7 @@ def test_an_environment_that_is_made_slowly_is_no_stuck_renderer(
     monkeypatch.setattr(backend, "_can_load", lambda *names: True)
     monkeypatch.setattr(renderer, "FIRST_PICTURE_SECONDS", 0.5)
     with Workers([TOY | {"task": "toy:make_slowly"}] * 2, per_process=2) as workers:
-        assert len(workers.pids) == 1
+        assert len(pids(workers)) == 1
     assert capsys.readouterr().err == ""
 
 
@@ -460,7 +464,7 @@ def test_workers_fall_back_although_their_parent_has_drawn(monkeypatch: pytest.M
 
 
 def kill(workers: Workers) -> None:
-    os.kill(workers.pids[0], signal.SIGKILL)
+    os.kill(pids(workers)[0], signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
@@ -526,7 +530,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
         import time
         from svea.envs.workers.pool import Workers
         workers = Workers([{"task": "toy:make", "image_size": 16}] * 2)
-        print(*workers.pids, flush=True)
+        print(*[w.process.pid for w in workers._workers], flush=True)
         time.sleep(600)
         """,
     )

@@ -12,7 +12,7 @@ from tiny_runs import tiny
 from svea import files, machine
 from svea.config import configure
 from svea.envs import rendering
-from svea.envs.workers.pool import DRAWN_TOGETHER
+from svea.envs.workers.pool import PER_GPU_PROCESS
 from svea.errors import StorageError, UserError
 from svea.training import preflight, train
 
@@ -22,8 +22,8 @@ torch.set_num_threads(1)
 @pytest.mark.parametrize(
     ("device", "task", "gpu", "together"),
     [
-        ("cuda", "walker_walk", True, DRAWN_TOGETHER),
-        ("cuda", "robot_push", True, DRAWN_TOGETHER),
+        ("cuda", "walker_walk", True, PER_GPU_PROCESS),
+        ("cuda", "robot_push", True, PER_GPU_PROCESS),
         ("cuda", "walker_walk", False, 1),
         ("cuda", "toy:make", True, 1),
         ("cpu", "walker_walk", True, 1),

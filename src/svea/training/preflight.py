@@ -11,7 +11,7 @@ from svea.agents import finite
 from svea.agents.agent import Agent
 from svea.config import Config
 from svea.envs import rendering
-from svea.envs.workers.pool import DRAWN_TOGETHER, Workers
+from svea.envs.workers.pool import PER_GPU_PROCESS, Workers
 from svea.errors import UserError
 from svea.runs import footprint, layout
 
@@ -26,7 +26,7 @@ def environments_per_process(config: Config, device: torch.device) -> int:
     """
     ours = not envs.is_foreign(config.task)
     shares = device.type == "cuda" and ours and rendering.draws_on_gpu()
-    return DRAWN_TOGETHER if shares else 1
+    return PER_GPU_PROCESS if shares else 1
 
 
 def check_actions(config: Config, environments: Workers) -> None:

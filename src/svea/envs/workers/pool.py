@@ -38,7 +38,7 @@ START_SECONDS = 120.0  # import and compile, on a busy machine
 HANG_SECONDS = 30.0  # a decision that takes longer is never answered
 CLOSE_SECONDS = 5.0
 RESTARTS, RESTART_SECONDS = 5, 600.0  # at most this many restarts in this time
-DRAWN_TOGETHER = 8  # environments in a process where one GPU learns and draws
+PER_GPU_PROCESS = 8  # environments in a process where one GPU learns and draws
 
 
 class Workers:
@@ -119,11 +119,6 @@ class Workers:
     def episodes(self) -> list[OpenEpisode]:
         """The open episode of each environment."""
         return [self._episodes[index] for index in range(len(self))]
-
-    @property
-    def pids(self) -> list[int]:
-        """The processes."""
-        return [worker.process.pid for worker in self._workers]
 
     def reset(self, seeds: Sequence[int], indices: Sequence[int] | None = None) -> None:
         """Start an episode from each seed, in all environments or in some."""
