@@ -35,6 +35,7 @@ from svea.evidence.evaluation import evaluate
 from svea.evidence.evaluation.play import parallel_environments, play
 from svea.files import replace_json
 from svea.machine import usable_cores
+from svea.runs import layout
 from svea.runs.load import EXPORTED, load_agent
 from svea.seeds import evaluation_seeds
 
@@ -62,8 +63,8 @@ def untrained(config: Config, folder: Path) -> Path:
     state = agent.state_dict()
     for name, networks in EXPORTED.items():
         part = {k: v.contiguous() for k, v in state.items() if k.split(".")[0] in networks}
-        save_file(part, folder / f"{name}.safetensors")
-    replace_json(folder / "config.json", to_dict(config))
+        save_file(part, folder / name)
+    replace_json(folder / layout.CONFIG, to_dict(config) | {"files": {}})
     return folder
 
 

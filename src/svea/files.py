@@ -119,7 +119,7 @@ class Lines:
     """A file that grows by whole lines."""
 
     def __init__(self, path: Path, offset: int) -> None:
-        """Open it and forget what comes after the offset; a shorter file is not padded."""
+        """Open it and cut off what comes after the offset; a shorter file is not padded."""
         self._path = path
         with writing(path):
             self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)

@@ -71,7 +71,7 @@ def damage(
     harm: Damage,
     make_kinds: Callable[[Path], dict[str, Kind]] | None = None,
 ) -> Tally:
-    """Damage every kind of file, once per case, and mend it again."""
+    """Damage every kind of file, once per case, and restore it again."""
     tally, kinds = Tally(), (make_kinds or data_kinds)(folder)
     for number, (name, kind) in enumerate(kinds.items()):
         whole = kind.path.read_bytes()
@@ -151,9 +151,7 @@ def export_kind(folder: Path) -> Kind:
     folder.mkdir()
     for name, networks in EXPORTED.items():
         part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
-        written[f"{name}.safetensors"] = files.write(
-            folder / f"{name}.safetensors", checkpoint.tensor_blocks(part)
-        )
+        written[name] = files.write(folder / name, checkpoint.tensor_blocks(part))
     about = {"files": written, "decision": 1}
     (folder / "config.json").write_text(json.dumps(to_dict(config(TOY, folder)) | about))
 

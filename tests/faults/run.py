@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:1] = [str(ROOT / "src"), str(ROOT / "tests")]  # instead of the folder of this file
+sys.path[:1] = [str(ROOT / part) for part in ("src", "tests", "tests/support")]  # not this folder
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"  # small tensors; and results must not depend on the machine
 os.environ.pop("SVEA_DATA", None)

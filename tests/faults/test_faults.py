@@ -18,7 +18,7 @@ import torch
 from faults import configurations, damage, disks, endurance, environments, hostile, kills, undefined
 from faults.tally import Part, Tally, shards
 from svea import files
-from svea.runs import checkpoint
+from svea.runs import checkpoint, layout
 
 SEED = 1  # another than the full kit's
 torch.set_num_threads(1)
@@ -53,7 +53,8 @@ def test_nothing_is_lost(part: Any, tmp_path: Path) -> None:
 
 def test_saving_in_place_would_be_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As most projects save: into the file that the last save wrote."""
-    monkeypatch.setattr(checkpoint, "_free_place", lambda folder, decision: folder / "000000001")
+    same = layout.CHECKPOINTS + "/000000001"
+    monkeypatch.setattr(layout, "next_checkpoint", lambda run, decision: run / same)
     monkeypatch.setattr(files, "partial", lambda path: path)
     monkeypatch.setattr(files, "rename", lambda source, target: None)
     tally = disks.save_kills(range(0, 1000, 40), SEED, tmp_path)

@@ -20,6 +20,7 @@ from svea import training
 from svea.errors import NumericsError
 from svea.runs import checkpoint
 from svea.seeds import TRAINING, episode_seed
+from svea.training import state
 
 PROFILE = TOY | {"decisions": 60, "warmup": 12, "save_every": 10, "eval_every": 30}
 KINDS = (
@@ -111,12 +112,12 @@ def spoil_agent(run: Path, kind: str, bad: float, random: np.random.Generator) -
     """Train with an injection in the agent, until it is caught."""
     most = {"actor loss": 24, "action": 40}.get(kind, 50)
     injection = Injection(kind, int(random.integers(1 if kind != "optimiser" else 2, most)), bad)
-    real = training.make_agent
-    training.make_agent = lambda *a, **k: injection.infect(real(*a, **k))
+    real = state.make_agent
+    state.make_agent = lambda *a, **k: injection.infect(real(*a, **k))
     try:
         caught = train_until_caught(config(PROFILE, run))
     finally:
-        training.make_agent = real
+        state.make_agent = real
     expect(injection.done, "the injection was never made")
     late = injection.counts["critic"] - injection.when
     names = {"action": "action", "temperature": "temperature"}

@@ -15,6 +15,7 @@ from svea.evidence.read import find_runs, read_run, read_runs
 from svea.evidence.results import WallTime, common_level, group_runs, wall_times
 from svea.evidence.stats import mean_and_std_over_seeds
 from svea.evidence.tables import Cell, Table
+from svea.runs import layout
 from svea.words import mean_std, number, significant
 
 if TYPE_CHECKING:
@@ -114,8 +115,8 @@ def run(arguments: list[str]) -> int:
 
         with collected() as problems:
             path = draw(
-                run, modes, out or run / "analysis" / "saliency.png", samples=samples, seed=seed,
-                device=device, data_dir=data_dir or None,
+                run, modes, out or run / layout.ANALYSIS / "saliency.png",
+                samples=samples, seed=seed, device=device, data_dir=data_dir or None,
                 on_problem=lambda mode, error: problems.append(error),
             )  # fmt: skip
         print(path)

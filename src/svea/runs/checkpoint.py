@@ -68,7 +68,7 @@ def save(
     replay: Replay,
     segments: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Write a checkpoint and return the replay segments it stands on.
+    """Write a checkpoint and return the replay segments it needs.
 
     Args:
         run: the run folder.
@@ -204,7 +204,7 @@ def _read(run: Path, path: Path, replay: bool) -> Checkpoint:
         verify(run / layout.REPLAY / Path(segment["name"]).name, segment)
     state = json.loads((path / layout.STATE).read_text())
     if not isinstance(state, dict):
-        raise ValueError("state.json holds no state")
+        raise ValueError("state.json is not a JSON object")
     return Checkpoint(
         decision=int(manifest["decision"]),
         agent=load_file(path / layout.AGENT),

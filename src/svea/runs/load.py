@@ -1,4 +1,4 @@
-"""Agents out of run folders, and small folders to share."""
+"""Loading: the configuration and the agent of a run or an export; and making exports."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from svea.errors import StorageError, UserError
 from svea.runs import checkpoint, layout
 from svea.speed import choose_device
 
-# What stands in config.json beside the configuration.
+# What config.json holds in addition to the configuration.
 ABOUT = ("svea_version", "command", "decision", "files")
 
-# Which networks stand in which file of an export. The targets are copies that only training needs.
+# Which networks are in which file of an export. The targets are copies that only training needs.
 EXPORTED = {
     layout.ACTOR: ("trunk", "actor"),
     layout.CRITIC: ("critic", "log_temperature", "auxiliary"),  # PAD's task adapts at test time
@@ -33,7 +33,7 @@ def load_config(run: Path) -> Config:
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """config.json as it stands: the configuration, and by what it was made."""
+    """config.json as it is: the configuration, and how it was made."""
     path = Path(run) / layout.CONFIG
     if not path.is_file():
         raise UserError(
@@ -43,7 +43,7 @@ def read_config(run: Path) -> dict[str, Any]:
     try:
         stored = json.loads(path.read_text())
         if not isinstance(stored, dict):
-            raise ValueError("no configuration in it")
+            raise ValueError("it is not a configuration")
     except (OSError, ValueError, RecursionError) as error:
         raise StorageError(f"{path} cannot be read: {error}") from error
     return stored
@@ -99,7 +99,7 @@ def export(run: str | Path, folder: str | Path) -> Path:
 def _exported_state(folder: Path) -> dict[str, Tensor]:
     """The networks of an export, its targets set equal to the trained networks."""
     try:
-        for file, wanted in read_config(folder).get("files", {}).items():
+        for file, wanted in read_config(folder)["files"].items():
             checkpoint.verify(folder / Path(file).name, wanted)
         state = load_file(folder / layout.ACTOR) | load_file(folder / layout.CRITIC)
     except checkpoint.DAMAGE as error:

@@ -1,4 +1,4 @@
-"""Figures of a run: summed on the device, read once per log interval, written as lines of JSON."""
+"""A run's log: losses summed on the device, read once per log interval, written as JSON lines."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Accumulator:
 
 
 class Sink(Protocol):
-    """Where log lines go besides metrics.jsonl."""
+    """Where log lines go in addition to metrics.jsonl."""
 
     def write(self, record: dict[str, Any]) -> None:
         """Take one log line."""
@@ -73,12 +73,12 @@ class Sink(Protocol):
 class Log:
     """metrics.jsonl: one JSON object a line, written at once.
 
-    A resumed run cuts the file back to where its checkpoint stood, so each line stands there once.
-    Sinks are copies: one that fails is dropped with a warning, and training goes on.
+    A resumed run cuts the file back to its length at the checkpoint, so no line is there twice.
+    Sinks are copies: one that fails is dropped with a warning, and training continues.
     """
 
     def __init__(self, path: Path, offset: int = 0, sinks: list[Sink] | None = None) -> None:
-        """Open the file and forget what comes after the offset."""
+        """Open the file and cut off what comes after the offset."""
         self.sinks = list(sinks or [])
         self._lines = files.Lines(path, offset)
 
@@ -128,7 +128,7 @@ class TensorBoard:
             raise UserError(
                 "--tensorboard needs the package tensorboard: pip install 'svea[tensorboard]'"
             ) from None
-        # A resumed run takes back what came after its checkpoint.
+        # A resumed run withdraws what came after its checkpoint.
         self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=decision + 1)
 
     def write(self, record: dict[str, Any]) -> None:

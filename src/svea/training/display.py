@@ -50,7 +50,7 @@ class Display:
     def progress(
         self, decision: int, doing: str = "", values: dict[str, Any] | None = None
     ) -> None:
-        """Take over the newest figures."""
+        """Show the newest values."""
         self.decision, self._doing = decision, doing
         self.values |= values or {}
 
@@ -73,10 +73,10 @@ class Display:
     def __rich__(self) -> Panel:
         """The panel."""
         table = Table.grid(padding=(0, 2))
-        figures = list(self.values.items())
-        for start in range(0, len(figures), 3):
+        values = list(self.values.items())
+        for start in range(0, len(values), 3):
             cells = []
-            for name, value in figures[start : start + 3]:
+            for name, value in values[start : start + 3]:
                 shown = f"{value:,.3g}" if isinstance(value, float) else str(value)
                 cells.append(Text.assemble((name.replace("_", " ") + " ", "dim"), shown))
             table.add_row(*cells)

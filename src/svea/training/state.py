@@ -25,7 +25,7 @@ from svea.training.evaluators import Evaluators
 from svea.training.interrupts import Interrupt, interrupts
 from svea.training.rates import Rates
 
-NEVER = 2**62  # a decision that no run comes to
+NEVER = 2**62  # a decision that no run reaches
 
 
 class TrainingState:
@@ -101,10 +101,10 @@ class TrainingState:
         )
         preflight.check_actions(config, self.environments)
         self.agent = make_agent(config, self.environments.choices or actions, self.device)
-        place = preflight.replay_device(
+        where = preflight.replay_device(
             config, size, self.device, runs_in_process, self.display.say
         )
-        self.replay = make_replay(config, actions, place)
+        self.replay = make_replay(config, actions, where)
         self.learner = speed.Learner(
             self.agent,
             self.replay,
@@ -192,7 +192,7 @@ class TrainingState:
             )
 
     def _state(self) -> dict[str, Any]:
-        """Everything that draws or counts, besides tensors."""
+        """Everything that draws or counts, except tensors."""
         return {
             "speed": self.speed,
             "updates": self.updates,

@@ -16,6 +16,7 @@ from PIL import Image
 
 from svea.evidence.results import Group
 from svea.evidence.run import Run
+from svea.runs import layout
 from svea.words import number, plural
 
 VIDEO_BYTES = 48_000_000
@@ -142,7 +143,7 @@ def _media(run: Run) -> Iterator[Path]:
 
 def _analysis_pictures(run: Run) -> list[Path]:
     """The pictures that `svea analyze` left in a run folder."""
-    return sorted((run.folder / "analysis").glob("*.png"))
+    return sorted((run.folder / layout.ANALYSIS).glob("*.png"))
 
 
 def _jpeg(file: Path) -> bytes:
