@@ -56,6 +56,7 @@ $(READY): pyproject.toml requirements.txt
 	@if [ -n "$(TORCH)" ]; then echo "installing $(TORCH) (a large download the first time)"; $(PIP) $(TORCH); fi
 	@echo "installing the packages of requirements.txt"
 	@$(PIP) --require-hashes --no-deps -r requirements.txt
+	@$(PY) -m pip uninstall -qqy svea  # the name under which earlier clones were installed
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -4,7 +4,7 @@
 
 Every run goes through all that a real one does (plan, lock, journal, folder, state) in warm workers
 of a Ray cluster on this machine; only the training process is replaced by a function that writes
-what a finished run leaves behind. Needs `pip install 'svea[train,ray]'`.
+what a finished run leaves behind. Needs `pip install '.[train,ray]'`.
 """
 
 from __future__ import annotations

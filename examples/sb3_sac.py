@@ -1,6 +1,6 @@
 """SVEA in another library: a subclass of Stable-Baselines3's SAC, evaluated in every mode.
 
-    pip install svea[train] stable-baselines3
+    pip install '.[train]' stable-baselines3   # in a clone of svea
     python examples/sb3_sac.py --steps 300
     python examples/sb3_sac.py --steps 300 --plain
 

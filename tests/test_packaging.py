@@ -12,6 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from svea.errors import DISTRIBUTION, install_hint
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {
@@ -20,14 +22,16 @@ EXTRAS = {
 }
 BASE = [Requirement(line) for line in PROJECT["dependencies"]]
 LOCK = (ROOT / "requirements.txt").read_text()
-TRAINING_ONLY = ("torch", "tyro", "rich", "safetensors", "matplotlib")
+TRAINING_ONLY = ("torch", "safetensors", "matplotlib", "jinja2")
 
 BASE_INSTALL = f"""
 import sys
 
+ABSENT = {TRAINING_ONLY!r}
+
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {TRAINING_ONLY!r}:
+        if name.partition(".")[0] in ABSENT:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Absent())
@@ -45,7 +49,15 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
 
 
-def test_the_base_install_is_the_environments_alone():
+def base_install(
+    *arguments: str, absent: tuple[str, ...] = TRAINING_ONLY
+) -> subprocess.CompletedProcess[str]:
+    """The command `svea` where some packages are not installed."""
+    call = f"ABSENT = {absent!r}\nsys.argv = {['svea', *arguments]!r}\n"
+    return python(f"{BASE_INSTALL}{call}from svea.cli import main\nsys.exit(main())")
+
+
+def test_the_base_install_is_the_environments_and_the_command_line():
     assert {r.name for r in BASE} == {
         "gymnasium",
         "mujoco",
@@ -54,8 +66,11 @@ def test_the_base_install_is_the_environments_alone():
         "pillow",
         "imageio-ffmpeg",
         "packaging",
+        "tyro",
+        "rich",
+        "pooch",
     }
-    assert {"torch", "tyro", "rich", "safetensors", "matplotlib"} <= {
+    assert {"torch", "safetensors", "matplotlib"} <= {
         r.name for r in EXTRAS["train"]
     }
     assert {"tensorboard", "wandb", "dev"} <= EXTRAS.keys()
@@ -106,6 +121,10 @@ def test_the_makefile_installs_a_torch_of_the_range():
     assert pin in next(r for r in EXTRAS["train"] if r.name == "torch").specifier
 
 
+def test_the_distribution_is_named_once():
+    assert PROJECT["name"] == DISTRIBUTION
+
+
 def test_the_version_is_the_same_everywhere():
     import svea
 
@@ -130,24 +149,51 @@ def test_the_base_install_imports_the_environments():
 
 @pytest.mark.parametrize("verb", [["train", "walker_walk"], ["eval", "runs/none"]])
 def test_a_training_verb_without_the_extra_names_the_extra(verb):
-    result = python(
-        BASE_INSTALL
-        + f"sys.argv = {['svea', *verb]!r}\nfrom svea.cli import main\nsys.exit(main())"
-    )
+    result = base_install(*verb)
     assert result.returncode == 2, result.stderr
-    assert "pip install 'svea[train]'" in result.stderr
+    assert install_hint("train") in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_doctor_runs_in_the_base_install():
-    result = python(
-        BASE_INSTALL
-        + "sys.argv = ['svea', 'doctor', '--json']\nfrom svea.cli import main\nsys.exit(main())"
-    )
+def test_doctor_runs_without_even_the_command_lines_packages():
+    result = base_install("doctor", "--json", absent=(*TRAINING_ONLY, "tyro", "rich"))
     assert "Traceback" not in result.stderr
     report = json.loads(result.stdout)
     assert report["exit_code"] == result.returncode
     assert "rendering" in {check["name"] for check in report["checks"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["data", "list"], "video_hard"),
+        (["methods"], "svea"),
+        (["methods", "--json"], "svea"),
+    ],
+    ids=" ".join,
+)
+def test_verbs_that_do_not_learn_need_no_training_packages(arguments, words):
+    result = base_install(*arguments)
+    assert result.returncode == 0, result.stderr
+    assert words in result.stdout
+
+
+@pytest.mark.parametrize("folder", ["src", "docs", "examples", "benchmarks", "scripts", "."])
+def test_no_hint_installs_the_other_project_called_svea(folder):
+    found = (ROOT / folder).glob("*.md") if folder == "." else (ROOT / folder).rglob("*")
+    texts = [path for path in found if path.suffix in (".py", ".md", ".toml", ".j2", "")]
+    for path in filter(Path.is_file, texts):
+        text = path.read_text()
+        assert not re.search(r"pip install [^#`\n]*\bsvea\b|['\"]svea\[", text), path
+
+
+def test_every_place_names_the_same_pythons():
+    assert PROJECT["requires-python"] == ">=3.11,<3.13"
+    for name in ("README.md", "CONTRIBUTING.md", "scripts/create-venv"):
+        text = (ROOT / name).read_text()
+        assert re.search(r"Python 3\.1[12] or 3\.1[12]", text), name
+        assert "or newer" not in text and "newer one" not in text, name
+    assert "sys.version_info < (3, 13)" in (ROOT / "scripts/create-venv").read_text()
 
 
 def test_python_m_svea_runs_from_an_uninstalled_source_tree():

@@ -55,10 +55,12 @@ def __getattr__(name: str) -> Any:
     try:
         module = importlib.import_module(_LAZY[name])
     except ModuleNotFoundError as error:
+        from svea.errors import install_hint
+
         if error.name is None or error.name.startswith("svea"):
             raise
         raise ModuleNotFoundError(
-            f"svea.{name} needs {error.name}: pip install 'svea[train]'", name=error.name
+            f"svea.{name} needs {error.name}: {install_hint()}", name=error.name
         ) from error
     value = module if module.__name__ == f"svea.{name}" else getattr(module, name)
     globals()[name] = value

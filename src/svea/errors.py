@@ -59,6 +59,19 @@ class DeviceError(SveaError):
     exit_code = 7
 
 
+DISTRIBUTION = "svea-rl"
+"""Our name among installed packages. On public package indexes `svea` is another project."""
+
+
+def install_hint(extra: str = "train") -> str:
+    """How to install an extra; nothing is published, so a name alone would install other code.
+
+    >>> print(install_hint("ray"))
+    in a clone of svea run pip install '.[ray]'
+    """
+    return f"in a clone of svea run pip install '.[{extra}]'"
+
+
 def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> UserError:
     """An error for a name that is not registered, with the nearest names first.
 

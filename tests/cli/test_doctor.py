@@ -92,7 +92,7 @@ def test_a_check_that_raises_does_not_hide_the_others(monkeypatch):
 def test_without_torch_the_environments_are_usable_and_the_cure_is_the_train_extra(healthy):
     del healthy["torch"]
     assert finding("torch").status == "warning"
-    assert finding("torch").cure == finding("device").cure == "pip install 'svea[train]'"
+    assert finding("torch").cure == finding("device").cure == errors.install_hint()
     assert doctor.doctor() == 0
 
 

@@ -25,7 +25,7 @@ from svea.studies.engines import Resources, local, ray
 
 ray_is_there = pytest.mark.skipif(
     not ray.importlib.util.find_spec("ray"),
-    reason="ray is not installed: pip install 'svea[ray]'",
+    reason="ray is not installed",
 )
 
 
@@ -41,7 +41,7 @@ def test_without_ray_a_message_and_no_folder(
     monkeypatch.setattr(ray.importlib.util, "find_spec", lambda name: None)
     flags = ["--tasks", "walker_walk", "--set", "decisions=9", "--out", str(tmp_path / "study")]
     assert cli.main(["sweep", "--on", "ray", *flags]) == 2
-    assert "pip install 'svea[ray]'" in capsys.readouterr().err
+    assert "pip install '.[ray]'" in capsys.readouterr().err
     assert not (tmp_path / "study").exists()
 
 

@@ -29,7 +29,7 @@ from svea.studies.engines import Resources, local, slurm
 
 submitit_is_there = pytest.mark.skipif(
     not importlib.util.find_spec("submitit"),
-    reason="submitit is not installed: pip install 'svea[slurm]'",
+    reason="submitit is not installed",
 )
 slurm_is_wanted = pytest.mark.skipif(
     not os.environ.get("SVEA_SLURM"),
@@ -50,7 +50,7 @@ def starts(study: Study, run: PlannedRun) -> int:
 
 
 @pytest.mark.parametrize(
-    ("missing", "words"), [("submitit", "pip install 'svea[slurm]'"), ("sbatch", "no SLURM here")]
+    ("missing", "words"), [("submitit", "pip install '.[slurm]'"), ("sbatch", "no SLURM here")]
 )
 def test_what_is_missing_is_named_before_anything_starts(
     missing: str,

@@ -8,8 +8,7 @@ import sys
 import warnings
 
 from svea import __version__
-from svea.cli.arguments import tyro
-from svea.errors import SveaError, UserError, unknown_name
+from svea.errors import SveaError, UserError, install_hint, unknown_name
 
 VERBS = {
     "train": "Train an agent, or continue a run (the same command again).",
@@ -63,8 +62,7 @@ def answer(arguments: list[str]) -> int:
         if error.name is None or error.name.partition(".")[0] == "svea":
             raise
         print(
-            f"svea: {arguments[0]} needs {error.name}, which is not installed: "
-            "pip install 'svea[train]'",
+            f"svea: {arguments[0]} needs {error.name}, which is not installed: {install_hint()}",
             file=sys.stderr,
         )
         return UserError.exit_code
@@ -93,8 +91,6 @@ def run_verb(verb: str, arguments: list[str]) -> int:
     """Find the verb and let it read its own arguments."""
     if verb not in VERBS:
         raise unknown_name("verb", verb, VERBS)
-    if verb != "doctor" and tyro is None:
-        raise UserError(f"{verb} needs the training extras: pip install 'svea[train]'")
     module = importlib.import_module(f"svea.cli.{'evaluate' if verb == 'eval' else verb}")
     return module.run(arguments) or 0
 

@@ -6,18 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-try:
-    import tyro
-    from tyro.conf import Positional
+import tyro
+from tyro.conf import Positional
 
-    Out = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
-    """Where to write to."""
-    STYLE = (tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
-    """Help that names arguments by what they are: RUN, not PATH."""
-    SWITCHES = (*STYLE, tyro.conf.FlagCreatePairsOff)
-    """The same, and a switch has one flag: --json without --no-json."""
-except ModuleNotFoundError:  # the base install is the environments alone
-    tyro = Positional = Out = STYLE = SWITCHES = None  # type: ignore[assignment, misc]
+Out = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
+"""Where to write to."""
+STYLE = (tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
+"""Help that names arguments by what they are: RUN, not PATH."""
+SWITCHES = (*STYLE, tyro.conf.FlagCreatePairsOff)
+"""The same, and a switch has one flag: --json without --no-json."""
 
 __all__ = ["STYLE", "Out", "Positional", "parse", "parse_parts", "tyro"]
 

@@ -22,7 +22,7 @@ from svea import machine
 from svea.cli.gl_probe import measure_gl
 from svea.data.folders import data_folder
 from svea.data.inventory import inventory
-from svea.errors import StorageError, SveaError, UserError
+from svea.errors import DISTRIBUTION, StorageError, SveaError, UserError, install_hint
 from svea.words import plural
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def diagnose(data_dir: str | os.PathLike[str] | None = None) -> list[Check]:
         checks |= {each.name: partial(check_package, each) for each in requirements()}
     except ImportError as error:  # svea is not installed, or packaging is not
         value = f"their versions are unknown: {error}"
-        checks["packages"] = partial(Check, "packages", value, "warning", "pip install svea")
+        checks["packages"] = partial(Check, "packages", value, "warning", install_hint())
     checks |= {
         "device": check_device,
         "updates": check_updates,
@@ -83,7 +83,7 @@ def check_python() -> Check:
 def check_svea() -> Check:
     """The version of svea and where it is imported from."""
     folder = Path(__file__).parents[1]
-    version = _installed_version("svea")
+    version = _installed_version(DISTRIBUTION)
     return Check("svea", f"{version or 'not installed, run'} from {folder}")
 
 
@@ -95,7 +95,7 @@ def check_package(requirement: Requirement) -> Check:
     if version is None and requirement.marker:
         # The base install is the environments alone, and complete without this.
         value = "not installed: the environments work, training does not"
-        return Check(requirement.name, value, "warning", "pip install 'svea[train]'")
+        return Check(requirement.name, value, "warning", install_hint())
     if version is None:
         return Check(requirement.name, "not installed", "problem", install, UserError.exit_code)
     if not requirement.specifier.contains(version, prereleases=True):
@@ -108,7 +108,7 @@ def requirements() -> list[Requirement]:
     """What the environments and training need, from the metadata of the installed svea."""
     from packaging.requirements import Requirement
 
-    found = [Requirement(text) for text in importlib.metadata.requires("svea") or ()]
+    found = [Requirement(text) for text in importlib.metadata.requires(DISTRIBUTION) or ()]
     named = {"extra": "train"}
     return [each for each in found if not each.marker or each.marker.evaluate(named)]
 
@@ -121,7 +121,7 @@ def in_order(requirement: Requirement) -> str:
 def check_device() -> Check:
     """What training runs on, and whether a GPU stands idle."""
     if _installed_version("torch") is None:
-        return Check("device", "no torch", "warning", "pip install 'svea[train]'")
+        return Check("device", "no torch", "warning", install_hint())
     import torch
 
     if torch.cuda.is_available():
@@ -143,7 +143,7 @@ def check_device() -> Check:
 def check_updates() -> Check:
     """How `--speed auto` makes updates here."""
     if _installed_version("torch") is None:
-        return Check("updates", "no torch", "warning", "pip install 'svea[train]'")
+        return Check("updates", "no torch", "warning", install_hint())
     from svea.speed.device import choose_device, missing_for_compiling
 
     device = choose_device("auto")
@@ -257,7 +257,7 @@ def _isolated(name: str, check: Callable[[], Check]) -> Check:
         return Check(name, "does not work", "problem", _one_line(error), error.exit_code)
     except Exception as error:  # a broken installation can raise anything at import
         value = f"{type(error).__name__}: {_one_line(error)}"
-        cure = "reinstall svea and its packages: pip install --force-reinstall 'svea[train]'"
+        cure = f"reinstall svea and its packages: {install_hint()} --force-reinstall"
         return Check(name, value, "problem", cure, SveaError.exit_code)
 
 

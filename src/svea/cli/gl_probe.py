@@ -17,7 +17,7 @@ GL_TIMEOUT_SECONDS = 60
 
 _DRAW = """
 import json
-from svea.errors import RendererError, SveaError
+from svea.errors import RendererError, SveaError, install_hint
 
 try:
     from svea.envs.rendering import gl_info
@@ -26,9 +26,8 @@ try:
 except SveaError as error:
     answer = {"error": str(error), "exit_code": error.exit_code}
 except Exception as error:
-    cure = "try pip install --force-reinstall svea"
     answer = {
-        "error": f"{type(error).__name__}: {error}; {cure}",
+        "error": f"{type(error).__name__}: {error}; reinstall svea: {install_hint()}",
         "exit_code": RendererError.exit_code,
     }
 # The prefix tells the answer from what drivers print.

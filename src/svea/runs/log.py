@@ -15,7 +15,7 @@ from torch import Tensor
 
 from svea import files
 from svea.agents.finite import divergence
-from svea.errors import NumericsError, UserError
+from svea.errors import NumericsError, UserError, install_hint
 
 
 class Accumulator:
@@ -126,7 +126,7 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise UserError(
-                "--tensorboard needs the package tensorboard: pip install 'svea[tensorboard]'"
+                f"--tensorboard needs the package tensorboard: {install_hint('tensorboard')}"
             ) from None
         # A resumed run withdraws what came after its checkpoint.
         self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=decision + 1)
@@ -148,7 +148,7 @@ class WeightsAndBiases:
         try:
             import wandb
         except ImportError:
-            raise UserError("--wandb needs the package wandb: pip install 'svea[wandb]'") from None
+            raise UserError(f"--wandb needs the package wandb: {install_hint('wandb')}") from None
         try:
             self._run = wandb.init(
                 project="svea", id=f"{run.name}-{zlib.crc32(str(run.resolve()).encode()):08x}",

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from svea.errors import SveaError, UserError
+from svea.errors import SveaError, UserError, install_hint
 from svea.machine import usable_cores
 from svea.studies.engines import Resources
 from svea.studies.folder import Study, is_cancelled
@@ -31,7 +31,7 @@ LOST_TASKS = 10  # how often Ray may lose one run's task
 def require(study: Study, resources: Resources) -> None:
     """Refuse, before anything starts, where Ray is not installed or its cluster not reachable."""
     if importlib.util.find_spec("ray") is None:
-        raise UserError("--on ray needs the package ray: pip install 'svea[ray]'")
+        raise UserError(f"--on ray needs the package ray: {install_hint('ray')}")
     if address := _address(resources):
         _require_reachable(address)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from svea import config
-from svea.errors import UserError
+from svea.errors import UserError, install_hint
 from svea.files import replace_json
 from svea.studies.engines import Resources
 from svea.studies.folder import Study
@@ -49,7 +49,7 @@ class Job:
 def require(study: Study, resources: Resources) -> None:
     """Refuse, before anything starts, where SLURM or submitit is missing."""
     if importlib.util.find_spec("submitit") is None:
-        raise UserError("--on slurm needs the package submitit: pip install 'svea[slurm]'")
+        raise UserError(f"--on slurm needs the package submitit: {install_hint('slurm')}")
     if not shutil.which("sbatch"):
         raise UserError(
             "no SLURM here: the program sbatch is not found. Start the study on a login node, or "
