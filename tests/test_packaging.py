@@ -70,9 +70,7 @@ def test_the_base_install_is_the_environments_and_the_command_line():
         "rich",
         "pooch",
     }
-    assert {"torch", "safetensors", "matplotlib"} <= {
-        r.name for r in EXTRAS["train"]
-    }
+    assert {"torch", "safetensors", "matplotlib"} <= {r.name for r in EXTRAS["train"]}
     assert {"tensorboard", "wandb", "dev"} <= EXTRAS.keys()
 
 
@@ -169,6 +167,8 @@ def test_doctor_runs_without_even_the_command_lines_packages():
         (["data", "list"], "video_hard"),
         (["methods"], "svea"),
         (["methods", "--json"], "svea"),
+        (["tasks"], "walker_walk"),
+        (["gallery", "robot", "--help"], "contact sheet"),
     ],
     ids=" ".join,
 )
@@ -176,6 +176,14 @@ def test_verbs_that_do_not_learn_need_no_training_packages(arguments, words):
     result = base_install(*arguments)
     assert result.returncode == 0, result.stderr
     assert words in result.stdout
+
+
+@pytest.mark.parametrize("sheet", ["environments", "robot"])
+def test_sheets_of_environments_need_no_training_packages(sheet):
+    """Imports alone: drawing needs a renderer."""
+    result = base_install("gallery", sheet, "-o", "sheet.txt")
+    assert result.returncode == 2, result.stderr
+    assert "Name a file that ends in .png" in result.stderr
 
 
 @pytest.mark.parametrize("folder", ["src", "docs", "examples", "benchmarks", "scripts", "."])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from svea.envs import (
     ACTION_REPEAT,
     PAPER_TASKS,
     ROBOT_TASKS,
     TASKS,
+    check_task,
     is_foreign,
     prepare_simulator,
 )
+from svea.errors import UserError
 
 
 def test_tasks_are_those_of_the_suite():
@@ -24,3 +28,30 @@ def test_tasks_are_those_of_the_suite():
 
 def test_a_users_own_environment_is_told_by_its_colon():
     assert is_foreign("games:make") and not any(map(is_foreign, TASKS))
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("waler_walk", "Did you mean 'walker_walk'"),
+        ("svea/walker_walk-v0", "Did you mean 'walker_walk'"),
+        ("mymodule.make_env", "a colon before its function: mymodule:make_env"),
+        ("my.module.make_env", "my.module:make_env"),
+        ("CartPole-v1", "A Gymnasium id is not a task"),
+        ("ALE/Pong-v5", "A Gymnasium id is not a task"),
+        ("Walker2d-v4", "A Gymnasium id is not a task"),
+        ("xyz", "named as module:function"),
+    ],
+)
+def test_an_unknown_task_gets_a_short_hint(given, hint):
+    with pytest.raises(UserError, match=r"`svea tasks` lists all \d+ tasks") as refused:
+        check_task(given)
+    message = str(refused.value)
+    assert message.startswith(f"unknown task {given!r}") and hint in message
+    assert len(message) < 250
+    assert sum(name in message for name in TASKS) <= 4
+
+
+def test_known_tasks_and_own_environments_pass():
+    for task in (*TASKS, "games:make"):
+        check_task(task)

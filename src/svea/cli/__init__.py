@@ -8,6 +8,7 @@ import sys
 import warnings
 
 from svea import __version__
+from svea.cli.encoding import write_what_streams_can_show
 from svea.errors import SveaError, UserError, install_hint, unknown_name
 
 VERBS = {
@@ -19,6 +20,7 @@ VERBS = {
     "report": "Write one self-contained HTML page about runs.",
     "export": "Write a small folder to share: actor, critic, configuration.",
     "methods": "List methods: which views feed which part.",
+    "tasks": "List tasks, and the modes in which they can be evaluated.",
     "gallery": "Write contact sheets to look at.",
     "bench": "Measure speed on this machine: augmentations, environments, updates, training.",
     "sweep": "Run a study of many runs: here, on a Ray cluster or under SLURM.",
@@ -31,6 +33,7 @@ VERBS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb and return the exit code; user errors are one message on stderr."""
+    write_what_streams_can_show()
     if arguments is not None:
         return answer(arguments)
     code = answer(sys.argv[1:])

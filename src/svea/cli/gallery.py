@@ -27,8 +27,7 @@ def run(arguments: list[str]) -> int:
             data_dir: folder with benchmark data; overrides SVEA_DATA.
             seed: of the draws.
         """
-        from svea.augment.images import ImageBank
-        from svea.evidence.film import sheets as sheets
+        from svea.evidence.film import sheets
 
         path = out or Path(f"{sheet}.png")
         sheets.check_name(path)
@@ -37,6 +36,8 @@ def run(arguments: list[str]) -> int:
         elif sheet == "robot":
             print(sheets.robot(path, seed=seed))
         else:
+            from svea.augment.images import ImageBank
+
             bank = ImageBank.find(overlay_dir or None, data_dir or None)
             print(sheets.augmentations(path, seed=seed, images=bank))
         return 0

@@ -152,8 +152,7 @@ def bounds_of(kind: Hashable) -> dict[str, Bounds | None]:
 
 def check_names(config: Config) -> None:
     """Task, mode, method and augmentation exist and fit together."""
-    if not envs.is_foreign(config.task) and config.task not in envs.TASKS:
-        raise unknown_name("task", config.task, envs.TASKS)
+    envs.check_task(config.task)
     envs.check_mode(config.eval_mode, config.task)
     if config.method not in METHODS:
         raise unknown_name("method", config.method, METHODS)

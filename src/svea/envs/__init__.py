@@ -19,6 +19,7 @@ from svea.envs.tasks import (
     PAPER_TASKS,
     ROBOT_TASKS,
     TASKS,
+    check_task,
     is_foreign,
 )
 
@@ -38,6 +39,7 @@ __all__ = [
     "Renderer",
     "Scene",
     "check_mode",
+    "check_task",
     "describe",
     "expand_modes",
     "gl_info",

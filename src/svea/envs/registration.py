@@ -24,6 +24,7 @@ from svea.envs.tasks import (
     EPISODE_FRAMES,
     ROBOT_TASKS,
     TASKS,
+    check_task,
     is_foreign,
 )
 from svea.errors import UserError, unknown_name
@@ -79,8 +80,7 @@ def make_env(
     ((9, 84, 84), (1,))
     >>> env.close()
     """
-    if not is_foreign(task) and task not in DOMAIN_AND_TASK:
-        raise unknown_name("task", task, TASKS)
+    check_task(task)
     name, options = parse_mode(mode, task)
     for twice in options.keys() & mode_options.keys():
         raise UserError(f"{twice} is given twice: in mode {mode!r} and as {mode_options[twice]!r}.")

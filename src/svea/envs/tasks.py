@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+import re
+
+from svea.errors import UserError
+
 PAPER_TASKS = (
     "walker_walk",
     "walker_stand",
@@ -62,3 +67,24 @@ def is_foreign(task: str) -> bool:
     (False, True)
     """
     return ":" in task
+
+
+def check_task(task: str) -> None:
+    """Refuse a name that is neither a task nor `module:function`."""
+    if is_foreign(task) or task in TASKS:
+        return
+    ours = re.sub(r"^svea/(.*)-v0$", r"\1", task)
+    near = difflib.get_close_matches(ours, TASKS, n=3, cutoff=0.6)
+    module, dot, function = task.rpartition(".")
+    if ours == task and re.search(r"-v\d+$", task):
+        hint = (
+            "A Gymnasium id is not a task: write a function that makes the environment, and name "
+            "it as module:function."
+        )
+    elif near:
+        hint = f"Did you mean {' or '.join(map(repr, near))}?"
+    elif dot and task.replace(".", "").isidentifier():
+        hint = f"An environment of your own has a colon before its function: {module}:{function}."
+    else:
+        hint = "An environment of your own is named as module:function."
+    raise UserError(f"unknown task {task!r}. {hint} `svea tasks` lists all {len(TASKS)} tasks")

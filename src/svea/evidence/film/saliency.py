@@ -113,7 +113,7 @@ def saliency(
     if not shown:
         raise UserError(f"nothing to look at: no mode of {config.task} could be shown")
     rows = list(next(iter(shown.values())))
-    cells = [[shown[mode][row] for mode in shown] for row in rows]
+    cells = [[shown[mode][row].numpy() for mode in shown] for row in rows]
     scale = max(1, 160 // cells[0][0].shape[-1])  # small pictures are enlarged
     return sheets.save(sheets.sheet_of(rows, list(shown), cells, scale), out)
 

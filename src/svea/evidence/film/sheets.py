@@ -1,4 +1,7 @@
-"""Contact sheets: pictures that show what the parts do to observations."""
+"""Contact sheets: pictures that show what the parts do to observations.
+
+Only the sheet of augmentations needs torch.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
+from PIL import Image, ImageDraw, ImageFont
 
-from svea.augment import augmentation
-from svea.augment.images import ImageBank
+from svea.envs import expand_modes, make_env
+from svea.envs.robot.worlds import WORLDS
 from svea.errors import UserError
-from svea.evidence.film.video import write_picture
+from svea.evidence.film.pictures import write_picture
 
 if TYPE_CHECKING:
-    from PIL import Image
+    from svea.augment.images import ImageBank
+
+Observations = np.ndarray
+"""Between 0 and 1, with shape (samples, 3 x stacked frames, height, width)."""
 
 SHEET_ROWS = (
     "none",
@@ -70,14 +75,18 @@ def augmentations(
         scale: Whole-number enlargement of the pictures.
         images: Pictures for overlay; procedural ones when None.
     """
+    import torch
+
+    from svea.augment import augmentation
+    from svea.augment.images import ImageBank
+
     cells = []
     for name in rows:
         augment = augmentation(name, lambda: images or ImageBank.procedural())
         generator = torch.Generator().manual_seed(seed)
         size = 100 if "crop" in name else 84  # crop cuts 84 pixels out of 100
-        cells.append(
-            [augment(_observations(task, samples, seed, size), generator) for task in tasks]
-        )
+        shown = [torch.as_tensor(_observations(task, samples, seed, size)) for task in tasks]
+        cells.append([augment(observations, generator).numpy() for observations in shown])
     titles = [task.replace("_", " ") for task in tasks]
     sheet = sheet_of([name.replace("_", "-") for name in rows], titles, cells, scale)
     return save(sheet, Path(out))
@@ -104,8 +113,6 @@ def environments(
         scale: Whole-number enlargement of the pictures.
         data_dir: Folder with the benchmark's data; generated data without one.
     """
-    from svea.envs import expand_modes
-
     rows = expand_modes(modes)
     cells = [[_episodes(task, mode, samples, seed, data_dir) for task in tasks] for mode in rows]
     titles = [task.replace("_", " ") for task in tasks]
@@ -128,8 +135,6 @@ def robot(
         seed: Chooses the episodes; every sheet shows every world once per task.
         scale: Whole-number enlargement of the pictures.
     """
-    from svea.envs.robot.worlds import WORLDS
-
     names, cells = ["train"], [[_episodes(t, "train", SHEET_WORLDS, seed, None) for t in tasks]]
     for world in range(0, WORLDS, SHEET_WORLDS):
         first = seed * WORLDS + world  # the remainder of an episode's seed is its world
@@ -139,10 +144,10 @@ def robot(
     return save(sheet_of(names, titles, cells, scale), Path(out))
 
 
-def _episodes(task: str, mode: str, count: int, seed: int, data_dir: str | Path | None) -> Tensor:
+def _episodes(
+    task: str, mode: str, count: int, seed: int, data_dir: str | Path | None
+) -> Observations:
     """One observation of each of several episodes, soon after its start."""
-    from svea.envs import make_env
-
     env = make_env(task, mode, data_dir=data_dir)
     env.action_space.seed(seed)
     kept = []
@@ -152,14 +157,12 @@ def _episodes(task: str, mode: str, count: int, seed: int, data_dir: str | Path 
             observation, *_ = env.step(env.action_space.sample())
         kept.append(observation)
     env.close()
-    return torch.from_numpy(np.stack(kept)).float() / 255
+    return np.stack(kept).astype(np.float32) / 255
 
 
 @cache
-def _observations(task: str, count: int, seed: int, size: int) -> Tensor:
+def _observations(task: str, count: int, seed: int, size: int) -> Observations:
     """Observations of one episode of random actions, far enough apart to differ."""
-    from svea.envs import make_env
-
     env = make_env(task, mode="train", seed=seed, image_size=size)
     env.action_space.seed(seed)
     observation, _ = env.reset(seed=seed)
@@ -169,15 +172,13 @@ def _observations(task: str, count: int, seed: int, size: int) -> Tensor:
             observation, *_ = env.step(env.action_space.sample())
         kept.append(observation)
     env.close()
-    return torch.from_numpy(np.stack(kept)).float() / 255
+    return np.stack(kept).astype(np.float32) / 255
 
 
 def sheet_of(
-    rows: list[str], titles: list[str], cells: list[list[Tensor]], scale: int
+    rows: list[str], titles: list[str], cells: list[list[Observations]], scale: int
 ) -> Image.Image:
     """Lay out cells[row][column], each a batch of observations, with names on the left."""
-    from PIL import Image, ImageDraw, ImageFont
-
     side = cells[0][0].shape[-1] * scale
     count = len(cells[0][0])
     block = count * (side + GAP) + 3 * GAP  # the samples of one task
@@ -199,12 +200,10 @@ def sheet_of(
     return sheet
 
 
-def _picture(observation: Tensor, side: int) -> Image.Image:
+def _picture(observation: np.ndarray, side: int) -> Image.Image:
     """The newest frame of an observation, enlarged without smoothing."""
-    from PIL import Image
-
-    frame = (observation[-3:].clamp(0, 1) * 255).round().byte()
-    picture = Image.fromarray(frame.permute(1, 2, 0).contiguous().numpy())
+    frame = (observation[-3:].clip(0, 1) * 255).round().astype(np.uint8)
+    picture = Image.fromarray(np.ascontiguousarray(frame.transpose(1, 2, 0)))
     return picture.resize((side, side), Image.Resampling.NEAREST)
 
 

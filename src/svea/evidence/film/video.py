@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ from svea import files
 from svea.envs.modes import modes_for
 from svea.errors import UserError
 from svea.evidence.film.episode import SIZE, Picture, Recording, record
+from svea.evidence.film.pictures import write_picture
 from svea.runs import layout
 from svea.runs.load import load_agent, load_config
 
@@ -156,12 +156,3 @@ def write_gif(path: Path, video: Path) -> None:
         if done.returncode:
             raise OSError(done.stderr.strip())
         files.replace(path, [made.read_bytes()])
-
-
-def write_picture(path: Path, picture: Image.Image) -> None:
-    """A PNG, making its folder."""
-    buffer = io.BytesIO()
-    picture.save(buffer, "PNG", optimize=True)
-    with files.writing(path):
-        files.make_folder(path.parent)
-        files.replace(path, [buffer.getvalue()])

@@ -1,0 +1,46 @@
+"""`svea tasks`: every task, and the modes in which it can be evaluated."""
+
+from __future__ import annotations
+
+import json as jsonlib
+
+from svea.cli.arguments import parse
+
+
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
+
+    def command(json: bool = False) -> int:
+        """List every task with the length of a decision and of an episode, and all modes.
+
+        Args:
+            json: print JSON instead of a table.
+        """
+        from svea.cli.terminal import print_table
+        from svea.envs import MODES, PAPER_TASKS, ROBOT_MODES, TASKS
+        from svea.envs.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS
+
+        def source(task: str) -> str:
+            suite = "dm_control, in the paper" if task in PAPER_TASKS else "dm_control"
+            return "the paper's robot" if task in ROBOT_TASKS else suite
+
+        rows = [
+            {
+                "task": task,
+                "from": source(task),
+                "frames per decision": ACTION_REPEAT[task],
+                "frames per episode": EPISODE_FRAMES[task],
+            }
+            for task in TASKS
+        ]
+        if json:
+            modes = {task: [*(ROBOT_MODES if task in ROBOT_TASKS else MODES)] for task in TASKS}
+            rows = [row | {"modes": modes[str(row["task"])]} for row in rows]
+            print(jsonlib.dumps(rows, indent=1))
+            return 0
+        print_table(rows)
+        print(f"modes: {', '.join(MODES)}; robot tasks: {', '.join(ROBOT_MODES)}")
+        print("your own environment: module:function (docs/your-environment.md), mode train")
+        return 0
+
+    return parse(command, "tasks", arguments)

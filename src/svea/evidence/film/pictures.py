@@ -1,0 +1,19 @@
+"""Pictures on disk. No torch."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from PIL import Image
+
+from svea import files
+
+
+def write_picture(path: Path, picture: Image.Image) -> None:
+    """A PNG, making its folder."""
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG", optimize=True)
+    with files.writing(path):
+        files.make_folder(path.parent)
+        files.replace(path, [buffer.getvalue()])

@@ -1,0 +1,82 @@
+"""Verbs write what the stream can show: no symbol ends a command under LC_ALL=C."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fake_runs import write_run
+
+OLD = {
+    "ascii": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    "io-encoding": {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+}
+
+
+def in_locale(kind: str, *arguments: str | bytes) -> subprocess.CompletedProcess[bytes]:
+    paths = os.pathsep.join(p for p in sys.path if p)
+    return subprocess.run(
+        [sys.executable, "-m", "svea", *arguments],
+        capture_output=True, check=False, timeout=120,
+        env=os.environ | OLD[kind] | {"PYTHONPATH": paths},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for method in ("svea", "drq"):
+        for seed in (0, 1):
+            write_run(folder / f"{method}-{seed}", method=method, seed=seed)
+    return folder
+
+
+@pytest.mark.parametrize("kind", OLD)
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ("methods", b"alpha"),
+        ("tasks", b"walker_walk"),
+        ("train --help", b"--decisions"),
+        ("analyze walltime RUNS", b"x fastest"),
+        ("compare svea drq --runs RUNS", b"P(svea > drq)"),
+        ("report RUNS -o PAGE", b".html"),
+        ("sweep --tasks walker_walk --out OUT --dry-run", b"svea train walker_walk"),
+    ],
+    ids=lambda value: value.split()[0] if isinstance(value, str) else "",
+)
+def test_tables_are_printed(
+    kind: str, arguments: str, shown: bytes, runs: Path, tmp_path: Path
+) -> None:
+    names = {"RUNS": str(runs), "PAGE": str(tmp_path / "page.html"), "OUT": str(tmp_path / "out")}
+    done = in_locale(kind, *(names.get(word, word) for word in arguments.split()))
+    assert done.returncode == 0, done.stderr
+    assert shown in done.stdout
+    assert b"Traceback" not in done.stderr
+    done.stdout.decode("ascii")
+
+
+def test_scores_keep_their_plus_minus(runs: Path) -> None:
+    """The table that `svea eval` prints after its episodes."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from svea.cli.encoding import write_what_streams_can_show\n"
+        "from svea.cli.evaluate import print_scores\n"
+        "write_what_streams_can_show()\n"
+        f"print_scores(sorted(Path({str(runs)!r}).iterdir()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=False, timeout=120,
+        env=os.environ | OLD["ascii"] | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert b" +- " in done.stdout
+
+
+def test_a_message_with_a_path_that_is_not_text(tmp_path: Path) -> None:
+    done = in_locale("ascii", "export", os.fsencode(tmp_path) + b"/a\xff\xc2\xb1", "shared")
+    assert done.returncode == 2 and done.stderr.startswith(b"svea: ")
+    assert b"Traceback" not in done.stderr
