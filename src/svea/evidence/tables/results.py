@@ -111,7 +111,7 @@ def notes_on_marks(results: Iterable[Result], *, brief: bool = False) -> list[st
             "setting is another."
         )
     elif apart:
-        who = [f"{own} ({listed(list(dict.fromkeys(names)), 3)})" for own, names in apart.items()]
+        who = [f"{listed(list(dict.fromkeys(names)), 3)}: {own}" for own, names in apart.items()]
         here = listed(who, between="; ") if len(apart) > 1 else next(iter(apart))
         notes.append(
             f"{NOT_A_REPLICATION} Not a replication. The paper trains for 500,000 decisions (ViT: "
