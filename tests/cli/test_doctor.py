@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from svea import errors, machine
 from svea.cli import diagnosis, doctor, gl_probe
-from svea.evidence import evaluation
+from svea.evidence.evaluation import play
 from svea.speed import device, host
 from svea.speed.kernels import cpu
 
@@ -153,7 +153,7 @@ def test_training_and_doctor_count_the_same_cores(monkeypatch):
     monkeypatch.setattr(machine, "_control_groups", lambda: [Path("/group")])
     monkeypatch.setattr(machine, "_core_quota", lambda group: 3.0)
     assert finding("cpu").value.startswith("3 cores, ")
-    assert evaluation.usable_cores() == host.usable_cores() == 3
+    assert play.usable_cores() == host.usable_cores() == 3
 
 
 def test_the_worst_problem_gives_the_exit_code(healthy, monkeypatch):
