@@ -96,7 +96,7 @@ def quiet():
 
 
 def data_kinds(folder: Path) -> dict[str, Kind]:
-    """Everything that a run writes, an export, an archive, and the benchmark's tables."""
+    """Everything that a run writes, an export and an archive."""
     saver = later_save(folder / "run")
     saver.save()
     newest = folder / "run" / "checkpoints" / f"{saver.decision:09d}"
