@@ -21,13 +21,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from svea.machine import usable_cores
 from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs, read_states, read_study
 from svea.studies.cost import estimate_cost
 from svea.studies.engines import Resources
 from svea.studies.engines import ray as engine
 
 DECISIONS = 1000
-CORES = len(os.sched_getaffinity(0))
+CORES = usable_cores()
 
 
 def nothing(command: list[str], log: Path, must_stop: Callable[[], bool]) -> int:

@@ -16,17 +16,10 @@ POLL_SECONDS = 0.5
 
 
 def acquire(descriptor: int, wait_seconds: float = 0.0) -> bool:
-    """Lock an open file for this process and those that inherit it.
+    """Lock an open file for this process and those that inherit it; whether that succeeded.
 
-    Args:
-        descriptor: of the file or folder.
-        wait_seconds: how long to wait for another holder, which may be about to end.
-
-    Returns:
-        Whether the lock is ours.
-
-    Raises:
-        OSError: The disk does not support locks, as some network disks do not.
+    Another holder is given some seconds, because it may be about to end. On a disk without locks,
+    as some network disks are, it raises an OSError.
     """
     end = time.monotonic() + wait_seconds
     while True:

@@ -50,13 +50,7 @@ class TrainingState:
     ) -> None:
         """Check memory and disk, start the environments, and resume if there is a checkpoint.
 
-        Args:
-            config: of the run.
-            saved: the checkpoint to continue from; None begins a run.
-            stack: what is opened here is closed with it.
-            interrupt: whether a signal came, where several runs share the process.
-            runs_in_process: how many runs share the process, and its memory.
-            learn_only: neither evaluate nor save, to measure the loop alone.
+        The arguments are those of `training.open_trainer`, and the checkpoint to continue from.
         """
         self.config, self.folder = config, config.folder
         self.started = time.monotonic()

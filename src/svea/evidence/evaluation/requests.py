@@ -83,7 +83,7 @@ def evaluate_runs(
     on_record: OnRecord,
     on_problem: OnProblem,
 ) -> None:
-    """Play what a request asks of every run; each episode that is known already is passed on as is.
+    """Play what a request asks of every run; episodes that are known already are passed on.
 
     Runs with the same task share their environments, and the next mode's environments start while
     this one's are played in.
@@ -112,7 +112,7 @@ class _Environments:
 
 
 class _Evaluation:
-    """What `evaluate_runs` was asked for, at work."""
+    """An evaluation of runs under way."""
 
     def __init__(
         self,
