@@ -48,6 +48,11 @@ _LAZY = {
 }
 
 
+def __dir__() -> list[str]:
+    """The public names, whether imported yet or not: what an editor or notebook completes."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Import the parts that need torch when they are first asked for."""
     if name not in _LAZY:

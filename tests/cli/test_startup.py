@@ -63,3 +63,12 @@ def test_every_public_name_is_there_and_no_other(tmp_path: Path) -> None:
     )
     done = in_a_fresh_interpreter(code, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_public_names_are_completed_before_they_are_imported(tmp_path: Path) -> None:
+    code = (
+        "import svea\nassert set(svea.__all__) <= set(dir(svea)), dir(svea)\n"
+        "assert not {'Any', 'importlib', 'TYPE_CHECKING'} & set(dir(svea))"
+    )
+    done = in_a_fresh_interpreter(code, tmp_path)
+    assert done.returncode == 0, done.stderr

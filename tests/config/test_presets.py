@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from svea.config import ENCODERS, PRESETS, configure, from_dict, to_dict
+from svea.errors import UserError
 from svea.methods import METHODS
 
 
@@ -162,3 +163,8 @@ def test_the_folder_has_a_safe_name() -> None:
     assert configure("walker_walk", seed=3).folder == Path("runs/walker_walk-svea-3")
     assert configure("toy:make", method="drq+aug").folder == Path("runs/toy_make-drq+aug-0")
     assert configure("toy:make", out="a/b").folder == Path("a/b")
+
+
+def test_an_environment_itself_is_not_a_task() -> None:
+    with pytest.raises(UserError, match="allowed: a name, or an environment of yours as module:f"):
+        configure(lambda: None)  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ def env(request):
     """One environment per task and mode, which all tests share: no episode may leave a trace."""
     task, mode = request.param
     try:
-        env = gym.make(f"svea/{task}-v0", mode=mode, **SMALL).unwrapped
+        env = gym.make(f"svea/{task}-v0", mode=mode, render_mode="rgb_array", **SMALL).unwrapped
     except UserError as error:
         if mode.startswith("video") and "does not see" in str(error):
             pytest.skip(str(error))
@@ -277,7 +277,8 @@ def test_bad_actions_are_refused(make):
 
 @pytest.mark.parametrize("mode", ["train", "color_hard", "video_hard", "distracting_cs"])
 def test_two_environments_do_not_disturb_each_other(make, mode):
-    one, other = make("walker_walk", mode, **SMALL), make("finger_spin", mode, **SMALL)
+    one = make("walker_walk", mode, **SMALL)
+    other = make("finger_spin", mode, render_mode="rgb_array", **SMALL)
     alone = play(one, seed=1)
     rng = np.random.default_rng(0)
     pixels = [one.reset(seed=1)[0]]

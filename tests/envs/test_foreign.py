@@ -441,14 +441,17 @@ def test_gymnasium_checker_is_content(adapt):
 
 def test_render_is_the_environments_own_or_what_the_agent_saw(adapt):
     own = rgb()
-    env = adapt(own, render_size=64)
+    env = adapt(own, render_mode="rgb_array", render_size=64)
     seen, _ = env.reset()
     picture = env.render()
     assert picture.shape == (64, 64, 3) and picture.dtype == np.uint8
     np.testing.assert_array_equal(picture[::4, ::4].transpose(2, 0, 1), seen[-3:])
     own.render_mode, own.render = "rgb_array", lambda: np.ones((5, 7, 3), np.uint8)
     assert env.render().shape == (5, 7, 3)
-    assert adapt(own, render_mode=None).render() is None
+    assert env.render_mode == "rgb_array"
+    mute = adapt(own)
+    with pytest.warns(UserWarning, match="render_mode='rgb_array'"):
+        assert mute.render() is None
 
 
 # Through processes --------------------------------------------------------------------------------

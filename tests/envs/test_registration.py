@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 
@@ -37,6 +38,23 @@ def make_with_seed(seed, **others):
 
 def make_twins(image_size, twin):
     return PictureEnv(image_size), twin
+
+
+class Flicker(gym.Env):
+    """Another flat colour every step."""
+
+    observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.draw(), {}
+
+    def step(self, action):
+        return self.draw(), 0.0, False, False, {}
+
+    def draw(self):
+        return np.full((8, 8, 3), self.np_random.integers(0, 256, 3), np.uint8)
 
 
 CODE = "no function"
@@ -77,6 +95,10 @@ def test_import_loads_neither_torch_nor_the_simulator():
         ({"action_repeat": 0}, "action_repeat is 0"),
         ({"episode_frames": -1}, "episode_frames is -1"),
         ({"seed": -1}, "seed is -1"),
+        ({"frame_stack": 0}, "frame_stack is 0; allowed are 1 to 64"),
+        ({"frame_stack": 2.0}, "frame_stack is 2.0; it must be an integer"),
+        ({"channels_last": "yes"}, "channels_last is 'yes'; allowed are True and False"),
+        ({"task": make_nothing}, "task is <function.*module:function"),
         ({"render_mode": "human"}, "render_mode is 'human'.*'rgb_array'"),
         ({"intensity": 0.1}, "unknown option 'intensity' of mode 'train', which has none"),
         ({"mode": "distracting_cs", "intensity": 0}, "intensity is 0; it must be a number above 0"),
@@ -136,6 +158,100 @@ def test_modules_of_the_current_folder_are_found(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     assert type(make_env("worlds_here:Here").unwrapped).__name__ == "Here"
+
+
+SMALL = {"image_size": 16, "rendering": "fast"}
+
+
+def test_environments_made_without_a_seed_differ():
+    one = functools.partial(gym.make, "svea/cartpole_balance-v0", mode="color_hard", **SMALL)
+    envs = gym.vector.SyncVectorEnv([one] * 3)
+    shown = [envs.reset() for _ in range(3)]
+    worlds = np.stack([info["world"] for _, info in shown], axis=1)  # of 100, in each environment
+    assert len({tuple(row) for row in worlds}) == 3, "one in 10**6 by chance"
+    first = shown[0][0]
+    assert not (first[0] == first[1]).all() and not (first[1] == first[2]).all()
+    envs.close()
+    again = [one(seed=4) for _ in range(2)]
+    np.testing.assert_array_equal(*(env.reset()[0] for env in again))
+    for env in again:
+        env.close()
+
+
+def test_own_environments_made_without_a_seed_differ():
+    made = [make_env(f"{__name__}:make_with_seed").unwrapped.given_seed for _ in range(3)]
+    assert all(isinstance(seed, int) for seed in made) and len(set(made)) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [
+        ({}, 125),
+        ({"action_repeat": 4}, 250),
+        ({"action_repeat": 300}, 4),
+        ({"episode_frames": 24}, 3),
+        ({"max_episode_steps": 7}, 7),
+        ({"action_repeat": 4, "max_episode_steps": 7}, 7),
+    ],
+)
+def test_the_spec_says_how_long_an_episode_is(given, steps):
+    name = "svea/cartpole_balance-v0"
+    assert gym.spec(name).max_episode_steps == 125
+    env = gym.make(name, **SMALL, **given)
+    assert env.spec.max_episode_steps == steps
+    env.reset(seed=0)
+    if steps < 10:
+        ends = [env.step(env.action_space.sample())[3] for _ in range(steps)]
+        assert ends == [False] * (steps - 1) + [True]
+    env.close()
+    again = gym.make(env.spec)
+    assert again.spec.max_episode_steps == steps
+    again.close()
+
+
+@pytest.mark.parametrize("task", ["cartpole_balance", f"{__name__}:Flicker"])
+def test_frames_and_the_order_of_channels_can_be_chosen(task):
+    usual, other = make_env(task, **SMALL), make_env(
+        task, **SMALL, frame_stack=2, channels_last=True
+    )  # fmt: skip
+    single = make_env(task, **SMALL, frame_stack=1)
+    assert other.observation_space.shape == (16, 16, 6)
+    assert single.observation_space.shape == (3, 16, 16)
+    seen = [env.reset(seed=3)[0] for env in (usual, other, single)]
+    for _ in range(3):
+        np.testing.assert_array_equal(seen[1].transpose(2, 0, 1), seen[0][3:])
+        np.testing.assert_array_equal(seen[2], seen[0][6:])
+        assert all(
+            env.observation_space.contains(o)
+            for env, o in zip((usual, other, single), seen, strict=True)
+        )
+        action = usual.action_space.high
+        seen = [env.step(action)[0] for env in (usual, other, single)]
+    for env in (usual, other, single):
+        env.close()
+
+
+def test_state_and_physics_can_be_looked_at():
+    env = gym.make("svea/cartpole_balance-v0", **SMALL)
+    env.reset(seed=0)
+    before = env.unwrapped.state()
+    np.testing.assert_array_equal(before[:2], env.unwrapped.physics.data.qpos)
+    env.step(env.action_space.high)
+    assert not np.array_equal(before, env.unwrapped.state())
+    env.close()
+
+
+def test_pictures_are_drawn_when_they_are_asked_for():
+    env = make_env("cartpole_balance", **SMALL)
+    env.reset(seed=0)
+    assert env.render_mode is None
+    with pytest.warns(UserWarning, match="render_mode='rgb_array'"):
+        assert env.render() is None
+    env.close()
+    env = gym.make("svea/cartpole_balance-v0", render_mode="rgb_array", **SMALL)
+    env.reset(seed=0)
+    assert env.render().shape == (240, 240, 3)
+    env.close()
 
 
 def test_data_folder_argument_beats_the_variable(monkeypatch, tmp_path):

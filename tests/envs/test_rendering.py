@@ -191,7 +191,7 @@ def test_osmesa_draws_too():
         pytest.skip("needs libOSMesa")
     code = (
         "from svea.envs import make_env\n"
-        "env = make_env('cartpole_balance', 'color_hard')\n"
+        "env = make_env('cartpole_balance', 'color_hard', render_mode='rgb_array')\n"
         "print(env.reset(seed=0)[0].std() > 5, env.render().std() > 5)"
     )
     run = run_python(code, MUJOCO_GL="osmesa")

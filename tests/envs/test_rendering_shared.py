@@ -52,13 +52,13 @@ def test_pictures_are_those_of_a_renderer_of_its_own(
     """
     most = 1e-3 if rendering.draws_on_gpu() else 0.0
     batches = count_batches(shared, monkeypatch)
-    together = [make_env(**settings) for settings in MIXED]
+    together = [make_env(**settings, render_mode="rgb_array") for settings in MIXED]
     got = shared.run([lambda e=e, s=s: play(e, s) for s, e in enumerate(together)])
     for environment in together:
         environment.close()
     configure_drawing()
     for seed, settings in enumerate(MIXED):
-        alone = make_env(**settings)
+        alone = make_env(**settings, render_mode="rgb_array")
         for ours, its_own in zip(got[seed], play(alone, seed), strict=True):
             assert np.mean(ours != its_own) <= most, settings
         alone.close()

@@ -100,7 +100,8 @@ def shown(observation):
 
 
 def test_every_decision_shows_the_next_frame_and_keeps_the_stacked_ones(counting_videos):
-    env = make_env("cartpole_balance", "video_hard", videos=counting_videos, **SMALL)
+    settings = SMALL | {"render_mode": "rgb_array"}
+    env = make_env("cartpole_balance", "video_hard", videos=counting_videos, **settings)
     observation, _ = env.reset(seed=3)
     clip = shown(observation)[0][0]
     assert shown(observation) == [(clip, 0)] * 3

@@ -81,7 +81,8 @@ def resolve(task: str, **explicit: Any) -> Config:
     names = {"task": task, "preset": preset, "encoder": encoder, "method": method}
     for name, value in names.items():
         if not isinstance(value, str):
-            raise UserError(f"{name} is {value!r}; allowed: a name")
+            own = ", or an environment of yours as module:function" if name == "task" else ""
+            raise UserError(f"{name} is {value!r}; allowed: a name{own}")
     for name, known in (("preset", PRESETS), ("encoder", ENCODERS), ("method", METHODS)):
         if names[name] not in known:
             raise unknown_name(name, names[name], known)

@@ -43,9 +43,10 @@ def load_suite_task(domain: str, task: str) -> Any:
 
 
 class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
-    """Pixels of a dm_control task: three stacked RGB frames, actions in [-1, 1].
+    """Pixels of a dm_control task: stacked RGB frames, actions in [-1, 1].
 
-    Built by `make_env`, which checks the arguments.
+    Built by `make_env`, which checks the arguments. For debugging, `physics` is the simulation and
+    `state()` its positions and velocities.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012 (Gymnasium's form)
@@ -56,10 +57,12 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         task: str,
         mode: Mode,
         *,
-        seed: int,
+        seed: int | None,
         image_size: int,
         action_repeat: int,
         episode_frames: int,
+        frame_stack: int,
+        channels_last: bool,
         rendering: str,
         render_mode: str | None,
         render_size: int,
@@ -69,8 +72,9 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         prepare_simulator()
         self.render_mode = render_mode
         self._mode, self._action_repeat, self._render_size = mode, action_repeat, render_size
-        self._episode = StackedEpisode(image_size, seed, episode_frames)
+        self._episode = StackedEpisode(image_size, seed, episode_frames, frame_stack, channels_last)
         self.observation_space = self._episode.space
+        self.most_decisions = -(-episode_frames // action_repeat)
 
         loaded = load(domain, task)
         self._task, self._physics = loaded.task, loaded.physics
@@ -107,7 +111,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         """Begin the episode that belongs to `seed`.
 
         Without a seed the next one is drawn from the last seed's generator; the very first reset
-        uses the seed the environment was made with.
+        uses the seed the environment was made with, and draws one if it was made without.
         """
         seed = self._episode.choose_seed(seed)
         super().reset(seed=seed)
@@ -157,8 +161,18 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
     def render(self) -> np.ndarray | None:
         """Draw the current scene in its mode, `(render_size, render_size, 3)` uint8."""
         if self.render_mode is None:
+            warn_of_render_without_mode()
             return None
         return np.array(self._mode.compose(self._scene.renderer.draw(self._render_size)))
+
+    @property
+    def physics(self) -> Any:
+        """The dm_control `Physics` of the running episode, for debugging; None once closed."""
+        return self._physics
+
+    def state(self) -> np.ndarray:
+        """The simulator's state: positions, velocities and activations, which no agent sees."""
+        return np.array(self._physics.get_state())
 
     def close(self) -> None:
         """Free the OpenGL context and the simulator."""
@@ -206,6 +220,11 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
     def _draw(self) -> np.ndarray:
         """Draw the picture that goes on the stack, `(3, H, W)`."""
         return self._mode.compose(self._scene.renderer.draw()).transpose(2, 0, 1)
+
+
+def warn_of_render_without_mode() -> None:
+    """Say what to do, as Gymnasium's own environments do."""
+    gym.logger.warn("render() draws nothing without a mode: make it with render_mode='rgb_array'.")
 
 
 def _not_about_deprecation(record: logging.LogRecord) -> bool:

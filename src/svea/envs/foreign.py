@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import secrets
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ import gymnasium as gym
 import numpy as np
 
 from svea.envs.actions import read_choice, read_vector
+from svea.envs.dmc import warn_of_render_without_mode
 from svea.envs.stacking import CHANNELS, FRAMES, StackedEpisode
 from svea.errors import NumericsError, UserError
 
@@ -28,7 +30,7 @@ _NEEDED = (
 
 
 class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
-    """An environment whose observations are `(9, image_size, image_size)` uint8, oldest first.
+    """An environment whose observations are stacked RGB frames of one size, uint8, oldest first.
 
     Built by `make_env`, which checks the arguments. What the environment must do by itself: draw
     everything random from the seed given to `reset`, so that an episode is a function of its seed
@@ -39,10 +41,12 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         self,
         env: gym.Env[Any, Any],
         *,
-        seed: int,
+        seed: int | None,
         image_size: int,
         action_repeat: int,
         episode_frames: int,
+        frame_stack: int,
+        channels_last: bool,
         render_mode: str | None,
         render_size: int,
     ) -> None:
@@ -50,8 +54,8 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         super().__init__(env)
         self._layout = read_layout(env.observation_space)
         self._action_repeat, self._size = action_repeat, image_size
-        self._draws, self._render_size = render_mode is not None, render_size
-        self._episode = StackedEpisode(image_size, seed, episode_frames)
+        self._render_mode, self._render_size = render_mode, render_size
+        self._episode = StackedEpisode(image_size, seed, episode_frames, frame_stack, channels_last)
         self.observation_space = self._episode.space
         self._stacked_before: np.ndarray | None = None
         self.action_space = unit_actions(env.action_space)
@@ -59,7 +63,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin an episode; the very first one without a seed has the one given to `make_env`."""
+        """Begin an episode; the very first one without a seed has that of `make_env`, if any."""
         seed = self._episode.choose_seed(seed)
         observation, info = self.env.reset(seed=seed, options=options)
         self._episode.begin()
@@ -85,9 +89,15 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         info = info | {"frames": self._episode.frames}
         return seen, total, bool(terminated), truncated, info
 
+    @property
+    def render_mode(self) -> str | None:
+        """What `render` returns, whatever the adapted environment does by itself."""
+        return self._render_mode
+
     def render(self) -> Any:
         """The environment's own picture if it has one, else the newest that the agent saw."""
-        if not self._draws:
+        if self._render_mode is None:
+            warn_of_render_without_mode()
             return None
         if self.env.render_mode == "rgb_array":
             return self.env.render()
@@ -151,7 +161,10 @@ def call_factory(path: str, **settings: Any) -> gym.Env[np.ndarray, Any]:
             f"task {path!r} cannot be imported: {error}. Allowed: module:function of a module that "
             "is installed, on PYTHONPATH, or in this folder."
         ) from error
-    env = factory(**_accepted(path, factory, {k: settings[k] for k in ("seed", "image_size")}))
+    # A function that takes a seed gets a number: made without one, environments are to differ.
+    seed = settings["seed"] if settings["seed"] is not None else secrets.randbits(31)
+    taken = {"seed": seed, "image_size": settings["image_size"]}
+    env = factory(**_accepted(path, factory, taken))
     if not isinstance(env, gym.Env):
         raise UserError(f"task {path!r} returned {type(env).__name__}, not a gymnasium.Env.")
     try:

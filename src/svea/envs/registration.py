@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import WrapperSpec
 
 from svea.data.folders import data_folder
 from svea.envs.actions import DiscreteActions
@@ -18,6 +19,7 @@ from svea.envs.looks.videos import VIDEO_MODES, check_visible
 from svea.envs.modes import make_mode, modes_of, parse_mode
 from svea.envs.rendering import RENDERINGS
 from svea.envs.robot.worlds import RobotMode
+from svea.envs.stacking import FRAMES
 from svea.envs.tasks import (
     ACTION_REPEAT,
     DOMAIN_AND_TASK,
@@ -34,13 +36,15 @@ def make_env(
     task: str,
     mode: str = "train",
     *,
-    seed: int = 0,
+    seed: int | None = None,
     image_size: int = 84,
     action_repeat: int | None = None,
     episode_frames: int | None = None,
+    frame_stack: int = FRAMES,
+    channels_last: bool = False,
     rendering: str = "full",
     data_dir: str | os.PathLike[str] | None = None,
-    render_mode: str | None = "rgb_array",
+    render_mode: str | None = None,
     render_size: int = 240,
     action_bins: int = 0,
     **mode_options: Any,
@@ -53,16 +57,20 @@ def make_env(
         mode: A name in `MODES`, or in `ROBOT_MODES` for a robot task: how the world looks. Physics
             and rewards are the same in all. `distracting_cs:0.3` is short for `distracting_cs` with
             `intensity=0.3`, and `test:7` for `test` with `world=7`.
-        seed: Seed of the first episode when `reset` is called without one.
+        seed: Seed of the first episode when `reset` is called without one; None draws one, so that
+            environments made without a seed differ.
         image_size: Side of the observation in pixels.
         action_repeat: Simulator steps per decision; the paper's for the task when not given, and 1
             for an environment of yours.
         episode_frames: Simulator steps per episode, at most; 50 for the robot and 1000 otherwise
             when not given.
+        frame_stack: Pictures in an observation, the newest last. Agents of svea need three.
+        channels_last: Observations are `(image_size, image_size, 3 * frame_stack)`; channels come
+            first otherwise, as agents of svea need them.
         rendering: `full` is dm_control's look; `fast` has no shadows, reflections or antialiasing.
         data_dir: Folder with the benchmark's data; the variable `SVEA_DATA` when not given, and
             generated data without either.
-        render_mode: `rgb_array`, or None when `render()` is not needed.
+        render_mode: None, or `rgb_array` to have pictures from `render()`.
         render_size: Side of the picture that `render()` returns.
         action_bins: 0, or how many values each dimension of the action may take: the actions are
             then numbered, `bins ** dimensions` of them (see `DiscreteActions`).
@@ -71,8 +79,10 @@ def make_env(
             modes of the robot.
 
     Returns:
-        A Gymnasium environment: observations `(9, image_size, image_size)` uint8 (three RGB frames,
-        oldest first), actions in [-1, 1] or discrete, reward summed over the action repeat.
+        A Gymnasium environment: observations `(3 * frame_stack, image_size, image_size)` uint8 (RGB
+        frames, oldest first), actions in [-1, 1] or discrete, reward summed over the action repeat.
+        Where svea simulates the task, `env.unwrapped.physics` is dm_control's `Physics` and
+        `env.unwrapped.state()` the simulator's state.
 
     >>> env = make_env("cartpole_swingup", "color_hard", seed=1)
     >>> observation, info = env.reset()
@@ -86,12 +96,16 @@ def make_env(
         raise UserError(f"{twice} is given twice: in mode {mode!r} and as {mode_options[twice]!r}.")
     if rendering not in RENDERINGS:
         raise unknown_name("rendering", rendering, RENDERINGS)
-    _check_integer("seed", seed, 0, 2**63 - 1)
+    if seed is not None:
+        _check_integer("seed", seed, 0, 2**63 - 1)
     _check_integer("image_size", image_size, 16, 1024)
     _check_integer("render_size", render_size, 16, 2048)
     episode_frames = EPISODE_FRAMES.get(task, 1000) if episode_frames is None else episode_frames
     _check_integer("episode_frames", episode_frames, 1, 10**9)
     _check_integer("action_bins", action_bins, 0, 4096)
+    _check_integer("frame_stack", frame_stack, 1, 64)
+    if not isinstance(channels_last, bool | np.bool_):
+        raise UserError(f"channels_last is {channels_last!r}; allowed are True and False.")
     if action_repeat is not None:
         _check_integer("action_repeat", action_repeat, 1, 1000)
     if task in ROBOT_TASKS and action_repeat not in (None, 1):
@@ -104,29 +118,26 @@ def make_env(
         check_visible(name, task)
     factory = modes_of(task)[name]
     look = make_mode(name, factory, data_folder(data_dir), options | mode_options)
+    shown: dict[str, Any] = {
+        "seed": seed,
+        "image_size": image_size,
+        "episode_frames": episode_frames,
+        "frame_stack": frame_stack,
+        "channels_last": bool(channels_last),
+        "render_mode": render_mode,
+        "render_size": render_size,
+    }
     if is_foreign(task):
-        env = call_factory(
-            task,
-            seed=seed,
-            image_size=image_size,
-            action_repeat=action_repeat or 1,
-            episode_frames=episode_frames,
-            render_mode=render_mode,
-            render_size=render_size,
-        )
+        env = call_factory(task, action_repeat=action_repeat or 1, **shown)
         return _discretise(env, action_bins)
     domain, task_name = DOMAIN_AND_TASK[task]
     env = DMControlEnv(
         domain,
         task_name,
         look,
-        seed=seed,
-        image_size=image_size,
         action_repeat=action_repeat or ACTION_REPEAT[task],
-        episode_frames=episode_frames,
         rendering=rendering,
-        render_mode=render_mode,
-        render_size=render_size,
+        **shown,
         load=_load_robot_task(look) if isinstance(look, RobotMode) else load_suite_task,
     )
     return _discretise(env, action_bins)
@@ -146,7 +157,33 @@ def register_gymnasium_ids() -> None:
     for task in TASKS:
         name = f"svea/{task}-v0"
         if name not in gym.registry:
-            gym.register(name, entry_point="svea.envs:make_env", kwargs={"task": task})
+            usual = -(-EPISODE_FRAMES[task] // ACTION_REPEAT[task])
+            fit = WrapperSpec("fit_time_limit", f"{__name__}:fit_time_limit", {"usual": usual})
+            gym.register(
+                name,
+                entry_point="svea.envs:make_env",
+                kwargs={"task": task},
+                max_episode_steps=usual,
+                additional_wrappers=(fit,),
+            )
+
+
+def fit_time_limit(env: gym.Env[Any, Any], usual: int) -> gym.Env[Any, Any]:
+    """Make the limit of `gymnasium.make` that of the environment.
+
+    The registered limit is that of the task's own action repeat and episode length; with others it
+    would cut episodes short, or promise longer ones. A limit that the user chose stays.
+
+    Args:
+        env: What `gymnasium.make` made so far.
+        usual: The registered limit.
+    """
+    most = getattr(env.unwrapped, "most_decisions", usual)
+    spec = env.spec
+    chosen = spec is not None and spec.max_episode_steps != usual
+    if chosen or most == usual or not isinstance(env, gym.wrappers.TimeLimit):
+        return env
+    return gym.wrappers.TimeLimit(env.env, most)
 
 
 def _check_integer(field: str, value: Any, low: int, high: int) -> None:

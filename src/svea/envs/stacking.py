@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 
 FRAMES = 3
-"""Pictures in an observation."""
+"""Pictures in an observation, unless another number is asked for."""
 
 CHANNELS = 3 * FRAMES
 
@@ -14,23 +14,34 @@ CHANNELS = 3 * FRAMES
 class StackedEpisode:
     """The running episode: its newest pictures, and the simulator steps it has left."""
 
-    def __init__(self, size: int, first_seed: int, most_frames: int) -> None:
+    def __init__(
+        self,
+        size: int,
+        first_seed: int | None,
+        most_frames: int,
+        frame_stack: int = FRAMES,
+        channels_last: bool = False,
+    ) -> None:
         """Begin no episode yet.
 
         Args:
             size: Side of a picture in pixels.
-            first_seed: Of the first episode, when `reset` is called without one.
+            first_seed: Of the first episode, when `reset` is called without one; None draws one.
             most_frames: Simulator steps after which an episode is truncated.
+            frame_stack: Pictures in an observation.
+            channels_last: Observations are `(size, size, 3 * frame_stack)`, else channels first.
         """
-        self.space = gym.spaces.Box(0, 255, (CHANNELS, size, size), np.uint8)
+        self._stack = np.zeros((3 * frame_stack, size, size), np.uint8)
+        self._channels_last = channels_last
+        self.space = gym.spaces.Box(0, 255, self.observation.shape, np.uint8)
         self.frames, self.running = 0, False
-        self._first_seed: int | None = first_seed
-        self._most_frames = most_frames
-        self._stack = np.zeros(self.space.shape, np.uint8)
+        self._first_seed, self._most_frames = first_seed, most_frames
 
     @property
     def observation(self) -> np.ndarray:
-        """The last three pictures `(9, size, size)`, oldest first; the caller's own."""
+        """The last pictures on one axis of channels, oldest first; the caller's own."""
+        if self._channels_last:
+            return np.ascontiguousarray(self._stack.transpose(1, 2, 0))
         return self._stack.copy()
 
     @property
@@ -49,8 +60,8 @@ class StackedEpisode:
         self.frames, self.running = 0, True
 
     def fill(self, picture: np.ndarray) -> np.ndarray:
-        """Show an episode's first picture three times; return the observation."""
-        self._stack.reshape(FRAMES, 3, *self._stack.shape[1:])[:] = picture
+        """Fill the stack with an episode's first picture; return the observation."""
+        self._stack.reshape(-1, 3, *self._stack.shape[1:])[:] = picture
         return self.observation
 
     def push(self, picture: np.ndarray) -> np.ndarray:

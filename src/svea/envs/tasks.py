@@ -71,6 +71,11 @@ def is_foreign(task: str) -> bool:
 
 def check_task(task: str) -> None:
     """Refuse a name that is neither a task nor `module:function`."""
+    if not isinstance(task, str):
+        raise UserError(
+            f"task is {task!r}; allowed is a name. Name an environment of yours as "
+            "module:function: worker processes import it by that name."
+        )
     if is_foreign(task) or task in TASKS:
         return
     ours = re.sub(r"^svea/(.*)-v0$", r"\1", task)

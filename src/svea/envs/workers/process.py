@@ -45,7 +45,8 @@ def serve(end: socket.socket, lines: Any, first: int, settings: list[dict[str, A
     environments: dict[int, Any] = {}
 
     def introduce(index: int, arguments: dict[str, Any]) -> dict[str, Any]:
-        environments[index] = make_env(**arguments)
+        # Episodes have seeds of their own; this one is for a user's function that takes a seed.
+        environments[index] = make_env(**{"seed": 0} | arguments)
         tell(end, drawing=False)  # the next one may take its time until its first picture
         return describe(environments[index])
 

@@ -60,7 +60,9 @@ def record(
         size: side of the pictures; None takes none.
         data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
     """
-    chosen: dict[str, Any] = {"render_size": size} if size else {"render_mode": None}
+    chosen: dict[str, Any] = {"seed": 0}  # as in workers, for a user's function that takes a seed
+    if size:
+        chosen |= {"render_mode": "rgb_array", "render_size": size}
     environment = make_env(**config.environment_in(mode, data_dir) | chosen)
     policy = deployed_policy(agent, config)
     worlds = getattr(environment.unwrapped, "provenance", {}).get("worlds", 1)
