@@ -90,7 +90,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         return seen, total, bool(terminated), truncated, info
 
     @property
-    def render_mode(self) -> str | None:
+    def render_mode(self) -> str | None:  # type: ignore[override]  # as in Gymnasium's Wrapper
         """What `render` returns, whatever the adapted environment does by itself."""
         return self._render_mode
 
