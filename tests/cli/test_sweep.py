@@ -66,19 +66,23 @@ def test_a_dry_run_needs_no_torch(tmp_path: Path) -> None:
     assert subprocess.run(command, env=environment, cwd=tmp_path, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
-def test_what_would_be_refused_is_refused_by_a_dry_run(
+@pytest.mark.parametrize("verb", [["sweep", "--tasks", "walker_walk"], ["paper", "table1"]])
+def test_on_a_small_disk_a_dry_run_warns_and_a_start_is_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    dry: list[str],
+    verb: list[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(files.shutil, "disk_usage", lambda path: usage._replace(free=10**9))
-    assert cli.main(["sweep", "--tasks", "walker_walk", *dry]) == 2
+    assert cli.main([*verb, "--dry-run"]) == 0
     out, err = capsys.readouterr()
-    assert "\ndisk: up to 11" in out and "the study will need 1" in err and "1.0 GB are free" in err
+    assert "svea train walker_walk" in out and "\ndisk: up to" in out
+    assert err.startswith("warning: the study would be refused here: the study will need ")
+    assert "1.0 GB are free" in err and err.count("\n") == 1
+    assert cli.main(verb) == 2
+    assert capsys.readouterr().err.startswith("svea: the study will need ")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -104,7 +108,15 @@ def test_lines_of_a_dry_run_fit_the_terminal(
         ("sweep --tasks walker_walk --episodes 0", ["episodes is 0"]),
         ("sweep --tasks walker_walk --modes colour", ["unknown mode 'colour'"]),
         ("sweep --tasks walker_walk --on sluurm", ["sluurm"]),
-        ("sweep --tasks walker_walk --jobs -1 --set decisions=9", ["must not be negative"]),
+        ("sweep --tasks walker_walk --jobs -1 --set decisions=9", ["jobs is -1; allowed: 0"]),
+        ("sweep --tasks walker_walk --jobs 1000000000", ["jobs is 1000000000; allowed: 0 to"]),
+        ("sweep --tasks walker_walk --cpus nan", ["cpus is nan; allowed: 0 to"]),
+        ("sweep --tasks walker_walk --cpus inf", ["cpus is inf; allowed: 0 to"]),
+        ("sweep --tasks walker_walk --gpus inf", ["gpus is inf; allowed: -1 to"]),
+        ("sweep --tasks walker_walk --gpus nan", ["gpus is nan; allowed: -1 to"]),
+        ("sweep --tasks walker_walk --decisions-per-second nan", ["second is nan; allowed: 0"]),
+        ("sweep --tasks walker_walk --decisions-per-second inf", ["second is inf; allowed: 0"]),
+        ("paper table1 --scale nan", ["scale is nan"]),
         ("sweep --tasks walker_walk --slurm gpu --set decisions=9", ["'gpu'", "name=value"]),
         ("sweep missing.toml", ["no study file 'missing.toml'"]),
         ("sweep status nowhere", ["is not a study"]),

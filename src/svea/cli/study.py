@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from svea.errors import UserError
+from svea.errors import UserError, at_least
 from svea.machine import usable_cores
 from svea.studies import RunState, Study, as_flags, read_states
 from svea.studies.cost import Cost, estimate_cost, require_space
@@ -50,8 +50,7 @@ class EngineFlags(Resources):
     def check(self) -> None:
         """Refuse values that make no sense."""
         super().check()
-        if self.decisions_per_second < 0:
-            raise UserError("decisions_per_second must not be negative")
+        at_least(0).check("decisions_per_second", self.decisions_per_second)
 
 
 DEFAULT_ENGINE = EngineFlags()
@@ -66,10 +65,11 @@ def run_study(study: Study, flags: EngineFlags) -> int:
     if flags.dry_run:
         print("\n".join(dry_run_lines(study, states)))
     print("\n".join(cost_lines(cost)))
-    require_space(study, states, cost)
     if flags.dry_run:
+        _warn_about_space(study, states, cost)
         engine.require(study, flags)
         return 0
+    require_space(study, states, cost)
     runs = [state.run for state in active(states)]
     runs += [state.run for state in states if state.refused and state.state == "failed"]
     _print_spent(states)
@@ -165,6 +165,14 @@ class StudyDisplay:
         if self._first_decisions < 0:
             self._first_decisions = done
         return (done - self._first_decisions) / max(time.monotonic() - self._began, 1e-9)
+
+
+def _warn_about_space(study: Study, states: Sequence[RunState], cost: Cost) -> None:
+    """A plan is a plan on any disk: what would be refused is only said."""
+    try:
+        require_space(study, states, cost)
+    except UserError as error:
+        print(f"warning: the study would be refused here: {error}", file=sys.stderr)
 
 
 def _cost(states: Sequence[RunState], flags: EngineFlags) -> Cost:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from svea.errors import UserError
+from svea.errors import LARGEST, UserError
 from svea.files import replace_json
 from svea.studies.plan import PlannedRun
 
@@ -143,10 +143,11 @@ def read_study(folder: Path) -> Study:
     if not path.exists():
         raise UserError(f"{folder} is not a study: it has no study.json. `svea sweep` makes one")
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_bytes())
         runs = tuple(_planned(entry) for entry in content["runs"])
+        _check_kinds(content, {"title": str, "attempts": int})
         return Study(folder, runs, content["title"], content["attempts"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"{path} cannot be read ({type(error).__name__}: {error}). Move it away and give the "
             "same `svea sweep` command: it writes the file again and keeps the runs"
@@ -155,8 +156,31 @@ def read_study(folder: Path) -> Study:
 
 def _planned(content: dict[str, Any]) -> PlannedRun:
     """A planned run from JSON, which turned tuples into lists."""
+    _check_kinds(content, _KINDS)
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
-    return PlannedRun(**values)
+    run = PlannedRun(**values)
+    if not run.name or Path(run.name).name != run.name:
+        raise ValueError(f"{run.name!r} is not the name of a folder")
+    return run
+
+
+_KINDS: dict[str, type] = {
+    "name": str, "values": dict, "decisions": int, "modes": list, "episodes": int,
+    "analyses": list, "drop_replay": bool,
+}  # fmt: skip
+
+
+def _check_kinds(content: dict[str, Any], kinds: dict[str, type]) -> None:
+    """The values of a JSON object are what the plan calculates with."""
+    for name, kind in kinds.items():
+        value = content[name]
+        good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if good and kind is int:
+            good = 1 <= value <= LARGEST
+        elif good and kind is list:
+            good = all(isinstance(item, str) for item in value)
+        if not good:
+            raise ValueError(f"{name} is {str(value)[:80]!r}")
 
 
 def _differences(old: PlannedRun, new: PlannedRun) -> list[str]:

@@ -14,6 +14,8 @@ from svea.errors import UserError, unknown_name
 Values = dict[str, Any]
 """Options of `svea train` by their dotted names."""
 
+DEEPEST = 8  # tables within tables; options have two
+
 
 def parse_seeds(seeds: Sequence[int] | Sequence[str] | str | int) -> list[int]:
     """Seeds as numbers or text.
@@ -21,6 +23,9 @@ def parse_seeds(seeds: Sequence[int] | Sequence[str] | str | int) -> list[int]:
     >>> parse_seeds("0-2,7")
     [0, 1, 2, 7]
     """
+    allowed = "allowed: numbers and ranges such as 3 or 0-4"
+    if isinstance(seeds, bool) or not isinstance(seeds, int | str | list | tuple | range):
+        raise UserError(f"seeds is {seeds!r}; {allowed}")
     if isinstance(seeds, int):
         return [seeds]
     words = seeds.replace(",", " ").split() if isinstance(seeds, str) else list(seeds)
@@ -29,7 +34,7 @@ def parse_seeds(seeds: Sequence[int] | Sequence[str] | str | int) -> list[int]:
         parts = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", str(word).strip())
         first, last = (int(parts[1]), int(parts[2] or parts[1])) if parts else (1, 0)
         if not first <= last < first + 1_000_000:
-            raise UserError(f"seeds is {word!r}; allowed: numbers and ranges such as 3 or 0-4")
+            raise UserError(f"seeds is {word!r}; {allowed}")
         found += range(first, last + 1)
     return found
 
@@ -79,6 +84,8 @@ def flatten(values: Values, prefix: str = "") -> Values:
     """
     if not isinstance(values, dict):
         raise UserError(f"set is {values!r}; allowed: named values")
+    if prefix.count(".") > DEEPEST:
+        raise UserError(f"set nests more than {DEEPEST} tables; allowed: options of `svea train`")
     flat: Values = {}
     for name, value in values.items():
         path = prefix + str(name).replace("-", "_")

@@ -16,10 +16,8 @@ from typing import Any
 
 from svea.config import Config, configure
 from svea.envs import expand_modes
-from svea.errors import UserError, unknown_name
+from svea.errors import LARGEST, UserError, unknown_name
 from svea.studies.options import Values, as_flags, flatten, parse_seeds
-
-LARGEST_SEED = 10**9
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def plan_runs(
     grids: Iterable[Grid],
     common: Values | None = None,
     *,
-    modes: Iterable[str] = (),
+    modes: Sequence[str] = (),
     episodes: int = 30,
     analyses: Iterable[str] = (),
     drop_replay: bool = False,
@@ -112,9 +110,9 @@ def plan_runs(
         >>> [run.name for run in plan_runs([grid], {"decisions": 1000})][::5]
         ['walker_walk-svea-conv-s0', 'walker_walk-drq-none-s0']
     """
-    wanted = tuple(expand_modes(modes))
-    if episodes < 1:
-        raise UserError(f"episodes is {episodes}; allowed: 1 or more")
+    wanted = tuple(expand_modes(_names("modes", modes)))
+    if not isinstance(episodes, int) or isinstance(episodes, bool) or not 1 <= episodes <= LARGEST:
+        raise UserError(f"episodes is {episodes!r}; allowed: 1 to {LARGEST}")
     shared = _with_absolute_paths(flatten(common or {}))
     runs: dict[str, PlannedRun] = {}
     names: dict[Config, str] = {}
@@ -146,9 +144,13 @@ def resolve(values: Values) -> Config:
     may have ten thousand seeds.
     """
     seed, rest = values["seed"], {k: v for k, v in values.items() if k != "seed"}
-    if not 0 <= seed <= LARGEST_SEED:
-        raise UserError(f"seed is {seed}; allowed: 0 to {LARGEST_SEED}")
-    return dataclasses.replace(_resolve(json.dumps(rest, sort_keys=True, default=str)), seed=seed)
+    if not 0 <= seed <= LARGEST:
+        raise UserError(f"seed is {seed}; allowed: 0 to {LARGEST}")
+    try:
+        key = json.dumps(rest, sort_keys=True, default=str)
+    except (TypeError, ValueError, RecursionError) as error:  # a Python file may hold anything
+        raise UserError(f"the options of a run cannot be read: {error}") from error
+    return dataclasses.replace(_resolve(key), seed=seed)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -176,11 +178,11 @@ def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:
         raise UserError(f"study file {str(path)!r} is neither .toml nor .py")
     try:
         content: dict[str, Any] = (
-            tomllib.loads(path.read_text())
+            tomllib.loads(path.read_text(encoding="utf-8"))
             if path.suffix == ".toml"
             else {k: v for k, v in runpy.run_path(str(path)).items() if k in _PYTHON_NAMES}
         )
-    except Exception as error:  # a user's own file may fail in any way
+    except (Exception, SystemExit) as error:  # a user's own file may fail in any way
         raise UserError(f"study file {str(path)!r}: {type(error).__name__}: {error}") from error
     axes = {f.name for f in dataclasses.fields(Grid)} - {"set"}
     settings = {k: v for k, v in content.items() if k not in axes | {"grid", "grids"}}
@@ -189,10 +191,15 @@ def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:
             raise unknown_name("setting", name, axes | _FILE_SETTINGS | {"grid"})
     if path.suffix == ".py":
         grids = content.get("grids", [])
-        if not all(isinstance(grid, Grid) for grid in grids):
+        good = isinstance(grids, list | tuple) and all(isinstance(grid, Grid) for grid in grids)
+        if not good:
             raise UserError(f"study file {str(path)!r}: `grids` must be a list of Grid")
     else:
         tables = content.get("grid") or [{k: v for k, v in content.items() if k in axes}]
+        if not isinstance(tables, list):
+            raise UserError(
+                f"study file {str(path)!r}: grid is {tables!r}; allowed: tables headed [[grid]]"
+            )
         grids = [_grid(table, path) for table in tables]
     return list(grids), settings
 
@@ -243,7 +250,9 @@ def _with_absolute_paths(values: Values) -> Values:
     """Folders as absolute paths: a worker on another machine has another working directory."""
     return {
         name: str(Path(value).absolute())
-        if name in ("data_dir", "overlay_dir") and value and value != "procedural"
+        if name in ("data_dir", "overlay_dir")
+        and isinstance(value, str)
+        and value not in ("", "procedural")
         else value
         for name, value in values.items()
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from svea.errors import LARGEST
 from svea.runs import layout
 from svea.runs.lock import is_locked
 from svea.runs.records import is_agent, latest, parse_line, read_records
@@ -79,7 +80,7 @@ def read_progress(folder: Path, run: PlannedRun) -> Progress:
     returns: dict[str, float] = {}
     evaluated = -1
     for record in _with_decision(line for line in lines if b'"return_mean"' in line):
-        if isinstance(record.get("return_mean"), int | float):
+        if _is_number(record.get("return_mean")):
             returns[str(record.get("mode"))] = record["return_mean"]
             evaluated = record["decision"]
     saved = layout.newest_checkpoint(folder)
@@ -89,12 +90,13 @@ def read_progress(folder: Path, run: PlannedRun) -> Progress:
         name for name in run.analyses if not layout.analysis_file(folder, name).exists()
     )
     at, seconds = newest.get("decision", 0), newest.get("seconds")
+    seconds = seconds if _is_number(seconds) and seconds > 0 else None
     return Progress(at, seconds, returns, trained, modes, analyses)
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
     """The entries of a journal; the half line of a killed writer is left out."""
-    lines = path.read_bytes().splitlines() if path.exists() else []
+    lines = path.read_bytes().splitlines() if path.is_file() else []
     return [entry for entry in map(parse_line, lines) if entry is not None]
 
 
@@ -112,8 +114,13 @@ def _last_lines(path: Path) -> list[bytes]:
 def _with_decision(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Lines as records with a decision; damaged ones are left out."""
     for record in map(parse_line, lines):
-        if record is not None and isinstance(record.get("decision"), int):
-            yield record
+        if record is not None and _is_number(at := record.get("decision")) and at == int(at):
+            yield record | {"decision": int(at)}
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value can be calculated with: finite, and not larger than any that we write."""
+    return isinstance(value, int | float) and abs(value) <= LARGEST
 
 
 def _missing_modes(folder: Path, run: PlannedRun, decision: int) -> tuple[str, ...]:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from svea.errors import UserError
+from svea.errors import UserError, between
+
+MOST_JOBS, MOST_CORES, MOST_GPUS = 10_000, 10_000, 1_000
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Resources:
 
     def check(self) -> None:
         """Refuse values that no engine accepts."""
-        if self.jobs < 0 or self.cpus < 0:
-            raise UserError("jobs and cpus must not be negative")
+        between(0, MOST_JOBS).check("jobs", self.jobs)
+        between(0, MOST_CORES).check("cpus", self.cpus)
+        between(-1, MOST_GPUS).check("gpus", self.gpus)
         self.slurm_options()

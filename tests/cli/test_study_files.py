@@ -1,0 +1,191 @@
+"""Study files, and the files of a study, with anything in them: one message, no traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_studies import short, write_finished, write_journal
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from svea import cli
+from svea.studies import open_study
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["walker_walk", "svea", "0-4", "conv", "nan", "..", "a/b", "\0", "\ud800"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+WITHIN = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Exit code and stderr; an exception that is not an exit fails the test."""
+    code = cli.main(list(arguments))
+    return code, capsys.readouterr().err
+
+
+def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> None:
+    code, err = run(capsys, *arguments)
+    assert code in (0, 2), err
+    assert "Traceback" not in err
+    assert (code == 0) == ("svea: " not in err), err
+
+
+# Study files --------------------------------------------------------------------------------------
+
+
+def as_toml(value: Any) -> str:
+    """A value as TOML; JSON's text is TOML's, except for tables and what JSON lacks."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {as_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(as_toml, value))}]"
+    if isinstance(value, float):
+        return repr(value)  # nan and inf as TOML writes them
+    return json.dumps(value)
+
+
+@WITHIN
+@given(
+    name=st.sampled_from(
+        ["tasks", "methods", "augments", "seeds", "set", "modes", "episodes", "grid", "title"]
+    ),
+    value=ANYTHING,
+)
+def test_any_value_in_a_toml_file(
+    name: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = {"tasks": ["walker_walk"], "set": {"decisions": 100, "replay": 100}} | {name: value}
+    file = tmp_path / "study.toml"
+    text = "".join(f"{k} = {as_toml(v)}\n" for k, v in whole.items())
+    file.write_bytes(text.encode(errors="surrogatepass"))
+    check(capsys, "sweep", str(file), "--dry-run", "--out", str(tmp_path / "out"))
+
+
+@WITHIN
+@given(name=st.sampled_from(["tasks", "methods", "augments", "seeds", "set"]), value=ANYTHING)
+def test_any_value_in_a_grid_of_a_python_file(
+    name: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "study.py"
+    whole = {"tasks": ["walker_walk"], "set": {"decisions": 100, "replay": 100}} | {name: value}
+    text = "from svea.studies import Grid\ninf, nan = float('inf'), float('nan')\n"
+    file.write_text(f"{text}grids = [Grid(**{whole!r})]\n")
+    check(capsys, "sweep", str(file), "--dry-run", "--out", str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.toml", b"tasks = [", "TOMLDecodeError"),
+        ("a.toml", b"\xff\xfe", "UnicodeDecodeError"),
+        ("a.toml", b"tasks = " + b"[" * 100_000, "RecursionError"),
+        ("a.toml", b"set" + b".a" * 5000 + b" = 1", "study file"),
+        ("a.toml", b"tasks = ['walker_walk']\nset" + b".a" * 200 + b" = 1", "more than 8 tables"),
+        ("a.toml", b"[grid]\ntasks = ['walker_walk']", "tables headed [[grid]]"),
+        ("a.toml", b"tasks = ['walker_walk']\nseeds = true", "seeds is True"),
+        ("a.toml", b"tasks = ['walker_walk']\nseeds = 2020-01-01", "seeds is "),
+        ("a.toml", b"tasks = ['walker_walk']\nepisodes = '9'", "episodes is '9'"),
+        ("a.toml", b"tasks = ['walker_walk']\nmodes = 3", "modes is 3"),
+        ("a.toml", b"tasks = ['walker_walk']\nset.data_dir = 5", "data_dir is 5"),
+        ("a.py", b"grids = 5", "must be a list of Grid"),
+        ("a.py", b"import sys; sys.exit(3)", "SystemExit: 3"),
+        ("a.py", b"def broken(:", "SyntaxError"),
+        ("a.py", b"def f(): f()\nf()", "RecursionError"),
+        ("a.py", b"from svea.studies import Grid\na = {}\na['b'] = a\n"
+                 b"grids = [Grid(['walker_walk'], set=a)]", "more than 8 tables"),
+        ("a.py", b"from svea.studies import Grid\na = []\na.append(a)\n"
+                 b"grids = [Grid(['walker_walk'], set={'seed': a})]", "seed cannot be set"),
+        ("a.py", b"from svea.studies import Grid\na = []\na.append(a)\n"
+                 b"grids = [Grid(['walker_walk'], set={'warmup': a})]", "cannot be read"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_malformed_files_are_one_message(
+    name: str, content: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    code, err = run(
+        capsys, "sweep", str(tmp_path / name), "--dry-run", "--out", str(tmp_path / "o")
+    )
+    assert code == 2 and words in err, err
+    assert err.count("svea: ") == 1
+
+
+# study.json, journals and logs --------------------------------------------------------------------
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a JSON value."""
+    if not isinstance(value, dict | list):
+        return [path]
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    return [path, *(p for key, item in inner for p in leaves(item, (*path, key)))]
+
+
+def edited(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """A copy with another value at one place."""
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = edited(value[path[0]], path[1:], new)
+    return copy
+
+
+@WITHIN
+@given(data=st.data(), new=ANYTHING)
+@pytest.mark.parametrize("which", ["study.json", "metrics.jsonl", "journal"])
+def test_a_status_over_edited_files(
+    which: str, data: st.DataObject, new: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = open_study(tmp_path / "s", short(seeds="0-1"))
+    study.folder.mkdir(exist_ok=True)
+    (study.folder / "study.json").unlink(missing_ok=True)
+    study.save()
+    run = study.runs[0]
+    if not study.run_folder(run).exists():
+        write_finished(study.folder, run)
+    journal = write_journal(study.folder, run, "failed", "stopped")
+    file = {
+        "study.json": study.folder / "study.json",
+        "metrics.jsonl": study.run_folder(run) / "metrics.jsonl",
+        "journal": journal,
+    }[which]
+    before = file.read_bytes()
+    content = (
+        json.loads(before) if which == "study.json" else list(map(json.loads, before.splitlines()))
+    )
+    content = edited(content, data.draw(st.sampled_from(leaves(content))), new)
+    lines = content if which != "study.json" and isinstance(content, list) else [content]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    try:
+        for flags in ([], ["--json"]):
+            check(capsys, "sweep", "status", str(study.folder), *flags)
+    finally:
+        file.write_bytes(before)
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"5", b"[]", b"\xff", b""])
+def test_a_study_that_is_not_json(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "study.json").write_bytes(content)
+    for verb in (["status", str(tmp_path)], ["cancel", str(tmp_path)]):
+        code, err = run(capsys, "sweep", *verb)
+        assert code == 2 and "cannot be read" in err and "Move it away" in err
