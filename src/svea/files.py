@@ -7,16 +7,18 @@ one call of module `os`, made here and nowhere else, so that a test can fail or 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from svea import words
-from svea.errors import NumericsError, StorageError
+from svea.errors import NumericsError, StorageError, UserError
 
 BLOCK = 2**22  # bytes in one system call
 PARTIAL = ".partial"
@@ -26,6 +28,9 @@ OVERHEAD = 0.02
 SMALL_FILES = 10**6
 """Allowance on top of the large files: file-system overhead, as a share of their size, and bytes
 for the small files next to them."""
+
+LONGEST_NAME, LONGEST_PATH = 255, 4095
+"""Bytes that Linux allows."""
 
 Bytes = bytes | memoryview
 
@@ -175,6 +180,54 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def check_path(path: str | Path, name: str = "path") -> None:
+    """Refuse a path that no folder can hold, whatever is there: too long, or not text."""
+    text = os.fspath(path)
+    try:
+        too_long = any(len(part.encode()) > LONGEST_NAME for part in Path(text).parts)
+        too_long |= len(text.encode()) > LONGEST_PATH
+    except UnicodeEncodeError:  # bytes that are not UTF-8; weights could not be saved there
+        raise UserError(f"{name} is {text!r}, which is not UTF-8; use another name") from None
+    if too_long:
+        shown = f"{text[:40]}...{text[-20:]}"
+        raise UserError(
+            f"{name} is {shown!r}, which is too long; allowed: {LONGEST_NAME} bytes between "
+            f"slashes, {LONGEST_PATH} in all"
+        )
+    if "\0" in text:
+        raise UserError(f"{name} is {text!r}; a path has no zero byte")
+
+
+def output_file(path: Path, name: str = "out") -> Path:
+    """The path of a file to be written, or replaced; refused where that cannot work."""
+    return _output(path, name, (stat.S_ISREG, stat.S_ISDIR), "a plain file")
+
+
+def output_folder(path: Path, name: str = "out") -> Path:
+    """The path of a folder to write into, which need not exist; refused where that cannot work."""
+    return _output(path, name, (stat.S_ISDIR,), "a folder")
+
+
+def _output(path: Path, name: str, kinds: tuple[Callable[[int], bool], ...], what: str) -> Path:
+    check_path(path, name)
+    problem = ""
+    try:
+        if not any(is_kind(os.stat(path).st_mode) for is_kind in kinds):
+            problem = f"which is not {what}"
+    except FileNotFoundError:
+        if os.path.islink(path):
+            problem = f"a link to {os.readlink(path)}, which does not exist"
+    except NotADirectoryError:
+        problem = "but a part of that path is a file and not a folder"
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            problem = "a link that leads back to itself"
+        # Anything else, such as a lack of permission, is said by what writes there.
+    if problem:
+        raise UserError(f"{name} is {str(path)!r}, {problem}; name another place")
+    return path
 
 
 def require_space(

@@ -49,7 +49,7 @@ def test_foreign_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(UserError, match="is not empty and not a run"):
         train(tiny(tmp_path))
-    with pytest.raises(UserError, match="is not empty and not a run"):
+    with pytest.raises(UserError, match="which is not a folder"):
         train(tiny(tmp_path / "thesis.tex"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import signal
 import sys
@@ -69,12 +70,17 @@ def answer(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return UserError.exit_code
-    except KeyboardInterrupt:
-        print("svea: stopped", file=sys.stderr)
-        return 130
     except BrokenPipeError:  # `svea methods | head`
         sys.stderr.close()
         return 0
+    except OSError as error:
+        if error.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise
+        print(f"svea: cannot use {error.filename!r}: {error.strerror}", file=sys.stderr)
+        return UserError.exit_code
+    except KeyboardInterrupt:
+        print("svea: stopped", file=sys.stderr)
+        return 130
 
 
 def one_line_warning(

@@ -89,6 +89,8 @@ def run(arguments: list[str]) -> int:
             level: the return to be reached; default: 90 % of the lowest best return.
             out: also draw the curves, as .png or .pdf.
         """
+        if out is not None:
+            files.output_file(out)
         return print_results(*wall_time_table(runs, mode, level, out))
 
     def saliency(
@@ -113,11 +115,11 @@ def run(arguments: list[str]) -> int:
         """
         from svea.evidence.film.saliency import saliency as draw
 
+        picture = files.output_file(out or run / layout.ANALYSIS / "saliency.png")
         with collected() as problems:
             path = draw(
-                run, modes, out or run / layout.ANALYSIS / "saliency.png",
-                samples=samples, seed=seed, device=device, data_dir=data_dir or None,
-                on_problem=lambda mode, error: problems.append(error),
+                run, modes, picture, samples=samples, seed=seed, device=device,
+                data_dir=data_dir or None, on_problem=lambda mode, error: problems.append(error),
             )  # fmt: skip
         print(path)
         return print_problems(problems)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from svea.cli.arguments import Positional, parse_parts
+from svea.files import output_folder
 
 
 def run(arguments: list[str]) -> int:
@@ -39,6 +40,6 @@ def run(arguments: list[str]) -> int:
         """
         from svea.data.get import get_data
 
-        return get_data(name, folder)
+        return get_data(name, output_folder(folder, "folder"))
 
     return parse_parts({"list": show, "check": check, "get": get}, "data", arguments)

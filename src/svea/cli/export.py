@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from svea.cli.arguments import Positional, parse
+from svea.files import output_folder
 
 
 def run(arguments: list[str]) -> int:
@@ -19,7 +20,7 @@ def run(arguments: list[str]) -> int:
         """
         from svea.runs.load import export as export_run
 
-        print(export_run(run, folder))
+        print(export_run(run, output_folder(folder, "folder")))
         return 0
 
     return parse(command, "export", arguments)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from svea.cli.arguments import Out, Positional, parse
+from svea.files import output_file
 
 
 def run(arguments: list[str]) -> int:
@@ -29,7 +30,7 @@ def run(arguments: list[str]) -> int:
         """
         from svea.evidence.film import sheets
 
-        path = out or Path(f"{sheet}.png")
+        path = output_file(out or Path(f"{sheet}.png"))
         sheets.check_name(path)
         if sheet == "environments":
             print(sheets.environments(path, seed=seed, data_dir=data_dir or None))

@@ -8,6 +8,7 @@ from typing import Any
 from svea.cli.arguments import Out, Positional, parse, tyro
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.errors import UserError
+from svea.files import output_folder
 
 
 def run(arguments: list[str]) -> int:
@@ -44,7 +45,7 @@ def run(arguments: list[str]) -> int:
             return 0
         changes = studies.parse_settings(set)
         size = papers.Scale(scale, " ".join(seeds), changes, engine.drop_replay)
-        folder = (out or size.folder()).absolute()
+        folder = output_folder(out or size.folder()).absolute()
         if what == "claims":
             if out is not None and not out.is_dir():
                 raise UserError(

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from svea.cli.arguments import Out, Positional, parse
+from svea.files import output_file, output_folder
 
 
 def run(arguments: list[str]) -> int:
@@ -29,6 +30,9 @@ def run(arguments: list[str]) -> int:
         from svea.evidence.report import write_report
 
         page = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
+        output_file(page)
+        if figures is not None:
+            output_folder(figures, "figures")
 
         def warn(problem: str) -> None:
             print(f"svea: {problem}", file=sys.stderr)

@@ -13,6 +13,7 @@ from svea.cli.arguments import Out, Positional, parse, tyro
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.cli.terminal import print_table
 from svea.errors import UserError
+from svea.files import output_folder
 from svea.studies.cost import decisions_left, measured_speeds
 from svea.studies.engines import slurm
 from svea.studies.watch import active, headline, rows, table
@@ -67,7 +68,7 @@ def sweep(
         settings |= given
     common = studies.flatten(settings.pop("set")) | studies.parse_settings(set)
     runs = studies.plan_runs(grids, common, drop_replay=engine.drop_replay, **settings)
-    folder = out or Path("runs") / (study.stem if study else "sweep")
+    folder = output_folder(out or Path("runs") / (study.stem if study else "sweep"))
     return run_study(studies.open_study(folder, runs, attempts=engine.attempts), engine)
 
 

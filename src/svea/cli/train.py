@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from svea.cli.arguments import STYLE, Positional, tyro
+from svea.cli.arguments import STYLE, Positional, refuse_dashes, tyro
 from svea.config import Config, check, resolve
 from svea.errors import UserError
 from svea.studies import parse_seeds
@@ -25,6 +25,7 @@ def run(arguments: list[str]) -> int:
 
 def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
     """Read the flags twice: once to learn preset, method and task, once over their defaults."""
+    refuse_dashes(arguments)
 
     @dataclasses.dataclass(frozen=True)
     class Train(Config):

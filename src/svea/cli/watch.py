@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from svea.cli.arguments import Out, Positional, parse
+from svea.files import output_file
 
 
 def run(arguments: list[str]) -> int:
@@ -38,9 +39,10 @@ def run(arguments: list[str]) -> int:
         from svea.cli.terminal import collected, print_problems
         from svea.evidence.film.video import watch as film
 
+        video = output_file(out or run / "watch.mp4")
         with collected() as problems, Console(stderr=True).status("playing") as status:
             for path in film(
-                run, modes, out or run / "watch.mp4", gif=gif, seed=seed, size=size,
+                run, modes, video, gif=gif, seed=seed, size=size,
                 device=device, data_dir=data_dir or None,
                 on_problem=lambda mode, error: problems.append(error),
                 on_mode=lambda mode: status.update(f"playing in {mode}"),

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Hashable
 from typing import Any, Literal
 
-from svea import envs
+from svea import envs, files
 from svea.config.augmentations import parse_augmentation
 from svea.config.run import Config
 from svea.config.shapes import check_patches, output_size
@@ -153,6 +153,8 @@ def bounds_of(kind: Hashable) -> dict[str, Bounds | None]:
 def check_names(config: Config) -> None:
     """Task, mode, method and augmentation exist and fit together."""
     envs.check_task(config.task)
+    for name in ("out", "data_dir", "overlay_dir"):
+        files.check_path(getattr(config, name), name)
     envs.check_mode(config.eval_mode, config.task)
     if config.method not in METHODS:
         raise unknown_name("method", config.method, METHODS)

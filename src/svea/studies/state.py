@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from svea.errors import LARGEST
 from svea.runs import layout
@@ -118,7 +118,7 @@ def _with_decision(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             yield record | {"decision": int(at)}
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     """Whether a value can be calculated with: finite, and not larger than any that we write."""
     return isinstance(value, int | float) and abs(value) <= LARGEST
 

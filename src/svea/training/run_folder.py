@@ -28,9 +28,9 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     Raises:
         UserError: The folder holds something else, or a run with another configuration.
     """
-    folder, settings = config.folder, to_dict(config)
+    folder, settings = files.output_folder(config.folder), to_dict(config)
     is_run = (folder / layout.CONFIG).exists()
-    if folder.is_file() or (not is_run and folder.exists() and any(folder.iterdir())):
+    if not is_run and folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty and not a run; name another --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
