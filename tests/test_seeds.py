@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from svea.seeds import seed_for
+from svea.errors import UserError
+from svea.seeds import check_episodes, episodes_of_all, evaluation_seeds, seed_for, world_order
 
 PURPOSES = ("weights", "agent", "replay", "warm-up")
 
@@ -28,3 +30,44 @@ def test_draws_of_two_purposes_are_unrelated() -> None:
         for purpose in ("agent", "replay")
     )
     assert abs(float(torch.corrcoef(torch.stack([first, second]))[0, 1])) < 0.03
+
+
+@pytest.mark.parametrize("worlds", [2, 10, 25, 100])
+def test_an_evaluation_shows_every_world_before_any_a_second_time(worlds: int) -> None:
+    seeds = evaluation_seeds(3, 3 * worlds, worlds)
+    shown = [seed % worlds for seed in seeds]
+    assert len(set(seeds)) == len(seeds)
+    for first in range(0, 3 * worlds, worlds):
+        assert sorted(shown[first : first + worlds]) == list(range(worlds))
+    assert shown == [seed % worlds for seed in evaluation_seeds(8, 3 * worlds, worlds)]
+    assert seeds[:5] == evaluation_seeds(3, 5, worlds), "a longer evaluation continues it"
+
+
+def test_the_order_of_worlds_is_shuffled_and_written_down() -> None:
+    """A change here would show other worlds to agents that are compared with earlier ones."""
+    assert world_order(100)[:10] == [37, 62, 26, 41, 35, 25, 36, 33, 77, 21]
+    assert world_order(1) == [0]
+    assert evaluation_seeds(3, 60, worlds=1) == evaluation_seeds(3, 60)
+
+
+def test_worlds_can_be_spread_over_the_order() -> None:
+    shown = [seed % 100 for seed in evaluation_seeds(0, 10, 100, spread=True)]
+    assert shown == world_order(100)[::10]
+    few = [seed % 10 for seed in evaluation_seeds(0, 25, 10, spread=True)]
+    assert few == [seed % 10 for seed in evaluation_seeds(0, 25, 10)]
+    assert len({seed % 100 for seed in evaluation_seeds(0, 7, 100, spread=True)}) == 7
+
+
+def test_all_shows_each_world_once() -> None:
+    for worlds, rounds in ((100, 1), (25, 1), (10, 1), (6, 2), (2, 5)):
+        seeds = evaluation_seeds(0, "all", worlds)
+        shown = [seed % worlds for seed in seeds]
+        assert {shown.count(world) for world in range(worlds)} == {rounds}
+        assert len(seeds) == episodes_of_all(worlds)
+    assert len(evaluation_seeds(0, "all")) == 100
+
+
+@pytest.mark.parametrize("episodes", [0, -1, 1.5, True, "every", "30", None])
+def test_what_is_not_a_number_of_episodes_is_refused(episodes: object) -> None:
+    with pytest.raises(UserError, match=r"allowed: 1 to 1000000000, or 'all'"):
+        check_episodes(episodes)

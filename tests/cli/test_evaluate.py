@@ -14,6 +14,7 @@ from fake_runs import episodes, write_lines, write_run
 from PIL import Image
 from tiny_runs import tiny
 
+import svea
 from svea.cli import evaluate, main
 from svea.cli.evaluate import evaluate_and_print
 from svea.errors import UserError
@@ -60,6 +61,20 @@ def test_the_same_command_again_plays_what_is_missing(
     assert len(read_records(run)) == 8, "all three were played once more"
     returns = read_run(run).final_returns("train")
     assert len(returns) == 3, "and the later record of an episode counts"
+
+
+def test_all_episodes_of_a_mode_with_one_world(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["eval", str(run), "--modes", "train", "--episodes", "all", "--envs", "2", "--json"]
+    assert main(flags) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(record["episode"] for record in records) == list(range(100))
+    assert [r["seed"] for r in svea.evaluate(run, episodes="all", environments=2)] == [
+        r["seed"] for r in sorted(records, key=lambda record: record["episode"])
+    ]
+    with pytest.raises(UserError, match=r"episodes is 0; allowed: 1 to 1000000000, or 'all'"):
+        verb(run, episodes=0)
 
 
 def test_an_interrupted_evaluation_keeps_what_it_played(

@@ -143,7 +143,9 @@ def test_the_settings_follow_the_benchmarks_law(mode):
 @pytest.mark.parametrize("mode", COLOR_MODES)
 def test_the_settings_are_the_benchmarks_own_with_or_without_a_data_folder(mode, tmp_path):
     provenance = ColorMode(mode).provenance
-    assert provenance == {"mode": mode, "source": "dmcgb", "settings": 100, "sha256": GOLDEN[mode]}
+    assert provenance == {
+        "mode": mode, "worlds": 100, "source": "dmcgb", "settings": 100, "sha256": GOLDEN[mode],
+    }  # fmt: skip
     assert ColorMode(mode, tmp_path).provenance == provenance
 
 

@@ -180,6 +180,7 @@ def test_provenance(tmp_path):
     provenance = DistractingMode(intensity=0.15).provenance
     assert provenance == {
         "mode": "distracting_cs",
+        "worlds": 6,
         "intensity": 0.15,
         "source": "procedural",
         "clips": 6,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from svea.envs import make_env
+from svea.errors import UserError
 
 
-def worlds(mode: str, seeds: range) -> list[int]:
+def worlds(mode: str, seeds: Iterable[int | None]) -> list[int | str]:
     env = make_env("cartpole_swingup", mode, image_size=16, rendering="fast")
     shown = []
     for seed in seeds:
@@ -26,9 +29,40 @@ def worlds(mode: str, seeds: range) -> list[int]:
     ("mode", "count"), [("color_hard", 100), ("video_easy", 10), ("distracting_cs:0.1", 4)]
 )
 def test_the_world_follows_from_the_seed(mode: str, count: int) -> None:
-    first = worlds(mode, range(8))
-    assert first == worlds(mode, range(8))
-    assert len(set(first)) > 1 and all(0 <= world < count for world in first)
+    """World s modulo their number: so an evaluation can show them in turn."""
+    seeds = [0, 1, count - 1, count, 3 * count + 1, 2**31 + count + 1]
+    named = [s % count for s in seeds]
+    prefix = "" if mode == "color_hard" else "procedural "
+    assert [str(world) for world in worlds(mode, seeds)] == [f"{prefix}{n}" for n in named]
+
+
+@pytest.mark.parametrize("mode", ["color_hard", "video_easy", "distracting_cs:0.1"])
+def test_a_reset_without_a_seed_draws_a_world(mode: str) -> None:
+    drawn = worlds(mode, [5, *[None] * 30])[1:]
+    assert drawn == worlds(mode, [5, *[None] * 30])[1:]
+    steps = {int(str(b).split()[-1]) - int(str(a).split()[-1]) for a, b in pairwise(drawn)}
+    assert len(set(drawn)) > 2 and len(steps) > 3, "not in turn"
+
+
+def test_a_world_can_be_asked_for() -> None:
+    env = make_env("cartpole_swingup", "video_easy", image_size=16, rendering="fast")
+    for wanted in (7, "procedural 7"):
+        assert env.reset(seed=0, options={"world": wanted})[1]["world"] == "procedural 7"
+    assert env.reset(seed=12)[1]["world"] == "procedural 2", "for one episode only"
+    for wrong in (10, -1, True, "video7", 1.0):
+        with pytest.raises(UserError, match=r"world is .*'video_easy' has 0 to 9"):
+            env.reset(options={"world": wrong})
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "count"), [("color_easy", 100), ("video_easy", 10), ("video_hard", 100),
+                        ("distracting_cs:0.1", 4), ("distracting_cs:0.3", 60)]
+)  # fmt: skip
+def test_a_mode_tells_how_many_worlds_it_has(mode: str, count: int) -> None:
+    env = make_env("cartpole_swingup", mode, image_size=16, rendering="fast")
+    assert env.unwrapped.provenance["worlds"] == count  # type: ignore[attr-defined]
+    env.close()
 
 
 def test_the_colour_setting_of_that_number_is_worn() -> None:

@@ -151,7 +151,7 @@ def test_random_order_is_drawn_from_the_seed(counting_videos):
 def test_the_embedded_default(name, count):
     mode = VideoMode(name)
     expected = {"mode": name, "source": "procedural", "clips": count, "version": 1}
-    assert mode.provenance == expected | {"order": "random"}
+    assert mode.provenance == expected | {"order": "random", "worlds": count}
 
 
 def test_procedural_beats_the_data_folder(tmp_path):

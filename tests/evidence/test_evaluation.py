@@ -32,7 +32,7 @@ from svea.evidence.evaluation.play import (
 )
 from svea.evidence.evaluation.requests import fingerprint
 from svea.runs.load import export, load_agent, load_config
-from svea.seeds import EVALUATION, TRAINING, episode_seed, evaluation_seeds
+from svea.seeds import EVALUATION, TRAINING, episode_seed, evaluation_seeds, world_order
 from svea.training import train
 
 torch.set_num_threads(1)
@@ -301,10 +301,16 @@ def test_an_export_has_its_runs_fingerprint(run: Path, tmp_path: Path) -> None:
 
 
 def test_worlds_are_shown_in_turn() -> None:
-    seeds = evaluation_seeds(3, 60, worlds=25)
-    assert [seed % 25 for seed in seeds] == [k % 25 for k in range(60)]
-    assert len(set(seeds)) == 60
-    assert evaluation_seeds(3, 60, worlds=1) == evaluation_seeds(3, 60)
+    arguments = {"task": "cartpole_swingup", "mode": "color_hard", "image_size": 16,
+                 "rendering": "fast", "episode_frames": 8}  # fmt: skip
+    orders = []
+    for environments, seed in ((1, 0), (3, 0), (2, 5)):
+        with Workers([arguments] * environments) as workers:
+            seeds = evaluation_seeds(seed, 7, workers.provenance["worlds"])
+            played = play(do_nothing, workers, seeds)
+        assert [episode.seed for episode in played] == seeds
+        orders.append([episode.world for episode in played])
+    assert orders == [world_order(100)[:7]] * 3, "whatever the seed and the environments"
 
 
 def collect(runs: list[Path], request: Request, known: Any = None, on_problem: Any = None) -> Any:
@@ -332,7 +338,7 @@ def test_mistakes_are_refused_before_anything_starts(
         evaluate(run, ["colour_hard"])
     with pytest.raises(UserError, match="no modes to evaluate"):
         evaluate(run, [])
-    with pytest.raises(UserError, match="episodes is 0; allowed: 1 or more"):
+    with pytest.raises(UserError, match="episodes is 0; allowed: 1 to"):
         evaluate(run, episodes=0)
     with pytest.raises(UserError, match="unknown policy 'rnadom'"):
         evaluate(run, policy="rnadom")

@@ -55,6 +55,20 @@ def test_of_two_records_of_one_episode_the_later_counts() -> None:
     assert latest([record(), *others, again]) == [again, *others]
 
 
+def test_records_with_older_pictures_do_not_count_next_to_newer_ones() -> None:
+    """A mean over two sets of clips, or over worlds drawn and worlds in turn, is of neither."""
+    few, many = {"clips": 6}, {"clips": 6, "worlds": 6}
+    old = [record(mode="video_easy", seed=seed, provenance=few) for seed in (1, 2, 3)]
+    new = [record(mode="video_easy", seed=seed, provenance=many) for seed in (2, 5)]
+    others = [
+        record(mode="video_easy", decision=2, provenance=few),
+        record(mode="video_easy", policy="random", provenance=few),
+        record(mode="video_easy", seed=9),
+    ]
+    assert latest([*old, *others]) == [*old, *others], "records of old runs are still read"
+    assert latest([*old, *others, *new]) == [*others, *new]
+
+
 def test_a_folder_that_cannot_be_written_to_is_a_storage_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"cannot write .*eval\.jsonl"):
         append_records(tmp_path / "missing", [record()])

@@ -74,6 +74,28 @@ def test_done_means_evaluated_in_every_mode_at_the_last_decision(tmp_path: Path)
     assert read_state(tmp_path, run).state == "done"
 
 
+def test_all_episodes_are_as_many_as_the_mode_has_worlds(tmp_path: Path) -> None:
+    (run,) = plan_runs(
+        [Grid(["walker_walk"])], SHORT, modes=["train", "video_easy"], episodes="all"
+    )
+    folder = write_finished(tmp_path, run)
+
+    def play(mode: str, episodes: int, **provenance: int) -> None:
+        with (folder / "eval.jsonl").open("a") as file:
+            for seed in range(episodes):
+                line = {"policy": "agent", "decision": 100, "mode": mode, "seed": seed}
+                file.write(json.dumps(line | {"return": 1.0, "provenance": provenance}) + "\n")
+
+    assert read_state(tmp_path, run).progress.missing_modes == ("train", "video_easy")
+    play("train", 99)
+    play("video_easy", 9, worlds=10)
+    assert read_state(tmp_path, run).progress.missing_modes == ("train", "video_easy")
+    play("train", 100)
+    assert read_state(tmp_path, run).progress.missing_modes == ("video_easy",)
+    play("video_easy", 10, worlds=10)
+    assert read_state(tmp_path, run).state == "done"
+
+
 def test_damaged_logs_and_journals_do_not_hide_the_rest(tmp_path: Path) -> None:
     (run,) = short()
     folder = write_finished(tmp_path, run)

@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from svea.cli.arguments import Positional, parse
 from svea.cli.terminal import print_results
@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> int:
     def command(
         runs: Positional[tuple[Path, ...]],
         modes: tuple[str, ...] = ("usual",),
-        episodes: int = 30,
+        episodes: int | Literal["all"] = 30,
         seed: int = 0,
         random_policy: bool = False,
         again: bool = False,
@@ -48,7 +48,8 @@ def run(arguments: list[str]) -> int:
             runs: folders made by `svea train` or `svea export`, or folders with such beneath them.
             modes: where to evaluate; `usual` is train and color_hard (robot tasks: test), `all`
                 train and every test mode of the task, `distracting_cs:all` the eight intensities.
-            episodes: per mode.
+            episodes: per mode; `all` shows each of a mode's worlds once (train: 100 episodes), and
+                is what published numbers need.
             seed: of the evaluation; the same seed gives every agent the same episodes.
             random_policy: evaluate the random policy too, for comparison.
             again: play recorded episodes once more; the new records count.
@@ -99,7 +100,8 @@ class Scoring:
 
         request = self.request
         modes = sum(map(self._modes, self.runs))
-        total = modes * len(request.policies) * request.episodes
+        each = request.episodes if isinstance(request.episodes, int) else None
+        total = each and modes * len(request.policies) * each
         bar = progress.add_task("evaluating", total=total)
 
         def take(run: Path, record: Record) -> None:

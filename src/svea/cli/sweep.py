@@ -6,7 +6,7 @@ import json as jsonlib
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from svea import studies
 from svea.cli.arguments import Out, Positional, parse, tyro
@@ -36,7 +36,7 @@ def sweep(
     seeds: tuple[str, ...] = ("0",),
     set: tuple[str, ...] = (),
     modes: tuple[str, ...] = (),
-    episodes: int = 30,
+    episodes: int | Literal["all"] = 30,
     out: Out = None,
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = DEFAULT_ENGINE,
 ) -> int:
@@ -52,7 +52,7 @@ def sweep(
         seeds: numbers and ranges, e.g. 0-4.
         set: options of `svea train` for all runs, e.g. decisions=500000 recipe.alpha=1.
         modes: to evaluate in after training.
-        episodes: of that evaluation, per mode.
+        episodes: of that evaluation, per mode; `all` shows each of a mode's worlds once.
         out: the study's folder; default runs/sweep, or runs/NAME for a file NAME.toml.
         engine: where and how to run.
     """

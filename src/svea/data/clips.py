@@ -66,6 +66,12 @@ class Clips:
         """How many clips there are."""
         return len(self.names)
 
+    @property
+    def worlds(self) -> tuple[str, ...]:
+        """What records call each clip: its name, or the number of a generated one."""
+        generated = (f"{PROCEDURAL} {number}" for number in range(len(self)))
+        return self.names if self.files else tuple(generated)
+
     def open(self, index: int) -> Clip:
         """Make a clip, or begin to decode it; at once when it was decoded before."""
         if not self.files:

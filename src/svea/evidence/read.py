@@ -15,7 +15,8 @@ from svea.errors import UserError
 from svea.evidence.run import Run, is_plausible
 from svea.runs import layout
 from svea.runs.layout import EVALUATIONS, RUN_FILES, is_run
-from svea.runs.records import Record, latest, parse_line
+from svea.runs.records import Record, latest, newest_pictures, parse_line
+from svea.words import plural
 
 BEFORE_EVAL = "not yet evaluated by `svea eval`: returns come from the last evaluation in training"
 
@@ -51,7 +52,13 @@ def read_run(folder: Path) -> Run:
     config = _read_json(folder / layout.CONFIG, warnings)
     exported = layout.is_export(folder)  # it has no log, by design
     metrics = [] if exported else _read_lines(folder / layout.METRICS, warnings)
-    episodes = latest(_read_lines(folder / EVALUATIONS, warnings))
+    recorded = _read_lines(folder / EVALUATIONS, warnings)
+    if older := len(recorded) - len(newest_pictures(recorded)):
+        warnings.append(
+            f"{EVALUATIONS} has {plural(older, 'episode')} with other pictures than a later "
+            "evaluation of the same mode; left out"
+        )
+    episodes = latest(recorded)
     warnings += _implausible_returns(metrics, episodes)
     analyses = {
         path.stem: _rows(_read_json(path, warnings), f"{layout.ANALYSIS}/{path.name}", warnings)

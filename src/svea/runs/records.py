@@ -1,7 +1,8 @@
 """eval.jsonl: one line per evaluation episode, written as soon as the episode ends.
 
 The file only grows. Of two records of one episode the later one counts, so that evaluating again
-replaces without rewriting, and an evaluation that is killed loses at most half a line.
+replaces without rewriting, and an evaluation that is killed loses at most half a line. Where a mode
+was evaluated with other pictures later, only the later records count.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ Record = dict[str, Any]
 
 EPISODE = ("policy", "decision", "mode", "seed")
 """What one evaluation episode of a run is: of two records with these the same, the later counts."""
+
+EVALUATION = ("policy", "decision", "mode")
+"""The episodes with these the same make one score, if their pictures have one provenance."""
 
 PROTOCOL = (*EPISODE, "weights", "actions", "svea_version", "provenance")
 """An episode with all of these the same would be played the same: it need not be played again."""
@@ -39,7 +43,24 @@ def _key(record: Record, names: tuple[str, ...]) -> str:
 
 def latest(records: Iterable[Record]) -> list[Record]:
     """The record that counts of each episode, in the order in which the episodes first appear."""
-    return list({episode_key(record): record for record in records}.values())
+    return list({episode_key(record): record for record in newest_pictures(records)}.values())
+
+
+def newest_pictures(records: Iterable[Record]) -> list[Record]:
+    """Records without those of a mode that was evaluated later with other pictures.
+
+    Other clips, or another choice of an episode's world: one mean over both would be of neither. A
+    record that does not tell its pictures is kept.
+    """
+    records = list(records)
+    telling = (r for r in records if isinstance(r.get("provenance"), dict))
+    newest = {_key(record, EVALUATION): record["provenance"] for record in telling}
+
+    def counts(record: Record) -> bool:
+        own = record.get("provenance")
+        return not isinstance(own, dict) or own == newest[_key(record, EVALUATION)]
+
+    return [record for record in records if counts(record)]
 
 
 def is_agent(record: Record) -> bool:

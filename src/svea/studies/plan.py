@@ -17,6 +17,7 @@ from typing import Any
 from svea.config import Config, configure
 from svea.envs import expand_modes
 from svea.errors import LARGEST, UserError, unknown_name
+from svea.seeds import check_episodes
 from svea.studies.options import Values, as_flags, flatten, parse_seeds
 
 
@@ -60,7 +61,7 @@ class PlannedRun:
         values: the options of `svea train` that were given, `task` among them.
         decisions: its length.
         modes: to evaluate in after training, in addition to the evaluations during training.
-        episodes: of that evaluation, per mode.
+        episodes: of that evaluation, per mode; `all`: each of a mode's worlds once.
         analyses: names of `svea analyze` to run after training.
         drop_replay: remove the replay once the run is done; it can then not be extended.
     """
@@ -69,7 +70,7 @@ class PlannedRun:
     values: Values
     decisions: int
     modes: tuple[str, ...] = ()
-    episodes: int = 30
+    episodes: int | str = 30
     analyses: tuple[str, ...] = ()
     drop_replay: bool = False
 
@@ -89,7 +90,7 @@ def plan_runs(
     common: Values | None = None,
     *,
     modes: Sequence[str] = (),
-    episodes: int = 30,
+    episodes: int | str = 30,
     analyses: Iterable[str] = (),
     drop_replay: bool = False,
     suffix: str = "",
@@ -100,7 +101,7 @@ def plan_runs(
         grids: what to combine.
         common: options of `svea train` for all runs.
         modes: to evaluate in after training.
-        episodes: of that evaluation, per mode.
+        episodes: of that evaluation, per mode; `all`: each of a mode's worlds once.
         analyses: names of `svea analyze` to run after training.
         drop_replay: remove each replay once its run is done.
         suffix: a word in all names, before the seed.
@@ -111,8 +112,7 @@ def plan_runs(
         ['walker_walk-svea-conv-s0', 'walker_walk-drq-none-s0']
     """
     wanted = tuple(expand_modes(_names("modes", modes)))
-    if not isinstance(episodes, int) or isinstance(episodes, bool) or not 1 <= episodes <= LARGEST:
-        raise UserError(f"episodes is {episodes!r}; allowed: 1 to {LARGEST}")
+    check_episodes(episodes)
     shared = _with_absolute_paths(flatten(common or {}))
     runs: dict[str, PlannedRun] = {}
     names: dict[Config, str] = {}

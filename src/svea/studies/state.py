@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -11,7 +11,8 @@ from typing import Any, TypeGuard
 from svea.errors import LARGEST
 from svea.runs import layout
 from svea.runs.lock import is_locked
-from svea.runs.records import is_agent, latest, parse_line, read_records
+from svea.runs.records import Record, is_agent, latest, parse_line, read_records
+from svea.seeds import episodes_of_all
 from svea.studies.folder import ATTEMPTS, Study, journal_path, run_folder
 from svea.studies.plan import PlannedRun
 
@@ -128,5 +129,18 @@ def _missing_modes(folder: Path, run: PlannedRun, decision: int) -> tuple[str, .
     if not run.modes:
         return ()
     episodes = latest(r for r in read_records(folder) if is_agent(r))
-    played = [episode.get("mode") for episode in episodes if episode.get("decision") == decision]
-    return tuple(mode for mode in run.modes if played.count(mode) < run.episodes)
+    played = [episode for episode in episodes if episode.get("decision") == decision]
+    return tuple(
+        mode
+        for mode in run.modes
+        if not _is_evaluated([one for one in played if one.get("mode") == mode], run.episodes)
+    )
+
+
+def _is_evaluated(played: Sequence[Record], wanted: int | str) -> bool:
+    """Whether the episodes of one mode are as many as were asked for."""
+    if isinstance(wanted, int) or not played:
+        return bool(played) and len(played) >= int(wanted)
+    provenance = played[-1].get("provenance")
+    worlds = provenance.get("worlds") if isinstance(provenance, dict) else None
+    return len(played) >= episodes_of_all(worlds if isinstance(worlds, int) else 1)

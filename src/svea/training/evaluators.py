@@ -39,15 +39,17 @@ class Evaluators:
         """
         config, workers = self._config, self._environments(mode)
         worlds = workers.provenance.get("worlds", 1)
-        seeds = evaluation_seeds(config.seed, config.eval_episodes, worlds)
+        seeds = evaluation_seeds(config.seed, config.eval_episodes, worlds, spread=True)
         played = play(agent_policy(agent, config), workers, seeds, should_stop)
         returns = [episode.total for episode in played]
+        shown = [episode.world for episode in played if episode.world is not None]
         successes = [episode.success for episode in played if episode.success is not None]
         return {
             "return_mean": float(np.mean(returns)),
             "return_std": float(np.std(returns)),
             "episodes": len(returns),
             "returns": returns,
+            **({"worlds": shown} if shown else {}),
             "provenance": workers.provenance,
             **({"success_rate": float(np.mean(successes))} if successes else {}),
         }

@@ -1,7 +1,8 @@
-"""How an environment looks: `Mode`, the base class of all looks, and its provenance in words."""
+"""How an environment looks: `Mode`, the base of all looks, and its provenance in words."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from svea.data.clips import PROCEDURAL
 from svea.envs.rendering import Renderer
+from svea.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,57 @@ class Mode:
     def compose(self, picture: np.ndarray) -> np.ndarray:
         """Return the picture to show, given the one drawn: `(size, size, 3)` uint8, any size."""
         return picture
+
+
+class WorldsMode(Mode):
+    """A mode of several worlds, one per episode: a colour setting, a clip.
+
+    `reset(seed=s)` shows world s modulo their number, which is how evaluations show them in turn.
+    `reset(options={"world": w})` chooses one by its number or name. A reset without either draws.
+    """
+
+    def __init__(self, name: str, worlds: Sequence[int | str]) -> None:
+        """Name the mode and its worlds; a name stands in every record of an evaluation."""
+        super().__init__(name)
+        self.worlds = tuple(worlds)
+        self._chosen: int | None = None
+        self._world = 0
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """How many worlds there are."""
+        return {"mode": self.name, "worlds": len(self.worlds)}
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Which world the episode shows."""
+        return {"world": self.worlds[self._world]}
+
+    def choose(self, seed: int | None, options: dict[str, Any]) -> None:
+        """Take the world that is asked for, else the seed's."""
+        wanted = options.get("world")
+        if wanted is not None:
+            self._chosen = self._number(wanted)
+        else:
+            self._chosen = None if seed is None else seed % len(self.worlds)
+
+    def next_world(self, rng: np.random.Generator) -> int:
+        """The number of the world to show now: the chosen one, else one that is drawn."""
+        drawn = int(rng.integers(len(self.worlds)))  # always, so that later draws do not depend
+        self._world = drawn if self._chosen is None else self._chosen
+        return self._world
+
+    def _number(self, world: Any) -> int:
+        """The number of a world that was asked for by number or name."""
+        is_number = isinstance(world, int | np.integer) and not isinstance(world, bool)
+        if is_number and 0 <= world < len(self.worlds):
+            return int(world)
+        if not is_number and world in self.worlds:
+            return self.worlds.index(world)
+        names = "" if isinstance(self.worlds[0], int) else f", or a name such as {self.worlds[0]!r}"
+        raise UserError(
+            f"world is {world!r}; mode {self.name!r} has 0 to {len(self.worlds) - 1}{names}."
+        )
 
 
 def describe(provenance: dict[str, Any]) -> str:

@@ -1,13 +1,13 @@
 """`color_easy` and `color_hard`: floor, sky and agent in colours never seen in training.
 
 The colour modes of DMControl-GB (https://github.com/nicklashansen/dmcontrol-generalization-benchmark):
-every episode has one of 100 colour settings, drawn from its seed. The settings are the benchmark's
-own; `colors.json` holds them. A setting gives the two colours of the checkered floor, the agent's
-colour and the sky's: normal around the suite's own with a standard deviation of 0.1 (easy) or 0.2
-(hard), clipped to [0, 1]; the floor's second colour is its first plus 0.1. The floor's grid lines,
-the stars, and the materials of targets, balls, rails and light stay. A domain shows what it has of
-these: the dog wears a skin, and the manipulator and stacker stand before a wall, none of which is
-recoloured.
+every episode has one of 100 colour settings, which its seed chooses. The settings are the
+benchmark's own; `colors.json` holds them. A setting gives the two colours of the checkered floor,
+the agent's colour and the sky's: normal around the suite's own with a standard deviation of 0.1
+(easy) or 0.2 (hard), clipped to [0, 1]; the floor's second colour is its first plus 0.1. The
+floor's grid lines, the stars, and the materials of targets, balls, rails and light stay. A domain
+shows what it has of these: the dog wears a skin, and the manipulator and stacker stand before a
+wall, none of which is recoloured.
 
 The benchmark edits the XML and compiles the model again at every reset. Here the same bytes are
 written into the compiled model's textures, of the sky's six sides only where the camera can see
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from svea.envs.looks import Mode, Scene
+from svea.envs.looks import Scene, WorldsMode
 from svea.errors import UserError
 
 COLOR_MODES = ("color_easy", "color_hard")
@@ -36,7 +36,7 @@ _GRID_LINE = (0.2, 0.3, 0.4)
 Setting = dict[str, list[float]]
 
 
-class ColorMode(Mode):
+class ColorMode(WorldsMode):
     """Shows one colour setting per episode."""
 
     def __init__(self, name: str, data_dir: Path | None = None) -> None:
@@ -46,25 +46,18 @@ class ColorMode(Mode):
             name: One of `COLOR_MODES`.
             data_dir: Not used: the settings come with svea.
         """
-        super().__init__(name)
         self.settings = load_settings(name)
+        super().__init__(name, range(len(self.settings)))
         self._stars: np.ndarray | None = None
-        self._world = 0
 
     @property
     def provenance(self) -> dict[str, Any]:
         """Where the colour settings come from, how many there are, and their hash."""
-        return {
-            "mode": self.name,
+        return super().provenance | {
             "source": "dmcgb",
             "settings": len(self.settings),
             "sha256": hashlib.sha256(json.dumps(self.settings).encode()).hexdigest(),
         }
-
-    @property
-    def info(self) -> dict[str, Any]:
-        """Which colour setting the episode shows."""
-        return {"world": self._world}
 
     def prepare(self, model: Any, domain: str) -> None:
         """Find what will be recoloured, and where the sky has stars."""
@@ -81,9 +74,8 @@ class ColorMode(Mode):
         self._stars = np.flatnonzero(texture(model, self._sky)[..., 0] == 255)
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
-        """Draw a setting and put it on."""
-        self._world = int(rng.integers(len(self.settings)))
-        self.wear(scene, self.settings[self._world])
+        """Put the episode's setting on."""
+        self.wear(scene, self.settings[self.next_world(rng)])
 
     def wear(self, scene: Scene, setting: Setting) -> None:
         """Write one setting into the model and upload what can be seen of the two textures."""

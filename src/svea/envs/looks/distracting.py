@@ -24,7 +24,7 @@ import numpy as np
 from svea.data import clips
 from svea.data.decode import SIDE
 from svea.data.folders import DAVIS
-from svea.envs.looks import Mode, Scene
+from svea.envs.looks import Scene, WorldsMode
 from svea.envs.looks.colors import texture
 from svea.errors import UserError
 
@@ -37,7 +37,7 @@ _OTHER_FLOOR_ALPHA = 0.3
 _STEPS_PER_MOVE = 2
 
 
-class DistractingMode(Mode):
+class DistractingMode(WorldsMode):
     """Moves camera, colours and background."""
 
     def __init__(
@@ -58,22 +58,16 @@ class DistractingMode(Mode):
             videos: A folder of your own videos (or folders of frames), or `procedural` to show
                 generated clips though there is a data folder.
         """
-        super().__init__(name)
         self._intensity = check_intensity(intensity)
         self._clips = clips.find("distracting_cs", data_dir, videos, clip_count(self._intensity))
+        super().__init__(name, self._clips.worlds)
         self._clip: clips.Clip
-        self._world = 0
         self._camera: Camera
 
     @property
     def provenance(self) -> dict[str, Any]:
         """The intensity, where the clips come from, how many there are, and their hash."""
-        return {"mode": self.name, "intensity": self._intensity} | self._clips.provenance
-
-    @property
-    def info(self) -> dict[str, Any]:
-        """Which clip the episode shows."""
-        return {"world": self._world}
+        return super().provenance | {"intensity": self._intensity} | self._clips.provenance
 
     def prepare(self, model: Any, domain: str) -> None:
         """Make room for a small picture as the sky, the same one on all six sides."""
@@ -89,8 +83,7 @@ class DistractingMode(Mode):
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
         """Draw where everything starts."""
         self._rng, self._steps = rng, 0
-        self._world = int(rng.integers(len(self._clips)))
-        self._clip = self._clips.open(self._world)
+        self._clip = self._clips.open(self.next_world(rng))
         self._frame = int(rng.integers(len(self._clip)))
         self._direction = int(rng.choice([-1, 1]))
         self._colors = rng.uniform(self._darkest, self._lightest)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from svea.data import clips
-from svea.envs.looks import Mode, Scene
+from svea.envs.looks import Scene, WorldsMode
 from svea.envs.looks.colors import texture
 from svea.errors import UserError, unknown_name
 
@@ -38,7 +38,7 @@ WITHOUT_SKY_AND_FLOOR = ("quadruped_escape",)
 _SKY_SIDE = 16  # of one colour: any size looks the same
 
 
-class VideoMode(Mode):
+class VideoMode(WorldsMode):
     """Shows one clip per episode."""
 
     def __init__(
@@ -57,27 +57,29 @@ class VideoMode(Mode):
                 are shown without one.
             videos: A folder of your own videos (or folders of frames), or `procedural` to show
                 generated clips though there is a data folder.
-            order: `random` draws the clip from the seed of `reset`. `sequential` is the benchmark's
-                1, 2, ..., n - 1, 0 by the resets of this object; an episode then depends on how
-                many went before it.
+            order: `random` takes the clip that the seed of `reset` chooses. `sequential` is the
+                benchmark's 1, 2, ..., n - 1, 0 by the resets of this object; an episode then
+                depends on how many went before it.
         """
-        super().__init__(name)
         if order not in ORDERS:
             raise unknown_name("order", order, ORDERS)
         self._order, self._episodes = order, 0
         self._clips = clips.find(name, data_dir, videos)
+        super().__init__(name, self._clips.worlds)
         self._clip: clips.Clip
-        self._world = self._decision = 0
+        self._decision = 0
 
     @property
     def provenance(self) -> dict[str, Any]:
         """Where the clips come from, how many there are, and their hash."""
-        return {"mode": self.name} | self._clips.provenance | {"order": self._order}
+        return super().provenance | self._clips.provenance | {"order": self._order}
 
-    @property
-    def info(self) -> dict[str, Any]:
-        """Which clip the episode shows."""
-        return {"world": self._world}
+    def choose(self, seed: int | None, options: dict[str, Any]) -> None:
+        """Take the clip that is asked for, else the seed's or the next in the benchmark's order."""
+        self._episodes += 1
+        super().choose(seed, options)
+        if self._order == "sequential" and options.get("world") is None:
+            self._chosen = self._episodes % len(self.worlds)
 
     def prepare(self, model: Any, domain: str) -> None:
         """Paint sky and, in `video_hard`, floor green."""
@@ -88,11 +90,8 @@ class VideoMode(Mode):
             texture(model, model.tex("grid").id)[:] = GREEN
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
-        """Choose the episode's clip and show its first frame."""
-        self._episodes += 1
-        drawn = int(rng.integers(len(self._clips)))
-        number = drawn if self._order == "random" else self._episodes % len(self._clips)
-        self._world, self._clip, self._decision = number, self._clips.open(number), 0
+        """Open the episode's clip at its first frame."""
+        self._clip, self._decision = self._clips.open(self.next_world(rng)), 0
         self._clip.frame(0)  # a damaged file is reported by reset, not by a later picture
 
     def update(self, scene: Scene) -> None:

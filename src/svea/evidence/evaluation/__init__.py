@@ -18,7 +18,7 @@ __all__ = ["POLICIES", "Request", "evaluate", "evaluate_runs"]
 def evaluate(
     run: str | Path,
     modes: Iterable[str] = ("train",),
-    episodes: int = 30,
+    episodes: int | str = 30,
     *,
     seed: int = 0,
     policy: str = "agent",
@@ -31,7 +31,7 @@ def evaluate(
     Args:
         run: folder of a run or of an export.
         modes: where to evaluate.
-        episodes: per mode.
+        episodes: per mode, or ``all``: each of a mode's worlds once.
         seed: of the evaluation; the same seed gives every agent the same episodes.
         policy: ``agent``, or ``random`` for the baseline that needs no learning.
         environments: in parallel; 0 is one per core.

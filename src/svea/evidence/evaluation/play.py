@@ -29,17 +29,19 @@ class EpisodeResult:
     length: int = 0
     success: bool | None = None
     """None where the task has no notion of success."""
-    world: int | None = None
-    """Which of a mode's worlds it shows: a colour setting, a clip; None where there is only one."""
+    world: int | str | None = None
+    """Which of a mode's worlds it shows: the number of a colour setting or robot world, the name of
+    a clip; None where there is only one."""
 
 
 Policy = Callable[[NDArray[np.uint8], Sequence[EpisodeResult | None]], NDArray[np.float32]]
 """Actions for a row of observations and the episodes they are from (None: an idle row)."""
 
 
-def parallel_environments(requested: int, episodes: int) -> int:
+def parallel_environments(requested: int, episodes: int | str) -> int:
     """How many environments evaluate at once: as asked, or one per core."""
-    return min(episodes, requested or min(16, usable_cores()))
+    count = requested or min(16, usable_cores())
+    return count if isinstance(episodes, str) else min(episodes, count)
 
 
 def play(

@@ -31,7 +31,7 @@ from svea.evidence.evaluation.play import (
 )
 from svea.runs.load import load_agent, load_config
 from svea.runs.records import Record, protocol_key
-from svea.seeds import evaluation_seeds
+from svea.seeds import check_episodes, evaluation_seeds
 
 POLICIES = ("agent", "random")
 
@@ -42,8 +42,8 @@ class Request:
 
     modes: tuple[str, ...] = ("train",)
     """Where; `all` is every mode that a task has."""
-    episodes: int = 30
-    """Per mode."""
+    episodes: int | str = 30
+    """Per mode; `all` shows each of a mode's worlds once."""
     seed: int = 0
     policies: tuple[str, ...] = ("agent",)
     environments: int = 0
@@ -61,8 +61,7 @@ class Request:
         for policy in self.policies:
             if policy not in POLICIES:
                 raise unknown_name("policy", str(policy), POLICIES)
-        if self.episodes < 1:
-            raise UserError(f"episodes is {self.episodes}; allowed: 1 or more")
+        check_episodes(self.episodes)
         if not 0 <= self.seed < 2**63:
             raise UserError(f"seed is {self.seed}; allowed: 0 to 2**63 - 1")
         if not 0 <= self.environments <= 1024:

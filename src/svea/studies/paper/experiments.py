@@ -17,6 +17,7 @@ from svea.envs import ROBOT_TASKS, expand_modes
 from svea.envs.robot.worlds import WORLDS
 from svea.errors import UserError, unknown_name
 from svea.evidence.results import Unit
+from svea.seeds import ALL
 from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs
 from svea.studies.options import Values
 
@@ -94,8 +95,13 @@ class Experiment:
                 )  # fmt: skip
         return cells
 
-    def _episodes(self, scale: Scale) -> int:
-        """Episodes of the final evaluation: each test world of a robot task equally often."""
+    def _episodes(self, scale: Scale) -> int | str:
+        """Episodes of the final evaluation: every world once, or a scaled number.
+
+        Scaled, each test world of a robot task is still shown equally often.
+        """
+        if scale.scale == 1:
+            return ALL
         worlds = WORLDS if "test" in self.modes else 1
         return worlds * -(-scale.final_episodes // worlds)
 
