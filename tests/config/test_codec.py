@@ -61,8 +61,9 @@ def test_junk_in_nested_values(path: tuple[str, str], value: Any) -> None:
 def test_differences_name_what_matters_and_nothing_else() -> None:
     old = to_dict(configure("walker_walk"))
     same = configure(
-        "walker_walk", decisions=7, out="x", device="cpu", time_limit="1h", save_every=3
-    )
+        "walker_walk", decisions=7, out="x", device="cpu", time_limit="1h", save_every=3,
+        eval_every=3, eval_episodes=1, log_every=2,
+    )  # fmt: skip
     assert differences(old, to_dict(same)) == []
     new = to_dict(configure("walker_walk", seed=2, network={"hidden": 8}))
     assert differences(old, new) == ["network.hidden: 1024 there, 8 here", "seed: 0 there, 2 here"]

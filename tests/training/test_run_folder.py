@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 import torch
 from tiny_runs import tiny
+from whole_runs import metrics
 
+from svea.config.naming import earlier_name
 from svea.errors import UserError
-from svea.runs import lock
+from svea.runs import checkpoint, lock
 from svea.runs.load import load_config
 from svea.training import train
 
@@ -74,3 +77,30 @@ def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         pytest.raises(UserError, match="another process is training"),
     ):
         train(tiny(tmp_path))
+
+
+def test_a_run_named_by_an_earlier_version_is_continued_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = dataclasses.replace(tiny(Path("none")), out="")
+    earlier = Path("runs") / earlier_name(command)
+    assert earlier != command.folder
+    train(dataclasses.replace(command, out=str(earlier), decisions=20))
+    assert train(command) == earlier
+    assert "under the name that earlier versions gave it" in capsys.readouterr().out
+    assert load_config(earlier).decisions == command.decisions
+    other = dataclasses.replace(command, batch_size=4, decisions=13)
+    assert train(other) == other.folder != earlier, "another configuration gets its own folder"
+
+
+def test_how_often_a_run_is_looked_at_may_change(tmp_path: Path) -> None:
+    whole = train(tiny(tmp_path / "whole"))
+    run = train(tiny(tmp_path / "run", decisions=20))
+    train(tiny(run, eval_episodes=3, eval_every=5, log_every=2))
+    evaluated = {line["decision"]: line for line in metrics(run) if line["kind"] == "eval"}
+    assert list(evaluated) == [0, 15, 20, 25, 30, 35, 40]
+    assert [line["episodes"] for line in evaluated.values()] == [2, 2, 2, 3, 3, 3, 3]
+    ours, theirs = checkpoint.load(run), checkpoint.load(whole)
+    assert ours is not None and theirs is not None
+    assert all(torch.equal(ours.agent[name], theirs.agent[name]) for name in theirs.agent)

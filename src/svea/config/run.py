@@ -6,7 +6,6 @@ The docstring of a field is its ``--help`` text; its bounds and its role stand i
 from __future__ import annotations
 
 import enum
-import re
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,6 @@ from svea.config.options import (
     SODAOptions,
 )
 from svea.errors import at_least, between
-from svea.methods import METHODS
 from svea.recipes import RecipeOptions
 
 
@@ -31,7 +29,7 @@ class Role(enum.Enum):
 
     WHAT = "what is learned, and how it is judged"
     SEED = "which of several equal runs this is"
-    WATCH = "how often a run is looked at; runs of one setting may differ in it"
+    WATCH = "how often a run is looked at; may change when it is resumed: each evaluation says how"
     LENGTH = "how long to run; a resumed run may be longer"
     HOW = "how to run: time and machine, not results; may change when a run is resumed"
     WHERE = "where files lie; may change when a run is resumed"
@@ -130,7 +128,7 @@ class Config:
     data_dir: Annotated[str, WHERE] = ""
     """Folder with benchmark data; overrides SVEA_DATA."""
     out: Annotated[str, WHERE] = ""
-    """Folder of the run; default runs/TASK-METHOD-SEED, with base, encoder, preset if unusual."""
+    """Folder of the run; default runs/TASK-METHOD-SEED, with every option that is not a default."""
     tensorboard: Annotated[bool, WHERE] = False
     """Also write TensorBoard events into the run folder."""
     wandb: Annotated[bool, WHERE] = False
@@ -138,14 +136,10 @@ class Config:
 
     @property
     def folder(self) -> Path:
-        """The run's folder; its default name includes what differs from the method's defaults."""
-        usual = {"base": "sac", "encoder": "cnn", "preset": "paper"}
-        usual["augment"] = METHODS[self.method].augment if self.method in METHODS else "none"
-        chosen = [
-            getattr(self, name) for name, value in usual.items() if getattr(self, name) != value
-        ]
-        name = "-".join([self.task, self.method, *chosen, str(self.seed)])
-        return Path(self.out or Path("runs") / re.sub(r"[^\w.+-]+", "_", name))
+        """The run's folder; its default name includes what differs from the defaults."""
+        from svea.config.naming import run_name  # it compares with presets, which are made of this
+
+        return Path(self.out or Path("runs") / run_name(self))
 
     @property
     def episode_length(self) -> int:
@@ -202,5 +196,6 @@ def fields_with(*roles: Role) -> frozenset[str]:
     )
 
 
-MAY_CHANGE = fields_with(Role.LENGTH, Role.HOW, Role.WHERE)
-"""Fields that say how, where or how long to run: they may change when a run is resumed."""
+MAY_CHANGE = fields_with(Role.WATCH, Role.LENGTH, Role.HOW, Role.WHERE)
+"""Fields that may change when a run is resumed: how, where and how long to run, how often to look.
+What is learned stays the same, and every evaluation records its own episodes."""

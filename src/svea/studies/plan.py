@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import itertools
 import json
-import re
 import runpy
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from svea.config import Config, configure
+from svea.config.naming import bounded
 from svea.envs import expand_modes
 from svea.errors import LARGEST, UserError, unknown_name
 from svea.seeds import check_episodes
 from svea.studies.options import Values, as_flags, flatten, parse_seeds
+
+LONGEST_NAME = 200  # bytes; journals and unfinished files add to it
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,7 @@ def _name(config: Config, distinguishing: Values, suffix: str) -> str:
     parts = [config.task, config.method, config.augment]
     parts += [f"{name}={value}" for name, value in flatten(distinguishing).items()]
     parts += [suffix] if suffix else []
-    return re.sub(r"[^\w.+=-]+", "_", "-".join([*parts, f"s{config.seed}"]))
+    return bounded("-".join(parts), f"s{config.seed}", LONGEST_NAME)
 
 
 def _with_absolute_paths(values: Values) -> Values:

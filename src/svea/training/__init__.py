@@ -12,7 +12,7 @@ from svea.errors import SveaError
 from svea.runs import incidents
 from svea.training.interrupts import Interrupt, Stopped, interrupts
 from svea.training.loop import Trainer
-from svea.training.run_folder import is_finished, open_folder
+from svea.training.run_folder import in_its_folder, is_finished, open_folder
 
 __all__ = ["Interrupt", "Stopped", "Trainer", "open_trainer", "train", "train_together"]
 
@@ -23,7 +23,7 @@ def train(config: Config) -> Path:
     Example:
         >>> run = train(configure("walker_walk", preset="quick"))  # doctest: +SKIP
     """
-    check(config)
+    config = in_its_folder(check(config))
     with incidents.recorded(config.folder), speed.explained(), ExitStack() as stack:
         if trainer := open_trainer(config, stack):
             trainer.run()
@@ -36,8 +36,7 @@ def train_together(configs: list[Config]) -> list[Path]:
     On a GPU each run has a lane of its own: while one waits for its environments or its actions,
     the others compute, and their small kernels run side by side.
     """
-    for config in configs:
-        check(config)
+    configs = [in_its_folder(check(config)) for config in configs]
     failures: list[SveaError] = []  # a run that fails or is stopped does not end the others
     with ExitStack() as stack:
         interrupt = stack.enter_context(interrupts())
