@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from toy import LENGTH, Toy
 
 from svea.envs.rendering import backend, renderer
-from svea.envs.workers import pool
+from svea.envs.workers import pool, worker
 from svea.envs.workers.episode import OpenEpisode
 from svea.envs.workers.pool import Workers
 from svea.errors import NumericsError, UserError, WorkerError
@@ -131,7 +132,8 @@ def test_an_error_in_the_environment_arrives_with_its_traceback() -> None:
         send_alike(workers, 0.0, [None])
         with pytest.raises(WorkerError) as error:
             workers.receive()
-    assert str(error.value) == "environment 0 raised ZeroDivisionError: the toy broke"
+    said = r"environment 0 raised ZeroDivisionError: the toy broke \(\S*toy.py, line \d+, in step\)"
+    assert re.fullmatch(said, str(error.value))
     (trace,) = error.value.__notes__
     assert "toy.py" in trace and "Traceback" in trace
 
@@ -308,7 +310,7 @@ def test_a_mistake_in_one_of_several_ends_the_run_with_its_traceback() -> None:
         send_alike(workers, 0.0, [None] * 3)
         with pytest.raises(WorkerError) as error:
             workers.receive()
-    assert str(error.value) == "environment 1 raised ZeroDivisionError: the toy broke"
+    assert str(error.value).startswith("environment 1 raised ZeroDivisionError: the toy broke (")
     assert "toy.py" in error.value.__notes__[0]
 
 
@@ -374,6 +376,67 @@ def test_a_worker_that_hangs_is_replaced(
     send_alike(workers, 0.5, [None])
     assert workers.receive()[0].reward == alone(4, [0.5])[1][-1]
     assert "did not answer" in incidents.causes[0]
+
+
+@pytest.fixture
+def slow_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """The toy whose step takes two seconds, once."""
+    monkeypatch.setenv("SVEA_FAULTS", str(tmp_path / "plan"))
+    (tmp_path / "plan").write_text(json.dumps([[5, 0, "slow"]]))
+    return TOY | {"task": "faults.faulty:make"}
+
+
+def test_a_step_timeout_names_the_line_that_hangs(slow_step: dict[str, Any]) -> None:
+    incidents = Incidents()
+    with Workers([slow_step], incidents.append, step_timeout=0.5) as workers:
+        workers.reset([5])
+        before = pids(workers)
+        send_alike(workers, 0.5, [None])
+        assert workers.receive()[0].reward == alone(5, [0.5])[1][-1]
+        assert pids(workers) != before
+    (cause,) = incidents.causes
+    assert re.search(
+        r"answer in 0.5 s. Your step\(\) or reset\(\)\? It is at \S*faulty.py, line", cause
+    )
+    assert cause.endswith("in happen"), "the line that sleeps, and not that of the library"
+
+
+def test_an_environment_may_take_any_time_if_asked(
+    slow_step: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is killed; it is said once where it is."""
+    monkeypatch.setattr(pool, "HANG_SECONDS", 0.2)
+    with Workers([slow_step], step_timeout=0) as workers:
+        workers.reset([5])
+        monkeypatch.setattr(worker, "PATIENT_SECONDS", 0.5)
+        before = pids(workers)
+        send_alike(workers, 0.5, [None])
+        assert workers.receive()[0].reward == alone(5, [0.5])[1][-1]
+        assert pids(workers) == before
+    said = capsys.readouterr().err
+    assert said.count("warning:") == 1 and "faulty.py, line" in said
+    assert "Waiting for it (--step-timeout" in said and "Restarted" not in said
+
+
+def test_a_process_that_starts_slowly_is_not_ended_by_the_question_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Importing takes longer than this patience."""
+    monkeypatch.setattr(worker, "PATIENT_SECONDS", 0.01)
+    with Workers([TOY], step_timeout=0) as workers:
+        workers.reset([4])
+        assert np.array_equal(workers.observations[0], alone(4, [])[0])
+    said = capsys.readouterr().err
+    assert said.count("warning:") == 1 and "Does your environment start slowly?" in said
+
+
+def test_numbers_of_any_kind_are_told_in_the_info() -> None:
+    """NumPy's own numbers are what most environments have at hand."""
+    with Workers([TOY | {"task": "toy:make_successful"}]) as workers:
+        workers.reset([0])
+        send_alike(workers, 0.0, [None])
+        info = workers.receive()[0].info
+    assert info["is_success"] is True and info["distance"] == 0.5 and "seen" not in info
 
 
 def test_a_crash_in_native_code_leaves_its_stack(one: tuple[Workers, Incidents]) -> None:

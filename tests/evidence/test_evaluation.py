@@ -65,6 +65,18 @@ def test_returns_and_lengths_are_the_environments(two_toys: Workers) -> None:
     assert len(finished) == 5
 
 
+def test_success_is_what_the_last_decision_says_under_either_name() -> None:
+    task = {"task": "toy:make_successful", "image_size": 16}
+    with Workers([task]) as workers:
+        episodes = play(do_nothing, workers, range(8))
+    grounds = []
+    for seed in range(8):
+        toy = Toy()
+        toy.reset(seed=seed)
+        grounds.append(toy.ground)
+    assert [episode.success for episode in episodes] == [ground % 2 == 0 for ground in grounds]
+
+
 def test_the_policy_always_sees_all_workers(two_toys: Workers) -> None:
     sizes: set[int] = set()
 

@@ -37,12 +37,11 @@ def worker_failures(cases: range, seed: int, folder: Path) -> Tally:
     """
     tally, watch = Tally(), Watch()
     wanted = [digest(train_with([], p, folder / f"whole-{n}")) for n, p in enumerate(PROFILES)]
-    limit = pool.HANG_SECONDS
     for case in cases:
         random = np.random.default_rng([seed, 8, case])
         kinds = [KINDS[(FAILURES * case + k) % len(KINDS)] for k in range(FAILURES)]
-        run, profile = folder / f"failing-{case}", PROFILES[case % 2]
-        pool.HANG_SECONDS = limit if case == PATIENT else QUICK_HANG
+        limit = pool.HANG_SECONDS if case == PATIENT else QUICK_HANG
+        run, profile = folder / f"failing-{case}", PROFILES[case % 2] | {"step_timeout": limit}
         with tally.case(f"{', '.join(kinds)} (case {case})", FAILURES), watch:
             faults = []
             for clock, kind in zip(random.permutation(10).tolist(), kinds, strict=False):
@@ -54,11 +53,10 @@ def worker_failures(cases: range, seed: int, folder: Path) -> Tally:
             expect(len(watch.delays) == FAILURES, f"{len(watch.delays)} failures were seen")
             for kind, delay in watch.delays.items():
                 slow = kind in ("stop", "hang")
-                expect(delay < (pool.HANG_SECONDS if slow else 0) + 5, f"{kind}: {delay:.1f} s")
+                expect(delay < (limit if slow else 0) + 5, f"{kind}: {delay:.1f} s")
                 tally.measure(f"seconds until {'hangs' if slow else 'deaths'} were seen", delay)
             expect(digest(run) == wanted[case % 2], "the run differs from one without failures")
         shutil.rmtree(run, ignore_errors=True)
-    pool.HANG_SECONDS = limit
     return tally
 
 

@@ -45,7 +45,7 @@ class Faulty(Toy):
 
 
 def happen(kind: str) -> None:
-    """Fail."""
+    """Fail, or be slow."""
     if kind == "raise":
         raise RuntimeError(f"an accident in process {os.getpid()}")
     if kind == "memory":
@@ -54,8 +54,9 @@ def happen(kind: str) -> None:
         bytearray(2 * held)
     if kind == "exit":
         os._exit(7)
-    if kind == "hang":
-        time.sleep(3600)
+    if kind in ("hang", "slow"):
+        time.sleep(3600 if kind == "hang" else 2)
+        return
     numbers = {"kill": signal.SIGKILL, "segfault": signal.SIGSEGV, "stop": signal.SIGSTOP}
     os.kill(os.getpid(), numbers[kind])
 

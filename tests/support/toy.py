@@ -190,3 +190,20 @@ class Diverging(Toy):
 def make_diverging(image_size: int = 16) -> Diverging:
     """Every episode is broken off after four decisions."""
     return Diverging(image_size)
+
+
+class Successful(Toy):
+    """An environment that says, in NumPy's own numbers, whether the task is solved."""
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        seen, reward, terminated, truncated, _ = super().step(action)
+        solved = np.bool_(self.clock < LENGTH or self.ground % 2 == 0)
+        told = {"is_success": solved, "distance": np.float32(0.5), "seen": seen}
+        return seen, reward, terminated, truncated, told
+
+
+def make_successful(image_size: int = 16) -> Successful:
+    """Solved in every decision; at the end, where the ground is even."""
+    return Successful(image_size)

@@ -123,9 +123,12 @@ def vit_coefficients(task: str, method: str) -> dict[str, Any]:
 
 
 def task_defaults(task: str) -> dict[str, Any]:
-    """What a task decides; a user's own environment has no test modes and no action repeat."""
+    """What a task decides; a user's own environment has no test modes and no action repeat.
+
+    It has no time limit either: a robot that takes long must not be killed and driven again.
+    """
     if envs.is_foreign(task):
-        return {"action_repeat": 1, "eval_mode": "train"}
+        return {"action_repeat": 1, "eval_mode": "train", "step_timeout": 0.0}
     own: dict[str, Any] = {"episode_frames": envs.EPISODE_FRAMES.get(task, 1_000)}
     if task in envs.ROBOT_TASKS:
         own["eval_mode"] = "test"

@@ -109,6 +109,9 @@ class Config:
     """The test mode to evaluate in, in addition to train."""
     eval_actions: Annotated[Literal["most_likely", "sampled"], WHAT] = "most_likely"
     """What evaluations take: the policy's most likely action (as in the paper) or a sample."""
+    step_timeout: Annotated[float, at_least(0), HOW] = 30.0
+    """Seconds that an environment may take for a decision, before its process is killed and its
+    episode played again; 0: any time, the default for your own environment."""
     eval_envs: Annotated[int, between(0, 1024), HOW] = 0
     """Environments that evaluate in parallel; 0: one per core, at most 16."""
     log_every: Annotated[int, at_least(1), WATCH] = 1_000

@@ -58,7 +58,11 @@ class Evaluators:
         if mode not in self._sets:
             config = self._config
             count = parallel_environments(config.eval_envs, config.eval_episodes)
-            workers = Workers([config.environment_in(mode)] * count, self._on_incident)
+            workers = Workers(
+                [config.environment_in(mode)] * count,
+                self._on_incident,
+                step_timeout=config.step_timeout,
+            )
             self._sets[mode] = self._stack.enter_context(workers)
         return self._sets[mode]
 

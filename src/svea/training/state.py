@@ -70,6 +70,7 @@ class TrainingState:
                 [config.environment] * config.envs,
                 self.record_incident,
                 preflight.environments_per_process(config, self.device),
+                config.step_timeout,
             )
         )
         self.evaluators = Evaluators(config, stack, self.record_incident)

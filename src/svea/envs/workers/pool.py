@@ -17,6 +17,7 @@ one, which plays its open episodes again and carries on: the results do not show
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import subprocess
@@ -35,7 +36,7 @@ from svea.envs.workers.worker import RaisedError, Worker
 from svea.errors import NumericsError, RendererError, UserError, WorkerError
 
 START_SECONDS = 120.0  # import and compile, on a busy machine
-HANG_SECONDS = 30.0  # a decision that takes longer is never answered
+HANG_SECONDS = 30.0  # a decision that takes longer is never answered, if no limit is given
 CLOSE_SECONDS = 5.0
 RESTARTS, RESTART_SECONDS = 5, 600.0  # at most this many restarts in this time
 PER_GPU_PROCESS = 8  # environments in a process where one GPU learns and draws
@@ -61,6 +62,7 @@ class Workers:
         environments: Sequence[dict[str, Any]],
         on_incident: Callable[[dict[str, Any]], None] | None = None,
         per_process: int = 1,
+        step_timeout: float | None = None,
     ) -> None:
         """Start the processes, all at once.
 
@@ -69,8 +71,11 @@ class Workers:
             on_incident: called with a record of each restart and each simulation that diverged;
                 prints a warning if None.
             per_process: the most environments in one process, which draw their pictures together.
+            step_timeout: seconds without an answer to a step, after which a process is killed and
+                replaced; 0: never, and starting has no limit either; `HANG_SECONDS` if None.
         """
         self.on_incident = on_incident or print_incident
+        self._step_timeout = step_timeout
         self._workers: list[Worker] = []
         self._episodes: dict[int, OpenEpisode] = {}  # open ones, by environment
         self._waiting: dict[int, int | None] = {}  # environments that step, and their next seeds
@@ -154,7 +159,7 @@ class Workers:
     def receive(self) -> list[Step]:
         """Wait for the steps that were sent."""
         waiting, self._waiting = self._waiting, {}
-        answers = self._answers(HANG_SECONDS)
+        answers = self._answers(self._step_seconds)
         return [self._take_step(i, answers[i], seed) for i, seed in waiting.items()]
 
     def close(self) -> None:
@@ -173,6 +178,17 @@ class Workers:
             self._memory.close()
             self._memory = None
 
+    @property
+    def _step_seconds(self) -> float:
+        """How long a step may take."""
+        given = HANG_SECONDS if self._step_timeout is None else self._step_timeout
+        return given or math.inf
+
+    @property
+    def _start_seconds(self) -> float:
+        """How long a process may take to start, or to begin an episode."""
+        return max(START_SECONDS, self._step_seconds)
+
     # Starting ----------------------------------------------------------------------------------
 
     def _start_all(
@@ -183,7 +199,8 @@ class Workers:
         borders = [len(environments) * number // count for number in range(count + 1)]
         for first, end in itertools.pairwise(borders):
             self._workers.append(Worker(first, list(environments[first:end])))
-        specs = [spec for worker in self._workers for spec in self._answer(worker, START_SECONDS)]
+        seconds = self._start_seconds
+        specs = [spec for worker in self._workers for spec in self._answer(worker, seconds)]
         for worker in self._workers:
             worker.ready = True
         return specs
@@ -208,7 +225,7 @@ class Workers:
     def _begin(self, episodes: dict[int, OpenEpisode]) -> None:
         """Play episodes from their beginning as far as they go."""
         self._tell({index: episode.command for index, episode in episodes.items()})
-        self._answers(_replay_seconds(episodes.values()))
+        self._answers(self._replay_seconds(episodes.values()))
         self._episodes |= episodes
 
     def _tell(self, commands: dict[int, dict[str, Any]]) -> None:
@@ -248,10 +265,21 @@ class Workers:
             try:
                 if failure is not None:
                     self._replace(worker)
-                return worker.read(seconds)
+                return worker.read(seconds, functools.partial(self._report_wait, worker))
             except WorkerError as error:
                 self._account_for(worker, error, failure)
                 failure = error
+
+    def _report_wait(self, worker: Worker, error: WorkerError) -> None:
+        """Say that an environment takes long, and where it is; it may take for ever."""
+        self.on_incident(
+            {
+                "what": "environment takes long",
+                "environment": worker.first,
+                "cause": str(error),
+                "details": "\n".join(getattr(error, "__notes__", [])),
+            }
+        )
 
     def _account_for(self, worker: Worker, error: WorkerError, before: WorkerError | None) -> None:
         """Decide whether a restart may help; raise the error if not."""
@@ -284,30 +312,34 @@ class Workers:
         worker.restart()
         if not worker.ready:
             return
-        worker.read(START_SECONDS)
+        worker.read(self._start_seconds)
         assert self._memory is not None
         worker.hand_memory(self._memory, len(self))
         begins = [index for index, command in worker.pending.items() if command["do"] == "begin"]
         left = [i for i in worker.indices if i in self._episodes and i not in begins]
         if left:
             worker.send([(index, self._episodes[index].command) for index in left])
-            worker.read(_replay_seconds(self._episodes[index] for index in left))
+            worker.read(self._replay_seconds(self._episodes[index] for index in left))
         worker.send(list(worker.pending.items()))
 
-
-def _replay_seconds(episodes: Iterable[OpenEpisode]) -> float:
-    """How long a process may take to play episodes again."""
-    longest = max((len(episode.actions) for episode in episodes), default=0)
-    return START_SECONDS + HANG_SECONDS * math.ceil(longest / 50)
+    def _replay_seconds(self, episodes: Iterable[OpenEpisode]) -> float:
+        """How long a process may take to play episodes again."""
+        longest = max((len(episode.actions) for episode in episodes), default=0)
+        if not longest:
+            return self._start_seconds
+        return self._start_seconds + self._step_seconds * math.ceil(longest / 50)
 
 
 def print_incident(incident: dict[str, Any]) -> None:
-    """Print one line about a worker that was restarted, or an episode that its physics ended."""
+    """Print one line about a restart, an episode that its physics ended, or a long wait."""
     whose = "their episodes" if isinstance(incident.get("environment"), list) else "its episode"
-    outcome = (
-        f"Restarted, and {whose} played again ({incident['restart']} of {RESTARTS} restarts "
-        f"in {RESTART_SECONDS / 60:.0f} minutes)."
-        if "restart" in incident
-        else "The next episode begins."
-    )
+    if "restart" in incident:
+        outcome = (
+            f"Restarted, and {whose} played again ({incident['restart']} of {RESTARTS} restarts "
+            f"in {RESTART_SECONDS / 60:.0f} minutes)."
+        )
+    elif incident["what"] == "environment takes long":
+        outcome = "Waiting for it (--step-timeout sets a limit in seconds)."
+    else:
+        outcome = "The next episode begins."
     print(f"warning: {incident['cause'].rstrip(':. ')}. {outcome}", file=sys.stderr)

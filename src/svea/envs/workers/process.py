@@ -16,10 +16,13 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from svea.envs import make_env
 from svea.envs.actions import as_action, describe_actions
 from svea.envs.rendering.renderer import configure_drawing
 from svea.envs.rendering.shared import SharedContext
+from svea.envs.tracebacks import where_raised
 from svea.envs.workers.memory import COUNT_FORMAT, Shared
 from svea.errors import NumericsError
 
@@ -34,6 +37,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as end, contextlib.suppress(ConnectionError):
         lines = end.makefile("rb")
+        tell(end, drawing=False)  # from now on, the signal for a stack does not end this process
         greeting = json.loads(lines.readline())
         serve(end, lines, greeting["first"], greeting["environments"])
 
@@ -82,6 +86,7 @@ def attempt(index: int, work: Callable[..., dict[str, Any]], *arguments: Any) ->
             "environment": index,
             "error": type(error).__name__,
             "message": str(error),
+            "where": where_raised(error),
             "trace": traceback.format_exc(),
         }
 
@@ -119,9 +124,8 @@ def step(environment: Any, shared: Shared, index: int, next_seed: int | None) ->
         shared.finals[index] = seen
         if next_seed is not None:
             shared.observations[index], _ = environment.reset(seed=next_seed)
-    plain = {
-        key: value for key, value in info.items() if isinstance(value, int | float | str | bool)
-    }
+    values = ((k, v.item() if isinstance(v, np.generic) else v) for k, v in info.items())
+    plain = {key: value for key, value in values if isinstance(value, int | float | str | bool)}
     return {
         "reward": float(reward),
         "terminated": bool(terminated),

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import IO, Any
 
 from svea.envs.rendering import backend, renderer
+from svea.envs.tasks import is_foreign
+from svea.envs.tracebacks import where_stuck
 from svea.envs.workers.memory import COUNT_FORMAT, anonymous_file
 from svea.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
 
 SEND_SECONDS = 30.0  # a process that does not read for longer is stuck
+PATIENT_SECONDS = 30.0  # without an answer, until it is said where a process without a limit is
 _RAISED = {kind.__name__: kind for kind in (UserError, RendererError, NumericsError)}
 
 
@@ -39,6 +44,8 @@ class Worker:
         self.first, self.environments = first, environments
         self.ready = False  # it has described its spaces
         self.pending: dict[int, dict[str, Any]] = {}  # commands not yet answered
+        self.is_foreign = is_foreign(str(environments[0].get("task", "")))
+        self._waited = False
         self._start()
 
     @property
@@ -60,7 +67,7 @@ class Worker:
 
     def disconnect(self) -> None:
         """Close the line, which asks the process to end."""
-        for end in (self._lines, self._socket, self._last_words):
+        for end in (self._socket, self._last_words):
             end.close()
 
     def hand_memory(self, memory: IO[bytes], count: int) -> None:
@@ -74,20 +81,23 @@ class Worker:
         with contextlib.suppress(OSError):
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def read(self, seconds: float) -> list[dict[str, Any]]:
+    def read(
+        self, seconds: float, on_wait: Callable[[WorkerError], None] = lambda error: None
+    ) -> list[dict[str, Any]]:
         """Read the answers of the environments.
 
         Args:
-            seconds: How long to wait.
+            seconds: How long to wait; infinity is for ever.
+            on_wait: Called once in the life of a process that may take for ever and takes long,
+                with where it is.
 
         Raises:
             SveaError: What an environment raised, or that the process died or hangs.
         """
         drawing, patience = False, seconds
         while True:
-            self._socket.settimeout(patience)
             try:
-                line = self._lines.readline()
+                line = self._read_line(patience, on_wait)
             except TimeoutError:
                 if drawing and not self.ready:
                     raise RendererError(
@@ -109,6 +119,29 @@ class Worker:
             if drawing and backend.can_fall_back():  # else waiting is all that is left
                 patience = min(seconds, renderer.FIRST_PICTURE_SECONDS)
 
+    def _read_line(self, seconds: float, on_wait: Callable[[WorkerError], None]) -> bytes:
+        """The next line; nothing if the process closed its end."""
+        for_ever = math.isinf(seconds)
+        while b"\n" not in self._received:
+            says_where = for_ever and not self._waited
+            self._socket.settimeout(
+                PATIENT_SECONDS if says_where else None if for_ever else seconds
+            )
+            try:
+                received = self._socket.recv(1 << 16)
+            except TimeoutError:
+                if not says_where:
+                    raise
+                self._waited = True
+                on_wait(self._hang(PATIENT_SECONDS))
+                continue
+            if not received:
+                return b""
+            self._can_tell_stack = True
+            self._received += received
+        line, _, self._received = self._received.partition(b"\n")
+        return line
+
     def _start(self) -> None:
         """Start the process and tell it what to be."""
         self._socket, theirs = socket.socketpair()
@@ -126,18 +159,26 @@ class Worker:
                 | backend.environment_of_workers()
                 | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             )
-        self._lines = self._socket.makefile("rb")
+        self._received: bytes = b""
+        self._can_tell_stack = False
         self.send({"first": self.first, "environments": self.environments})
 
     def _hang(self, seconds: float) -> WorkerError:
         """The error for a process that does not answer, with its stack if it can write it."""
-        with contextlib.suppress(OSError):
-            self.process.send_signal(signal.SIGUSR1)  # asks for its stack
-            time.sleep(0.5)
-        return self._with_last_words(
-            f"{self} (process {self.process.pid}) did not answer in {seconds:.0f} s. Is "
-            "the machine overloaded, or the renderer stuck?"
-        )
+        if self._can_tell_stack:
+            with contextlib.suppress(OSError):
+                self.process.send_signal(signal.SIGUSR1)  # asks for its stack
+                time.sleep(0.5)
+        silent = f"{self} (process {self.process.pid}) did not answer in {seconds:g} s"
+        if not self.is_foreign:
+            return self._with_last_words(
+                f"{silent}. Is the machine overloaded, or the renderer stuck?"
+            )
+        error = self._with_last_words(silent)
+        where = where_stuck("".join(getattr(error, "__notes__", [])))
+        asked = "Your step() or reset()?" if self.ready else "Does your environment start slowly?"
+        error.args = (f"{silent}. {asked}" + (f" It is at {where}" if where else ""),)
+        return error
 
     def _death(self) -> WorkerError:
         """The error for a process that is gone."""
@@ -164,8 +205,9 @@ def _raised(answer: dict[str, Any]) -> SveaError:
     """The error that an environment reports, in its own class where it is one of ours."""
     if answer["error"] in _RAISED:
         return _RAISED[answer["error"]](answer["message"])
+    where = f" ({answer['where']})" if answer.get("where") else ""
     error = RaisedError(
-        f"environment {answer['environment']} raised {answer['error']}: {answer['message']}"
+        f"environment {answer['environment']} raised {answer['error']}: {answer['message']}{where}"
     )
     error.add_note(answer["trace"])
     return error

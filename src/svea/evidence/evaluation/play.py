@@ -15,6 +15,9 @@ from svea.config import Config
 from svea.envs.workers.pool import Workers
 from svea.machine import usable_cores
 
+SUCCESS = ("is_success", "success")
+"""Where an environment's `info` says whether the task is solved; the last one counts."""
+
 
 class Interrupted(Exception):
     """Evaluation was asked to stop before its end."""
@@ -78,8 +81,9 @@ def play(
             episode.total += step.reward
             episode.length += 1
             episode.world = step.info.get("world", episode.world)
-            if "success" in step.info:
-                episode.success = bool(step.info["success"])
+            for name in SUCCESS:
+                if name in step.info:
+                    episode.success = bool(step.info[name])
             if step.done:
                 on_episode(episode)
                 start(worker)

@@ -108,6 +108,12 @@ class _Environments:
     runs: list[Path]
     random: dict[str, Record]
     """The random policy's episodes: played for one run, they are those of all."""
+    step_timeout: float
+    """Of the first run."""
+
+    def start(self, count: int) -> Workers:
+        """As many environments, each in a process of its own."""
+        return Workers([self.arguments] * count, step_timeout=self.step_timeout)
 
 
 class _Evaluation:
@@ -131,7 +137,7 @@ class _Evaluation:
         waiting: list[Future[Workers]] = []
         # A worker ends with the thread that started it, so this one outlives them all.
         with ThreadPoolExecutor(1) as starter:
-            starts = (starter.submit(Workers, [kind.arguments] * count) for kind in kinds)
+            starts = (starter.submit(kind.start, count) for kind in kinds)
             try:
                 waiting += itertools.islice(starts, 1)
                 for kind in kinds:
@@ -156,7 +162,8 @@ class _Evaluation:
             for mode in modes_for(config.task, self.request.modes, on_problem):
                 arguments = config.environment_in(mode, self.request.data_dir)
                 name = json.dumps(arguments, sort_keys=True)
-                kinds.setdefault(name, _Environments(mode, arguments, [], {})).runs.append(run)
+                kind = _Environments(mode, arguments, [], {}, config.step_timeout)
+                kinds.setdefault(name, kind).runs.append(run)
         return list(kinds.values())
 
     def _play_kind(self, kind: _Environments, start: Future[Workers]) -> None:
@@ -176,7 +183,7 @@ class _Evaluation:
                     self.on_problem(run, kind.mode, error)
                     workers.close()  # they may be dead, or in the middle of an episode
                     if run != kind.runs[-1]:
-                        workers = stack.enter_context(Workers([kind.arguments] * count))
+                        workers = stack.enter_context(kind.start(count))
 
     def _play_run(self, run: Path, kind: _Environments, workers: Workers) -> None:
         """One run in one mode: pass on what is known, play the rest."""
