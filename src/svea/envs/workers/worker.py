@@ -33,6 +33,7 @@ class Worker:
     """A process and the environments in it; it can be started again after it died or hung."""
 
     process: subprocess.Popen[bytes]
+    _received: bytes  # of which no line is complete yet, or read
 
     def __init__(self, first: int, environments: list[dict[str, Any]]) -> None:
         """Start the process.
@@ -159,7 +160,7 @@ class Worker:
                 | backend.environment_of_workers()
                 | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             )
-        self._received: bytes = b""
+        self._received = b""
         self._can_tell_stack = False
         self.send({"first": self.first, "environments": self.environments})
 
