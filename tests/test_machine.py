@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from svea import machine, speed
+from svea import machine
 from svea.errors import UserError
 from svea.evidence.evaluation.play import parallel_environments
+from svea.speed import host
 
 
 def test_what_fits_passes_and_what_does_not_is_refused_with_numbers() -> None:
@@ -102,7 +103,7 @@ def test_training_and_evaluation_keep_to_the_quota(
     threads: list[int] = []
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
-    speed.leave_a_core()
+    host.leave_a_core()
     assert threads == [2]
 
 
