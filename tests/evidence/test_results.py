@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ from fake_runs import write_run
 
 from svea.evidence.read import read_run
 from svea.evidence.results import aggregate, caveats_of, group_runs, mean_curve, summarise
+from svea.evidence.tables.results import all_results
 
 
 def groups_of(*folders):
@@ -107,6 +109,60 @@ def test_one_seed_takes_its_interval_over_episodes(tmp_path):
     train = summarise(group)[0]
     assert math.isnan(train.std)
     assert train.iqm.low < 300 < train.iqm.high
+
+
+def in_worlds(run, seen, provenance):
+    """Let every episode in color_hard show the next of some worlds."""
+    path = run / "eval.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records:
+        if record["mode"] == "color_hard":
+            record |= {"world": record["episode"] % seen, "provenance": provenance}
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("seen", "provenance", "worlds"),
+    [
+        (10, {"worlds": 10}, "10 of 10"),
+        (10, {"worlds": 100}, "10 of 100"),
+        (6, {"worlds": 6, "clips": 6, "of": 10}, "6 of 10"),
+        (10, {"settings": 100}, "10 of 100"),
+    ],
+)
+def test_a_result_over_some_worlds_is_partial_next_to_the_papers(
+    tmp_path, seen, provenance, worlds
+):
+    whole = {"preset": "paper", "decisions": 500_000}
+    runs = (in_worlds(write_run(tmp_path / f"{n}", seed=n, **whole), seen, provenance)
+            for n in range(5))  # fmt: skip
+    (group,) = groups_of(*runs)
+    (result,) = (one for one in summarise(group) if one.mode == "color_hard")
+    is_whole = worlds == "10 of 10"
+    assert result.departures == (() if is_whole else (f"partial: {worlds} worlds",))
+    assert result.is_replication is is_whole
+    table = all_results([group])
+    row = dict(zip((c.title for c in table.columns), table.rows[1].cells, strict=True))
+    assert row["worlds"].text == worlds
+    assert row["paper"].text == ("760 ± 145" if is_whole else "760 ± 145†")
+    assert any(f"here: partial: {worlds} worlds" in note for note in table.notes) is not is_whole
+    assert (table.records[1]["worlds_seen"], table.records[1]["worlds"]) == tuple(
+        map(int, worlds.split(" of "))
+    )
+
+
+def test_intervals_over_seeds_and_over_worlds_are_both_given(tmp_path):
+    runs = [write_run(tmp_path / f"{n}", seed=n, final={"train": 300}) for n in range(3)]
+    (group,) = groups_of(*runs)
+    (result,) = summarise(group)
+    assert result.mean_interval.low == result.mean_interval.high == pytest.approx(300)
+    assert result.mean_over_worlds.low < 295 < 305 < result.mean_over_worlds.high
+    (line,) = all_results([group]).records
+    assert line["mean_low"] == pytest.approx(300)
+    assert line["mean_low_over_worlds"] == result.mean_over_worlds.low
+    (alone,) = summarise(groups_of(runs[0])[0])
+    assert alone.mean_interval == alone.mean_over_worlds, "one seed: over worlds only"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -79,6 +80,73 @@ def test_an_interval_depends_on_the_scores_alone():
 
 def test_bootstrap_of_nothing_is_nan():
     assert math.isnan(stats.bootstrap_interval([[]], stats.mean).low)
+
+
+def by_world(table):
+    """One episode per seed (row) and world (column)."""
+    return stats.SeedsAndWorlds.of([{str(w): [x] for w, x in enumerate(row)} for row in table])
+
+
+def test_variance_over_seeds_and_worlds_is_the_sum_of_three():
+    """Of seeds, of worlds and of both: the formula in docs/evaluation.md, exact for any table."""
+    seeds, worlds = 5, 8
+    table = (
+        rng().normal(500, 60, (seeds, 1))
+        + np.random.default_rng(1).normal(0, 90, worlds)
+        + np.random.default_rng(2).normal(0, 40, (seeds, worlds))
+    )
+    rows, columns, mean = table.mean(1), table.mean(0), table.mean()
+    both = table - rows[:, None] - columns + mean
+    expected = rows.var() / seeds + columns.var() / worlds + both.var() / (seeds * worlds)
+    drawn = by_world(table).resample(rng(), 60_000).mean(axis=1)
+    assert drawn.mean() == pytest.approx(mean, abs=1)
+    assert drawn.var() == pytest.approx(expected, rel=0.03)
+
+
+def test_drawing_seeds_and_worlds_is_like_every_draw_there_is():
+    """Two seeds in three worlds, not all equally often: 4 × 27 draws, each equally likely."""
+    episodes = [{"a": [1.0, 2.0], "b": [10.0], "c": [4.0]}, {"a": [3.0], "b": [30.0], "c": [8.0]}]
+
+    def score(seed, worlds):
+        return np.mean([value for world in worlds for value in seed[world]])
+
+    every = [
+        np.mean([score(seed, worlds) for seed in seeds])
+        for seeds in itertools.product(episodes, repeat=2)
+        for worlds in itertools.product("abc", repeat=3)
+    ]
+    drawn = stats.SeedsAndWorlds.of(episodes).resample(rng(), 50_000).mean(axis=1)
+    for height in (1.6, 3.0, 5.0, 8.0, 12.0, 20.0, 29.0):
+        chance = np.mean(np.array(every) <= height)
+        assert np.mean(drawn <= height) == pytest.approx(chance, abs=0.01)
+
+
+def test_what_a_world_does_to_all_seeds_widens_the_interval():
+    table = 500 + np.linspace(-200, 200, 10) + np.zeros((5, 1))  # seeds alike, worlds not
+    over_seeds = stats.bootstrap_interval([table.mean(axis=1)], stats.mean)
+    over_both = stats.bootstrap_interval([by_world(table)], stats.mean)
+    assert over_seeds.low == over_seeds.high == over_both.point == pytest.approx(500)
+    error = table[0].std() / math.sqrt(10)
+    assert over_both.high - over_both.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+
+
+def test_one_seed_is_resampled_over_worlds_alone():
+    assert stats.bootstrap_interval([by_world([[7.0, 7.0, 7.0]])], stats.mean).high == 7
+    two = stats.bootstrap_interval([by_world([[0.0, 1.0]])], stats.mean)
+    assert (two.low, two.point, two.high) == (0, 0.5, 1)
+    twice = stats.SeedsAndWorlds.of([{"a": [0.0, 0.0, 1.0, 1.0]}])
+    assert stats.bootstrap_interval([twice], stats.mean).low == 0.5, "one world has no spread"
+
+
+def test_an_interval_over_worlds_depends_on_the_records_alone():
+    table = rng().normal(size=(4, 6))
+    first = stats.bootstrap_interval([by_world(table)], stats.interquartile_mean)
+    shuffled = [
+        {str(w): [table[s, w]] for w in (5, 3, 0, 1, 4, 2)} for s in (2, 0, 3, 1)
+    ]  # fmt: skip
+    again = stats.SeedsAndWorlds.of([*shuffled, {}, {"9": []}])
+    assert stats.bootstrap_interval([again], stats.interquartile_mean) == first
+    assert math.isnan(stats.bootstrap_interval([stats.SeedsAndWorlds.of([])], stats.mean).low)
 
 
 def test_area_under_a_straight_line_is_its_mean_height():

@@ -22,7 +22,7 @@ LEARNING, GENERALISATION, ROBOT, Q_VALUES = "learning", "generalisation", "robot
 """The topics, in the order of the page."""
 
 DISTRACTING = "distracting_cs"
-ONE_SEED = " (one seed: over its episodes)"
+ONE_SEED = " (one seed: over its worlds or episodes)"
 SPAN_FOR_LOG = 30.0  # a ratio of largest to smallest from which a linear axis hides the small ones
 
 

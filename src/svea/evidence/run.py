@@ -167,15 +167,7 @@ class Run:
 
         Without records in `eval.jsonl`, those of the last evaluation during training.
         """
-        if records := self._last_episodes(mode):
-            return _returns(records)
-        evaluations = [r for r in self._evaluations() if r.get("mode") == mode]
-        if not evaluations:
-            return np.empty(0)
-        last_one = evaluations[-1]
-        listed = last_one.get("returns")
-        values = listed if isinstance(listed, list) and listed else [last_one.get("return_mean")]
-        return np.array([v for v in values if is_plausible(v)], dtype=np.float64)
+        return _returns(self._last_episodes(mode) or self._last_evaluation(mode))
 
     def final_successes(self, mode: str) -> NDArray[np.float64]:
         """1 for each success and 0 for each failure of the agent, at the last decision evaluated.
@@ -184,6 +176,34 @@ class Run:
         """
         outcomes = (r.get("success") for r in self._last_episodes(mode))
         return np.array([float(one) for one in outcomes if isinstance(one, bool)])
+
+    def final_by_world(self, mode: str, unit: str = "return") -> dict[str, list[float]]:
+        """The values of `final_returns` or `final_successes` by the world they are from.
+
+        An episode without a world stands under its seed: it is the same for every agent.
+        """
+        found: dict[str, list[float]] = {}
+        is_value = is_plausible if unit == "return" else lambda value: isinstance(value, bool)
+        for record in self._last_episodes(mode) or self._last_evaluation(mode):
+            if is_value(record.get(unit)):
+                name = record.get("world")
+                world = f"seed {record.get('seed')}" if name is None else str(name)
+                found.setdefault(world, []).append(float(record[unit]))
+        return found
+
+    def worlds_seen(self, mode: str) -> int:
+        """How many of a mode's worlds the final result is from; 0 where records name none."""
+        records = self._last_episodes(mode) or self._last_evaluation(mode)
+        return len({str(r["world"]) for r in records if r.get("world") is not None})
+
+    def worlds_of(self, mode: str) -> int:
+        """How many worlds the benchmark's mode has, missing clips included; 0 where it has one.
+
+        Records from before worlds were shown in turn have the number of settings or clips alone.
+        """
+        told = self.provenance().get(mode, {})
+        counts = (told.get(name) for name in ("of", "worlds", "settings", "clips"))
+        return next((count for count in counts if type(count) is int and count > 0), 0)
 
     def random_returns(self, mode: str) -> NDArray[np.float64]:
         """Episode returns of the random policy in a mode, as evaluated with this run."""
@@ -215,6 +235,16 @@ class Run:
         records = [r for r in self.agent_episodes() if r.get("mode") == mode]
         last = max((_number(r.get("decision")) or 0 for r in records), default=0)
         return [r for r in records if (_number(r.get("decision")) or 0) == last]
+
+    def _last_evaluation(self, mode: str) -> list[Record]:
+        """The episodes of the last evaluation during training, as records of `eval.jsonl`."""
+        last = next((r for r in reversed(self._evaluations()) if r.get("mode") == mode), {})
+        listed, worlds = last.get("returns"), last.get("worlds")
+        values = listed if isinstance(listed, list) and listed else [last.get("return_mean")]
+        if not isinstance(worlds, list) or len(worlds) != len(values):
+            worlds = [None] * len(values)
+        shown = enumerate(zip(values, worlds, strict=True))
+        return [{"return": value, "world": world, "seed": k} for k, (value, world) in shown]
 
     def agent_episodes(self) -> list[Record]:
         """Evaluation episodes of the agent, as opposed to the random policy."""

@@ -2,12 +2,13 @@
 
 Every bootstrap starts from the same seed and sorts its scores first, so an interval depends on the
 scores alone: every verb prints the same one for the same records.
-A *seed* here is one training run; its *score* is the mean return over its evaluation episodes.
+A *seed* here is one training run; its *score* is the mean return over its evaluation episodes. A
+*world* is what an episode shows (a colour setting, a clip); every seed is judged in the same ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,52 @@ class Interval:
     point: float
     low: float
     high: float
+
+
+@dataclass(frozen=True, eq=False)
+class SeedsAndWorlds:
+    """Episodes by seed and world: a score can be computed again for other worlds."""
+
+    totals: NDArray[np.float64]
+    """(seeds, worlds): the sum of the episodes there."""
+    counts: NDArray[np.float64]
+    """(seeds, worlds): how many episodes there are."""
+
+    @classmethod
+    def of(cls, episodes: Sequence[Mapping[str, Sequence[float]]]) -> SeedsAndWorlds:
+        """Sort episodes, given for each seed by world; a seed without any is left out.
+
+        >>> SeedsAndWorlds.of([{"a": [1.0, 2.0], "b": [6.0]}, {"a": [4.0]}]).scores
+        array([3., 4.])
+        """
+        present = [seed for seed in episodes if any(map(len, seed.values()))]
+        worlds = sorted({world for seed in present for world in seed})
+        shape = (len(present), len(worlds))
+        each = [[np.asarray(seed.get(world, ()), float) for world in worlds] for seed in present]
+        totals = np.array([[values.sum() for values in row] for row in each]).reshape(shape)
+        counts = np.array([[values.size for values in row] for row in each], float).reshape(shape)
+        order = np.argsort(totals.sum(axis=1) / counts.sum(axis=1), kind="stable")
+        return cls(totals[order], counts[order])
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """The mean over episodes of each seed, ascending."""
+        return self.totals.sum(axis=1) / self.counts.sum(axis=1)
+
+    def resample(self, generator: np.random.Generator, resamples: int) -> NDArray[np.float64]:
+        """Scores of drawn seeds in drawn worlds: (resamples, seeds).
+
+        Seeds and worlds are drawn independently of each other, and all seeds of a resample are
+        judged in the same worlds, as they are in an evaluation. Worlds drawn for each seed apart
+        would average out what a world does to all seeds, and the interval would be too narrow.
+        """
+        seeds, worlds = self.totals.shape
+        drawn = generator.integers(seeds, size=(resamples, seeds))
+        weights = generator.multinomial(worlds, np.full(worlds, 1 / worlds), size=resamples)
+        totals, counts = weights @ self.totals.T, weights @ self.counts.T  # (resamples, seeds)
+        seen = counts > 0  # a seed that was judged in none of the drawn worlds keeps its score
+        scores = np.where(seen, totals / np.where(seen, counts, 1), self.scores)
+        return np.take_along_axis(scores, drawn, axis=1)
 
 
 NO_INTERVAL = Interval(float("nan"), float("nan"), float("nan"))
@@ -70,7 +117,7 @@ def interquartile_mean(values: ArrayLike) -> NDArray[np.float64]:
 
 
 def bootstrap_interval(
-    strata: Sequence[ArrayLike],
+    strata: Sequence[ArrayLike | SeedsAndWorlds],
     statistic: Statistic,
     *,
     resamples: int = 2000,
@@ -79,19 +126,26 @@ def bootstrap_interval(
     """A percentile bootstrap interval, resampled within each stratum.
 
     Args:
-        strata: One array of scores per stratum, usually one per task with a score per seed.
+        strata: One per task, usually: an array with a score per seed, of which seeds are drawn; or
+            `SeedsAndWorlds`, of which both are drawn.
         statistic: Reduces the pooled scores, for example `mean` or `interquartile_mean`.
         resamples: How many times the data are drawn.
         confidence: The share of resampled statistics inside the interval.
     """
-    scores = [np.asarray(stratum, dtype=np.float64) for stratum in strata]
-    scores = [stratum for stratum in scores if stratum.size]
-    if not scores:
+    samples = [s if isinstance(s, SeedsAndWorlds) else np.asarray(s, float) for s in strata]
+    scores = [s.scores if isinstance(s, SeedsAndWorlds) else s for s in samples]
+    if not any(values.size for values in scores):
         return NO_INTERVAL
     point = float(statistic(np.concatenate(scores)))
     generator = np.random.default_rng(BOOTSTRAP_SEED)
-    drawn = np.concatenate([_resample(s, generator, resamples) for s in scores], axis=-1)
-    return _percentiles(point, statistic(drawn), confidence)
+    drawn = [
+        s.resample(generator, resamples)
+        if isinstance(s, SeedsAndWorlds)
+        else _resample(s, generator, resamples)
+        for s, values in zip(samples, scores, strict=True)
+        if values.size
+    ]
+    return _percentiles(point, statistic(np.concatenate(drawn, axis=-1)), confidence)
 
 
 def bootstrap_band(

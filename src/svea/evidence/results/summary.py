@@ -14,6 +14,7 @@ from svea.evidence.published import PaperResult
 from svea.evidence.results.curves import areas
 from svea.evidence.results.groups import Group, suite
 from svea.evidence.run import Run
+from svea.words import plural
 
 Unit = Literal["return", "success"]
 
@@ -33,7 +34,15 @@ class Result:
     """Over seeds; nan for a single seed."""
     mean_interval: stats.Interval
     iqm: stats.Interval
-    """95 % bootstrap intervals: over seeds, or over the episodes of a single seed."""
+    """95 % bootstrap intervals over seeds, in the worlds that were seen. For a single seed, the
+    mean's is over worlds and the IQM's over episodes."""
+    mean_over_worlds: stats.Interval
+    iqm_over_worlds: stats.Interval
+    """The same over seeds and worlds: of other worlds of the same kind, too."""
+    worlds_seen: int
+    """How many worlds every seed was judged in; 0 where records name none."""
+    worlds: int
+    """How many the mode has; 0 where it has one look."""
     area: stats.Interval
     """Sample efficiency: the area under the evaluation curve in this mode, as a mean return, up to
     the last decision that all seeds were evaluated at; its interval is over seeds."""
@@ -54,10 +63,18 @@ class Result:
         return 100 * self.mean / self.train if self.train > 0 else float("nan")
 
     @property
+    def departures(self) -> tuple[str, ...]:
+        """What keeps the result from being a replication of the paper's."""
+        few = self.seeds < published.SEEDS
+        seeds = (plural(self.seeds, "seed"),) if few and not self.group.departures else ()
+        seen = f"{self.worlds_seen} of {self.worlds}" if self.worlds_seen else "not all"
+        partial = (f"partial: {seen} worlds",) if self.worlds_seen < self.worlds else ()
+        return (*self.group.departures, *seeds, *partial)
+
+    @property
     def is_replication(self) -> bool:
-        """Whether seeds, decisions and settings are the paper's, so that the numbers compare."""
-        is_whole = self.seeds >= published.SEEDS
-        return self.paper is not None and is_whole and not self.group.departures
+        """Whether seeds, decisions, settings and worlds are the paper's: the numbers compare."""
+        return self.paper is not None and not self.departures
 
 
 def summarise(group: Group, unit: Unit = "return") -> list[Result]:
@@ -71,14 +88,15 @@ def summarise_mode(group: Group, mode: str, unit: Unit = "return") -> Result | N
 
     It depends on the records of the group's runs alone, so every verb shows the same numbers.
     """
-    scores = [_episodes(run, mode, unit) for run in group.runs]
-    scores = [values for values in scores if values.size]
+    present = [run for run in group.runs if _episodes(run, mode, unit).size]
+    scores = [_episodes(run, mode, unit) for run in present]
     if not scores:
         return None
     mean, std = stats.mean_and_std_over_seeds(scores)
+    by_world = stats.SeedsAndWorlds.of([run.final_by_world(mode, unit) for run in group.runs])
     in_training = [_episodes(run, "train", unit) for run in group.runs]
-    sample = stats.seed_scores(scores) if len(scores) > 1 else scores[0]
-    is_return = unit == "return"
+    several, is_return = len(scores) > 1, unit == "return"
+    seeds = stats.seed_scores(scores)
     return Result(
         group=group,
         mode=mode,
@@ -87,8 +105,12 @@ def summarise_mode(group: Group, mode: str, unit: Unit = "return") -> Result | N
         episodes=sum(values.size for values in scores),
         mean=mean,
         std=std,
-        mean_interval=stats.bootstrap_interval([sample], stats.mean),
-        iqm=stats.bootstrap_interval([sample], stats.interquartile_mean),
+        mean_interval=stats.bootstrap_interval([seeds if several else by_world], stats.mean),
+        iqm=stats.bootstrap_interval([seeds if several else scores[0]], stats.interquartile_mean),
+        mean_over_worlds=stats.bootstrap_interval([by_world], stats.mean),
+        iqm_over_worlds=stats.bootstrap_interval([by_world], stats.interquartile_mean),
+        worlds_seen=min(run.worlds_seen(mode) for run in present),
+        worlds=max(run.worlds_of(mode) for run in present),
         area=_mean_area(group, mode) if is_return else stats.NO_INTERVAL,
         random=random_return(group, mode) if is_return else float("nan"),
         train=stats.mean_and_std_over_seeds(in_training)[0],
@@ -109,6 +131,9 @@ class Aggregate:
     mean: stats.Interval
     iqm: stats.Interval
     """95 % bootstrap intervals: seeds are resampled within each task."""
+    mean_over_worlds: stats.Interval
+    iqm_over_worlds: stats.Interval
+    """The same with seeds and worlds resampled within each task."""
 
 
 def aggregate(groups: Sequence[Group]) -> list[Aggregate]:
@@ -117,26 +142,32 @@ def aggregate(groups: Sequence[Group]) -> list[Aggregate]:
     Returns are pooled as they are, so only within a suite: every task of DMControl pays 0 to 1,000
     an episode, every robot task at most 50.
     """
-    pooled: dict[tuple[str, str, str], dict[str, NDArray[np.float64]]] = {}
+    pooled: dict[tuple[str, str, str], dict[str, stats.SeedsAndWorlds]] = {}
     for group in groups:
         for mode in group.modes:
-            scores = stats.seed_scores([run.final_returns(mode) for run in group.runs])
-            if scores.size:
+            by_world = stats.SeedsAndWorlds.of([run.final_by_world(mode) for run in group.runs])
+            if by_world.scores.size:
                 setting = (group.label, mode, suite(group.task))
-                pooled.setdefault(setting, {})[group.task] = scores
+                pooled.setdefault(setting, {})[group.task] = by_world
     return [
-        Aggregate(
-            label=label,
-            mode=mode,
-            suite=family,
-            tasks=tuple(by_task),
-            seeds=sum(scores.size for scores in by_task.values()),
-            mean=stats.bootstrap_interval(list(by_task.values()), stats.mean),
-            iqm=stats.bootstrap_interval(list(by_task.values()), stats.interquartile_mean),
-        )
+        Aggregate(label, mode, family, tuple(by_task), *_pool(list(by_task.values())))
         for (label, mode, family), by_task in pooled.items()
         if len(by_task) > 1
     ]
+
+
+def _pool(
+    tasks: Sequence[stats.SeedsAndWorlds],
+) -> tuple[int, stats.Interval, stats.Interval, stats.Interval, stats.Interval]:
+    """The number of runs, and both statistics over seeds, then over seeds and worlds."""
+    scores = [task.scores for task in tasks]
+    found = (
+        stats.bootstrap_interval(strata, statistic)
+        for strata in (scores, tasks)
+        for statistic in (stats.mean, stats.interquartile_mean)
+    )
+    mean, iqm, wide_mean, wide_iqm = found
+    return sum(values.size for values in scores), mean, iqm, wide_mean, wide_iqm
 
 
 def random_return(group: Group, mode: str) -> float:

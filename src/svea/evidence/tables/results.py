@@ -15,8 +15,9 @@ from svea.evidence.results import (
     aggregate,
     summarise,
 )
+from svea.evidence.stats import Interval
 from svea.evidence.tables import Cell, Column, Record, Row, Table
-from svea.words import interval, listed, mean_std, number, plural, rate
+from svea.words import interval, listed, mean_std, number, rate
 
 ABOUT = "≈"
 """Marks a value of the paper that is read off a plot."""
@@ -69,13 +70,19 @@ def record(result: Result) -> Record:
         "unit": result.unit,
         "seeds": result.seeds,
         "episodes": result.episodes,
+        "worlds_seen": result.worlds_seen,
+        "worlds": result.worlds,
         "mean": result.mean,
         "std_over_seeds": result.std,
         "mean_low": result.mean_interval.low,
         "mean_high": result.mean_interval.high,
+        "mean_low_over_worlds": result.mean_over_worlds.low,
+        "mean_high_over_worlds": result.mean_over_worlds.high,
         "iqm": result.iqm.point,
         "iqm_low": result.iqm.low,
         "iqm_high": result.iqm.high,
+        "iqm_low_over_worlds": result.iqm_over_worlds.low,
+        "iqm_high_over_worlds": result.iqm_over_worlds.high,
         "area_under_curve": result.area.point,
         "area_low": result.area.low,
         "area_high": result.area.high,
@@ -103,12 +110,12 @@ def notes_on_marks(results: Iterable[Result], *, brief: bool = False) -> list[st
     apart: dict[str, list[str]] = {}  # what differs from the paper, and whose result does
     for result in marked:
         if not result.is_replication:
-            own = ", ".join(result.group.departures or (plural(result.seeds, "seed"),))
+            own = ", ".join(result.departures)
             apart.setdefault(own, []).append(f"{result.group.task} {result.group.label}")
     if apart and brief:
         notes.append(
-            f"{NOT_A_REPLICATION} Not a replication: our run is smaller than the paper's, or its "
-            "setting is another."
+            f"{NOT_A_REPLICATION} Not a replication: our run is smaller than the paper's, its "
+            "setting is another, or it was not judged in all worlds."
         )
     elif apart:
         who = [f"{listed(list(dict.fromkeys(names)), 3)}: {own}" for own, names in apart.items()]
@@ -169,7 +176,9 @@ COLUMNS: dict[str, Literal["number", "main", "text", "paper"]] = {
     "mode": "text",
     "seeds": "number",
     "episodes": "number",
+    "worlds": "number",
     "mean ± std": "main",
+    "mean [95 %]": "number",
     "IQM [95 %]": "number",
     "area": "number",
     "random": "number",
@@ -189,8 +198,12 @@ def _listed(result: Result, success: Result | None) -> dict[str, Cell]:
         "seeds": Cell(str(result.seeds), value=result.seeds),
         "episodes": Cell(str(result.episodes), value=result.episodes),
         "mean ± std": Cell(ours(result), value=result.mean),
+        "mean [95 %]": _over_worlds(result.mean_over_worlds),
         "IQM [95 %]": Cell(number(iqm.point), interval(iqm.low, iqm.high), value=iqm.point),
     }
+    if result.worlds:
+        seen = str(result.worlds_seen or "?")
+        cells["worlds"] = Cell(f"{seen} of {result.worlds}", value=result.worlds_seen)
     if math.isfinite(result.area.point):
         cells["area"] = Cell(number(result.area.point), value=result.area.point)
     if math.isfinite(result.random):
@@ -217,8 +230,14 @@ def _pooled(one: Aggregate) -> dict[str, Cell]:
         "mode": Cell(one.mode),
         "seeds": Cell(str(one.seeds), value=one.seeds),
         "mean ± std": Cell(number(one.mean.point), value=one.mean.point),
+        "mean [95 %]": _over_worlds(one.mean_over_worlds),
         "IQM [95 %]": _iqm(one),
     }
+
+
+def _over_worlds(one: Interval) -> Cell:
+    """The interval of a mean over seeds and worlds."""
+    return Cell(interval(one.low, one.high), value=one.low)
 
 
 def _iqm(one: Aggregate) -> Cell:
@@ -241,9 +260,12 @@ def _list_notes(
     """What the columns mean, and how far we are from the paper's setting."""
     yield (
         "Mean over episodes per seed, then mean ± standard deviation over seeds, as in the paper. "
-        "IQM: mean of the middle half. Intervals: 95 % bootstrap over seeds; with a single seed, "
-        "over its episodes, which says nothing about other seeds."
+        "mean [95 %]: bootstrap interval of the mean over seeds and worlds (train: seeds and "
+        "episodes). IQM: mean of the middle half, with its interval over seeds. With a single seed "
+        "both are over its worlds or episodes, which says nothing about other seeds."
     )
+    if any(result.worlds_seen < result.worlds for result in [*returns, *successes]):
+        yield "Worlds: how many of a mode's were shown; `svea eval --episodes all` shows each once."
     if "area" in names:
         yield "Area: mean height of the evaluation curve during training (sample efficiency)."
     yield from notes_on_marks([*returns, *successes])
