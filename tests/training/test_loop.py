@@ -11,6 +11,7 @@ from tiny_runs import tiny
 from toy import LENGTH, Toy
 from whole_runs import assert_same, metrics, outcome
 
+from svea.agents.agent import Agent, Phase
 from svea.errors import NumericsError
 from svea.evidence.evaluation import evaluate
 from svea.runs import checkpoint, layout
@@ -112,3 +113,24 @@ def test_svea_learns_the_toy_from_pixels(tmp_path: Path) -> None:
     chance = [r["return"] for r in evaluate(run, episodes=20, environments=1, policy="random")]
     assert load_agent(run).decision == 500
     assert np.mean(agent) > np.mean(chance) + 3, (np.mean(agent), np.mean(chance))
+
+
+@pytest.mark.parametrize("warmup", [12, 13])
+def test_every_update_that_the_warm_up_owes_trains_policy_and_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warmup: int
+) -> None:
+    """Whether its number is even or odd."""
+    seen: list[tuple[int, Phase]] = []
+    schedule = Agent.schedule
+
+    def recorded(agent: Agent, decision: int) -> Phase:
+        seen.append((decision, schedule(agent, decision)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(Agent, "schedule", recorded)
+    train(tiny(tmp_path / "run", method="soda", crop=4, augment="conv", warmup=warmup, decisions=16,
+               soda={"batch_size": 8}))  # fmt: skip
+    owed, rest = seen[: warmup - 1], seen[warmup - 1 :]
+    assert all(phase == Phase(True, True, True) for _, phase in owed)
+    assert {decision for decision, _ in owed} == {12}  # the last even one
+    assert [decision for decision, _ in rest] == [*range(warmup, 16)]

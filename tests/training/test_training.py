@@ -9,6 +9,7 @@ import torch
 from tiny_runs import tiny
 from whole_runs import assert_same
 
+from svea.config import Config
 from svea.errors import SveaError
 from svea.training import train, train_together
 
@@ -18,6 +19,32 @@ torch.set_num_threads(1)
 def test_runs_that_take_turns_are_the_runs_alone(tmp_path: Path) -> None:
     alone = [train(tiny(tmp_path / f"alone-{seed}", seed=seed)) for seed in (0, 1)]
     together = train_together([tiny(tmp_path / f"together-{seed}", seed=seed) for seed in (0, 1)])
+    for one, other in zip(alone, together, strict=True):
+        assert_same(one, other)
+
+
+@pytest.mark.parametrize("speed", ["eager", "compiled"])
+def test_runs_that_take_turns_are_the_runs_alone_where_the_number_of_threads_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speed: str
+) -> None:
+    """A trainer leaves a core to its environments, so the second begins with fewer threads.
+
+    The layers are so large that the last bits of their decomposition show the difference, and have
+    the 16 filters that the kernels in C take.
+    """
+    network = {"layers": 4, "filters": 16, "projection": 50, "hidden": 256}
+    short = {"decisions": 16, "eval_every": 16, "network": network, "speed": speed}
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+    def config(name: str, seed: int) -> Config:
+        torch.set_num_threads(2)  # as a process begins
+        return tiny(tmp_path / f"{name}-{seed}", seed=seed, **short)
+
+    try:
+        alone = [train(config("alone", seed)) for seed in (0, 1)]
+        together = train_together([config("together", seed) for seed in (0, 1)])
+    finally:
+        torch.set_num_threads(1)
     for one, other in zip(alone, together, strict=True):
         assert_same(one, other)
 

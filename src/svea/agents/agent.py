@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import lcm
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from svea.agents.targets import critic_parts, follow, frozen_copy, parameters_of
 from svea.config.options import AgentOptions
 from svea.networks import Trunk
 from svea.networks.heads import MakeHead, Noise
+from svea.networks.trunk import drawing_weights
 from svea.recipes import Streams
 from svea.replay import Batch, on_device
 from svea.seeds import seed_for
@@ -91,8 +93,7 @@ class Agent(Optimising, Saving):
         self.overlap: Overlap = in_turn
         self.optimisers: dict[str, torch.optim.Adam] = {}
         self.has_target_trunk = options.encoder_tau < 1  # else the target shares the trunk
-        with torch.random.fork_rng(devices=[]):  # the same weights on every device
-            torch.manual_seed(seed_for(seed, "weights"))
+        with drawing_weights(seed_for(seed, "weights")):
             self.trunk = encoder().to(self.device)
             self.make_head = partial(self.trunk.head, head_layers) if head_layers else None
             self.build()
@@ -176,6 +177,11 @@ class Agent(Optimising, Saving):
             decision % options.target_every == 0,
             auxiliary is not None and decision % auxiliary.every == 0,
         )
+
+    def last_whole_update(self, decision: int) -> int:
+        """The last decision, up to this one, whose update has every part."""
+        own = [self.auxiliary.every] if self.auxiliary is not None else []
+        return decision - decision % lcm(self.options.actor_every, self.options.target_every, *own)
 
     def update(self, batch: Batch, phase: Phase, auxiliary_batch: Batch | None = None) -> Losses:
         """One update, in the reference's order: Q-functions, policy, target, auxiliary task.

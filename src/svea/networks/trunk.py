@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -31,6 +34,24 @@ class Trunk(nn.Module):
                 f"(C, H, W) with (C, H, W) = {self.input_shape}. Make its environment with "
                 "svea.make_env(**config.environment)"
             )
+
+
+@contextlib.contextmanager
+def drawing_weights(seed: int) -> Iterator[None]:
+    """A region in which weights are drawn that depend on the seed alone.
+
+    They are drawn on the CPU, whatever the device. The last bits of an orthogonal matrix depend on
+    how many threads decompose it, so here it is one: the number may change in the life of a
+    process, and several runs may share one.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def initialise(module: nn.Module) -> None:

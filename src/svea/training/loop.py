@@ -88,12 +88,13 @@ class Trainer(TrainingState):
                 self.make_update(decision)
 
     def catch_up(self) -> None:
-        """The updates that the warm-up left owing, all at once (as the reference does).
+        """The updates that the warm-up left owing, all at once, policy and target in each.
 
-        They can be interrupted at any of them: how many are still owed is part of a checkpoint.
+        As in the reference, whose 1,000th decision is even. They can be interrupted at any of
+        them: how many are still owed is part of a checkpoint.
         """
         while self.owed_updates and not self.must_stop():
-            self.make_update(self.config.warmup)
+            self.make_update(self.agent.last_whole_update(self.config.warmup))
             self.owed_updates -= 1
             self.display.progress(self.decision, f"warm-up: {self.owed_updates:,} updates to go")
 
