@@ -20,7 +20,7 @@ class Method:
         augment: the strong augmentation by default.
         auxiliary: the auxiliary task.
         crop: whether the weak augmentation is a random crop of a larger picture, not a shift.
-        own_heads: whether each branch has its own last convolutions (PAD).
+        own_heads: whether the auxiliary task has the last convolutions for itself (PAD).
     """
 
     recipe: str

@@ -11,6 +11,7 @@ import pytest
 import torch
 from rederivation import (
     CHOICES,
+    LAYERS,
     A,
     B,
     PlainAdam,
@@ -34,6 +35,9 @@ from torch import Tensor
 from svea.agents import DQN, SAC, Agent
 from svea.agents.auxiliary import CURL, PAD, SODA, two_layers
 from svea.config import CURLOptions, PADOptions, SODAOptions
+from svea.errors import StorageError
+from svea.networks import CNN
+from svea.networks.head_cnn import own_head, without_last
 from svea.replay import Batch
 
 RATE, TAU = 2e-3, 0.3  # a slow branch that is fast enough for the difference to show
@@ -53,6 +57,17 @@ TRAINED = {  # the parameters that each task's optimiser steps
 
 def with_task(task: str, base: type[Agent] = SAC, **changes: Any) -> Any:
     return make_agent("drq", base=base, make_auxiliary=TASKS[task], **changes)
+
+
+def with_own_layers(task: str, own: int) -> Any:
+    """PAD with a task that has the last convolutions for itself."""
+    make = partial(TASKS[task], own_layers=own)
+    return make_agent("drq", make_auxiliary=make)
+
+
+def shared_only(own: int) -> tuple[str, ...]:
+    """What PAD's task then trains: of the trunk, the first convolutions."""
+    return (*(f"trunk.layers.{2 * layer}." for layer in range(LAYERS - own)), "auxiliary.")
 
 
 # The second derivation ----------------------------------------------------------------------------
@@ -97,9 +112,23 @@ def soda_loss(w: Weights, batch: Batch, own: Batch, draw: Tensor) -> Tensor:
     return ((online - target) ** 2).mean()
 
 
+def pad_features(w: Weights, images: Tensor) -> Tensor:
+    """The first convolutions are everyone's, the last ones and the projection the task's own."""
+    own = sum(name.startswith("auxiliary.head.") and name.endswith("weight") for name in w)
+    x = trunk(w, images, layers=LAYERS - own)
+    for layer in range(own):
+        key = f"auxiliary.head.layers.{2 * layer + 1}"
+        filters = w[f"{key}.weight"].shape[1]
+        maps = x.reshape(len(x), filters, *[round((x.shape[1] / filters) ** 0.5)] * 2)
+        x = torch.nn.functional.conv2d(
+            maps.clamp(min=0), w[f"{key}.weight"], w[f"{key}.bias"]
+        ).flatten(1)
+    return project(w, "auxiliary", x)
+
+
 def inverse_dynamics_loss(w: Weights, batch: Batch, own: Batch, draw: Tensor) -> Tensor:
     states = [
-        project(w, "auxiliary", trunk(w, view(images, "weak", 0)))
+        pad_features(w, view(images, "weak", 0))
         for images in (batch.observations, batch.next_observations)
     ]
     guess = mlp(w, "auxiliary.mlp", torch.cat(states, 1))
@@ -116,7 +145,7 @@ def rotation_loss(w: Weights, batch: Batch, own: Batch, draw: Tensor) -> Tensor:
         for _ in range(quarters):
             image = image.transpose(1, 2).flip(1)  # a quarter turn to the left
         turned.append(image)
-    logits = mlp(w, "auxiliary.mlp", project(w, "auxiliary", trunk(w, torch.stack(turned))))
+    logits = mlp(w, "auxiliary.mlp", pad_features(w, torch.stack(turned)))
     return cross_entropy(logits, answers)
 
 
@@ -128,10 +157,12 @@ LOSSES = {
 }
 
 
-def check(agent: Agent, reference: Reference, task: str) -> None:
+def check(
+    agent: Agent, reference: Reference, task: str, trained: tuple[str, ...] | None = None
+) -> None:
     """Whole updates: Q-functions, policy, target, and then the task."""
     discrete = agent.discrete
-    reference.groups = reference.groups | {"auxiliary": TRAINED[task]}
+    reference.groups = reference.groups | {"auxiliary": trained or TRAINED[task]}
     reference.adam["auxiliary"] = PlainAdam(RATE)
     for decision in (2, 4):
         batch = make_batch(decision, discrete)
@@ -159,12 +190,13 @@ def test_updates_equal_a_plain_rederivation(task: str) -> None:
     check(with_task(task), PlainSAC("drq"), task)
 
 
-@pytest.mark.parametrize("task", ["curl", "pad", "rotation"])
-@pytest.mark.parametrize("heads", [1, 2])
-def test_updates_with_convolutions_of_each_branchs_own(task: str, heads: int) -> None:
-    agent = with_task(task, head_layers=heads)
-    assert f"actor.projection.0.layers.{2 * heads - 1}.weight" in weights_of(agent)
-    check(agent, PlainSAC("drq"), task)
+@pytest.mark.parametrize("task", ["pad", "rotation"])
+@pytest.mark.parametrize("own", [1, 2])
+def test_updates_where_pads_task_has_the_last_convolutions_for_itself(task: str, own: int) -> None:
+    """Policy and Q-functions share theirs, which the Q-loss alone trains; so does the target's."""
+    agent = with_own_layers(task, own)
+    assert f"auxiliary.head.layers.{2 * own - 1}.weight" in weights_of(agent)
+    check(agent, PlainSAC("drq"), task, shared_only(own))
 
 
 @pytest.mark.parametrize("task", ["pad", "curl"])
@@ -172,28 +204,19 @@ def test_updates_with_discrete_actions(task: str) -> None:
     check(with_task(task, DQN), PlainDQN("drq"), task)
 
 
-def test_sac_with_convolutions_of_each_branchs_own() -> None:
-    """Without a task: heads belong to the projection, so their target follows as fast as it."""
-    agent, reference = make_agent("svea", head_layers=2), PlainSAC("svea")
-    for decision in (2, 3):
-        even = decision % 2 == 0
-        noise = reference.noise_of(agent)
-        expected, _ = reference.update(weights_of(agent), make_batch(decision), noise, even)
-        agent.update(make_batch(decision), agent.schedule(decision))
-        reference.assert_equal(agent, expected)
-
-
 # What a task's loss may move ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_tasks_step_moves_its_own_parameters_and_the_trunk_alone(task: str) -> None:
-    agent, batch = with_task(task, head_layers=1), make_batch()
+    own = 1 if task in ("pad", "rotation") else 0
+    agent, batch = with_own_layers(task, own) if own else with_task(task), make_batch()
     before = weights_of(agent)
     now, successor = agent.views(batch.observations), agent.views(batch.next_observations)
     agent.auxiliary.update(batch, now, successor, make_batch(9))
     followers = ("auxiliary.target_",) if task == "soda" else ()
-    allowed = {name for name in before if name.startswith((*TRAINED[task], *followers))}
+    trained = shared_only(own) if own else TRAINED[task]
+    allowed = {name for name in before if name.startswith((*trained, *followers))}
     changed = moved(agent, before)
     assert changed <= allowed
     assert {name for name in allowed if name.endswith("weight")} <= changed
@@ -221,13 +244,46 @@ def test_no_gradient_flows_into_the_slow_branch(task: str) -> None:
 
 @pytest.mark.parametrize("task", ["pad", "rotation"])
 def test_pads_branch_shares_the_trunk_but_not_its_last_convolutions(task: str) -> None:
-    agent = with_task(task, head_layers=1)
-    heads = [
-        network.projection[0].layers[1].weight
-        for network in (agent.actor, agent.critic, agent.auxiliary)
-    ]
-    assert len({id(weight) for weight in heads}) == 3
-    assert not torch.equal(heads[0], heads[2])
+    agent = with_own_layers(task, 1)
+    last, own = agent.trunk.layers[-1].weight, agent.auxiliary.head.layers[-1].weight
+    assert last.shape == own.shape and not torch.equal(last, own)
+    trained = {
+        name: {id(p) for p in optimiser.param_groups[0]["params"]}
+        for name, optimiser in agent.optimisers.items()
+    }
+    owners = {name for name, parameters in trained.items() if id(last) in parameters}
+    assert owners == {"critic"}, "the policy's loss stops before it, and the task has its own"
+    assert {name for name, parameters in trained.items() if id(own) in parameters} == {"auxiliary"}
+    first = agent.trunk.layers[0].weight
+    assert {n for n, parameters in trained.items() if id(first) in parameters} == {
+        "critic",
+        "auxiliary",
+    }
+
+
+@pytest.mark.parametrize("drqv2", [False, True])
+def test_the_shared_part_and_a_head_with_the_trunks_weights_are_the_trunk(drqv2: bool) -> None:
+    whole = CNN(image_size=36, layers=5, filters=4, strided_layers=2, drqv2=drqv2)
+    with torch.no_grad():
+        for parameter in whole.parameters():
+            parameter.normal_(0, 0.3)
+    shared, head = without_last(whole, 2), own_head(whole, 2)
+    convolutions = [layer for layer in whole.layers if isinstance(layer, torch.nn.Conv2d)]
+    own = [layer for layer in head.layers if isinstance(layer, torch.nn.Conv2d)]
+    for mine, its in zip(own, convolutions[3:], strict=True):
+        mine.load_state_dict(its.state_dict())
+    images = torch.rand(3, 9, 36, 36)
+    assert shared(images).shape == (3, shared.features)
+    torch.testing.assert_close(head(shared(images)), whole(images))
+    assert {id(p) for p in shared.parameters()} < {id(p) for p in whole.parameters()}
+
+
+def test_weights_of_pad_from_before_the_policy_shared_the_critics_convolutions() -> None:
+    agent = with_own_layers("pad", 1)
+    old = dict(agent.state_dict())
+    old["actor.projection.0.layers.1.weight"] = old.pop("auxiliary.head.layers.1.weight")
+    with pytest.raises(StorageError, match=r"earlier version.*share them.*another --out"):
+        agent.load_state_dict(old)
 
 
 def test_the_policy_and_q_functions_of_soda_never_see_the_strong_view() -> None:

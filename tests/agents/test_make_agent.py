@@ -12,6 +12,7 @@ from tiny_runs import tiny
 from torch import Tensor
 
 from svea.agents import Agent, make_agent
+from svea.agents.auxiliary import PAD
 from svea.config import Config, configure
 from svea.methods import METHODS
 from svea.recipes import RecipeOptions
@@ -134,11 +135,25 @@ def test_svea_has_no_parameter_more_than_drq(encoder: str, base: str) -> None:
 
 def test_pads_branches_share_a_vit_whole_and_a_cnn_in_part() -> None:
     vit, cnn = agent_of(small("pad", "vit")), agent_of(small("pad"))
-    assert vit.make_head is None and vit.auxiliary is not None
+    assert isinstance(vit.auxiliary, PAD) and vit.auxiliary.shared is vit.trunk
     shared = {id(p) for p in vit.trunk.parameters()}
     assert shared <= {id(p) for p in vit.optimisers["auxiliary"].param_groups[0]["params"]}
-    assert "auxiliary.projection.0.layers.1.weight" in cnn.state_dict()
-    assert "auxiliary.projection.0.layers.1.weight" not in vit.state_dict()
+    assert "auxiliary.head.layers.1.weight" in cnn.state_dict()
+    assert "auxiliary.head.layers.1.weight" not in vit.state_dict()
+
+
+def test_pad_has_as_many_parameters_as_the_reference() -> None:
+    """Those of RAD, a head of three convolutions, a projection and a network for the actions."""
+
+    def count(method: str) -> int:
+        config = configure("walker_walk", method=method)
+        agent = make_agent(config, actions=6)
+        own = [network for name, network in agent.networks.items() if not name.startswith("target")]
+        return sum(p.numel() for network in own for p in network.parameters())
+
+    head, projection = 3 * (32 * 32 * 9 + 32), 14_112 * 100 + 100 + 200
+    guess = 200 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 6 + 6
+    assert head == 27_744 and count("pad") == count("rad") + head + projection + guess
 
 
 # Views --------------------------------------------------------------------------------------------

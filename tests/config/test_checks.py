@@ -84,6 +84,7 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"encoder": "vit", "image_size": 84}, ["84 pixels", "patches of 8", "--image-size 80"]),
         ({"encoder": "vit", "network.heads": 5}, ["128 dimensions", "5 heads"]),
         ({"network.head_layers": 11}, ["head_layers is 11 of 11", "0 to 10"]),
+        ({"network.head_layers": 3}, ["head_layers is 3", "auxiliary is none", "--auxiliary pad"]),
         (
             {"network.layers": 4, "network.head_layers": 3, "network.strided_layers": 2},
             ["strided_layers is 2", "first 1 are shared", "0 to 1"],

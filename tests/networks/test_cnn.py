@@ -6,6 +6,7 @@ from torch import nn
 
 from svea.errors import UserError
 from svea.networks import CNN, HeadCNN
+from svea.networks.head_cnn import without_last
 
 
 def convolutions(trunk: CNN) -> list[nn.Conv2d]:
@@ -58,7 +59,7 @@ def test_too_small_images_are_refused_with_a_cure() -> None:
         CNN(image_size=16)
 
 
-# Heads of each branch's own, and DrQ-v2's form ----------------------------------------------------
+# A head of its own (PAD), and DrQ-v2's form ----------------------------------------------------
 
 
 @pytest.mark.parametrize("drqv2", [False, True])
@@ -82,8 +83,9 @@ def test_trunk_and_head_are_the_unsplit_network(heads: int, drqv2: bool) -> None
 
 
 def test_pads_split_of_the_papers_encoder() -> None:
-    trunk = CNN(layers=8)
+    trunk = without_last(CNN(), 3)
     head = HeadCNN(trunk.maps, 3)
+    assert trunk.maps == CNN(layers=8).maps and trunk.features == CNN(layers=8).features
     assert head.features == CNN().features == 14_112
     parameters = [p for network in (trunk, head) for p in network.parameters()]
     assert sum(p.numel() for p in parameters) == 95_104

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-from functools import partial
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from svea.networks import (
     DeterministicActor,
     DiscreteCritic,
     DuelingCritic,
-    HeadCNN,
     Projection,
 )
 
@@ -110,14 +108,3 @@ def test_dueling_adds_a_value_to_advantages_of_mean_zero() -> None:
     torch.testing.assert_close(q[:, 0] - q[:, 2], advantage[:, 0] - advantage[:, 2])
     plain = DiscreteCritic(4, 3, 3, 5)
     torch.testing.assert_close(plain(features), plain.advantage(plain.projection(features)))
-
-
-def test_every_branch_makes_convolutions_of_its_own() -> None:
-    make_head = partial(HeadCNN, (4, 6, 6), 2)
-    actor, critic = Actor(144, 2, 3, 5, make_head), Critic(144, 2, 3, 5, make_head)
-    for network in (actor, critic):
-        kinds = [type(layer) for layer in network.projection]
-        assert kinds == [HeadCNN, nn.Linear, nn.LayerNorm, nn.Tanh]
-        assert network.projection[1].in_features == 4 * 2 * 2
-    own = [{id(p) for p in network.parameters()} for network in (actor, critic)]
-    assert own[0].isdisjoint(own[1])

@@ -79,8 +79,7 @@ def make_agent(
         "seed": 5,
         "options": OPTIONS[base],
     }
-    layers = LAYERS - changes.get("head_layers", 0)
-    encoder = partial(CNN, image_size=SIZE, layers=layers, filters=8, strided_layers=STRIDED)
+    encoder = partial(CNN, image_size=SIZE, layers=LAYERS, filters=8, strided_layers=STRIDED)
     row = streams(RECIPES[recipe], numbers or RecipeOptions())
     actions = CHOICES if base.discrete else A
     return base(encoder, actions, row, **(arguments | changes))
@@ -114,25 +113,19 @@ def view(images: Tensor, name: str, copy: int) -> Tensor:
     return {"clean": images / 255, "weak": weak, "strong": strong_of(weak)}[name]
 
 
-def trunk(w: Weights, images: Tensor, name: str = "trunk") -> Tensor:
-    x, layer = images, 0
-    while (key := f"{name}.layers.{2 * layer}") + ".weight" in w:
+def trunk(w: Weights, images: Tensor, name: str = "trunk", layers: int = LAYERS) -> Tensor:
+    x = images
+    for layer in range(layers):
+        key = f"{name}.layers.{2 * layer}"
         x = x.clamp(min=0) if layer else x
         x = F.conv2d(x, w[f"{key}.weight"], w[f"{key}.bias"], stride=2 if layer < STRIDED else 1)
-        layer += 1
     return x.flatten(1)
 
 
 def project(w: Weights, name: str, features: Tensor) -> Tensor:
-    """Linear, LayerNorm, tanh; before them the convolutions of the branch's own, if any."""
-    first, x = 0, features
-    while (key := f"{name}.projection.0.layers.{2 * first + 1}") + ".weight" in w:
-        filters = w[f"{key}.weight"].shape[1]
-        maps = x.reshape(len(x), filters, *[round((x.shape[1] / filters) ** 0.5)] * 2)
-        x = F.conv2d(maps.clamp(min=0), w[f"{key}.weight"], w[f"{key}.bias"]).flatten(1)
-        first += 1
-    linear, norm = (f"{name}.projection.{place + bool(first)}" for place in (0, 1))
-    x = x @ w[f"{linear}.weight"].T + w[f"{linear}.bias"]
+    """Linear, LayerNorm, tanh."""
+    linear, norm = (f"{name}.projection.{place}" for place in (0, 1))
+    x = features @ w[f"{linear}.weight"].T + w[f"{linear}.bias"]
     x = (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True, unbiased=False) + 1e-5).sqrt()
     return torch.tanh(x * w[f"{norm}.weight"] + w[f"{norm}.bias"])
 

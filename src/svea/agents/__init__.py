@@ -54,7 +54,6 @@ def make_agent(config: Config, actions: int, device: torch.device | str = "cpu")
         views,
         projection=config.network.projection,
         hidden=config.network.hidden,
-        head_layers=config.network.head_layers,
         options=config.options,
         make_auxiliary=partial(make_auxiliary, config) if config.auxiliary != "none" else None,
         device=device,
@@ -100,7 +99,7 @@ def make_encoder(config: Config) -> Trunk:
         )
     return CNN(
         image_size=config.image_size,
-        layers=network.layers - network.head_layers,
+        layers=network.layers,
         filters=network.filters,
         strided_layers=network.strided_layers,
         drqv2=config.encoder == "drqv2",
@@ -109,4 +108,5 @@ def make_encoder(config: Config) -> Trunk:
 
 def make_auxiliary(config: Config, agent: Agent) -> Auxiliary:
     """The auxiliary task with its numbers."""
-    return AUXILIARIES[config.auxiliary](agent, getattr(config, config.auxiliary))
+    own = {"own_layers": config.network.head_layers} if config.auxiliary == "pad" else {}
+    return AUXILIARIES[config.auxiliary](agent, getattr(config, config.auxiliary), **own)

@@ -7,7 +7,6 @@ equation numbers are the paper's (Hansen, Su and Wang, 2021); docs/how-it-works.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import lcm
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -21,7 +20,7 @@ from svea.agents.saving import Saving
 from svea.agents.targets import critic_parts, follow, frozen_copy, parameters_of
 from svea.config.options import AgentOptions
 from svea.networks import Trunk
-from svea.networks.heads import MakeHead, Noise
+from svea.networks.heads import Noise
 from svea.networks.trunk import drawing_weights
 from svea.recipes import Streams
 from svea.replay import Batch, on_device
@@ -52,7 +51,6 @@ class Agent(Optimising, Saving):
 
     critic: nn.Module
     actor: nn.Module
-    make_head: MakeHead | None
 
     def __init__(
         self,
@@ -63,7 +61,6 @@ class Agent(Optimising, Saving):
         *,
         projection: int = 100,
         hidden: int = 1024,
-        head_layers: int = 0,
         options: Any = None,
         make_auxiliary: Callable[[Agent], Auxiliary] | None = None,
         device: torch.device | str = "cpu",
@@ -78,7 +75,6 @@ class Agent(Optimising, Saving):
             views: makes the clean, weak and strong view.
             projection: size of the projected features.
             hidden: width of the policy's and the Q-functions' layers.
-            head_layers: convolutions that each branch has for itself, after the trunk.
             options: the numbers of the algorithm.
             make_auxiliary: makes the auxiliary task, if there is one.
             device: where it computes.
@@ -95,7 +91,6 @@ class Agent(Optimising, Saving):
         self.has_target_trunk = options.encoder_tau < 1  # else the target shares the trunk
         with drawing_weights(seed_for(seed, "weights")):
             self.trunk = encoder().to(self.device)
-            self.make_head = partial(self.trunk.head, head_layers) if head_layers else None
             self.build()
             self.auxiliary = make_auxiliary(self) if make_auxiliary else None
         self.target_trunk = frozen_copy(self.trunk) if self.has_target_trunk else self.trunk

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from svea.agents.agent import Agent, Losses
 from svea.agents.targets import critic_parts, follow, frozen_copy, parameters_of
 from svea.config.options import CURLOptions, PADOptions, SODAOptions
+from svea.networks import Trunk
+from svea.networks.head_cnn import own_head, without_last
 from svea.networks.heads import MLP, Projection
 from svea.networks.trunk import initialise
 from svea.replay import Batch
@@ -127,20 +129,35 @@ class SODA(Auxiliary):
 class PAD(Auxiliary):
     """Policy adaptation during deployment (Hansen et al., 2021): a task that needs no reward.
 
-    It is trained with the agent and continues at test time (``svea.evidence.evaluation``).
+    It is trained with the agent and continues at test time (``svea.evidence.evaluation``). It
+    shares the first convolutions with policy and critic and has the last ones for itself.
     """
 
-    def __init__(self, agent: Agent, options: PADOptions) -> None:
+    def __init__(self, agent: Agent, options: PADOptions, own_layers: int = 0) -> None:
         super().__init__(agent)
-        self.every, self.options = options.every, options
-        self.projection = Projection(agent.trunk.features, agent.projection, agent.make_head)
+        self.every, self.options, self.own_layers = options.every, options, own_layers
+        self.head = own_head(agent.trunk, own_layers)
+        self.projection = Projection(agent.trunk.features, agent.projection)
         inverse = options.task == "inverse_dynamics"
         inputs, outputs = (
             (2 * agent.projection, agent.actions) if inverse else (agent.projection, 4)
         )
         self.mlp = MLP(inputs, agent.hidden, outputs)
         self.to(agent.device)
-        self.optimise([agent.trunk], options.learning_rate)
+        self.share(agent)
+
+    shared: Trunk
+
+    def share(self, agent: Agent) -> None:
+        """Train the first convolutions of an agent's trunk and all parameters of the task."""
+        object.__setattr__(self, "agent", agent)
+        shared = agent.trunk if self.own_layers == 0 else without_last(agent.trunk, self.own_layers)
+        object.__setattr__(self, "shared", shared)  # as the agent, not a submodule
+        self.optimise([shared], self.options.learning_rate)
+
+    def features(self, images: Tensor) -> Tensor:
+        """The task's projection (B, P) of images (B, 9, H, W) in [0, 1]."""
+        return self.projection(self.head(self.shared(images)))
 
     def loss(
         self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
@@ -153,7 +170,7 @@ class PAD(Auxiliary):
 
     def inverse_dynamics_loss(self, now: Tensor, successor: Tensor, actions: Tensor) -> Tensor:
         """Which action leads from one observation to the next."""
-        features = self.projection(self.agent.trunk(torch.cat([now, successor])))
+        features = self.features(torch.cat([now, successor]))
         guess = self.mlp(torch.cat(features.chunk(2), dim=1))
         if self.agent.discrete:
             return F.cross_entropy(guess, actions[:, 0].long())
@@ -165,7 +182,7 @@ class PAD(Auxiliary):
         answer = (torch.rand(count, generator=self.agent.generator, device=device) * 4).long()
         turns = torch.stack([now.rot90(quarter, (2, 3)) for quarter in range(4)])  # (4, B, ...)
         turned = turns[answer, torch.arange(count, device=device)]
-        return F.cross_entropy(self.mlp(self.projection(self.agent.trunk(turned))), answer)
+        return F.cross_entropy(self.mlp(self.features(turned)), answer)
 
 
 def projection_of(critic: nn.Module) -> nn.Module:

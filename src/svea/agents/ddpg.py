@@ -22,7 +22,7 @@ class DDPG(Agent):
 
     def build(self) -> None:
         """Policy and Q-functions; the noise is a tensor so that a captured graph can read it."""
-        sizes = (self.actions, self.projection, self.hidden, self.make_head)
+        sizes = (self.actions, self.projection, self.hidden)
         self.actor = DeterministicActor(self.trunk.features, *sizes).to(self.device)
         self.critic = Critic(self.trunk.features, *sizes).to(self.device)
         self.noise = torch.tensor(self.options.noise_start, device=self.device)

@@ -23,7 +23,7 @@ class DQN(Agent):
 
     def build(self) -> None:
         """The Q-function."""
-        sizes = (self.actions, self.projection, self.hidden, self.make_head)
+        sizes = (self.actions, self.projection, self.hidden)
         kind = DuelingCritic if self.options.dueling else DiscreteCritic
         self.critic = kind(self.trunk.features, *sizes).to(self.device)
         self.epsilon = self.options.epsilon_start

@@ -22,7 +22,7 @@ class SAC(Agent):
 
     def build(self) -> None:
         """Policy, Q-functions and temperature, with the optimisers of policy and temperature."""
-        sizes = (self.actions, self.projection, self.hidden, self.make_head)
+        sizes = (self.actions, self.projection, self.hidden)
         self.actor = Actor(self.trunk.features, *sizes).to(self.device)
         self.critic = Critic(self.trunk.features, *sizes).to(self.device)
         self.target_entropy = -float(self.actions)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from svea.errors import StorageError
+
 if TYPE_CHECKING:
     from svea.agents.auxiliary import Auxiliary
 
@@ -48,6 +50,12 @@ class Saving:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Take over a state; optimisers and generator only where it has them."""
+        if any(".projection.0.layers." in name for name in state):
+            raise StorageError(
+                "these weights are of an earlier version, in which the policy and the Q-functions "
+                "of PAD had the last convolutions for themselves; now they share them, as in the "
+                "reference, so the weights do not fit. Train again, with another --out"
+            )
         for name, network in self.networks.items():
             prefix = f"{name}."
             network.load_state_dict(

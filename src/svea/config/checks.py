@@ -37,22 +37,27 @@ def check_networks(config: Config) -> None:
         check_patches(config.image_size, network.patch, network.width, network.heads)
         if network.head_layers:
             raise UserError(
-                f"network.head_layers is {network.head_layers}, but a ViT has no convolutions to "
-                "give each branch; allowed: 0 with --encoder vit"
+                f"network.head_layers is {network.head_layers}, but a ViT has no convolutions that "
+                "PAD's task could have for itself; allowed: 0 with --encoder vit"
             )
         return
     output_size(config.image_size, network.layers, network.strided_layers)
     if network.head_layers >= network.layers:
         raise UserError(
-            f"network.head_layers is {network.head_layers} of {network.layers} layers; the trunk "
-            f"needs at least one: allowed: 0 to {network.layers - 1}"
+            f"network.head_layers is {network.head_layers} of {network.layers} layers, but PAD's "
+            f"task shares at least one; allowed: 0 to {network.layers - 1}"
         )
     shared = network.layers - network.head_layers
     if network.strided_layers > shared and network.head_layers:
         raise UserError(
             f"network.strided_layers is {network.strided_layers}, but of {network.layers} layers "
-            f"only the first {shared} are shared, and those of the branches have no stride; "
+            f"only the first {shared} are shared, and those of PAD's task have no stride; "
             f"allowed with --network.head-layers {network.head_layers}: 0 to {shared}"
+        )
+    if network.head_layers and config.auxiliary != "pad":
+        raise UserError(
+            f"network.head_layers is {network.head_layers}, but only PAD's task has convolutions "
+            f"of its own and auxiliary is {config.auxiliary}; allowed: 0, or --auxiliary pad"
         )
 
 

@@ -27,7 +27,7 @@ class NetworkOptions:
     strided_layers: Annotated[int, at_least(0)] = 1
     """How many convolutions, from the first, have stride 2."""
     head_layers: Annotated[int, between(0, 99)] = 0
-    """How many of the last convolutions each branch has of its own (PAD: 3)."""
+    """How many of the last convolutions PAD's task has for itself (with PAD: 3)."""
     patch: Annotated[int, between(1, 1024)] = 8
     """Height and width of the ViT's patches."""
     width: Annotated[int, between(1, 65_536)] = 128

@@ -58,7 +58,7 @@ ENCODERS: dict[str, dict[str, dict[str, Any]]] = {
     "drqv2": {"paper": {"network": {"layers": 4}}, "quick": {}},
 }
 CROP = {"paper": 16, "quick": 8}  # extra pixels to render if the weak augmentation is a crop
-OWN_HEADS = {"paper": 3, "quick": 1}  # PAD's convolutions per branch
+OWN_HEADS = {"paper": 3, "quick": 1}  # last convolutions that PAD's task has for itself
 
 
 def configure(task: str, **explicit: Any) -> Config:

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from svea.config.shapes import output_size
-from svea.networks.head_cnn import HeadCNN
 from svea.networks.trunk import Trunk, initialise
 
 
@@ -62,7 +61,3 @@ class CNN(Trunk):
         if images.device.type == "cpu":  # once: the library would do it forward and backward
             images = images.contiguous(memory_format=torch.channels_last)
         return self.layers(images - self.centre if self.centre else images).flatten(1)
-
-    def head(self, layers: int) -> HeadCNN:
-        """Convolutions after the trunk for one branch."""
-        return HeadCNN(self.maps, layers, self.drqv2)

@@ -1,15 +1,16 @@
-"""Convolutions that a branch has for itself (PAD)."""
+"""The end of an encoder a second time: convolutions that PAD's task has for itself."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
 from svea.config.shapes import output_size
+from svea.networks.cnn import CNN
 from svea.networks.trunk import Trunk, initialise
 
 
 class HeadCNN(Trunk):
-    """The last convolutions of an encoder whose first ones are shared: one copy per branch (PAD).
+    """The last convolutions of an encoder whose first ones are shared.
 
     Trunk and head together are the same network as an unsplit trunk: a ReLU stands before each
     convolution, or after each in DrQ-v2's form, where the trunk ends in one.
@@ -31,3 +32,24 @@ class HeadCNN(Trunk):
     def forward(self, features: Tensor) -> Tensor:
         """The trunk's flat features -> the head's, (B, features)."""
         return self.layers(features.unflatten(1, self.maps)).flatten(1)
+
+
+def own_head(trunk: Trunk, layers: int) -> nn.Module:
+    """The last convolutions of a trunk again, with weights of their own."""
+    if layers == 0:
+        return nn.Identity()
+    shared = without_last(trunk, layers)
+    return HeadCNN(shared.maps, layers, shared.drqv2)
+
+
+def without_last(trunk: Trunk, layers: int) -> CNN:
+    """A trunk that ends this many convolutions earlier; its weights are the given trunk's own."""
+    assert isinstance(trunk, CNN), "only convolutions can be shared in part"
+    part = CNN.__new__(CNN)
+    nn.Module.__init__(part)
+    part.drqv2, part.centre, part.input_shape = trunk.drqv2, trunk.centre, trunk.input_shape
+    part.layers = trunk.layers[: -2 * layers]
+    filters, side, _ = trunk.maps
+    side += 2 * layers  # each of them takes a pixel from every edge
+    part.maps, part.features = (filters, side, side), filters * side**2
+    return part

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from svea.networks.trunk import Trunk, initialise
+from svea.networks.trunk import initialise
 
 LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
 
-MakeHead = Callable[[], Trunk]
 Noise = torch.Generator | Sequence[torch.Generator] | None
 """Where draws come from: one generator for a batch, or one for each of its rows."""
 
 
 class Projection(nn.Sequential):
-    """Linear, LayerNorm, tanh: the trunk's features to a small bounded vector.
+    """Linear, LayerNorm, tanh: the trunk's features to a small bounded vector."""
 
-    Where the last convolutions are the branch's own (PAD), they come first.
-    """
-
-    def __init__(self, features: int, size: int = 100, make_head: MakeHead | None = None) -> None:
-        own = [make_head()] if make_head else []
-        features = own[0].features if own else features
-        super().__init__(*own, nn.Linear(features, size), nn.LayerNorm(size), nn.Tanh())
+    def __init__(self, features: int, size: int = 100) -> None:
+        super().__init__(nn.Linear(features, size), nn.LayerNorm(size), nn.Tanh())
         self.apply(initialise)
 
 
@@ -57,15 +51,10 @@ class Branch(nn.Module):
     """Base of all heads: a projection of the trunk's features, then the layers `build` adds."""
 
     def __init__(
-        self,
-        features: int,
-        actions: int,
-        projection: int = 100,
-        hidden: int = 1024,
-        make_head: MakeHead | None = None,
+        self, features: int, actions: int, projection: int = 100, hidden: int = 1024
     ) -> None:
         super().__init__()
-        self.projection = Projection(features, projection, make_head)
+        self.projection = Projection(features, projection)
         self.build(actions, projection, hidden)
 
     def build(self, actions: int, projection: int, hidden: int) -> None:

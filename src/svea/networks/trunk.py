@@ -22,10 +22,6 @@ class Trunk(nn.Module):
     input_shape: tuple[int, int, int]
     features: int
 
-    def head(self, layers: int) -> Trunk:
-        """Layers after this trunk that a branch has for itself (PAD)."""
-        raise NotImplementedError("only convolutions split into a trunk and heads")
-
     def check(self, images: Tensor, given: Tensor) -> None:
         """Refuse images, cut out of the observations given, that this trunk does not take."""
         if images.shape[-3:] != self.input_shape or images.ndim not in (3, 4):

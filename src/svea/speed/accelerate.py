@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from svea import views
+from svea.agents.auxiliary import PAD
 from svea.augment import Augmentation, conv, transform
 from svea.networks.vit import Attention
 from svea.speed.graphs import SideStream
@@ -123,9 +124,16 @@ def convolve_in_c(agent: Agent) -> None:
     from svea.speed.kernels import cpu
 
     for network in agent.networks.values():
-        for part in (network, *network.children()):  # SODA's slow trunk is a child
+        for part in (network, *further_trunks(network)):
             if cpu.Convolutions.fits(part):
                 part.forward = cpu.Convolutions(part)  # type: ignore[arg-type, assignment]
+
+
+def further_trunks(network: nn.Module) -> Iterator[nn.Module]:
+    """Networks in an auxiliary task that may be trunks: SODA's slow one, the part PAD shares."""
+    yield from network.children()
+    if isinstance(network, PAD) and network.own_layers:
+        yield network.shared
 
 
 def compile_networks(agent: Agent) -> None:
@@ -133,8 +141,8 @@ def compile_networks(agent: Agent) -> None:
     torch._dynamo.config.cache_size_limit = 64  # a network sees several batch sizes
     for network in agent.networks.values():
         if network is agent.auxiliary:
-            for part in network.children() if agent.device.type == "cuda" else ():
-                fuse_convolutions(part)  # SODA's slow trunk
+            for part in further_trunks(network) if agent.device.type == "cuda" else ():
+                fuse_convolutions(part)
             continue
         if agent.device.type == "cuda":
             if fuse_convolutions(network):

@@ -89,13 +89,11 @@ def fresh_copy(agent: Agent, seed: int = 0) -> Agent:
     assert isinstance(auxiliary, PAD)
     other = copy.copy(agent)
     other.generator = torch.Generator(agent.device).manual_seed(seed)
-    # The actor's and critic's heads are read only, so they are shared.
+    # What follows the trunk in actor and critic is read only, so it is shared.
     other.trunk, other.optimisers = copy.deepcopy(agent.trunk), {}
     other.auxiliary = copy.copy(auxiliary)
-    own = copy.deepcopy({"projection": auxiliary.projection, "mlp": auxiliary.mlp})
-    other.auxiliary._modules = dict(own)
-    object.__setattr__(other.auxiliary, "agent", other)
-    other.auxiliary.optimise([other.trunk], auxiliary.options.learning_rate)
+    other.auxiliary._modules = copy.deepcopy(auxiliary._modules)
+    other.auxiliary.share(other)
     return other
 
 
