@@ -48,7 +48,7 @@ def without_last(trunk: Trunk, layers: int) -> CNN:
     part = CNN.__new__(CNN)
     nn.Module.__init__(part)
     part.drqv2, part.centre, part.input_shape = trunk.drqv2, trunk.centre, trunk.input_shape
-    part.layers = trunk.layers[: -2 * layers]
+    part.layers = nn.Sequential(*list(trunk.layers)[: -2 * layers])
     filters, side, _ = trunk.maps
     side += 2 * layers  # each of them takes a pixel from every edge
     part.maps, part.features = (filters, side, side), filters * side**2
