@@ -68,7 +68,7 @@ def _backward(
     HEADS: tl.constexpr, TOKENS: tl.constexpr, DIM: tl.constexpr,
     FIRST: tl.constexpr, REST: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """The same head again, backwards; the probabilities are computed anew."""
+    """The same head again, backwards; the probabilities are computed again."""
     pair = tl.program_id(0)
     image, which = pair // HEADS, pair % HEADS
     d, a, b = tl.arange(0, DIM), tl.arange(0, FIRST), FIRST + tl.arange(0, REST)

@@ -79,7 +79,7 @@ __device__ inline uint4 get_four(u32 address) {
     return v;
 }
 
-// 4, 8 or 16 bytes on their way into shared memory while the thread goes on; it waits for all that it asked for.
+// 4, 8 or 16 bytes on their way into shared memory while the thread continues; it waits for all that it asked for.
 template <int BYTES> __device__ inline void ask_for(u32 to, const void* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES) : "memory");
 }
@@ -92,7 +92,7 @@ __device__ inline void synchronise_warp() { __syncwarp(); }
 // A value from the lane whose number differs in these bits.
 template <class T> __device__ inline T exchange(T value, int bits) { return __shfl_xor_sync(0xffffffffu, value, bits); }
 
-// Bulk copies: whoever wrote what is copied calls `publish` first; one thread of the block starts them.
+// Bulk copies: the thread that wrote the data calls `publish` first; one thread of the block starts them.
 __device__ inline void publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ inline void copy_out(void* to, u32 from, u32 bytes) {

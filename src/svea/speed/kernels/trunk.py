@@ -248,7 +248,7 @@ def shared_out(sides: list[int], blocks: int) -> tuple[list[list[int]], list[lis
     layers = range(2, len(sides) + 1)
     work = {layer: sides[layer - 1] ** 2 for layer in layers}
     counts = dict.fromkeys(layers, 1)
-    while sum(counts.values()) < blocks:  # one more to whoever's blocks have most to do
+    while sum(counts.values()) < blocks:  # one more for the kernel whose blocks have most to do
         counts[max(layers, key=lambda layer: work[layer] / counts[layer])] += 1
     shares: list[list[int]] = []
     ranges = [[0, FIRST_BLOCKS]]
