@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import functools
+import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tiny_runs import tiny
 
-from svea.training import display
-from svea.training.display import Display
+from svea.training import display, train
+from svea.training.display import Display, run_names
 
 
 def test_without_a_terminal_every_line_has_its_place_and_the_time_left(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shown = Display("walker", decisions=1000, action_repeat=4, start=100, prefix="seed 3: ")
+    shown = Display("walker", decisions=1000, action_repeat=4, start=100, name="walker s3")
     with shown.show():
-        shown.line("evaluation: train 5.0")
+        shown.evaluation(100, {"train": 5.0})
         shown.progress(200)
         shown.line("12 updates/s")
     first, second = capsys.readouterr().out.splitlines()
-    assert (
-        first.startswith("seed 3: decision 100/1,000 (frame 400)  evaluation")
-        and "ETA" not in first
-    )
-    assert second.startswith("seed 3: decision 200/1,000 (frame 800)  12 updates/s  ETA ")
+    assert first == "walker s3: decision 100/1,000 (frame 400)  evaluation: train 5.0"
+    assert second.startswith("walker s3: decision 200/1,000 (frame 800)  12 updates/s  ETA ")
 
 
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = functools.partial(Console, force_terminal=True, width=90, color_system=None)
+    monkeypatch.setattr(display, "Console", made)
+
+
+@pytest.mark.usefixtures("terminal")
 def test_a_terminal_shows_a_panel_with_the_newest_values(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    terminal = functools.partial(Console, force_terminal=True, width=90, color_system=None)
-    monkeypatch.setattr(display, "Console", terminal)
     shown = Display("svea · walker", decisions=1000, action_repeat=4)
     with shown.show():
         shown.progress(10, "saving", {"critic_loss": 0.25, "last_episode": 3.5})
@@ -39,3 +44,79 @@ def test_a_terminal_shows_a_panel_with_the_newest_values(
     out = capsys.readouterr().out
     assert "svea · walker" in out and "critic loss 0.25" in out and "saving" in out
     assert "not shown" not in out
+
+
+@pytest.mark.usefixtures("terminal")
+def test_evaluations_stay_on_a_terminal_and_the_end_has_returns_and_next_commands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = Display("svea · walker", decisions=1000, action_repeat=4)
+    with shown.show():
+        shown.evaluation(500, {"train": 25.6, "color_hard": 8.0})
+        shown.progress(1000, values={"critic_loss": 0.25})
+        shown.evaluation(1000, {"train": 40.0, "color_hard": 30.0})
+    shown.done(Path("my runs/a"))
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    stays = "decision 500/1,000 (frame 2,000)  evaluation: train 25.6, color_hard 8.0"
+    assert any(stays in line for line in lines)
+    assert [line.removeprefix("\x1b[?25h") for line in lines[-2:]] == [  # the cursor is back
+        "done: 1,000 decisions in my runs/a; last returns: train 40.0, color_hard 30.0",
+        "next: `svea eval 'my runs/a'`, `svea report 'my runs/a'`, `svea watch 'my runs/a'`",
+    ]
+
+
+def test_the_first_row_of_the_panel_has_a_line_of_its_own() -> None:
+    """A bar as wide as the panel that did not end its line pushed the returns out of sight."""
+    shown = Display("svea · walker", decisions=1000, action_repeat=4)
+    shown.progress(500, values={"return_train": 25.6, "return_color_hard": 8.0, "q_mean": 1.5})
+    shown.progress(500, values={"critic_loss": 0.25})
+    out = io.StringIO()
+    Console(file=out, force_terminal=True, width=60, color_system=None).print(shown)
+    rows = [row.strip("│ ") for row in out.getvalue().splitlines()]
+    assert "return train 25.6  return color hard 8  q mean 1.5" in rows
+    assert any(set(row) <= set("━╸╺ ") and row for row in rows), "the bar, alone"
+    assert "critic loss 0.25" in rows
+
+
+def test_a_log_file_is_never_silent_for_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Display("walker", decisions=1000, action_repeat=4)
+    shown.progress(0, "evaluating in train: 3 of 30 episodes")
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(display, "QUIET_SECONDS", -1.0)
+    shown.progress(0, "evaluating in train: 4 of 30 episodes")
+    assert capsys.readouterr().out.splitlines() == [
+        "decision 0/1,000 (frame 0)  evaluating in train: 4 of 30 episodes"
+    ]
+
+
+def test_evaluations_and_the_updates_after_the_warm_up_show_their_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(display, "QUIET_SECONDS", -1.0)
+    run = train(tiny(tmp_path / "run", episode_frames=1))
+    out = capsys.readouterr().out
+    assert "decision 0/40 (frame 0)  evaluating in train: 1 of 2 episodes\n" in out
+    assert "warm-up: 4 updates to go" in out
+    assert f"next: `svea eval {run}`" in out
+
+
+def test_runs_of_one_process_are_told_apart(tmp_path: Path) -> None:
+    def names(*runs: dict) -> list[str]:
+        return run_names([tiny(tmp_path / str(n), **run) for n, run in enumerate(runs)])
+
+    assert names({"seed": 1}, {"seed": 2}) == ["toy:make svea s1", "toy:make svea s2"]
+    assert names({"method": "drq", "augment": "none"}, {}) == [
+        "toy:make drq s0",
+        "toy:make svea s0",
+    ]
+    assert names({"augment": "overlay"}, {"augment": "conv"}, {"task": "toy:make_terminating"}) == [
+        "toy:make svea overlay s0",
+        "toy:make svea conv s0",
+        "toy:make_terminating svea s0",
+    ]
+    assert names({"recipe": {"K": 2}}, {"envs": 2}) == [
+        "toy:make svea envs=1 recipe.K=2 s0",
+        "toy:make svea envs=2 recipe.K=1 s0",
+    ]

@@ -37,6 +37,47 @@ def test_environments_draw_together_where_one_gpu_learns_and_draws(
     assert preflight.environments_per_process(config, torch.device(device)) == together
 
 
+def test_a_run_of_days_on_a_cpu_is_announced_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(preflight, "update_seconds", lambda config, device: 5.0)
+    cpu, paper = torch.device("cpu"), configure("walker_walk")
+    warning = preflight.slow_warning(paper, cpu, 500_000)
+    assert warning.startswith("warning: about 28.9 days on this machine (")
+    assert warning.endswith("500,000 updates of about 5 s each); --preset quick is made for this")
+    assert preflight.slow_warning(paper, cpu, 1_000) == "", "an hour and a half is not worth it"
+    assert preflight.slow_warning(paper, torch.device("cuda"), 500_000) == ""
+    quick = configure("walker_walk", preset="quick")
+    assert "fewer --decisions" in preflight.slow_warning(quick, cpu, 500_000)
+    train(tiny(tmp_path / "run", decisions=10_000, time_limit="0s"))
+    out = capsys.readouterr().out
+    assert 0 < out.index("warning: about 13.9 h") < out.index("time limit")
+
+
+def test_the_time_of_an_update_comes_from_its_passes_through_the_trunk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 1.0
+        return now[0]
+
+    monkeypatch.setattr(preflight.time, "perf_counter", clock)
+    before = torch.get_rng_state()
+    drawn = {
+        method: preflight.update_seconds(
+            configure("walker_walk", preset="quick", method=method, batch_size=128),
+            torch.device("cpu"),
+        )
+        for method in ("svea", "drq")
+    }
+    assert drawn["svea"] == pytest.approx(8 * (2 + 2 / 3)) and drawn["drq"] == pytest.approx(
+        8 * (1 + 2 / 3)
+    )
+    assert torch.equal(torch.get_rng_state(), before), "nothing is drawn from the global generator"
+
+
 def test_a_run_that_does_not_fit_is_refused_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -10,8 +13,9 @@ from tiny_runs import tiny
 from whole_runs import assert_same
 
 from svea.config import Config
-from svea.errors import SveaError
-from svea.training import train, train_together
+from svea.errors import SveaError, UserError
+from svea.runs import checkpoint
+from svea.training import Interrupt, Trainer, train, train_each, train_together
 
 torch.set_num_threads(1)
 
@@ -49,8 +53,56 @@ def test_runs_that_take_turns_are_the_runs_alone_where_the_number_of_threads_cha
         assert_same(one, other)
 
 
-def test_a_run_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
+def test_a_run_that_fails_does_not_end_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     good, bad = tiny(tmp_path / "good"), tiny(tmp_path / "bad", "toy:make_broken", seed=1)
-    with pytest.raises(SveaError, match="the toy broke"):
+    with pytest.raises(SveaError, match=r"^toy:make_broken svea s1: .*the toy broke"):
         train_together([bad, good])
+    out, err = capsys.readouterr()
+    assert "toy:make svea s0: decision 40/40 (frame 40)  evaluation" in out
+    assert "toy:make svea s0: done: 40 decisions" in out
+    assert "toy:make_broken svea s1: environment 0 raised" in err
     assert_same(train(tiny(tmp_path / "alone")), tmp_path / "good")
+
+
+def test_a_run_that_is_refused_does_not_end_the_others(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "thesis.tex").touch()
+    refused, fine = train_each([tiny(tmp_path / "taken"), tiny(tmp_path / "good", seed=1)])
+    assert isinstance(refused, UserError) and "not a run" in str(refused) and fine is None
+    assert_same(train(tiny(tmp_path / "alone", seed=1)), tmp_path / "good")
+
+
+def test_a_mistake_in_the_program_ends_one_run_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def report(trainer: Trainer) -> None:
+        if trainer.config.seed == 0:
+            raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(Trainer, "report", report)
+    wrong, fine = train_each([tiny(tmp_path / str(seed), seed=seed) for seed in (0, 1)])
+    assert isinstance(wrong, ZeroDivisionError) and fine is None
+    assert "Traceback" in capsys.readouterr().err, "it is a mistake in the program: show where"
+
+
+def test_the_time_limit_counts_from_the_beginning_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from the moment at which each of them was ready: the last would stop last."""
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr(sys.modules[Interrupt.__module__], "time", clock)
+    make = Trainer.__init__
+
+    def slowly(self: Trainer, *arguments: Any, **options: Any) -> None:
+        make(self, *arguments, **options)
+        now[0] += 20.0  # seconds
+
+    monkeypatch.setattr(Trainer, "__init__", slowly)
+    runs = [tiny(tmp_path / str(seed), seed=seed, time_limit="30s") for seed in (0, 1)]
+    assert train_each(runs) == [None, None]
+    for run in runs:
+        saved = checkpoint.load(run.folder)
+        assert saved is not None and saved.decision == 0

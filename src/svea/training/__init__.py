@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from svea import speed
 from svea.config import Config, check
 from svea.errors import SveaError
 from svea.runs import incidents
+from svea.training.display import next_commands, run_names
 from svea.training.interrupts import Interrupt, Stopped, interrupts
 from svea.training.loop import Trainer
 from svea.training.run_folder import in_its_folder, is_finished, open_folder
 
-__all__ = ["Interrupt", "Stopped", "Trainer", "open_trainer", "train", "train_together"]
+__all__ = [
+    "Interrupt",
+    "Stopped",
+    "Trainer",
+    "open_trainer",
+    "train",
+    "train_each",
+    "train_together",
+]
 
 
 def train(config: Config) -> Path:
@@ -25,34 +36,46 @@ def train(config: Config) -> Path:
     """
     config = in_its_folder(check(config))
     with incidents.recorded(config.folder), speed.explained(), ExitStack() as stack:
-        if trainer := open_trainer(config, stack):
+        interrupt = stack.enter_context(interrupts())
+        if trainer := open_trainer(config, stack, interrupt):
             trainer.run()
     return config.folder
 
 
-def train_together(configs: list[Config]) -> list[Path]:
-    """Train several runs, e.g. seeds of one configuration, in one process, taking turns.
+def train_together(configs: Sequence[Config]) -> list[Path]:
+    """Train several runs in one process, taking turns, and return their folders.
+
+    They may differ in anything: seed, method, task, encoder. A run that fails does not end the
+    others; its error is raised after them.
+    """
+    configs = [in_its_folder(check(config)) for config in configs]
+    for error in filter(None, train_each(configs)):
+        raise error
+    return [config.folder for config in configs]
+
+
+def train_each(configs: Sequence[Config]) -> list[Exception | None]:
+    """As `train_together`, but returns how each run ended: None, or the error that ended it.
 
     On a GPU each run has a lane of its own: while one waits for its environments or its actions,
     the others compute, and their small kernels run side by side.
     """
-    configs = [in_its_folder(check(config)) for config in configs]
-    failures: list[SveaError] = []  # a run that fails or is stopped does not end the others
+    for config in configs:
+        check(config)
+    named = zip(configs, run_names(configs), strict=True)
+    runs = [_Turns(config, name if len(configs) > 1 else "") for config, name in named]
     with ExitStack() as stack:
-        interrupt = stack.enter_context(interrupts())
-        runs = []
-        for number, config in enumerate(configs):
-            with incidents.recorded(config.folder), speed.explained():
-                trainer = open_trainer(config, stack, interrupt, len(configs))
-            if trainer:
-                runs.append((trainer, trainer.turns(), speed.lane(trainer.device, number)))
-        for trainer, _, _ in runs:
-            speed.synchronise(trainer.device)  # what was made so far was made outside the lanes
-        while runs:
-            runs = [run for run in runs if _take_turn(*run, failures)]
-    if failures:
-        raise failures[0]
-    return [config.folder for config in configs]
+        interrupt = stack.enter_context(interrupts())  # one clock and one signal for all
+        for number, run in enumerate(runs):
+            stack.push(run.opened)
+            run.open(interrupt, len(configs), number)
+        for run in runs:
+            if run.trainer:
+                speed.synchronise(run.trainer.device)  # it was made outside the lanes
+        active = runs
+        while active:
+            active = [run for run in active if run.take_turn()]
+    return [run.error for run in runs]
 
 
 def open_trainer(
@@ -61,6 +84,7 @@ def open_trainer(
     interrupt: Interrupt | None = None,
     runs_in_process: int = 1,
     learn_only: bool = False,
+    name: str = "",
 ) -> Trainer | None:
     """The trainer of a run, new or continued; None if the run is finished already.
 
@@ -70,30 +94,61 @@ def open_trainer(
         interrupt: whether a signal came, where several runs share the process.
         runs_in_process: how many runs share the process, and its memory.
         learn_only: neither evaluate nor save, to measure the loop alone.
+        name: of the run, before its lines, where several share the process.
     """
     saved = open_folder(config, stack)
     if saved and is_finished(config, saved):
         print(
             f"{config.folder} is finished ({saved.decision:,} decisions); a larger --decisions "
-            "extends it"
+            f"extends it\n{next_commands(config.folder)}"
         )
         return None
-    return Trainer(config, saved, stack, interrupt, runs_in_process, learn_only)
+    return Trainer(config, saved, stack, interrupt, runs_in_process, learn_only, name)
 
 
-def _take_turn(
-    trainer: Trainer,
-    turns: Iterator[None],
-    lane: AbstractContextManager[object],
-    failures: list[SveaError],
-) -> bool:
-    """One turn of one of several runs; False if it was the last."""
-    try:
-        with incidents.recorded(trainer.folder), speed.explained(), lane:
-            for _ in turns:
-                return True
-        trainer.report_end()
-    except SveaError as error:
-        trainer.display.say(f"{trainer.display.prefix}{error}")
-        failures.append(error)
-    return False
+class _Turns:
+    """One of several runs that take turns in a process."""
+
+    def __init__(self, config: Config, name: str) -> None:
+        self.config, self.name = config, name
+        self.opened = ExitStack()
+        self.trainer: Trainer | None = None
+        self.error: Exception | None = None
+
+    def open(self, interrupt: Interrupt, runs_in_process: int, number: int) -> None:
+        """Make the trainer, unless the run is finished already or refused."""
+        with self._ends_alone():
+            self.trainer = open_trainer(
+                self.config, self.opened, interrupt, runs_in_process, name=self.name
+            )
+        if self.trainer:
+            self._turns, self._lane = self.trainer.turns(), speed.lane(self.trainer.device, number)
+
+    def take_turn(self) -> bool:
+        """One turn; False if the run has ended."""
+        if self.trainer is None:
+            return False
+        with self._ends_alone():
+            with self._lane:
+                for _ in self._turns:
+                    return True
+            self.trainer.report_end()
+        self.trainer = None
+        self.opened.close()  # its processes and its memory are free for the others
+        return False
+
+    @contextmanager
+    def _ends_alone(self) -> Iterator[None]:
+        """What ends this run does not end the others: it is said at once, and kept."""
+        try:
+            with incidents.recorded(self.config.folder), speed.explained():
+                yield
+        except Exception as error:
+            self.trainer, self.error = None, error
+            self.opened.__exit__(type(error), error, error.__traceback__)
+            if self.name:
+                error.args = (f"{self.name}: {error}",)
+            if isinstance(error, SveaError):
+                print(error, file=sys.stderr)
+            else:
+                traceback.print_exc()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
@@ -14,24 +16,27 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from svea.config import Config, Role, fields_with, to_dict
 from svea.words import duration
+
+QUIET_SECONDS = 30.0  # the longest that a log file shows no line while something is done
 
 
 class Display:
     """Progress of a training run."""
 
     def __init__(
-        self, title: str, decisions: int, action_repeat: int, start: int = 0, prefix: str = ""
+        self, title: str, decisions: int, action_repeat: int, start: int = 0, name: str = ""
     ) -> None:
-        """Show a run; the prefix tells its lines from those of others in the same process."""
+        """Show a run; its name stands before its lines where several share a process."""
         self.title, self.decisions, self.action_repeat = title, decisions, action_repeat
-        self.prefix = prefix
+        self.name, self._prefix = name, f"{name}: " if name else ""
         self.console = Console(highlight=False)
         self.values: dict[str, Any] = {}
         self.decision = self._first = start
-        self._began = time.monotonic()
+        self._began = self._last_line = time.monotonic()
         self._live: Live | None = None
-        self._doing = ""
+        self._doing, self._returns = "", ""
 
     @contextmanager
     def show(self) -> Iterator[Display]:
@@ -44,20 +49,39 @@ class Display:
         self._live = None
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
-        self.console.print(text, markup=False, soft_wrap=True)
+        """Print lines that stay."""
+        self._last_line = time.monotonic()
+        for line in text.splitlines():
+            self.console.print(f"{self._prefix}{line}", markup=False, soft_wrap=True)
 
     def progress(
         self, decision: int, doing: str = "", values: dict[str, Any] | None = None
     ) -> None:
-        """Show the newest values."""
+        """Show the newest values; where there is no panel, a line if there was none for long."""
         self.decision, self._doing = decision, doing
         self.values |= values or {}
+        if self._live is None and time.monotonic() - self._last_line > QUIET_SECONDS:
+            self.line(doing)
 
     def line(self, text: str) -> None:
         """Print a progress line where there is no panel."""
         if self._live is None:
-            self.say(f"{self.prefix}{self._where()}  {text}  {self._eta()}")
+            self.stay(text)
+
+    def stay(self, text: str) -> None:
+        """Print a line that stays, above the panel if there is one."""
+        self.say("  ".join(filter(None, (self._where(), text, self._eta()))))
+
+    def evaluation(self, decision: int, means: dict[str, float]) -> None:
+        """The mean returns of an evaluation, by mode: a line that stays."""
+        self.progress(decision, values={f"return_{mode}": mean for mode, mean in means.items()})
+        self._returns = ", ".join(f"{mode} {mean:.1f}" for mode, mean in means.items())
+        self.stay(f"evaluation: {self._returns}")
+
+    def done(self, folder: Path) -> None:
+        """The last lines of a run: its returns, and what to type next."""
+        returns = f"; last returns: {self._returns}" if self._returns else ""
+        self.say(f"done: {self.decision:,} decisions in {folder}{returns}\n{next_commands(folder)}")
 
     def _where(self) -> str:
         frames = self.decision * self.action_repeat
@@ -81,5 +105,46 @@ class Display:
                 cells.append(Text.assemble((name.replace("_", " ") + " ", "dim"), shown))
             table.add_row(*cells)
         head = Text(f"{self._where()}   {self._eta()}   {self._doing}")
-        bar = ProgressBar(total=self.decisions, completed=self.decision)
+        bar = Table.grid(expand=True)  # a bar alone does not end its line: the next row was cut off
+        bar.add_row(ProgressBar(total=self.decisions, completed=self.decision))
         return Panel(Group(head, bar, table), title=self.title, title_align="left")
+
+
+def next_commands(folder: Path) -> str:
+    """What one does with a finished run, as commands."""
+    run = shlex.quote(str(folder))
+    return "next: " + ", ".join(f"`svea {verb} {run}`" for verb in ("eval", "report", "watch"))
+
+
+def run_names(configs: Sequence[Config]) -> list[str]:
+    """What several runs of one process are called in its lines: task, method and seed.
+
+    Runs with the same task and method are told apart by the other options in which they differ.
+    """
+    settings = [_flat(to_dict(config)) for config in configs]
+    names = []
+    for config, own in zip(configs, settings, strict=True):
+        same = [s for s in settings if (s["task"], s["method"]) == (config.task, config.method)]
+        differing = [name for name in own if any(other[name] != own[name] for other in same)]
+        extra = [_setting(name, own[name]) for name in differing]
+        names.append(" ".join([config.task, config.method, *extra, f"s{config.seed}"]))
+    return names
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """What decides what is learned, by dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{prefix}{name}.")
+        elif prefix or name in _WHAT:
+            found[prefix + name] = value
+    return found
+
+
+def _setting(name: str, value: Any) -> str:
+    """An option in a run's name; names such as vit or overlay speak for themselves."""
+    return value if isinstance(value, str) and value else f"{name}={value}"
+
+
+_WHAT = fields_with(Role.WHAT)

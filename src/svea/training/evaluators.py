@@ -13,7 +13,12 @@ from svea.agents.agent import Agent
 from svea.agents.diagnostics import q_target_variance
 from svea.config import Config
 from svea.envs.workers.pool import Workers
-from svea.evidence.evaluation.play import agent_policy, parallel_environments, play
+from svea.evidence.evaluation.play import (
+    EpisodeResult,
+    agent_policy,
+    parallel_environments,
+    play,
+)
 from svea.replay import Replay
 from svea.seeds import evaluation_seeds, seed_for
 
@@ -31,16 +36,36 @@ class Evaluators:
         self._sets: dict[str, Workers] = {}
         self.modes = tuple(dict.fromkeys(("train", config.eval_mode)))
 
-    def play(self, mode: str, agent: Agent, should_stop: Callable[[], bool]) -> dict[str, Any]:
+    def play(
+        self,
+        mode: str,
+        agent: Agent,
+        should_stop: Callable[[], bool],
+        show: Callable[[str], None],
+    ) -> dict[str, Any]:
         """Play whole episodes in a mode, and return the values of a log line.
+
+        Args:
+            mode: where.
+            agent: whose actions.
+            should_stop: asked before every decision.
+            show: called with what is being done, at the beginning and after every episode.
 
         Raises:
             Interrupted: It had to stop.
         """
-        config, workers = self._config, self._environments(mode)
+        config, ended = self._config, 0
+
+        def count(_: EpisodeResult) -> None:
+            nonlocal ended
+            ended += 1
+            show(f"evaluating in {mode}: {ended} of {config.eval_episodes} episodes")
+
+        show(f"evaluating in {mode}")
+        workers = self._environments(mode)
         worlds = workers.provenance.get("worlds", 1)
         seeds = evaluation_seeds(config.seed, config.eval_episodes, worlds, spread=True)
-        played = play(agent_policy(agent, config), workers, seeds, should_stop)
+        played = play(agent_policy(agent, config), workers, seeds, should_stop, count)
         returns = [episode.total for episode in played]
         shown = [episode.world for episode in played if episode.world is not None]
         successes = [episode.success for episode in played if episode.success is not None]

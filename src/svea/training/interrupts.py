@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from svea.config import seconds
 from svea.errors import SveaError
 
 
@@ -22,9 +24,22 @@ class Stopped(SveaError):
 
 
 class Interrupt:
-    """Whether SIGINT or SIGTERM came. The second one ends the process at once."""
+    """Whether SIGINT or SIGTERM came, or the time is up; shared by all runs of a process.
+
+    The second signal ends the process at once.
+    """
 
     signal_number: int | None = None
+
+    def __init__(self) -> None:
+        """Count time from here on."""
+        self._began = time.monotonic()
+
+    def must_stop(self, time_limit: str) -> bool:
+        """Whether a signal came or the time is up."""
+        if self.signal_number is not None:
+            return True
+        return time.monotonic() - self._began > seconds(time_limit)
 
     def handle(self, number: int, frame: object) -> None:
         """Remember the first signal; give up on the second."""

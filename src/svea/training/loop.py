@@ -6,16 +6,15 @@ their own, the learner makes the updates that these decisions pay for: one each,
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from svea import speed
 from svea.agents import finite
-from svea.config import seconds
 from svea.envs.workers.episode import Step
 from svea.evidence.evaluation.play import Interrupted
 from svea.seeds import TRAINING, episode_seed
@@ -134,10 +133,10 @@ class Trainer(TrainingState):
         played: dict[str, dict[str, Any]] = {}
         with self.rates.paused():
             try:
+                show = partial(self.display.progress, self.decision)
                 for mode in self.evaluators.modes:
-                    self.display.progress(self.decision, f"evaluating in {mode}")
                     with self.acting():
-                        played[mode] = self.evaluators.play(mode, self.agent, self.must_stop)
+                        played[mode] = self.evaluators.play(mode, self.agent, self.must_stop, show)
             except Interrupted:
                 return  # it is still due, and the resumed run begins with it
             with speed.uncompiled(self.speed, self.device):
@@ -147,11 +146,7 @@ class Trainer(TrainingState):
             for mode, values in played.items():
                 self.write_log("eval", mode=mode, **values)
             means = {mode: values["return_mean"] for mode, values in played.items()}
-            shown = {f"return_{mode}": mean for mode, mean in means.items()}
-            self.display.progress(self.decision, values=shown)
-            self.display.line(
-                "evaluation: " + ", ".join(f"{mode} {mean:.1f}" for mode, mean in means.items())
-            )
+            self.display.evaluation(self.decision, means)
             self.plan_evaluation()
 
     def report(self) -> None:
@@ -172,13 +167,12 @@ class Trainer(TrainingState):
 
     def must_stop(self) -> bool:
         """Whether a signal came or the time is up."""
-        out_of_time = time.monotonic() - self.started > seconds(self.config.time_limit)
-        return self.interrupt.signal_number is not None or out_of_time
+        return self.interrupt.must_stop(self.config.time_limit)
 
     def report_end(self) -> None:
         """The last line: done, out of time, or interrupted."""
         if self.decision >= self.config.decisions and self.next_evaluation > self.decision:
-            self.display.say(f"done: {self.decision:,} decisions in {self.folder}")
+            self.display.done(self.folder)
         elif self.interrupt.signal_number is not None:
             raise Stopped(self.interrupt.signal_number, self.folder, self.decision)
         else:

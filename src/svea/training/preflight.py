@@ -1,21 +1,28 @@
-"""Checks before the first decision: does the run fit into memory, onto the disk, and together?"""
+"""Checks before the first decision: does the run fit into memory, onto the disk, into a day?"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import torch
 
 from svea import envs, files, machine
-from svea.agents import finite
+from svea.agents import finite, make_encoder
 from svea.agents.agent import Agent
 from svea.config import Config
 from svea.envs import rendering
 from svea.envs.workers.pool import PER_GPU_PROCESS, Workers
 from svea.errors import UserError
+from svea.machine import usable_cores
+from svea.methods import METHODS
+from svea.recipes import streams
 from svea.runs import footprint, layout
+from svea.words import duration, plural
 
 GPU_SHARE = 0.8  # of a GPU's free memory that the replay may take
+SLOW_SECONDS = 6 * 3600.0  # a run without a GPU that takes longer is announced with a warning
+TIMED_IMAGES = 16  # an eighth of a batch: the measurement takes less than one update
 
 
 def environments_per_process(config: Config, device: torch.device) -> int:
@@ -75,7 +82,7 @@ def replay_device(
         machine.available_bytes(),
         f"{several}the replay buffer of {config.replay_capacity:,} decisions",
         "Use a smaller --replay, fewer --decisions, a smaller --image-size"
-        + (" or fewer --seeds" if several else ""),
+        + (" or fewer runs in one process (--seeds, --together)" if several else ""),
     )
     return torch.device("cpu")
 
@@ -91,6 +98,51 @@ def check_disk(config: Config, agent: Agent, replay: int, runs_in_process: int) 
         needed -= files.size_of(config.folder / part)
     purpose = "this run" if runs_in_process == 1 else f"{runs_in_process} runs like this"
     files.require_space(config.folder, needed * runs_in_process, purpose)
+
+
+def slow_warning(config: Config, device: torch.device, decisions: int) -> str:
+    """A line about a run without a GPU that will take many hours; empty otherwise.
+
+    Args:
+        config: of the run.
+        device: of the learner.
+        decisions: still to be made, by all runs of the process.
+    """
+    if device.type == "cuda":
+        return ""
+    each = update_seconds(config, device)
+    if decisions * each < SLOW_SECONDS:
+        return ""
+    cure = (
+        "--preset quick is made for this"
+        if config.preset != "quick"
+        else "use fewer --decisions, or a GPU"
+    )
+    return (
+        f"warning: about {duration(decisions * each)} on this machine "
+        f"({plural(usable_cores(), 'core')}, no NVIDIA GPU; {decisions:,} updates of about "
+        f"{each:.2g} s each); {cure}"
+    )
+
+
+def update_seconds(config: Config, device: torch.device) -> float:
+    """About how long an update takes, from one pass through a trunk like the agent's.
+
+    A trunk takes nearly all of an update's time. The Q-loss goes through it forwards and backwards,
+    once for each of its views; the target's and the policy's views go forwards only, a third of
+    that. Environments and evaluations are left out: with the paper's networks they hardly count.
+    """
+    with torch.random.fork_rng(devices=[]):  # the run's draws do not depend on this trunk's
+        trunk = make_encoder(config).to(device)
+    images = torch.zeros(TIMED_IMAGES, *trunk.input_shape, device=device)
+    timed = []
+    for _ in range(3):  # the shortest: the first sets up libraries, and others may be disturbed
+        began = time.perf_counter()
+        trunk(images).sum().backward()
+        timed.append(time.perf_counter() - began)
+    views = streams(METHODS[config.method].recipe_for(config.augment), config.recipe)
+    passes = len(views.prediction) + (len(views.target) + len(views.policy)) / 3
+    return min(timed) * passes * config.batch_size / TIMED_IMAGES
 
 
 def announcement(

@@ -47,6 +47,7 @@ class TrainingState:
         interrupt: Interrupt | None = None,
         runs_in_process: int = 1,
         learn_only: bool = False,
+        name: str = "",
     ) -> None:
         """Check memory and disk, start the environments, and resume if there is a checkpoint.
 
@@ -63,7 +64,7 @@ class TrainingState:
             config.decisions,
             config.action_repeat,
             saved.decision if saved else 0,
-            f"seed {config.seed}: " if runs_in_process > 1 else "",
+            name,
         )
         self.environments = stack.enter_context(
             Workers(
@@ -110,6 +111,9 @@ class TrainingState:
             say=self.display.line,
         )
         preflight.check_disk(config, self.agent, size, runs_in_process)
+        left = config.decisions - self.display.decision
+        if warning := preflight.slow_warning(config, self.device, left * runs_in_process):
+            self.display.say(warning)
 
     # Beginning and resuming --------------------------------------------------------------------
 
@@ -217,7 +221,8 @@ class TrainingState:
 
     def record_incident(self, incident: dict[str, Any]) -> None:
         """A worker failed, or a simulation diverged, and the run recovered."""
-        print_incident(incident)
+        named = f"{self.display.name}: " if self.display.name else ""
+        print_incident(incident | {"cause": f"{named}{incident['cause']}"})
         incidents.record(self.folder, **incident)
 
     def plan_evaluation(self) -> None:
