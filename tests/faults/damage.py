@@ -143,7 +143,7 @@ def export_kind(folder: Path) -> Kind:
     from svea import files
     from svea.agents import make_agent
     from svea.config import to_dict
-    from svea.runs import checkpoint
+    from svea.runs import tensors
     from svea.runs.load import EXPORTED, load_agent
 
     made = make_agent(config(TOY, folder), 1)
@@ -151,7 +151,7 @@ def export_kind(folder: Path) -> Kind:
     folder.mkdir()
     for name, networks in EXPORTED.items():
         part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
-        written[name] = files.write(folder / name, checkpoint.tensor_blocks(part))
+        written[name] = files.write(folder / name, tensors.blocks(part))
     about = {"files": written, "decision": 1}
     (folder / "config.json").write_text(json.dumps(to_dict(config(TOY, folder)) | about))
 

@@ -19,7 +19,7 @@ from svea import files
 from svea.errors import NumericsError, StorageError
 from svea.replay import Replay
 from svea.replay.segments import counters
-from svea.runs import checkpoint
+from svea.runs import checkpoint, tensors
 
 
 class Run:
@@ -147,7 +147,7 @@ def test_what_is_not_finite_is_never_saved(saved_run: Run, bad: float) -> None:
 
 
 def test_tensors_are_written_as_safetensors(tmp_path: Path) -> None:
-    tensors = {
+    made = {
         "flags": torch.tensor([True, False, True]),
         "one": torch.tensor(3.5),
         "half": torch.arange(5, dtype=torch.bfloat16),
@@ -156,11 +156,11 @@ def test_tensors_are_written_as_safetensors(tmp_path: Path) -> None:
         "none": torch.zeros(0, 4),
     }
     path = tmp_path / "tensors.safetensors"
-    fingerprint = files.write(path, checkpoint.tensor_blocks(tensors))
+    fingerprint = files.write(path, tensors.blocks(made))
     assert fingerprint["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     read = load_file(path)
-    assert read.keys() == tensors.keys()
-    for name, tensor in tensors.items():
+    assert read.keys() == made.keys()
+    for name, tensor in made.items():
         assert read[name].dtype == tensor.dtype and torch.equal(read[name], tensor), name
 
 

@@ -73,7 +73,7 @@ def test_a_folder_that_cannot_be_written_to_is_a_storage_error(tmp_path: Path) -
     with pytest.raises(StorageError, match=r"cannot write .*eval\.jsonl"):
         append_records(tmp_path / "missing", [record()])
     (tmp_path / "eval.jsonl").mkdir()
-    with pytest.raises(StorageError, match=r"cannot read .*eval\.jsonl"):
+    with pytest.raises(StorageError, match=r"eval\.jsonl is a folder, not a plain file"):
         read_records(tmp_path)
 
 

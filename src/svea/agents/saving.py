@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from svea.agents.finite import not_finite
 from svea.errors import StorageError
 
 if TYPE_CHECKING:
     from svea.agents.auxiliary import Auxiliary
+
+
+GENERATORS = ("generator", "replay.generator")
+"""Random states among the tensors of a checkpoint; another device's are of another length."""
 
 
 class Saving:
@@ -48,14 +53,55 @@ class Saving:
         state["generator"] = self.generator.get_state()
         return state
 
+    def check_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Refuse a state that is not of an agent like this one, before any of it is used.
+
+        The fused optimiser, for one, writes to its moments without asking how long they are.
+
+        Raises:
+            ValueError: A tensor is missing, unknown, not finite, or of another shape or type.
+        """
+        wanted = {
+            f"{name}.{key}": tensor
+            for name, network in self.networks.items()
+            for key, tensor in network.state_dict().items()
+        } | self.numbers()
+        for name, optimiser in self.optimisers.items():
+            for index, parameter in enumerate(optimiser.param_groups[0]["params"]):
+                prefix = f"optimiser.{name}.{index}."
+                step = torch.zeros(())
+                moments = {"step": step, "exp_avg": parameter, "exp_avg_sq": parameter}
+                if any(prefix + key in state for key in moments):  # else it made no step yet
+                    wanted |= {prefix + key: like for key, like in moments.items()}
+        if missing := wanted.keys() - state.keys():
+            raise ValueError(f"{min(missing)} is missing")
+        for name, tensor in state.items():
+            if name in GENERATORS:
+                if tensor.dtype != torch.uint8 or tensor.ndim != 1:
+                    raise ValueError(f"{name} is {_described(tensor)}, not a list of bytes")
+            elif name not in wanted:
+                raise ValueError(f"{name} is unknown")
+            elif _described(tensor) != _described(wanted[name]):
+                raise ValueError(f"{name} is {_described(tensor)}, not {_described(wanted[name])}")
+            elif name.endswith((".step", ".exp_avg_sq")) and (tensor < 0).any():
+                raise ValueError(f"{name} is negative")
+        if bad := not_finite(state):
+            raise ValueError(f"{bad[0]} is not finite")
+
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over a state; optimisers and generator only where it has them."""
+        """Take over a state; optimisers and generator only where it has them.
+
+        Raises:
+            ValueError: It is another agent's; nothing has been taken over.
+            StorageError: It is of an earlier version of PAD.
+        """
         if any(".projection.0.layers." in name for name in state):
             raise StorageError(
                 "these weights are of an earlier version, in which the policy and the Q-functions "
                 "of PAD had the last convolutions for themselves; now they share them, as in the "
                 "reference, so the weights do not fit. Train again, with another --out"
             )
+        self.check_state_dict(state)
         for name, network in self.networks.items():
             prefix = f"{name}."
             network.load_state_dict(
@@ -80,6 +126,11 @@ class Saving:
     def actions_in(cls, state: dict[str, Tensor]) -> int:
         """The number of actions, read off a saved state."""
         raise NotImplementedError
+
+
+def _described(tensor: Tensor) -> str:
+    """Type and shape."""
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
 def in_layout_of(parameter: Tensor, tensor: Tensor) -> Tensor:

@@ -19,6 +19,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from svea import files
+from svea.data import decode
 from svea.data.decode import (
     FRAME_BYTES,
     PICTURE_ENDINGS,
@@ -287,7 +289,7 @@ def _sha256(path: Path, changed: int, size: int) -> str:
     total = hashlib.sha256()
     try:
         for file in _pictures(path) if path.is_dir() else [path]:
-            with file.open("rb") as content:
+            with files.open_plain(file, decode.MOST_BYTES) as content:
                 digest = hashlib.file_digest(content, "sha256").hexdigest()
             total.update(f"{file.name} {digest}\n".encode())
     except OSError as error:

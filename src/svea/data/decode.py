@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from svea import files
+from svea.errors import StorageError
+
 SIDE = 128
 """Side of every decoded or generated frame in pixels: more than an observation shows. 49 kB."""
 
@@ -23,6 +26,10 @@ MOST_PIXELS = 4096 * 2304
 
 MOST_PICTURE_PIXELS = 6000 * 6000
 """Larger pictures are refused: decoding one takes at most about 220 MB."""
+
+MOST_PICTURE_BYTES = 256 * 2**20
+MOST_BYTES = 64 * 2**30
+"""Larger files are refused: pictures, and videos."""
 
 SMALLEST_SIDE = 32
 """Overlay skips pictures with a shorter side."""
@@ -79,19 +86,20 @@ def _decode(path: Path, smallest: int, use: Callable[[Any], Any]) -> Any:
     """Open a picture within limits and use it."""
     from PIL import Image, UnidentifiedImageError
 
-    if not path.is_file():  # a pipe would block
-        raise DecodeError("is not a file")
     try:
-        with warnings.catch_warnings():
+        with files.open_plain(path, MOST_PICTURE_BYTES) as content, warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit is ours
-            opened = Image.open(path, formats=_FORMATS)
-        with opened as picture:
-            size = f"{picture.width} x {picture.height}"
-            if math.prod(picture.size) > MOST_PICTURE_PIXELS:
-                raise DecodeError(f"is too large: {size} pixels")
-            if min(picture.size) < smallest:
-                raise DecodeError(f"is too small: {size}; at least {smallest} are needed")
-            return use(picture)
+            with Image.open(content, formats=_FORMATS) as picture:
+                size = f"{picture.width} x {picture.height}"
+                if math.prod(picture.size) > MOST_PICTURE_PIXELS:
+                    raise DecodeError(f"is too large: {size} pixels")
+                if min(picture.size) < smallest:
+                    raise DecodeError(f"is too small: {size}; at least {smallest} are needed")
+                return use(picture)
+    except FileNotFoundError as error:
+        raise DecodeError("is not a file") from error
+    except StorageError as error:
+        raise DecodeError(f"is not a file to be read ({error})") from error
     except UnidentifiedImageError as error:
         raise DecodeError("is not a picture") from error
     except Image.DecompressionBombError as error:

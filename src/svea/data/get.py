@@ -35,6 +35,7 @@ LIMIT = 4
 """An archive, and what it unpacks to, may have this many times the expected bytes."""
 
 RECORD = "downloads.json"
+RECORD_BYTES = 2**30  # has the hash of every file: 100 bytes for each of 1.8 million
 """In the data folder: where each download came from, and the hashes of its files."""
 
 _WORK = ".downloads"
@@ -212,14 +213,14 @@ def unpack(source: Source, archive: Path, target: Path) -> None:
 def read_record(root: Path) -> dict[str, Any]:
     """What is known of earlier downloads into a data folder."""
     path = root / RECORD
-    if not path.exists():
-        return {}
     try:
-        record = json.loads(path.read_text())
+        record = files.read_json(path, RECORD_BYTES)
         if not all(isinstance(entry["files"], dict) for entry in record.values()):
             raise ValueError("no table of files")
         return dict(record)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise StorageError(
             f"{path} is damaged ({error!r}); delete it, and hashes will not be compared."
         ) from error

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from svea import files
 from svea.data import clips
-from svea.data.decode import PICTURE_ENDINGS, VIDEO_ENDINGS
+from svea.data.decode import MOST_BYTES, PICTURE_ENDINGS, VIDEO_ENDINGS
 from svea.data.folders import CLIP_SETS, PICTURE_FOLDERS
 from svea.errors import StorageError, UserError
 
@@ -64,7 +65,7 @@ def content_sha256(path: Path) -> str:
 
 
 def _file_sha256(path: Path) -> str:
-    with storage_errors(path), path.open("rb") as content:
+    with storage_errors(path), files.open_plain(path, MOST_BYTES) as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 

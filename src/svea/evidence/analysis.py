@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import safetensors
 import torch
 
 from svea import files, machine
@@ -22,7 +21,7 @@ from svea.augment import AUGMENTATIONS, augmentation
 from svea.augment.images import ImageBank
 from svea.errors import StorageError, UserError, unknown_name
 from svea.replay import Batch, Replay
-from svea.runs import checkpoint, layout
+from svea.runs import checkpoint, layout, tensors
 from svea.runs.load import load_agent, load_config
 
 if TYPE_CHECKING:
@@ -54,11 +53,10 @@ def open_replay(run: Path, seed: int = 0) -> Replay:
         f"the replay buffer of {run}",
         "Use a machine with more memory",
     )
-    first = run / layout.REPLAY / saved.segments[0]["name"]
+    first = checkpoint.segment_path(run, saved.segments[0])
     try:
-        with safetensors.safe_open(first, "pt") as file:
-            actions = file.get_slice("actions").get_shape()[1]
-    except (OSError, safetensors.SafetensorError) as error:
+        actions = tensors.shapes(first, layout.SEGMENT_BYTES)["actions"][1]
+    except tensors.DAMAGE as error:
         raise StorageError(f"{first} cannot be read: {error}") from error
     replay = make_replay(config, actions, seed=seed)
     checkpoint.restore_replay(run, saved, replay)

@@ -6,11 +6,11 @@ rest. `runs.layout` says what a run folder holds.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from svea import files
 from svea.errors import UserError
 from svea.evidence.run import Run, is_plausible
 from svea.runs import layout
@@ -38,6 +38,7 @@ def read_run(folder: Path) -> Run:
 
     Raises:
         UserError: The folder does not exist or holds nothing that a run writes.
+        StorageError: A file in it is not a plain one, or larger than any that svea writes.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -49,7 +50,7 @@ def read_run(folder: Path) -> Run:
             "Give a folder that `svea train` has written."
         )
     warnings: list[str] = []
-    config = _read_json(folder / layout.CONFIG, warnings)
+    config = _read_json(folder / layout.CONFIG, layout.CONFIG_BYTES, warnings)
     exported = layout.is_export(folder)  # it has no log, by design
     metrics = [] if exported else _read_lines(folder / layout.METRICS, warnings)
     recorded = _read_lines(folder / EVALUATIONS, warnings)
@@ -61,7 +62,11 @@ def read_run(folder: Path) -> Run:
     episodes = latest(recorded)
     warnings += _implausible_returns(metrics, episodes)
     analyses = {
-        path.stem: _rows(_read_json(path, warnings), f"{layout.ANALYSIS}/{path.name}", warnings)
+        path.stem: _rows(
+            _read_json(path, layout.ANALYSIS_BYTES, warnings),
+            f"{layout.ANALYSIS}/{path.name}",
+            warnings,
+        )
         for path in sorted((folder / layout.ANALYSIS).glob("*.json"))
     }
     run = Run(folder, config, metrics, episodes, analyses=analyses)
@@ -88,15 +93,15 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     return runs, problems
 
 
-def _read_json(path: Path, warnings: list[str]) -> Record:
+def _read_json(path: Path, limit: int, warnings: list[str]) -> Record:
     """A JSON object, or an empty one and a warning."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = files.read_json(path, limit)
     except FileNotFoundError:
         warnings.append(f"{path.name} is missing")
         return {}
-    except (OSError, ValueError, RecursionError) as error:
-        warnings.append(f"{path.name} cannot be read ({type(error).__name__}); it is left out")
+    except (OSError, ValueError) as error:
+        warnings.append(f"{path.name} cannot be read ({error}); it is left out")
         return {}
     if not isinstance(content, dict):
         warnings.append(f"{path.name} is not a JSON object; it is left out")
@@ -106,26 +111,22 @@ def _read_json(path: Path, warnings: list[str]) -> Record:
 
 def _read_lines(path: Path, warnings: list[str]) -> list[Record]:
     """The JSON objects of a file, line by line; damaged lines are counted in a warning."""
+    records, damaged = [], []
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(files.read_lines(path, layout.LOG_BYTES), start=1):
+            record = parse_line(line)
+            if record is not None:
+                records.append(record)
+            elif not line.endswith(b"\n"):
+                warnings.append(f"{path.name} ends in half a line (still being written?); left out")
+            elif line.strip():
+                damaged.append(number)
     except FileNotFoundError:
         warnings.append(f"{path.name} is missing")
         return []
     except OSError as error:
-        warnings.append(f"{path.name} cannot be read ({type(error).__name__}); it is left out")
+        warnings.append(f"{path.name} cannot be read ({error.strerror}); it is left out")
         return []
-    records, damaged = [], []
-    lines = text.split("\n")  # the last one is empty when the file ends in a newline
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        record = parse_line(line)
-        if record is not None:
-            records.append(record)
-        elif number == len(lines):
-            warnings.append(f"{path.name} ends in half a line (still being written?); left out")
-        else:
-            damaged.append(number)
     if damaged:
         where = f"{len(damaged)} damaged line(s), the first is line {damaged[0]}"
         warnings.append(f"{path.name} has {where}; left out")

@@ -15,37 +15,28 @@ is no moment without a whole one.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from svea import files
 from svea.agents.finite import divergence, not_finite
-from svea.errors import StorageError
+from svea.config.shapes import FRAMES
+from svea.errors import LARGEST, StorageError
 from svea.replay import Replay
 from svea.replay import segments as replay_segments
-from svea.runs import layout
+from svea.runs import checks, layout, tensors
 
 FORMAT = 1
+_LIMITS = {layout.AGENT: layout.WEIGHTS_BYTES, layout.STATE: layout.STATE_BYTES}
+_FINGERPRINT = ("size", "sha256")  # of a file
+_ENDS = ("frames", "transitions")  # ever written, up to a segment's end
+_MOST_FRAMES = 2 * LARGEST + 1  # one for each decision, and for each episode one more
 _FOLDERS = (layout.CHECKPOINTS, layout.REPLAY)
-_TYPES = {
-    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
-    torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
-}  # fmt: skip
-DAMAGE = (
-    *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError),  # of another shape
-    *(OverflowError, RecursionError, MemoryError, RuntimeError, safetensors.SafetensorError),
-)
-"""What reading a damaged or hostile file may raise."""
 
 
 @dataclass
@@ -90,7 +81,7 @@ def save(
         segments = _write_segment(run, replay, segments, new)
         unfinished = files.partial(path)
         files.make_folder(unfinished)
-        contents = {layout.AGENT: tensor_blocks(agent), layout.STATE: [files.to_json(state)]}
+        contents = {layout.AGENT: tensors.blocks(agent), layout.STATE: [files.to_json(state)]}
         manifest = {
             "format": FORMAT,
             "decision": decision,
@@ -116,7 +107,7 @@ def load(run: Path, replay: bool = True) -> Checkpoint | None:
     for path in reversed(layout.checkpoints(run)):
         try:
             checkpoint = _read(run, path, replay)
-        except DAMAGE as error:
+        except tensors.DAMAGE as error:
             problems.append(f"{path}: {error or type(error).__name__}")
             continue
         for problem in problems:
@@ -142,36 +133,27 @@ def remove_newer(run: Path, checkpoint: Checkpoint) -> None:
 def restore_replay(run: Path, checkpoint: Checkpoint, replay: Replay) -> None:
     """Fill a replay buffer from a checkpoint's segments."""
     try:
+        start = end = (0, 0)  # of the unbroken chain up to now
         for segment in checkpoint.segments:
-            tensors = load_file(run / layout.REPLAY / Path(segment["name"]).name)
-            _check_span(tensors)
-            replay_segments.extend(replay, tensors)
-        replay_segments.restore_counters(replay, checkpoint.state["replay"])
-    except DAMAGE as error:
+            content = tensors.read(segment_path(run, segment), layout.SEGMENT_BYTES)
+            replay_segments.check(replay, content)
+            first_frame, end_frame, first_row, end_row, _ = content["span"].tolist()
+            named = tuple(segment[name] for name in _ENDS)
+            if named != (end_frame, end_row) or first_frame < end[0] or first_row < end[1]:
+                raise ValueError(f"{segment['name']} is not the next one of its chain")
+            start = (
+                start[0] if first_frame == end[0] else first_frame,
+                start[1] if first_row == end[1] else first_row,
+            )
+            end = named
+            replay_segments.extend(replay, content)
+        counters = checkpoint.state["replay"]
+        _check_counters(counters, replay, replay_segments.oldest_whole(replay, start))
+        replay_segments.restore_counters(replay, counters)
+    except tensors.DAMAGE as error:
         raise StorageError(
             f"the replay in {run / layout.REPLAY} does not fit its checkpoint: {error}"
         ) from error
-
-
-def tensor_blocks(tensors: dict[str, Tensor]) -> Iterator[memoryview | bytes]:
-    """The bytes of a safetensors file, tensor by tensor, so that no copy of all is made."""
-    # The widest types first: every tensor then begins at a multiple of its own width.
-    ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
-    header, end = {}, 0
-    for name, tensor in ordered:
-        start, end = end, end + tensor.nbytes
-        header[name] = {
-            "dtype": _TYPES[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": [start, end],
-        }
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    yield len(text).to_bytes(8, "little") + text
-    for _, tensor in ordered:
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        if flat.numel():
-            yield flat.view(torch.uint8).numpy().data
 
 
 def _cursor(segments: list[dict[str, Any]]) -> tuple[int, int]:
@@ -188,26 +170,27 @@ def _write_segment(
         return kept
     name = f"{_cursor(segments)[0]:010d}-{replay.frames_seen:010d}.safetensors"
     written = {"name": name, "frames": replay.frames_seen, "transitions": replay.transitions_seen}
-    return [*kept, written | files.replace(run / layout.REPLAY / name, tensor_blocks(new))]
+    return [*kept, written | files.replace(run / layout.REPLAY / name, tensors.blocks(new))]
 
 
 def _read(run: Path, path: Path, replay: bool) -> Checkpoint:
     """Read one checkpoint and check every byte of it."""
-    manifest = json.loads((path / layout.MANIFEST).read_text())
+    manifest = files.read_json(path / layout.MANIFEST, layout.MANIFEST_BYTES)
     if manifest.pop("seal") != files.seal(manifest):
         raise ValueError("manifest.json has changed since it was written")
     if manifest["format"] != FORMAT:
         raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
-    for name, wanted in manifest["files"].items():
-        verify(path / Path(name).name, wanted)
+    _check_manifest(manifest, layout.checkpoint_order(path)[0])
+    for name, limit in _LIMITS.items():
+        tensors.verify(path / name, manifest["files"][name], limit)
     for segment in manifest["segments"] if replay else []:
-        verify(run / layout.REPLAY / Path(segment["name"]).name, segment)
-    state = json.loads((path / layout.STATE).read_text())
+        tensors.verify(segment_path(run, segment), segment, layout.SEGMENT_BYTES)
+    state = files.read_json(path / layout.STATE, layout.STATE_BYTES)
     if not isinstance(state, dict):
         raise ValueError("state.json is not a JSON object")
     return Checkpoint(
-        decision=int(manifest["decision"]),
-        agent=load_file(path / layout.AGENT),
+        decision=manifest["decision"],
+        agent=tensors.read(path / layout.AGENT, layout.WEIGHTS_BYTES),
         state=state,
         segments=manifest["segments"],
         name=path.name,
@@ -221,30 +204,46 @@ def _remove_old(run: Path) -> None:
         files.remove(path)
     needed = set()
     for path in paths[-layout.GENERATIONS :]:
-        with contextlib.suppress(*DAMAGE):
-            manifest = json.loads((path / layout.MANIFEST).read_text())
+        try:
+            manifest = files.read_json(path / layout.MANIFEST, layout.MANIFEST_BYTES)
             needed |= {segment["name"] for segment in manifest["segments"]}
+        except tensors.DAMAGE:
+            return  # which segments it needs is not known: all stay, until it is an old one
     for path in sorted((run / layout.REPLAY).glob("[0-9]*.safetensors")):
         if path.name not in needed:
             files.remove(path)
 
 
-def _check_span(segment: dict[str, Tensor]) -> None:
-    """Refuse a segment that says it is longer than it is."""
-    first_frame, end_frame, first_row, end_row, slots = segment["span"].tolist()
-    frames, rows = len(segment["frames"]), len(segment["actions"])
-    if not (end_frame - first_frame == frames and end_row - first_row == rows and slots > 0):
-        raise ValueError(f"a segment of {frames} frames claims to be {segment['span'].tolist()}")
+def segment_path(run: Path, segment: dict[str, Any]) -> Path:
+    """Where a segment of the replay lies, by its entry in a manifest."""
+    return run / layout.REPLAY / Path(segment["name"]).name
 
 
-def verify(path: Path, wanted: dict[str, Any]) -> None:
-    """Refuse a file that is not byte for byte what was written."""
-    size = path.stat().st_size
-    if size != wanted["size"]:
-        raise ValueError(f"{path.name} has {size} bytes, {wanted['size']} were written")
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != wanted["sha256"]:
-            raise ValueError(f"{path.name} has changed since it was written")
+def _check_manifest(manifest: dict[str, Any], decision: int) -> None:
+    """Refuse what `save` would not have written, although it is sealed."""
+    checks.integer("decision", manifest["decision"], decision, decision)
+    checks.mapping("files", manifest["files"], _LIMITS)
+    for entry in manifest["files"].values():
+        checks.mapping("a file", entry, _FINGERPRINT)
+    before = dict.fromkeys(_ENDS, 0)
+    for segment in checks.listing("segments", manifest["segments"]):
+        checks.mapping("a segment", segment, {"name", *_ENDS, *_FINGERPRINT})
+        checks.text("a segment's name", segment["name"])
+        checks.integer("a segment's size", segment["size"], 0, layout.SEGMENT_BYTES)
+        for name in _ENDS:
+            checks.integer(f"a segment's {name}", segment[name], before[name], _MOST_FRAMES)
+        before = segment
+
+
+def _check_counters(state: Any, replay: Replay, oldest: int) -> None:
+    """Refuse counters that point to what the segments do not hold."""
+    checks.mapping("replay", state, ("first_transition", "stacks"))
+    most = replay.transitions_seen
+    checks.integer("first_transition", state["first_transition"], oldest, most)
+    stacks = checks.mapping("stacks", state["stacks"], [str(e) for e in range(replay.environments)])
+    for stack in stacks.values():
+        for frame in checks.listing("a stack", stack, FRAMES):
+            checks.integer("a frame of a stack", frame, 0, replay.frames_seen - 1)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from svea import files
 from svea.errors import SveaError, UserError
 from svea.runs import layout
 
@@ -23,9 +24,8 @@ def record(run: Path, **incident: Any) -> Path | None:
     path = run / layout.INCIDENTS
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:
-        with path.open("a") as file:
-            file.write(json.dumps({"time": now, **incident}) + "\n")
-    except (OSError, ValueError):
+        files.append_lines(path, (json.dumps({"time": now, **incident}) + "\n").encode())
+    except (OSError, ValueError, SveaError):
         return None
     return path
 

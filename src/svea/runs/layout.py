@@ -36,6 +36,17 @@ GENERATIONS = 2
 """Checkpoints that are kept; while one is written there is another."""
 AGENT, STATE, MANIFEST = "agent.safetensors", "state.json", "manifest.json"  # of a checkpoint
 
+MIB, GIB = 2**20, 2**30
+CONFIG_BYTES = 4 * MIB
+LOG_BYTES = 16 * GIB  # of metrics.jsonl and of eval.jsonl: read line by line
+MANIFEST_BYTES = 64 * MIB  # 200 bytes for a segment
+STATE_BYTES = 256 * MIB  # has the actions of every open episode
+WEIGHTS_BYTES = 4 * GIB  # networks and both moments of Adam; the paper's take 0.1 GiB
+SEGMENT_BYTES = 256 * GIB  # of the replay, if all of it is written at once
+ANALYSIS_BYTES = 16 * MIB
+PICTURE_BYTES = 64 * MIB
+"""The most that is read of each kind of file: beyond it, the file is refused, not opened."""
+
 
 def is_run(folder: Path) -> bool:
     """Whether a folder holds at least one file that only a run or an export has."""
@@ -44,7 +55,7 @@ def is_run(folder: Path) -> bool:
 
 def is_export(folder: Path) -> bool:
     """Whether `svea export` made a folder: weights, and no log by design."""
-    return (folder / ACTOR).is_file()
+    return (folder / ACTOR).exists()  # whatever it is: the one who reads it says what is wrong
 
 
 def analysis_file(run: Path, name: str) -> Path:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file
 from torch import Tensor
 
 from svea import files
 from svea.agents import BASES, Agent, make_agent
 from svea.config import Config, from_dict
 from svea.errors import StorageError, UserError
-from svea.runs import checkpoint, layout
+from svea.runs import checkpoint, layout, tensors
 from svea.speed import choose_device
 
 # What config.json holds in addition to the configuration.
@@ -35,16 +33,16 @@ def load_config(run: Path) -> Config:
 def read_config(run: Path) -> dict[str, Any]:
     """config.json as it is: the configuration, and how it was made."""
     path = Path(run) / layout.CONFIG
-    if not path.is_file():
+    try:
+        stored = files.read_json(path, layout.CONFIG_BYTES)
+        if not isinstance(stored, dict):
+            raise ValueError("it is not a configuration")
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"{run} is not a run or an export: it has no config.json. Allowed: a folder made by "
             "`svea train` or `svea export`"
-        )
-    try:
-        stored = json.loads(path.read_text())
-        if not isinstance(stored, dict):
-            raise ValueError("it is not a configuration")
-    except (OSError, ValueError, RecursionError) as error:
+        ) from None
+    except (OSError, ValueError) as error:
         raise StorageError(f"{path} cannot be read: {error}") from error
     return stored
 
@@ -72,7 +70,7 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
         actions = BASES[config.base].actions_in(state)
         agent = make_agent(config, actions, choose_device(device))
         agent.load_state_dict(state)
-    except (KeyError, RuntimeError) as error:
+    except tensors.DAMAGE as error:
         raise StorageError(f"the weights in {run} do not fit its config.json: {error}") from error
     agent.decision = decision
     return agent
@@ -91,7 +89,7 @@ def export(run: str | Path, folder: str | Path) -> Path:
         stored["files"] = {}
         for file, networks in EXPORTED.items():
             part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
-            stored["files"][file] = files.replace(folder / file, checkpoint.tensor_blocks(part))
+            stored["files"][file] = files.replace(folder / file, tensors.blocks(part))
         files.replace_json(folder / layout.CONFIG, stored)
     return folder
 
@@ -100,9 +98,10 @@ def _exported_state(folder: Path) -> dict[str, Tensor]:
     """The networks of an export, its targets set equal to the trained networks."""
     try:
         for file, wanted in read_config(folder)["files"].items():
-            checkpoint.verify(folder / Path(file).name, wanted)
-        state = load_file(folder / layout.ACTOR) | load_file(folder / layout.CRITIC)
-    except checkpoint.DAMAGE as error:
+            tensors.verify(folder / Path(file).name, wanted, layout.WEIGHTS_BYTES)
+        state = tensors.read(folder / layout.ACTOR, layout.WEIGHTS_BYTES)
+        state |= tensors.read(folder / layout.CRITIC, layout.WEIGHTS_BYTES)
+    except tensors.DAMAGE as error:
         raise StorageError(f"{folder} cannot be read: {error}") from error
     targets = {f"target_{k}": v for k, v in state.items() if k.startswith(("trunk.", "critic."))}
     return state | targets

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from svea.errors import UserError
+from svea.files import plain
 
 POLL_SECONDS = 0.5
 
@@ -35,7 +36,7 @@ def acquire(descriptor: int, wait_seconds: float = 0.0) -> bool:
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock on a file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = plain.descriptor(path, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:

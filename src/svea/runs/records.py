@@ -73,29 +73,24 @@ def read_records(run: Path) -> list[Record]:
     path = run / layout.EVALUATIONS
     with files.reading(path):
         try:
-            text = path.read_text(encoding="utf-8", errors="replace")
+            parsed = [parse_line(line) for line in files.read_lines(path, layout.LOG_BYTES)]
         except FileNotFoundError:
             return []
-    parsed = (parse_line(line) for line in text.splitlines())
     return [record for record in parsed if record is not None]
 
 
 def append_records(run: Path, records: Iterable[Record]) -> None:
-    """Put records at the end of a run's file, on lines of their own."""
+    """Put records at the end of a run's file; half a line of a killed evaluation goes."""
     text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records)
     path = run / layout.EVALUATIONS
-    with files.writing(path), path.open("ab+") as file:
-        if file.seek(0, 2):
-            file.seek(-1, 2)
-            if file.read(1) != b"\n":  # half a line of a killed evaluation
-                text = "\n" + text
-        file.write(text.encode())
+    with files.writing(path, len(text)):
+        files.append_lines(path, text.encode())
 
 
-def parse_line(line: str | bytes) -> Record | None:
+def parse_line(line: bytes) -> Record | None:
     """A line as a JSON object; None where it is damaged, or something else."""
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
+        record = files.parse_json(line)
+    except ValueError:
         return None
     return record if isinstance(record, dict) else None

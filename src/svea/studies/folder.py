@@ -13,17 +13,17 @@ command continues from these folders.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from svea.errors import LARGEST, UserError
-from svea.files import replace_json
+from svea.files import read_json, replace_json
 from svea.studies.plan import PlannedRun
 
 FORMAT = 1
+STUDY_BYTES = 64 * 2**20  # 1 kB for a run
 ATTEMPTS = 3
 """Failed attempts after which a run counts as failed."""
 
@@ -143,7 +143,7 @@ def read_study(folder: Path) -> Study:
     if not path.exists():
         raise UserError(f"{folder} is not a study: it has no study.json. `svea sweep` makes one")
     try:
-        content = json.loads(path.read_bytes())
+        content = read_json(path, STUDY_BYTES)
         runs = tuple(_planned(entry) for entry in content["runs"])
         _check_kinds(content, {"title": str, "attempts": int})
         return Study(folder, runs, content["title"], content["attempts"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from svea import files
 from svea.errors import LARGEST
 from svea.runs import layout
 from svea.runs.lock import is_locked
@@ -97,17 +97,19 @@ def read_progress(folder: Path, run: PlannedRun) -> Progress:
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
     """The entries of a journal; the half line of a killed writer is left out."""
-    lines = path.read_bytes().splitlines() if path.is_file() else []
-    return [entry for entry in map(parse_line, lines) if entry is not None]
+    with files.reading(path):
+        try:
+            parsed = list(map(parse_line, files.read_lines(path, layout.LOG_BYTES)))
+        except FileNotFoundError:
+            return []
+    return [entry for entry in parsed if entry is not None]
 
 
 def _last_lines(path: Path) -> list[bytes]:
     """The whole lines among the last bytes of a log."""
     try:
-        with path.open("rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - TAIL_BYTES))
-            return file.read(TAIL_BYTES).splitlines()[size > TAIL_BYTES :]
+        tail = files.read_tail(path, TAIL_BYTES)
+        return tail.splitlines()[len(tail) == TAIL_BYTES :]  # the first may have begun before
     except OSError:
         return []
 

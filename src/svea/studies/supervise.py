@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from svea import files
-from svea.errors import UserError
+from svea.errors import StorageError, UserError
+from svea.files import plain
 from svea.runs import layout, lock
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
@@ -29,6 +30,7 @@ from svea.studies.state import read_progress, read_state
 LOCK_SECONDS = 120.0  # an orphaned run may still be saving
 GRACE_SECONDS = 600.0  # to save before it is killed: ten gigabytes of replay on slow storage
 POLL_SECONDS = 0.5
+_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND
 
 Execute = Callable[[list[str], Path, Callable[[], bool]], int]
 """Runs a `svea` command given as a list, with its output into a file, until told to stop."""
@@ -130,8 +132,8 @@ def _reason(code: int, log: Path) -> str:
     """Why an attempt failed: the last line it printed, or what ended it."""
     if code < 0:
         return f"ended by {signal.Signals(-code).name}"
-    with contextlib.suppress(OSError):
-        lines = log.read_bytes()[-2000:].decode(errors="replace").strip().splitlines()
+    with contextlib.suppress(OSError, StorageError):
+        lines = files.read_tail(log, 2000).decode(errors="replace").strip().splitlines()
         return f"exit code {code}: {lines[-1] if lines else ''}"
     return f"exit code {code}"
 
@@ -146,7 +148,7 @@ class _Process:
     def __call__(self, command: list[str], log: Path, must_stop: Callable[[], bool]) -> int:
         """Wait for the command's exit code; when it must stop, let it save first."""
         child_command = [sys.executable, "-m", "svea.cli.child", str(os.getpid()), *command]
-        with log.open("ab") as output:
+        with os.fdopen(plain.descriptor(log, _APPEND), "ab") as output:
             child = subprocess.Popen(
                 child_command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 env=self.environment, pass_fds=(self.lock,), start_new_session=True,
@@ -184,7 +186,7 @@ def _locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
     path = journal_path(study, run)
     with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        journal = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        journal = plain.descriptor(path, _APPEND)
     try:
         yield journal if lock.acquire(journal, LOCK_SECONDS) else None
     finally:

@@ -15,6 +15,7 @@ from svea.config.naming import earlier_name
 from svea.errors import SveaError, UserError
 from svea.runs import checkpoint, layout, lock
 from svea.runs.load import ABOUT, read_config
+from svea.training import saved_state
 
 
 def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | None:
@@ -42,6 +43,7 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     saved = checkpoint.load(folder)
     if saved:  # without a checkpoint there is nothing yet that other options could contradict
         _check_same_run(config, settings, saved)
+        saved_state.check(config, saved)
     about = {"svea_version": __version__, "command": command_line()}
     files.replace_json(folder / layout.CONFIG, settings | about)
 
@@ -95,7 +97,7 @@ def is_finished(config: Config, saved: checkpoint.Checkpoint | None) -> bool:
     return (
         saved is not None
         and saved.decision >= config.decisions
-        and saved.state.get("next_evaluation", 0) > saved.decision
+        and saved.state["next_evaluation"] > saved.decision
     )
 
 

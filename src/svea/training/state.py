@@ -14,12 +14,12 @@ from svea.agents.saving import restore_generator
 from svea.config import Config, to_dict
 from svea.envs.workers.episode import OpenEpisode
 from svea.envs.workers.pool import Workers, print_incident
-from svea.errors import StorageError, SveaError
+from svea.errors import SveaError
 from svea.replay.segments import counters
-from svea.runs import checkpoint, footprint, incidents, layout
+from svea.runs import checkpoint, footprint, incidents, layout, tensors
 from svea.runs.log import Accumulator, Log, Sink, TensorBoard, WeightsAndBiases
 from svea.seeds import TRAINING, episode_seed, seed_for
-from svea.training import preflight
+from svea.training import preflight, saved_state
 from svea.training.display import Display
 from svea.training.evaluators import Evaluators
 from svea.training.interrupts import Interrupt, interrupts
@@ -134,15 +134,13 @@ class TrainingState:
             self._resume(saved)
         except SveaError:
             raise
-        except checkpoint.DAMAGE as error:
-            raise StorageError(
-                f"the checkpoint {saved.name} in {self.folder} does not fit this configuration and "
-                f"version ({type(error).__name__}: {error}); start again with another --out"
-            ) from error
+        except tensors.DAMAGE as error:
+            raise saved_state.unusable(self.folder, saved, error) from error
 
     def _resume(self, saved: checkpoint.Checkpoint) -> None:
         """Take over a checkpoint, and play every open episode up to where it was."""
         state = saved.state
+        saved_state.check_episodes(state["episodes"], self.environments.action_size)
         self.decision, self.updates = saved.decision, state["updates"]
         self.owed_updates = state["owed_updates"]
         self.next_evaluation = state["next_evaluation"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from svea import files
 from svea.evidence.results import Group
 from svea.evidence.run import Run
 from svea.runs import layout
@@ -115,7 +117,11 @@ class Media:
         """Encode a file; False when there is no room. A damaged one is named and passed over."""
         try:
             is_video = file.suffix == ".mp4"
-            content = file.read_bytes() if is_video else _jpeg(file)
+            if is_video:
+                with files.open_plain(file, sys.maxsize) as opened:
+                    content = opened.read(self._room[file.suffix] + 1)
+            else:
+                content = _jpeg(file)
         except (OSError, ValueError, Image.DecompressionBombError) as error:
             name = f"{file.parent.name}/{file.name} of {run.name}"
             self.left_out.append(f"{name} cannot be read ({error}); it is left out")
@@ -148,9 +154,10 @@ def _analysis_pictures(run: Run) -> list[Path]:
 
 def _jpeg(file: Path) -> bytes:
     """A picture as JPEG: about a fifth of a PNG, and no wider than it is shown."""
-    with Image.open(
-        file, formats=("PNG",)
-    ) as opened:  # what svea writes; a folder may be from anywhere
+    with (
+        files.open_plain(file, layout.PICTURE_BYTES) as content,
+        Image.open(content, formats=("PNG",)) as opened,  # what svea writes
+    ):
         picture = opened.convert("RGB")
     if picture.width > PICTURE_WIDTH:
         size = (PICTURE_WIDTH, max(1, picture.height * PICTURE_WIDTH // picture.width))

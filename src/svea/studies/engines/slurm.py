@@ -7,7 +7,6 @@ submitit puts it back into the queue, from where it resumes from the run's folde
 from __future__ import annotations
 
 import importlib.util
-import json
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -16,9 +15,9 @@ from typing import Any
 
 from svea import config
 from svea.errors import UserError, install_hint
-from svea.files import replace_json
+from svea.files import read_json, replace_json
 from svea.studies.engines import Resources
-from svea.studies.folder import Study
+from svea.studies.folder import STUDY_BYTES, Study
 from svea.studies.plan import PlannedRun
 from svea.studies.supervise import stop_children, supervise_run
 
@@ -124,8 +123,8 @@ def read_jobs(study: Path) -> dict[str, str]:
     """The job that each run was last submitted as."""
     path = study / "slurm" / "jobs.json"
     try:
-        return dict(json.loads(path.read_text())) if path.exists() else {}
-    except (OSError, ValueError):  # lost: the runs' locks still keep jobs apart
+        return dict(read_json(path, STUDY_BYTES))
+    except (OSError, ValueError, TypeError):  # lost: the runs' locks still keep jobs apart
         return {}
 
 

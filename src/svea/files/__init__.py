@@ -1,13 +1,17 @@
-"""Files that are whole or absent: everything that is written goes through these few functions.
+"""Files that are whole or absent when written, and plain and bounded when read.
 
 A file is written under another name, synced, and renamed; then its folder is synced. Each step is
 one call of module `os`, made here and nowhere else, so that a test can fail or kill every one.
+
+`files.plain` has the reading side.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -19,6 +23,24 @@ from typing import Any
 
 from svea import words
 from svea.errors import NumericsError, StorageError, UserError
+from svea.files import plain
+from svea.files.plain import (
+    LINE_BYTES,
+    open_plain,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_lines,
+    read_tail,
+)
+
+__all__ = [
+    "LINE_BYTES", "PARTIAL", "Lines", "append_lines", "at_most", "check_path", "make_folder",
+    "open_plain", "output_file", "output_folder", "parse_json", "partial", "read_bytes",
+    "read_json", "read_lines", "read_tail", "reading",
+    "remove", "rename", "replace", "replace_json", "require_space", "seal", "size_of", "sweep",
+    "sweep_one", "sync_folder", "to_json", "write", "writing",
+]  # fmt: skip
 
 BLOCK = 2**22  # bytes in one system call
 PARTIAL = ".partial"
@@ -93,6 +115,13 @@ def sweep(folder: Path) -> None:
         remove(path)
 
 
+def sweep_one(path: Path) -> None:
+    """Remove what killed processes left of one file or folder; a live one may be at work on it."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
+        if not _is_alive(left.name.removesuffix(PARTIAL).rpartition(".")[2]):
+            remove(left)
+
+
 def make_folder(path: Path) -> None:
     """Make a folder and those above it, and sync their names."""
     if not path.is_dir():
@@ -127,7 +156,7 @@ class Lines:
         """Open it and cut off what comes after the offset; a shorter file is not padded."""
         self._path = path
         with writing(path):
-            self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+            self._descriptor: int | None = plain.descriptor(path, os.O_WRONLY | os.O_CREAT)
             self.offset = min(offset, os.lseek(self._descriptor, 0, os.SEEK_END))
             os.ftruncate(self._descriptor, self.offset)
 
@@ -150,6 +179,33 @@ class Lines:
             with contextlib.suppress(OSError):  # every line has been written: nothing can be lost
                 os.close(self._descriptor)
             self._descriptor = None
+
+
+def append_lines(path: Path, lines: bytes) -> None:
+    """Put whole lines at the end of a file, in place of the half line that a killed writer left.
+
+    Processes take turns; a last line that only lacks its end is kept.
+    """
+    descriptor = plain.descriptor(path, os.O_RDWR | os.O_CREAT)
+    try:
+        with contextlib.suppress(OSError):  # some network disks have no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        end = os.lseek(descriptor, 0, os.SEEK_END)
+        tail = _last_line(descriptor, end)
+        if tail and _is_json(tail):
+            lines = b"\n" + lines
+        elif tail:
+            end -= len(tail)
+            os.ftruncate(descriptor, end)
+        os.lseek(descriptor, end, os.SEEK_SET)
+        try:
+            _write_all(descriptor, lines)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, end)
+            raise
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -269,6 +325,34 @@ def size_of(folder: Path) -> int:
 def seal(content: dict[str, Any]) -> str:
     """SHA-256 of a JSON object, to be kept in the object itself: no other file has its hash."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _is_alive(process: str) -> bool:
+    """Whether a process of this number runs on this machine."""
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
+
+
+def _last_line(descriptor: int, end: int) -> bytes:
+    """What comes after the last end of a line; at most `LINE_BYTES` are looked at."""
+    tail = b""
+    while end and len(tail) < LINE_BYTES and b"\n" not in tail:
+        size = min(end, 2**16)
+        end -= size
+        tail = os.pread(descriptor, size, end) + tail
+    return tail.rpartition(b"\n")[2]
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        return isinstance(parse_json(line), dict)
+    except ValueError:
+        return False
 
 
 def _write_all(descriptor: int, data: Bytes) -> int:
