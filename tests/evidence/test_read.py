@@ -101,7 +101,7 @@ def test_an_unfinished_run_says_how_far_it_came(tmp_path):
     assert "unfinished: 6,000 of 500,000 decisions" in run.warnings
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e300, 10**400, None, "12", True])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e300, 10**300, None, "12", True])
 def test_returns_that_are_no_returns_are_left_out_and_counted(tmp_path, bad):
     folder = write_run(tmp_path / "demo")
     extra = {"policy": "agent", "mode": "train", "decision": 6000, "episode": 99, "return": bad}

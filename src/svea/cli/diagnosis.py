@@ -202,11 +202,14 @@ def check_ffmpeg() -> Check:
     try:
         import imageio_ffmpeg
 
+        from svea.data.decode import try_decoder
+
+        try_decoder()
         version = imageio_ffmpeg.get_ffmpeg_version()
-    except (ImportError, RuntimeError, OSError) as error:
+    except (ImportError, RuntimeError, OSError, UserError) as error:
         value = f"not usable ({_one_line(error)}): no video backgrounds, no recordings"
         return Check("ffmpeg", value, "warning", "pip install --force-reinstall imageio-ffmpeg")
-    return Check("ffmpeg", version)
+    return Check("ffmpeg", f"{version}, decodes")
 
 
 def check_data(data_dir: str | os.PathLike[str] | None = None) -> Check:

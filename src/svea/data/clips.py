@@ -30,6 +30,7 @@ from svea.data.decode import (
     read_picture,
     read_video,
 )
+from svea.data.ffmpeg import FfmpegError
 from svea.data.folders import CLIP_SETS
 from svea.data.procedural import VERSION, procedural_clip
 from svea.errors import UserError
@@ -189,6 +190,7 @@ class _FileClip:
         self._path = path
         self._frames: list[np.ndarray] = []
         self._done, self._error = False, ""
+        self._failure = ""  # of the decoder, whatever the file
         self._arrived = threading.Condition()
         self._stop: Callable[[], None] = lambda: None
         threading.Thread(target=self._read, name=f"decode {path.name}", daemon=True).start()
@@ -216,6 +218,8 @@ class _FileClip:
             if not enough:
                 self._error = f"took more than {SECONDS} s to decode"
                 self._stop()
+            if self._failure:
+                raise UserError(self._failure)
             if self._error:
                 raise UserError(
                     f"the video {self._path} cannot be used: it {self._error}. Replace or remove "
@@ -224,19 +228,23 @@ class _FileClip:
 
     def _read(self) -> None:
         """Decode to the end; runs in its own thread."""
-        frames = self._read_pictures() if self._path.is_dir() else self._read_video()
-        error = ""
+        error = failure = ""
         try:
+            frames = self._read_pictures() if self._path.is_dir() else self._read_video()
             for frame in frames:
                 with self._arrived:
                     self._frames.append(frame)
                     self._arrived.notify_all()
         except DecodeError as damage:
             error = str(damage)
+        except FfmpegError as broken:
+            error = failure = str(broken)
+        except Exception as unexpected:  # the one who waits for frames must hear of it
+            error = f"could not be decoded: {type(unexpected).__name__}: {unexpected}"
         if not error and len(self._frames) < _FEWEST_FRAMES:
             error = f"has {len(self._frames)} frames, and a video needs {_FEWEST_FRAMES} or more"
         with self._arrived:
-            self._error = self._error or error
+            self._error, self._failure = self._error or error, failure
             self._done = True
             self._arrived.notify_all()
 

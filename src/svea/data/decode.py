@@ -6,7 +6,7 @@ A hostile file must not take the machine's memory, hang it, or make a decoder op
 from __future__ import annotations
 
 import math
-import subprocess
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from svea import files
+from svea.data import ffmpeg
 from svea.errors import StorageError
 
 SIDE = 128
@@ -87,9 +88,11 @@ def _decode(path: Path, smallest: int, use: Callable[[Any], Any]) -> Any:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with files.open_plain(path, MOST_PICTURE_BYTES) as content, warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit is ours
-            with Image.open(content, formats=_FORMATS) as picture:
+        with files.open_plain(path, MOST_PICTURE_BYTES) as content:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit is ours
+                opened = Image.open(content, formats=_FORMATS)
+            with opened as picture:
                 size = f"{picture.width} x {picture.height}"
                 if math.prod(picture.size) > MOST_PICTURE_PIXELS:
                     raise DecodeError(f"is too large: {size} pixels")
@@ -120,9 +123,7 @@ def ffmpeg_command(
         before: Further options of the input.
         after: Further options of the output.
     """
-    from imageio_ffmpeg import get_ffmpeg_exe
-
-    command = [get_ffmpeg_exe(), "-nostdin", "-v", "error", "-threads", "1"]
+    command = [ffmpeg.executable(), "-nostdin", "-v", "error", "-threads", "1"]
     command += ["-protocol_whitelist", "file", "-format_whitelist", "mov,mp4,matroska,webm,avi"]
     command += ["-max_pixels", str(MOST_PIXELS), *before, "-i", f"file:{path}", "-an", "-sn", "-dn"]
     command += ["-vf", filters, "-frames:v", str(frames), *after]
@@ -141,39 +142,65 @@ def read_video(
 
     Raises:
         DecodeError: It is damaged, or not a video.
+        FfmpegError: ffmpeg itself does not work.
     """
     limits = ("-xerror", "-timelimit", str(SECONDS))
     command = ffmpeg_command(path, f"scale={SIDE}:{SIDE}:flags=bilinear", frames, limits)
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    on_start(process.kill)
     done = 0
-    with process:
-        assert process.stdout and process.stderr
-        # -v error writes a line or two: it fits the pipe, so reading it last cannot block.
-        while len(data := process.stdout.read(FRAME_BYTES)) == FRAME_BYTES:
-            yield np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)
-            done += 1
-        message = process.stderr.read(4096).decode(errors="replace").strip()
-    if process.returncode or message:
-        reason = message.splitlines()[-1] if message else f"exit status {process.returncode}"
-        raise DecodeError(f"is damaged or not a video after {done} frames ({reason})")
+    with ffmpeg.Process(command) as process:
+        on_start(process.stop)
+        try:
+            while len(data := process.read(FRAME_BYTES)) == FRAME_BYTES:
+                yield np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)
+                done += 1
+            message = process.finish()
+        except ffmpeg.Silent:
+            try_decoder()  # is it ffmpeg, or the file?
+            message = f"ffmpeg gave no frame for {ffmpeg.SILENT_SECONDS:g} s"
+    if message:
+        raise DecodeError(f"is damaged or not a video after {done} frames ({message})")
 
 
 def read_key_frames(path: Path, frames: int = 64) -> np.ndarray:
     """The key frames of a video, `(count, SIDE, SIDE, 3)`: the frames between cost no decoding.
 
     The middle square of each; none if the video is damaged or takes too long.
+
+    Raises:
+        FfmpegError: ffmpeg itself does not work.
     """
     square = f"crop='min(iw,ih)':'min(iw,ih)',scale={SIDE}:{SIDE}"
-    only = ("-skip_frame", "nokey")
+    only = ("-skip_frame", "nokey", "-timelimit", str(SECONDS))
     command = ffmpeg_command(path, square, frames, only, ("-fps_mode", "passthrough"))
-    try:
-        output = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False
-        ).stdout
-    except subprocess.TimeoutExpired:
-        output = b""
+    with ffmpeg.Process(command) as process:
+        try:
+            output = process.read(frames * FRAME_BYTES)
+        except ffmpeg.Silent:
+            try_decoder()
+            output = b""
     whole = len(output) // FRAME_BYTES * FRAME_BYTES
     return np.frombuffer(output[:whole], np.uint8).reshape(-1, SIDE, SIDE, 3)
+
+
+def try_decoder() -> None:
+    """Let ffmpeg make a video of a few frames, and decode it as a background is.
+
+    Raises:
+        FfmpegError: It cannot.
+    """
+    source = ["-f", "lavfi", "-i", "testsrc=size=32x32:rate=5", "-frames:v", "3"]
+    with tempfile.TemporaryDirectory() as folder:
+        clip = Path(folder) / "clip.mp4"
+        command = [ffmpeg.executable(), "-v", "error", *source, "-pix_fmt", "yuv420p", str(clip)]
+        try:
+            with ffmpeg.Process(command) as process:
+                problem = process.finish()
+            if not problem:
+                decoding = ffmpeg_command(clip, f"scale={SIDE}:{SIDE}", 3)
+                with ffmpeg.Process(decoding) as process:
+                    given = len(process.read(3 * FRAME_BYTES))
+                    problem = process.finish() or ("" if given else "it decodes no frame")
+        except ffmpeg.Silent:
+            problem = f"it gave nothing for {ffmpeg.SILENT_SECONDS:g} s"
+    if problem:
+        raise ffmpeg.unusable(command[0], problem)

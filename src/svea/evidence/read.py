@@ -6,7 +6,7 @@ rest. `runs.layout` says what a run folder holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from svea.errors import UserError
 from svea.evidence.run import Run, is_plausible
 from svea.runs import layout
 from svea.runs.layout import EVALUATIONS, RUN_FILES, is_run
-from svea.runs.records import Record, latest, newest_pictures, parse_line
+from svea.runs.records import Record, latest, newest_pictures, parse_line, parse_record
 from svea.words import plural
 
 BEFORE_EVAL = "not yet evaluated by `svea eval`: returns come from the last evaluation in training"
@@ -53,7 +53,7 @@ def read_run(folder: Path) -> Run:
     config = _read_json(folder / layout.CONFIG, layout.CONFIG_BYTES, warnings)
     exported = layout.is_export(folder)  # it has no log, by design
     metrics = [] if exported else _read_lines(folder / layout.METRICS, warnings)
-    recorded = _read_lines(folder / EVALUATIONS, warnings)
+    recorded = _read_lines(folder / EVALUATIONS, warnings, parse_record)
     if older := len(recorded) - len(newest_pictures(recorded)):
         warnings.append(
             f"{EVALUATIONS} has {plural(older, 'episode')} with other pictures than a later "
@@ -109,12 +109,14 @@ def _read_json(path: Path, limit: int, warnings: list[str]) -> Record:
     return content
 
 
-def _read_lines(path: Path, warnings: list[str]) -> list[Record]:
+def _read_lines(
+    path: Path, warnings: list[str], parse: Callable[[bytes], Record | None] = parse_line
+) -> list[Record]:
     """The JSON objects of a file, line by line; damaged lines are counted in a warning."""
     records, damaged = [], []
     try:
         for number, line in enumerate(files.read_lines(path, layout.LOG_BYTES), start=1):
-            record = parse_line(line)
+            record = parse(line)
             if record is not None:
                 records.append(record)
             elif not line.endswith(b"\n"):

@@ -35,7 +35,8 @@ from svea.files.plain import (
 )
 
 __all__ = [
-    "LINE_BYTES", "PARTIAL", "Lines", "append_lines", "at_most", "check_path", "make_folder",
+    "LINE_BYTES", "PARTIAL", "Lines", "append_lines", "at_most", "check_path", "finish",
+    "make_folder",
     "open_plain", "output_file", "output_folder", "parse_json", "partial", "read_bytes",
     "read_json", "read_lines", "read_tail", "reading",
     "remove", "rename", "replace", "replace_json", "require_space", "seal", "size_of", "sweep",
@@ -96,6 +97,16 @@ def replace_json(path: Path, value: Any) -> None:
     text = to_json(value)
     with writing(path, len(text)):
         replace(path, [text])
+
+
+def finish(source: Path, target: Path) -> None:
+    """Sync a file that another program has written, and give it its name."""
+    descriptor = os.open(source, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    rename(source, target)
 
 
 def rename(source: Path, target: Path) -> None:

@@ -77,21 +77,41 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
 
 
 def export(run: str | Path, folder: str | Path) -> Path:
-    """Write actor.safetensors, critic.safetensors and config.json: enough to act and evaluate."""
+    """Write actor.safetensors, critic.safetensors and config.json: enough to act and evaluate.
+
+    They are written to a folder of another name, which is then renamed: an export is whole or
+    absent. What a killed one left is replaced.
+    """
     run, folder = Path(run), Path(folder)
-    if folder.is_file() or (folder.exists() and any(folder.iterdir())):
+    target = folder.resolve()
+    if target == Path.cwd() or (target.exists() and not _is_unfinished(target)):
         raise UserError(f"{folder} is not an empty folder; name a new one")
     agent = load_agent(run)
     state = agent.state_dict()
     stored = read_config(run) | {"decision": agent.decision}
-    with files.writing(folder):
-        files.make_folder(folder)
+    unfinished = files.partial(target)
+    with files.writing(target):
+        files.make_folder(target.parent)
+        files.sweep_one(target)
+        files.make_folder(unfinished)
         stored["files"] = {}
         for file, networks in EXPORTED.items():
             part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
-            stored["files"][file] = files.replace(folder / file, tensors.blocks(part))
-        files.replace_json(folder / layout.CONFIG, stored)
+            stored["files"][file] = files.write(unfinished / file, tensors.blocks(part))
+        files.write(unfinished / layout.CONFIG, [files.to_json(stored)])
+        files.sync_folder(unfinished)
+        if target.exists():
+            files.remove(target)
+        files.rename(unfinished, target)
     return folder
+
+
+def _is_unfinished(folder: Path) -> bool:
+    """Whether a folder is empty, or has the weights of an export that was killed, and no more."""
+    ours = (*EXPORTED, f"*{files.PARTIAL}")
+    return folder.is_dir() and all(
+        any(path.match(name) for name in ours) for path in folder.iterdir()
+    )
 
 
 def _exported_state(folder: Path) -> dict[str, Tensor]:

@@ -26,6 +26,8 @@ EVALUATION = ("policy", "decision", "mode")
 PROTOCOL = (*EPISODE, "weights", "actions", "svea_version", "provenance")
 """An episode with all of these the same would be played the same: it need not be played again."""
 
+_NUMBERS = ("seed", "episode", "length", "adaptation_seconds")
+
 
 def episode_key(record: Record) -> str:
     """Which episode of its run a record is about, as text."""
@@ -73,7 +75,7 @@ def read_records(run: Path) -> list[Record]:
     path = run / layout.EVALUATIONS
     with files.reading(path):
         try:
-            parsed = [parse_line(line) for line in files.read_lines(path, layout.LOG_BYTES)]
+            parsed = [parse_record(line) for line in files.read_lines(path, layout.LOG_BYTES)]
         except FileNotFoundError:
             return []
     return [record for record in parsed if record is not None]
@@ -85,6 +87,13 @@ def append_records(run: Path, records: Iterable[Record]) -> None:
     path = run / layout.EVALUATIONS
     with files.writing(path, len(text)):
         files.append_lines(path, text.encode())
+
+
+def parse_record(line: bytes) -> Record | None:
+    """A line of eval.jsonl; None where it is damaged, or has a text in place of a number."""
+    record = parse_line(line)
+    numbers = [record[name] for name in _NUMBERS if name in record] if record else []
+    return record if all(type(value) in (int, float) for value in numbers) else None
 
 
 def parse_line(line: bytes) -> Record | None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import imageio_ffmpeg
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from svea import files
+from svea.data import ffmpeg
 from svea.envs.modes import modes_for
 from svea.errors import UserError
 from svea.evidence.film.episode import SIZE, Picture, Recording, record
@@ -21,6 +21,9 @@ from svea.runs import layout
 from svea.runs.load import load_agent, load_config
 
 STRIP = 6  # pictures in the strip of sample frames
+ENCODING_SECONDS = 60.0
+"""An encoder that makes no progress for longer is stopped."""
+
 GIF_WIDTH, GIF_RATE = 480, 10  # a GIF for a README: small enough to be sent with every page view
 
 
@@ -119,40 +122,54 @@ def _cell(recording: Recording, decision: int) -> Picture:
 
 def write_video(path: Path, pictures: Iterable[Picture], rate: float) -> None:
     """H.264 that every browser plays, from pictures (H, W, 3)."""
-    pictures = list(pictures)
-    height, width, _ = pictures[0].shape
-    # Encoded elsewhere and written in one go: a full disk costs the new video, not the old one.
-    with files.writing(path), tempfile.TemporaryDirectory() as folder:
-        encoded = Path(folder) / "video.mp4"
-        writer = imageio_ffmpeg.write_frames(
-            str(encoded),
-            (width, height),
-            fps=rate,
-            codec="libx264",
-            pix_fmt_out="yuv420p",
-            macro_block_size=2,  # yuv420p halves the colour planes
-            output_params=["-crf", "26", "-movflags", "+faststart"],
-            ffmpeg_log_level="error",
-        )
-        writer.send(None)
-        for picture in pictures:
-            writer.send(np.ascontiguousarray(picture))
-        writer.close()
-        files.make_folder(path.parent)
-        files.replace(path, [encoded.read_bytes()])
+    pictures = iter(pictures)
+    first = next(pictures)
+    height, width, _ = first.shape
+    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{rate:.10g}"]
+    even = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # yuv420p halves the colour planes
+    coding = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-vf", even, "-crf", "26"]
+    _encode(
+        path,
+        [*raw, "-i", "-", *coding, "-movflags", "+faststart", "-f", "mp4"],
+        itertools.chain([first], pictures),
+    )
 
 
 def write_gif(path: Path, video: Path) -> None:
     """A small GIF of a video, in the colours that suit it best; it plays forever."""
     palette = "split[a][b];[a]palettegen=max_colors=128[p];[b][p]paletteuse=dither=bayer"
     filters = f"fps={GIF_RATE},scale='min({GIF_WIDTH},iw)':-2:flags=lanczos,{palette}"
-    with files.writing(path), tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "video.gif"
-        command = [
-            imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-i", video, "-vf", filters,
-            "-loop", "0", made,
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise OSError(done.stderr.strip())
-        files.replace(path, [made.read_bytes()])
+    _encode(path, ["-i", f"file:{video}", "-vf", filters, "-loop", "0", "-f", "gif"])
+
+
+def _encode(path: Path, arguments: list[str], pictures: Iterable[Picture] | None = None) -> None:
+    """Let ffmpeg write a file under another name, and rename it.
+
+    A full disk costs the new file, not the old one; what a killed process left goes first.
+    """
+    unfinished = files.partial(path)
+    with files.writing(path):
+        files.make_folder(path.parent)
+        files.sweep_one(path)
+        # Its progress tells a slow one from one that hangs.
+        command = [ffmpeg.executable(), "-v", "error", "-progress", "pipe:1", "-y", *arguments]
+        try:
+            if problem := _run([*command, f"file:{unfinished}"], pictures):
+                raise OSError(problem)
+            files.finish(unfinished, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                files.remove(unfinished)
+            raise
+
+
+def _run(command: list[str], pictures: Iterable[Picture] | None) -> str:
+    """Run ffmpeg on pictures, or on what the command names; what went wrong, if anything did."""
+    try:
+        with ffmpeg.Process(command, pictures is not None, ENCODING_SECONDS) as process:
+            for picture in pictures or ():
+                if not process.write(np.ascontiguousarray(picture).tobytes()):
+                    break
+            return process.finish()
+    except ffmpeg.Silent:
+        return f"ffmpeg made no progress for {ENCODING_SECONDS:g} s"

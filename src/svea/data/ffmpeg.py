@@ -1,0 +1,223 @@
+"""ffmpeg as a process: found, started, fed and read; stopped when it does not answer.
+
+Every use of ffmpeg goes through here, so that a broken installation ends in one message that names
+it, within seconds, whatever was being decoded or encoded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import selectors
+import signal
+import subprocess
+from collections.abc import Sequence
+from types import TracebackType
+
+from svea.errors import UserError
+
+START_SECONDS = 10.0
+"""An ffmpeg that does not tell its version within this time is not usable."""
+
+SILENT_SECONDS = 20.0
+"""ffmpeg is stopped if for this long it neither gives nor takes anything."""
+
+_CURE = (
+    "Reinstall it (pip install --force-reinstall imageio-ffmpeg), or name another one in the "
+    "variable IMAGEIO_FFMPEG_EXE"
+)
+_LONGEST_MESSAGE = 4096
+
+
+class FfmpegError(UserError):
+    """ffmpeg itself does not work, whatever the file."""
+
+
+class Silent(Exception):
+    """ffmpeg neither gave nor took anything for too long."""
+
+
+def executable() -> str:
+    """The ffmpeg to use: found, and asked for its version once.
+
+    Raises:
+        FfmpegError: There is none, it cannot start, or it does not answer.
+    """
+    try:
+        from imageio_ffmpeg import get_ffmpeg_exe
+
+        found = get_ffmpeg_exe()
+    except (ImportError, RuntimeError, OSError) as error:
+        raise FfmpegError(f"no ffmpeg was found: {_one_line(error)}. {_CURE}") from error
+    if problem := _problem(found):
+        raise FfmpegError(problem)
+    return found
+
+
+@functools.lru_cache(16)
+def _problem(path: str) -> str:
+    """What is wrong with a program: one that does not say its version will not decode either."""
+    try:
+        with Process([path, "-version"], silent_seconds=START_SECONDS) as process:
+            message = process.finish()
+    except Silent:
+        message = f"it did not answer within {START_SECONDS:g} s"
+    except FfmpegError as error:
+        return str(error)
+    return str(unusable(path, message)) if message else ""
+
+
+def unusable(path: str, problem: str) -> FfmpegError:
+    """The one message about an ffmpeg that starts and does not work."""
+    return FfmpegError(f"ffmpeg ({path}) does not work: {problem}. {_CURE}")
+
+
+class Process:
+    """A running ffmpeg, from whose output is read or to whose input is written.
+
+    Reading and writing wait for at most `silent_seconds`. Leaving the block stops the program and
+    its children, however it is left.
+    """
+
+    def __init__(
+        self, command: Sequence[str], takes_input: bool = False, silent_seconds: float | None = None
+    ) -> None:
+        """Start it.
+
+        Args:
+            command: the program and its arguments.
+            takes_input: whether something will be written to it.
+            silent_seconds: how long to wait for it; default `SILENT_SECONDS`.
+
+        Raises:
+            FfmpegError: It cannot be started.
+        """
+        self._seconds = SILENT_SECONDS if silent_seconds is None else silent_seconds
+        self._message = b""
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if takes_input else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                process_group=0,  # so that what it starts is stopped with it
+            )
+        except OSError as error:
+            reason = error.strerror or error
+            raise FfmpegError(
+                f"ffmpeg ({command[0]}) cannot be started: {reason}. {_CURE}"
+            ) from error
+        assert self._process.stdout and self._process.stderr
+        self._output, self._errors = self._process.stdout.fileno(), self._process.stderr.fileno()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._errors, selectors.EVENT_READ)
+        self._selector.register(self._output, selectors.EVENT_READ)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self._selector.close()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self._process.wait()
+
+    def read(self, size: int) -> bytes:
+        """This many bytes of its output; fewer only at its end.
+
+        Raises:
+            Silent: It gave nothing for too long; it has been stopped.
+        """
+        parts, missing = [], size
+        while missing and (part := self._next(min(missing, 2**20))):
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+    def write(self, data: bytes) -> bool:
+        """Give it input; False where it takes no more, for a reason that `finish` tells.
+
+        What it puts out meanwhile (its progress) is dropped.
+
+        Raises:
+            Silent: It took nothing for too long; it has been stopped.
+        """
+        assert self._process.stdin is not None
+        target, view = self._process.stdin.fileno(), memoryview(data)
+        os.set_blocking(target, False)
+        self._selector.register(target, selectors.EVENT_WRITE)
+        try:
+            while view:
+                ready = self._ready()
+                if self._output in ready and not os.read(self._output, 2**16):
+                    self._selector.unregister(self._output)
+                if target in ready:
+                    view = view[os.write(target, view[: 2**16]) :]
+        except BrokenPipeError:
+            return False
+        finally:
+            self._selector.unregister(target)
+        return True
+
+    def finish(self) -> str:
+        """End its input, wait for its end, and return what went wrong; nothing if all is well.
+
+        Raises:
+            Silent: It did not end; it has been stopped.
+        """
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        while self._next(2**16):
+            pass
+        while self._errors in self._selector.get_map():
+            self._ready()
+        try:
+            code = self._process.wait(self._seconds)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            raise Silent from None
+        lines = self._message.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit status {code}" if code else ""
+
+    def stop(self) -> None:
+        """Kill it and what it has started."""
+        if self._process.returncode is None:  # its number is not another's by now
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _next(self, size: int) -> bytes:
+        """Some of its output; nothing at the end."""
+        while self._output in self._selector.get_map():
+            if self._output in self._ready():
+                if part := os.read(self._output, size):
+                    return part
+                self._selector.unregister(self._output)
+        return b""
+
+    def _ready(self) -> set[int]:
+        """Descriptors that can be used now; messages are kept on the way, as far as they fit."""
+        ready = {key.fd for key, _ in self._selector.select(self._seconds)}
+        if not ready:
+            self.stop()
+            raise Silent
+        if self._errors in ready:
+            part = os.read(self._errors, 2**16)
+            self._message = (self._message + part)[-_LONGEST_MESSAGE:]
+            if not part:
+                self._selector.unregister(self._errors)
+        return ready
+
+
+def _one_line(error: BaseException) -> str:
+    """An error's message without line breaks."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
