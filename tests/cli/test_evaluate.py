@@ -140,7 +140,8 @@ def test_a_folder_that_cannot_be_written_to_still_shows_its_results(
 
 def test_all_is_what_the_task_has(run: Path) -> None:
     assert verb(run, modes=("all",)) == 0
-    assert {record["mode"] for record in read_records(run)} == {"train"}
+    modes = {"train", "picture_colors", "picture_video"}
+    assert {record["mode"] for record in read_records(run)} == modes
 
 
 def test_nothing_to_evaluate_is_refused(tmp_path: Path) -> None:
@@ -248,3 +249,17 @@ def test_the_analyses_print_a_row_per_run_and_the_mean_over_seeds(
     out = capsys.readouterr().out
     assert "P(svea > drq)" in out and "1.00 [1.00, 1.00]" in out
     assert "train: svea is better in 1 of 1" in out
+
+
+def test_another_function_is_shown_as_a_mode(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--task", "toy:make_terminating", "--modes", "train", "picture_colors", "--videos"]
+    assert main(["eval", str(run), *words, "--episodes", "2", "--envs", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "toy:make_terminating" in said and "+picture_colors" in said
+    assert {path.stem for path in (run / "media").glob("*.mp4")} == {
+        "toy:make_terminating", "toy:make_terminating+picture_colors",
+    }  # fmt: skip
+    assert main(["watch", str(run), "--task", "toy:make_terminating", "--modes", "train"]) == 0
+    assert (run / "watch.mp4").exists()
+    (where,) = {run.task for group in group_runs([read_run(run)]) for run in group.runs}
+    assert where == "toy:make", "the run's task stays what it was trained on"

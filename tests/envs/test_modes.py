@@ -21,6 +21,11 @@ def test_all_is_train_and_the_five_modes():
     assert expand_modes(["color_hard", "all"])[:2] == ["color_hard", "train"]
 
 
+def test_all_of_an_own_environment_is_what_needs_no_scene():
+    assert expand_modes(["all"], "toy:make") == ["train", "picture_colors", "picture_video"]
+    assert expand_modes(["picture_colors"], "robot_push") == ["picture_colors"]
+
+
 def test_distracting_all_is_the_eight_intensities():
     modes = expand_modes(["distracting_cs:0.1", "distracting_cs:all"])
     assert len(modes) == 8 and modes[0] == "distracting_cs:0.1"

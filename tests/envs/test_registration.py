@@ -131,7 +131,7 @@ def test_import_loads_neither_torch_nor_the_simulator():
         ({"task": ".here:make"}, "named as module:function"),
         ({"task": "json:"}, "named as module:function"),
         ({"task": f"{__name__}:CODE"}, "CODE' is str; it must be a function"),
-        ({"task": f"{__name__}:PictureEnv", "mode": "color_easy"}, "only has mode 'train'"),
+        ({"task": f"{__name__}:PictureEnv", "mode": "color_easy"}, "which has train, picture_c"),
         ({"action_bins": -1}, "action_bins is -1; allowed are 0 to 4096"),
         ({"action_bins": 3.0}, "action_bins is 3.0; it must be an integer"),
     ],

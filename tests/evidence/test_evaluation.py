@@ -362,3 +362,19 @@ def test_parallel_environments() -> None:
     assert parallel_environments(4, 30) == 4
     assert parallel_environments(4, 3) == 3
     assert 1 <= parallel_environments(0, 30) <= 16
+
+
+def test_a_run_is_evaluated_in_another_function_and_in_looks_of_the_users_own(run: Path) -> None:
+    plain = evaluate(run, ["train"], 2)
+    other = evaluate(run, ["train", "own_looks:NightMode"], 2, task="toy:make_terminating")
+    name = "toy:make_terminating"
+    assert [r["mode"] for r in other] == [name] * 2 + [f"{name}+own_looks:NightMode"] * 2
+    assert [r["length"] for r in other] == [4] * 4 and plain[0]["length"] == LENGTH
+    assert {r["task"] for r in other} == {"toy:make"}, "whose agent it is"
+    looks = evaluate(run, ["train", "picture_colors", "own_looks:NightMode"], 2)
+    assert looks[:2] == plain and len({r["mode"] for r in looks}) == 3
+
+
+def test_actions_of_another_task_must_be_those_that_were_learned(run: Path) -> None:
+    with pytest.raises(UserError, match=r"is a vector of 2; the agent learned with a vector of 1"):
+        evaluate(run, ["train"], 1, task="toy:make_wide")

@@ -12,7 +12,7 @@ from PIL import Image
 from tiny_runs import tiny
 from toy import LENGTH, Toy
 
-from svea.errors import StorageError, UserError
+from svea.errors import StorageError, UserError, WorkerError
 from svea.evidence.film.episode import Recording, record
 from svea.evidence.film.video import grid, record_episode, watch, write_video
 from svea.runs.load import load_agent, load_config
@@ -123,3 +123,13 @@ def test_mistakes_are_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot write"):
         write_video(tmp_path / "file" / "film.mp4", [np.zeros((16, 16, 3), np.uint8)], 10)
+
+
+def test_another_function_and_a_look_can_be_watched(run: Path) -> None:
+    agent, config = load_agent(run), load_config(run)
+    seen = record(agent, config, "own_looks:NightMode", task="toy:make_terminating")
+    assert seen.mode == "toy:make_terminating+own_looks:NightMode"
+    assert len(seen.pictures) == 4
+    said = r"toy:make_broken raised .*the toy broke \(\S*toy.py, line"
+    with pytest.raises(WorkerError, match=said):
+        record(agent, config, "train", task="toy:make_broken")

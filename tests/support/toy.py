@@ -207,3 +207,10 @@ class Successful(Toy):
 def make_successful(image_size: int = 16) -> Successful:
     """Solved in every decision; at the end, where the ground is even."""
     return Successful(image_size)
+
+
+def make_wide(image_size: int = 16) -> Toy:
+    """Has one more action."""
+    environment = Toy(image_size)
+    environment.action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    return environment

@@ -101,6 +101,7 @@ def run(arguments: list[str]) -> int:
         seed: int = 0,
         device: str = "cpu",
         data_dir: str = "",
+        task: str = "",
     ) -> int:
         """Where the agent looks: pixels that move its Q-value, and attention for a ViT.
 
@@ -112,6 +113,8 @@ def run(arguments: list[str]) -> int:
             seed: of the evaluation whose first episode is shown.
             device: auto, cuda, mps or cpu.
             data_dir: folder with benchmark data; overrides SVEA_DATA.
+            task: play in this task instead of the run's, e.g. module:function of your environment
+                in another look.
         """
         from svea.evidence.film.saliency import saliency as draw
 
@@ -119,7 +122,8 @@ def run(arguments: list[str]) -> int:
         with collected() as problems:
             path = draw(
                 run, modes, picture, samples=samples, seed=seed, device=device,
-                data_dir=data_dir or None, on_problem=lambda mode, error: problems.append(error),
+                data_dir=data_dir or None, task=task,
+                on_problem=lambda mode, error: problems.append(error),
             )  # fmt: skip
         print(path)
         return print_problems(problems)

@@ -38,6 +38,7 @@ def run(arguments: list[str]) -> int:
         envs: int = 0,
         device: str = "cpu",
         data_dir: str = "",
+        task: str = "",
         json: bool = False,
     ) -> int:
         """Evaluate agents over whole episodes, and record every episode in RUN/eval.jsonl.
@@ -47,7 +48,8 @@ def run(arguments: list[str]) -> int:
         Args:
             runs: folders made by `svea train` or `svea export`, or folders with such beneath them.
             modes: where to evaluate; `usual` is train and color_hard (robot tasks: test), `all`
-                train and every test mode of the task, `distracting_cs:all` the eight intensities.
+                train and every test mode of the task, `distracting_cs:all` the eight intensities;
+                picture_colors and picture_video fit any task; module:class is a mode of yours.
             episodes: per mode; `all` shows each of a mode's worlds once (train: 100 episodes), and
                 is what published numbers need.
             seed: of the evaluation; the same seed gives every agent the same episodes.
@@ -57,12 +59,14 @@ def run(arguments: list[str]) -> int:
             envs: environments in parallel; 0 is one per core.
             device: auto, cuda, mps or cpu.
             data_dir: folder with benchmark data; overrides SVEA_DATA.
+            task: play in this task instead of the run's, e.g. module:function of your environment
+                in another look; tables show it as a mode.
             json: print the records as JSON lines instead of a table.
         """
         from svea.evidence.evaluation import POLICIES, Request
 
         policies = POLICIES if random_policy else POLICIES[:1]
-        request = Request(modes, episodes, seed, policies, envs, device, data_dir or None)
+        request = Request(modes, episodes, seed, policies, envs, device, data_dir or None, task)
         return evaluate_and_print(runs, request, again=again, videos=videos, as_json=json)
 
     return parse(command, "eval", arguments)
@@ -132,7 +136,8 @@ class Scoring:
         from svea.runs.load import load_config
 
         try:
-            return len(modes_for(load_config(run).task, self.request.modes, lambda *_: None))
+            task = self.request.task or load_config(run).task
+            return len(modes_for(task, self.request.modes, lambda *_: None))
         except SveaError:
             return 0
 
@@ -175,6 +180,7 @@ def evaluate_and_print(
         TimeRemainingColumn,
     )
 
+    from svea.envs.modes import mode_of_label
     from svea.evidence.film.video import record_episode
 
     scoring = Scoring(runs, request, again)
@@ -203,10 +209,11 @@ def evaluate_and_print(
         where = f" ({listed(named)})" if named else ""
         print(f"svea: {problem}{where}", file=sys.stderr)
     for run in scoring.records if videos else ():
-        for mode in dict.fromkeys(record["mode"] for record in scoring.records[run]):
+        for label in dict.fromkeys(record["mode"] for record in scoring.records[run]):
             record_episode(
-                run, mode, seed=request.seed, device=request.device, data_dir=request.data_dir
-            )
+                run, mode_of_label(label, request.task), seed=request.seed, device=request.device,
+                data_dir=request.data_dir, task=request.task,
+            )  # fmt: skip
     return scoring.exit_code
 
 

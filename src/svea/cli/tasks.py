@@ -17,7 +17,7 @@ def run(arguments: list[str]) -> int:
             json: print JSON instead of a table.
         """
         from svea.cli.terminal import print_table
-        from svea.envs import MODES, PAPER_TASKS, ROBOT_MODES, TASKS
+        from svea.envs import MODES, PAPER_TASKS, PICTURE_MODES, ROBOT_MODES, TASKS
         from svea.envs.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS
 
         def source(task: str) -> str:
@@ -40,7 +40,8 @@ def run(arguments: list[str]) -> int:
             return 0
         print_table(rows)
         print(f"modes: {', '.join(MODES)}; robot tasks: {', '.join(ROBOT_MODES)}")
-        print("your own environment: module:function (docs/your-environment.md), mode train")
+        print(f"any task: {', '.join(PICTURE_MODES)}, and module:class of your own")
+        print("your own environment: module:function (docs/your-environment.md)")
         return 0
 
     return parse(command, "tasks", arguments)

@@ -20,6 +20,7 @@ def run(arguments: list[str]) -> int:
         size: int = 240,
         device: str = "cpu",
         data_dir: str = "",
+        task: str = "",
     ) -> int:
         """Write a video: the same episode in each mode, with return and Q-value drawn in.
 
@@ -33,6 +34,8 @@ def run(arguments: list[str]) -> int:
             size: side of each picture in pixels.
             device: auto, cuda, mps or cpu.
             data_dir: folder with benchmark data; overrides SVEA_DATA.
+            task: play in this task instead of the run's, e.g. module:function of your environment
+                in another look.
         """
         from rich.console import Console
 
@@ -43,7 +46,7 @@ def run(arguments: list[str]) -> int:
         with collected() as problems, Console(stderr=True).status("playing") as status:
             for path in film(
                 run, modes, video, gif=gif, seed=seed, size=size,
-                device=device, data_dir=data_dir or None,
+                device=device, data_dir=data_dir or None, task=task,
                 on_problem=lambda mode, error: problems.append(error),
                 on_mode=lambda mode: status.update(f"playing in {mode}"),
             ):  # fmt: skip

@@ -158,14 +158,17 @@ class Config:
             "data_dir": self.data_dir or None,
         }
 
-    def environment_in(self, mode: str, data_dir: str | None = None) -> dict[str, Any]:
+    def environment_in(
+        self, mode: str, data_dir: str | None = None, task: str = ""
+    ) -> dict[str, Any]:
         """The arguments of ``make_env`` in a mode.
 
         Args:
             mode: how the world looks.
             data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
+            task: another task than the run's.
         """
-        chosen = self.environment | {"mode": mode}
+        chosen = self.environment | {"mode": mode} | ({"task": task} if task else {})
         return chosen | {"data_dir": data_dir} if data_dir else chosen
 
     @property

@@ -10,7 +10,16 @@ from svea.envs.actions import DiscreteActions
 from svea.envs.dmc import DMControlEnv
 from svea.envs.foreign import AdaptedEnv
 from svea.envs.looks import Mode, Scene, describe
-from svea.envs.modes import MODES, ROBOT_MODES, check_mode, expand_modes, modes_of, parse_mode
+from svea.envs.looks.pictures import PictureMode
+from svea.envs.modes import (
+    MODES,
+    PICTURE_MODES,
+    ROBOT_MODES,
+    check_mode,
+    expand_modes,
+    modes_of,
+    parse_mode,
+)
 from svea.envs.registration import make_env, register_gymnasium_ids
 from svea.envs.rendering import RENDERINGS, Renderer, gl_info, prepare_simulator
 from svea.envs.tasks import (
@@ -28,6 +37,7 @@ __all__ = [
     "EPISODE_FRAMES",
     "MODES",
     "PAPER_TASKS",
+    "PICTURE_MODES",
     "RENDERINGS",
     "ROBOT_MODES",
     "ROBOT_TASKS",
@@ -36,6 +46,7 @@ __all__ = [
     "DMControlEnv",
     "DiscreteActions",
     "Mode",
+    "PictureMode",
     "Renderer",
     "Scene",
     "check_mode",

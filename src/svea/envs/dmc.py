@@ -17,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 
 from svea.envs.actions import read_vector
-from svea.envs.looks import Mode, Scene
+from svea.envs.looks import Mode, Scene, compose
 from svea.envs.rendering import Renderer, prepare_simulator
 from svea.envs.stacking import StackedEpisode
 from svea.errors import NumericsError
@@ -163,7 +163,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         if self.render_mode is None:
             warn_of_render_without_mode()
             return None
-        return np.array(self._mode.compose(self._scene.renderer.draw(self._render_size)))
+        return np.array(compose(self._mode, self._scene.renderer.draw(self._render_size)))
 
     @property
     def physics(self) -> Any:
@@ -219,7 +219,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def _draw(self) -> np.ndarray:
         """Draw the picture that goes on the stack, `(3, H, W)`."""
-        return self._mode.compose(self._scene.renderer.draw()).transpose(2, 0, 1)
+        return compose(self._mode, self._scene.renderer.draw()).transpose(2, 0, 1)
 
 
 def warn_of_render_without_mode() -> None:

@@ -6,11 +6,8 @@ size; actions of any finite range become a vector in [-1, 1]; discrete actions s
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import os
 import secrets
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +16,14 @@ import numpy as np
 
 from svea.envs.actions import read_choice, read_vector
 from svea.envs.dmc import warn_of_render_without_mode
+from svea.envs.importing import import_named
+from svea.envs.looks import Mode, compose
+from svea.envs.looks.pictures import PictureMode
 from svea.envs.stacking import CHANNELS, FRAMES, StackedEpisode
 from svea.errors import NumericsError, UserError
 
 _COUNTS = (1, 3, CHANNELS)
+_LOOKS = 1  # what the mode draws has a stream of its own: the episode does not change with it
 _NEEDED = (
     "svea learns from pictures: a Box from 0 to 255 (or floats from 0 to 1) shaped (H, W), "
     "(H, W, C) or (C, H, W), where C is 1, 3, or 9 for three stacked RGB frames."
@@ -41,6 +42,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         self,
         env: gym.Env[Any, Any],
         *,
+        mode: Mode,
         seed: int | None,
         image_size: int,
         action_repeat: int,
@@ -53,6 +55,8 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         """Read the environment's spaces; refuse those that cannot be adapted."""
         super().__init__(env)
         self._layout = read_layout(env.observation_space)
+        self._mode = mode if isinstance(mode, PictureMode) else None  # in train nothing changes
+        self._looks = np.random.default_rng(seed)  # for episodes without a seed
         self._action_repeat, self._size = action_repeat, image_size
         self._render_mode, self._render_size = render_mode, render_size
         self._episode = StackedEpisode(image_size, seed, episode_frames, frame_stack, channels_last)
@@ -68,7 +72,11 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         observation, info = self.env.reset(seed=seed, options=options)
         self._episode.begin()
         self._stacked_before = None
-        return self._episode.fill(self._resize(self._newest(observation))), info | {"frames": 0}
+        if self._mode is not None:
+            self._mode.choose(seed, options or {})
+            draws = self._looks.integers(2**63) if seed is None else seed
+            self._mode.begin(None, np.random.default_rng([int(draws), _LOOKS]))
+        return self._episode.fill(self._show(self._newest(observation))), self._info(info)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Repeat the action, sum its rewards, and show the picture it led to."""
@@ -85,9 +93,21 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
                 break
         if not np.isfinite(total):
             raise NumericsError(f"the environment's reward is {total}, which is not finite.")
-        seen = self._episode.push(self._resize(newest))
-        info = info | {"frames": self._episode.frames}
-        return seen, total, bool(terminated), truncated, info
+        if self._mode is not None:
+            self._mode.update(None)
+        seen = self._episode.push(self._show(newest))
+        return seen, total, bool(terminated), truncated, self._info(info)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What data the pictures are made with: the environment's own, and the mode's."""
+        own = getattr(self.env.unwrapped, "provenance", {})
+        return own if self._mode is None else own | self._mode.provenance
+
+    def _info(self, info: dict[str, Any]) -> dict[str, Any]:
+        """What the environment tells, frames so far, and which look the mode shows."""
+        shown = {} if self._mode is None else self._mode.info
+        return info | {"frames": self._episode.frames} | shown
 
     @property
     def render_mode(self) -> str | None:  # type: ignore[override]  # as in Gymnasium's Wrapper
@@ -100,7 +120,8 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
             warn_of_render_without_mode()
             return None
         if self.env.render_mode == "rgb_array":
-            return self.env.render()
+            drawn: Any = self.env.render()
+            return drawn if self._mode is None else compose(self._mode, np.asarray(drawn))
         enlarge = max(1, self._render_size // self._size)
         picture = self._episode.newest.transpose(1, 2, 0)
         return picture.repeat(enlarge, axis=0).repeat(enlarge, axis=1)
@@ -122,6 +143,14 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
             )
         self._stacked_before = picture.copy()  # environments may draw into the same array again
         return picture[..., -3:]
+
+    def _show(self, picture: np.ndarray) -> np.ndarray:
+        """A picture as it goes on the stack: of the stack's size, and in the mode's look."""
+        small = self._resize(picture)
+        if self._mode is None:
+            return small
+        colour = np.broadcast_to(small, (3, self._size, self._size)).transpose(1, 2, 0)
+        return compose(self._mode, np.ascontiguousarray(colour)).transpose(2, 0, 1)
 
     def _resize(self, picture: np.ndarray) -> np.ndarray:
         """Scale a picture to the stack's size, `(3, size, size)`, or `(1, size, size)` if grey.
@@ -149,18 +178,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
 
 def call_factory(path: str, **settings: Any) -> gym.Env[np.ndarray, Any]:
     """Call the user's `module:function`, with what it takes of the settings, and adapt its env."""
-    module_name, _, function_name = path.partition(":")
-    if not module_name or module_name.startswith(".") or not function_name:
-        raise UserError(f"task is {path!r}; an environment of yours is named as module:function.")
-    if os.getcwd() not in sys.path:  # the worker processes look there, so this one must, too
-        sys.path.append(os.getcwd())
-    try:
-        factory = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
-        raise UserError(
-            f"task {path!r} cannot be imported: {error}. Allowed: module:function of a module that "
-            "is installed, on PYTHONPATH, or in this folder."
-        ) from error
+    factory = import_named("task", path)
     # A function that takes a seed gets a number: made without one, environments are to differ.
     seed = settings["seed"] if settings["seed"] is not None else secrets.randbits(31)
     taken = {"seed": seed, "image_size": settings["image_size"]}

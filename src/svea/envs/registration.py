@@ -15,8 +15,9 @@ from svea.data.folders import data_folder
 from svea.envs.actions import DiscreteActions
 from svea.envs.dmc import DMControlEnv, load_suite_task
 from svea.envs.foreign import call_factory
+from svea.envs.looks import Mode
 from svea.envs.looks.videos import VIDEO_MODES, check_visible
-from svea.envs.modes import make_mode, modes_of, parse_mode
+from svea.envs.modes import make_mode, parse_mode
 from svea.envs.rendering import RENDERINGS
 from svea.envs.robot.worlds import RobotMode
 from svea.envs.stacking import FRAMES
@@ -54,9 +55,10 @@ def make_env(
     Args:
         task: A name in `TASKS`, or `module:function`: a function of yours that returns a Gymnasium
             environment of pictures. It is adapted: resized, stacked, actions rescaled.
-        mode: A name in `MODES`, or in `ROBOT_MODES` for a robot task: how the world looks. Physics
-            and rewards are the same in all. `distracting_cs:0.3` is short for `distracting_cs` with
-            `intensity=0.3`, and `test:7` for `test` with `world=7`.
+        mode: A name in `MODES`, or in `ROBOT_MODES` for a robot task, in `PICTURE_MODES` for any,
+            or `module:class` of yours: how the world looks. Physics and rewards are the same.
+            `distracting_cs:0.3` is short for `distracting_cs` with `intensity=0.3`, and `test:7`
+            for `test` with `world=7`.
         seed: Seed of the first episode when `reset` is called without one; None draws one, so that
             environments made without a seed differ.
         image_size: Side of the observation in pixels.
@@ -116,8 +118,7 @@ def make_env(
         raise UserError(f"render_mode is {render_mode!r}; allowed are 'rgb_array' and None.")
     if name in VIDEO_MODES:
         check_visible(name, task)
-    factory = modes_of(task)[name]
-    look = make_mode(name, factory, data_folder(data_dir), options | mode_options)
+    look = make_mode(name, task, data_folder(data_dir), options | mode_options)
     shown: dict[str, Any] = {
         "seed": seed,
         "image_size": image_size,
@@ -128,7 +129,7 @@ def make_env(
         "render_size": render_size,
     }
     if is_foreign(task):
-        env = call_factory(task, action_repeat=action_repeat or 1, **shown)
+        env = call_factory(task, mode=look, action_repeat=action_repeat or 1, **shown)
         return _discretise(env, action_bins)
     domain, task_name = DOMAIN_AND_TASK[task]
     env = DMControlEnv(
@@ -138,17 +139,18 @@ def make_env(
         action_repeat=action_repeat or ACTION_REPEAT[task],
         rendering=rendering,
         **shown,
-        load=_load_robot_task(look) if isinstance(look, RobotMode) else load_suite_task,
+        load=_load_robot_task(look) if task in ROBOT_TASKS else load_suite_task,
     )
     return _discretise(env, action_bins)
 
 
-def _load_robot_task(look: RobotMode) -> Callable[[str, str], Any]:
+def _load_robot_task(look: Mode) -> Callable[[str, str], Any]:
     """What loads a robot task, with the arm that the mode shows."""
     from svea.envs.robot import task
     from svea.envs.robot.model import find_meshes
 
-    meshes = None if look.menagerie is None else find_meshes(look.menagerie)
+    menagerie = look.menagerie if isinstance(look, RobotMode) else None
+    meshes = None if menagerie is None else find_meshes(menagerie)
     return functools.partial(task.load, meshes=meshes)
 
 

@@ -128,6 +128,23 @@ class WorldsMode(Mode):
         )
 
 
+def provenance_of(env: Any) -> dict[str, Any]:
+    """What data an environment's pictures are made with; nothing where it does not say so."""
+    return env.get_wrapper_attr("provenance") if env.has_wrapper_attr("provenance") else {}
+
+
+def compose(mode: Mode, picture: np.ndarray) -> np.ndarray:
+    """The picture that a mode makes of the one drawn; a mode that makes none is named."""
+    shown = mode.compose(picture)
+    if not isinstance(shown, np.ndarray) or (shown.shape, shown.dtype) != (picture.shape, np.uint8):
+        got = f"{getattr(shown, 'dtype', type(shown).__name__)} {getattr(shown, 'shape', '')}"
+        raise UserError(
+            f"mode {mode.name!r}: compose returned {got.strip()}; it must return a picture like "
+            f"the one given, uint8 {picture.shape}."
+        )
+    return shown
+
+
 def describe(provenance: dict[str, Any]) -> str:
     """Say in a few words what an environment's pictures are made with.
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from svea.envs import make_env
 from svea.envs.actions import as_action, describe_actions
+from svea.envs.looks import provenance_of
 from svea.envs.rendering.renderer import configure_drawing
 from svea.envs.rendering.shared import SharedContext
 from svea.envs.tracebacks import where_raised
@@ -98,7 +99,7 @@ def describe(environment: Any) -> dict[str, Any]:
         "observation": list(environment.observation_space.shape or ()),
         "actions": actions,
         "choices": choices,
-        "provenance": getattr(environment.unwrapped, "provenance", {}),
+        "provenance": provenance_of(environment),
     }
 
 

@@ -25,6 +25,7 @@ def evaluate(
     environments: int = 0,
     device: str = "cpu",
     data_dir: str | None = None,
+    task: str = "",
 ) -> list[Record]:
     """Evaluate a run's (or an exported) agent, and return one record per episode.
 
@@ -37,13 +38,15 @@ def evaluate(
         environments: in parallel; 0 is one per core.
         device: where the agent computes.
         data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
+        task: play in this task instead of the run's, such as ``module:function`` of your world in
+            another look; it stands in the records' mode.
 
     Example:
         >>> records = evaluate("runs/demo", ["train", "color_hard"], episodes=10)  # doctest: +SKIP
         >>> sum(r["return"] for r in records if r["mode"] == "train") / 10  # doctest: +SKIP
     """
     modes = tuple(modes)
-    request = Request(modes, episodes, seed, (policy,), environments, device, data_dir)
+    request = Request(modes, episodes, seed, (policy,), environments, device, data_dir, task)
 
     def fail(run: Path, mode: str, error: SveaError) -> None:
         raise error

@@ -18,7 +18,7 @@ import numpy as np
 from svea import __version__, envs
 from svea.agents.agent import Agent
 from svea.config import Config
-from svea.envs.modes import USUAL, modes_for
+from svea.envs.modes import USUAL, label_mode, modes_for
 from svea.envs.workers.pool import Workers
 from svea.errors import NumericsError, SveaError, UserError, unknown_name
 from svea.evidence.evaluation.adaptation import AdaptingPolicy, deployed_policy
@@ -50,6 +50,8 @@ class Request:
     """In parallel; 0 is one per core."""
     device: str = "cpu"
     data_dir: str | None = None
+    task: str = ""
+    """Play in this task instead of the run's: another look of the world, made by a function."""
 
     def check(self) -> Request:
         """Refuse unknown names and empty evaluations before anything starts."""
@@ -58,6 +60,8 @@ class Request:
                 "no modes to evaluate; name at least one, e.g. --modes train color_hard"
             )
         envs.expand_modes(mode for mode in self.modes if mode != USUAL)
+        if self.task:
+            envs.check_task(self.task)
         for policy in self.policies:
             if policy not in POLICIES:
                 raise unknown_name("policy", str(policy), POLICIES)
@@ -159,10 +163,12 @@ class _Evaluation:
                 self.on_problem(run, "", error)
                 continue
             on_problem = functools.partial(self.on_problem, run)
-            for mode in modes_for(config.task, self.request.modes, on_problem):
-                arguments = config.environment_in(mode, self.request.data_dir)
+            other = self.request.task
+            for mode in modes_for(other or config.task, self.request.modes, on_problem):
+                arguments = config.environment_in(mode, self.request.data_dir, other)
                 name = json.dumps(arguments, sort_keys=True)
-                kind = _Environments(mode, arguments, [], {}, config.step_timeout)
+                shown = label_mode(mode, other)
+                kind = _Environments(shown, arguments, [], {}, config.step_timeout)
                 kinds.setdefault(name, kind).runs.append(run)
         return list(kinds.values())
 
@@ -188,6 +194,7 @@ class _Evaluation:
     def _play_run(self, run: Path, kind: _Environments, workers: Workers) -> None:
         """One run in one mode: pass on what is known, play the rest."""
         agent, config, weights = self.load(run)
+        check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
         known = {protocol_key(record): record for record in self.known(run)} | kind.random
         worlds = workers.provenance.get("worlds", 1)
         seeds = evaluation_seeds(self.request.seed, self.request.episodes, worlds)
@@ -260,6 +267,17 @@ def _record(template: Record, number: int, episode: EpisodeResult) -> Record:
         "length": episode.length,
         **({} if episode.success is None else {"success": episode.success}),
     }
+
+
+def check_actions(agent: Agent, size: int, choices: int, task: str) -> None:
+    """Refuse a task whose actions are not those that the agent learned."""
+
+    def said(count: int, is_choice: bool) -> str:
+        return f"one of {count}" if is_choice else f"a vector of {count}"
+
+    trained, here = said(agent.actions, agent.discrete), said(choices or size, bool(choices))
+    if trained != here:
+        raise UserError(f"an action of task {task!r} is {here}; the agent learned with {trained}")
 
 
 def fingerprint(agent: Agent) -> str:

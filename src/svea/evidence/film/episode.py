@@ -10,9 +10,14 @@ import torch
 from numpy.typing import NDArray
 
 from svea.envs import make_env
-from svea.envs.actions import as_action
+from svea.envs.actions import as_action, describe_actions
+from svea.envs.looks import provenance_of
+from svea.envs.modes import label_mode
+from svea.envs.tracebacks import where_raised
+from svea.errors import SveaError, WorkerError
 from svea.evidence.evaluation.adaptation import deployed_policy
 from svea.evidence.evaluation.play import EpisodeResult
+from svea.evidence.evaluation.requests import check_actions
 from svea.seeds import evaluation_seeds
 
 if TYPE_CHECKING:
@@ -49,6 +54,7 @@ def record(
     seed: int = 0,
     size: int | None = SIZE,
     data_dir: str | None = None,
+    task: str = "",
 ) -> Recording:
     """Play an evaluation's first episode in a mode, in this process, and keep what there is to see.
 
@@ -59,16 +65,18 @@ def record(
         seed: of the evaluation.
         size: side of the pictures; None takes none.
         data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
+        task: another task than the run's.
     """
     chosen: dict[str, Any] = {"seed": 0}  # as in workers, for a user's function that takes a seed
     if size:
         chosen |= {"render_mode": "rgb_array", "render_size": size}
-    environment = make_env(**config.environment_in(mode, data_dir) | chosen)
+    environment = make_env(**config.environment_in(mode, data_dir, task) | chosen)
     policy = deployed_policy(agent, config)
-    worlds = getattr(environment.unwrapped, "provenance", {}).get("worlds", 1)
+    worlds = provenance_of(environment).get("worlds", 1)
     episode = EpisodeResult(evaluation_seeds(seed, 1, worlds)[0])
-    recording = Recording(mode, environment.metadata.get("render_fps", 25))
+    recording = Recording(label_mode(mode, task), environment.metadata.get("render_fps", 25))
     try:
+        check_actions(agent, *describe_actions(environment.action_space), task or config.task)
         observation, _ = environment.reset(seed=episode.seed)
         done = False
         while not done:
@@ -81,6 +89,13 @@ def record(
             episode.total += float(reward)
             episode.length += 1
             done = bool(terminated or truncated)
+    except SveaError:
+        raise
+    except Exception as error:
+        if not (where := where_raised(error)):
+            raise  # not in the user's code
+        said = f"{task or config.task} raised {type(error).__name__}: {error} ({where})"
+        raise WorkerError(said) from error
     finally:
         environment.close()
     return recording

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -85,6 +85,7 @@ def saliency(
     seed: int = 0,
     device: str = "cpu",
     data_dir: str | None = None,
+    task: str = "",
     on_problem: Callable[[str, UserError], None],
 ) -> Path:
     """Write a sheet: the same episode in several modes, and below it where the agent looks.
@@ -97,21 +98,23 @@ def saliency(
         seed: of the evaluation whose first episode is shown.
         device: where the agent computes.
         data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
+        task: play in this task instead of the run's.
         on_problem: called with each mode that does not fit the task; the rest is shown.
     """
     if not 1 <= samples <= 20:
         raise UserError(f"samples is {samples}; allowed: 1 to 20")
     config, agent = load_config(run), load_agent(run, device=device)
     shown: dict[str, dict[str, Tensor]] = {}
-    for mode in modes_for(config.task, modes, on_problem):
+    chosen: dict[str, Any] = {"seed": seed, "size": None, "data_dir": data_dir, "task": task}
+    for mode in modes_for(task or config.task, modes, on_problem):
         try:
-            recording = record(agent, config, mode, seed=seed, size=None, data_dir=data_dir)
+            recording = record(agent, config, mode, **chosen)
         except UserError as error:
             on_problem(mode, error)
             continue
-        shown[mode] = look(agent, recording, samples)
+        shown[recording.mode] = look(agent, recording, samples)
     if not shown:
-        raise UserError(f"nothing to look at: no mode of {config.task} could be shown")
+        raise UserError(f"nothing to look at: no mode of {task or config.task} could be shown")
     rows = list(next(iter(shown.values())))
     cells = [[shown[mode][row].numpy() for mode in shown] for row in rows]
     scale = max(1, 160 // cells[0][0].shape[-1])  # small pictures are enlarged

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -28,14 +29,20 @@ GIF_WIDTH, GIF_RATE = 480, 10  # a GIF for a README: small enough to be sent wit
 
 
 def record_episode(
-    run: Path, mode: str, *, seed: int = 0, device: str = "cpu", data_dir: str | None = None
+    run: Path,
+    mode: str,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    data_dir: str | None = None,
+    task: str = "",
 ) -> Path | None:
     """Play an evaluation's first episode in a mode; write media/MODE.mp4 and media/MODE.png."""
     config, agent = load_config(run), load_agent(run, device=device)
-    recording = record(agent, config, mode, seed=seed, data_dir=data_dir)
+    recording = record(agent, config, mode, seed=seed, data_dir=data_dir, task=task)
     if not recording.pictures:
         return None
-    path = layout.media_file(run, mode, ".mp4")
+    path = layout.media_file(run, recording.mode, ".mp4")
     chosen = np.linspace(0, len(recording.pictures) - 1, STRIP).astype(int)
     strip = Image.fromarray(np.concatenate([recording.pictures[k] for k in chosen], axis=1))
     write_video(path, recording.pictures, recording.rate)
@@ -53,6 +60,7 @@ def watch(
     size: int = SIZE,
     device: str = "cpu",
     data_dir: str | None = None,
+    task: str = "",
     on_problem: Callable[[str, UserError], None],
     on_mode: Callable[[str], None] = lambda mode: None,
 ) -> list[Path]:
@@ -67,6 +75,7 @@ def watch(
         size: side of a picture, in pixels.
         device: where the agent computes.
         data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
+        task: play in this task instead of the run's.
         on_problem: called with each mode that does not fit the task; the rest is shown.
         on_mode: called with each mode before it is played.
     """
@@ -76,15 +85,16 @@ def watch(
         raise UserError(f"size is {size}; allowed: 32 to 2048 pixels")
     config, agent = load_config(run), load_agent(run, device=device)
     recordings = []
-    for mode in modes_for(config.task, modes, on_problem):
+    chosen: dict[str, Any] = {"seed": seed, "size": size, "data_dir": data_dir, "task": task}
+    for mode in modes_for(task or config.task, modes, on_problem):
         on_mode(mode)
         try:
-            recordings.append(record(agent, config, mode, seed=seed, size=size, data_dir=data_dir))
+            recordings.append(record(agent, config, mode, **chosen))
         except UserError as error:
             on_problem(mode, error)
     shown = [recording for recording in recordings if recording.pictures]
     if not shown:
-        raise UserError(f"nothing to watch: no mode of {config.task} could be shown")
+        raise UserError(f"nothing to watch: no mode of {task or config.task} could be shown")
     frames = list(grid(shown))
     write_video(out, frames, shown[0].rate)
     if gif:

@@ -1,0 +1,48 @@
+"""What users name as `module:name`: environments, modes, augmentations."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from svea.envs.tracebacks import where_raised
+from svea.errors import UserError
+
+
+def is_import_path(text: str) -> bool:
+    """Whether a text can be `module:name`.
+
+    >>> is_import_path("my_package.looks:NightMode"), is_import_path("distracting_cs:0.3")
+    (True, False)
+    """
+    module, _, name = text.partition(":")
+    return name.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
+def import_named(kind: str, path: str) -> Any:
+    """Import what a user named as `module:name`.
+
+    Args:
+        kind: What it is, for the message: task, mode, augmentation.
+        path: As typed.
+    """
+    module, _, name = path.partition(":")
+    if not module or module.startswith(".") or not name:
+        raise UserError(f"{kind} is {path!r}; one of yours is named as module:function.")
+    if os.getcwd() not in sys.path:  # the worker processes look there, so this one must, too
+        sys.path.append(os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"{kind} {path!r} cannot be imported: {error}. Allowed: module:name of a module that "
+            "is installed, on PYTHONPATH, or in this folder."
+        ) from error
+    except Exception as error:  # a mistake in the user's module
+        where = where_raised(error)
+        raise UserError(
+            f"{kind} {path!r} cannot be imported: {type(error).__name__}: {error}"
+            + (f" ({where})" if where else "")
+        ) from error

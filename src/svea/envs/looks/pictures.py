@@ -1,0 +1,125 @@
+"""`picture_colors` and `picture_video`: looks that change the drawn picture alone.
+
+They need no simulated scene, so any environment can be tested in them, also a user's own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from svea.data import clips
+from svea.envs.looks import Mode, Scene, WorldsMode
+from svea.errors import UserError
+
+SETTINGS = 100
+"""Colour settings of `picture_colors`, as many as the benchmark has for its colour modes."""
+
+_FACTOR = (0.6, 1.4)  # of brightness, contrast and saturation
+_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
+
+
+class PictureMode(Mode):
+    """A look made of the drawn picture: the base of modes that fit any environment.
+
+    The hooks are those of `Mode`. Where svea does not simulate the environment itself, `prepare`
+    and `advance` are not called and `scene` is None.
+    """
+
+    def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
+        """Choose the look of a new episode."""
+
+    def update(self, scene: Scene | None) -> None:
+        """Move on by a decision."""
+
+
+class PictureColors(PictureMode, WorldsMode):
+    """Brightness, contrast, saturation and hue, one of 100 settings per episode."""
+
+    def __init__(self, name: str = "picture_colors", data_dir: Path | None = None) -> None:
+        """Prepare the settings; they need no data."""
+        super().__init__(name, range(SETTINGS))
+        self._matrix, self._offset = np.eye(3, dtype=np.float32), 0.0
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """The settings are svea's own, the same everywhere."""
+        return super().provenance | {"source": "stored", "settings": SETTINGS}
+
+    def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
+        """Take the episode's setting."""
+        self._matrix, self._offset = color_setting(self.next_world(rng))
+
+    def compose(self, picture: np.ndarray) -> np.ndarray:
+        """Change the colours of every pixel alike."""
+        changed = picture.reshape(-1, 3) @ self._matrix.T + self._offset
+        return np.rint(changed.clip(0, 255)).astype(np.uint8).reshape(picture.shape)
+
+
+def color_setting(world: int) -> tuple[np.ndarray, float]:
+    """The matrix and offset that a setting applies to the bytes of a pixel."""
+    rng = np.random.default_rng([world, SETTINGS])
+    brightness, contrast, saturation = rng.uniform(*_FACTOR, 3)
+    hue = rng.uniform(-np.pi, np.pi)
+    turn = saturation * np.array([[np.cos(hue), -np.sin(hue)], [np.sin(hue), np.cos(hue)]])
+    chroma = np.eye(3)
+    chroma[1:, 1:] = turn  # of the chroma plane; the luma stays
+    matrix = contrast * brightness * np.linalg.inv(_YIQ) @ chroma @ _YIQ
+    return matrix.astype(np.float32), 127.5 * (1 - contrast)
+
+
+class PictureVideo(PictureMode, WorldsMode):
+    """A video laid over the whole picture, one clip per episode, a frame per decision."""
+
+    def __init__(
+        self,
+        name: str = "picture_video",
+        data_dir: Path | None = None,
+        *,
+        videos: str | Path | None = None,
+        weight: float = 0.5,
+    ) -> None:
+        """Find the clips.
+
+        Args:
+            name: The mode's name.
+            data_dir: Folder with the benchmark's clips, those of `video_hard`; generated clips are
+                shown without one.
+            videos: A folder of your own videos (or folders of frames), or `procedural`.
+            weight: Of the video in the picture, from 0 to 1.
+        """
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
+            raise UserError(f"weight is {weight!r}; it must be a number from 0 to 1.")
+        self._weight = float(weight)
+        self._clips = clips.find("video_hard", data_dir, videos)
+        super().__init__(name, self._clips.worlds)
+        self._clip: clips.Clip
+        self._decision = 0
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the clips come from, how many there are, their hash, and their weight."""
+        return super().provenance | self._clips.provenance | {"weight": self._weight}
+
+    def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
+        """Open the episode's clip at its first frame."""
+        self._clip, self._decision = self._clips.open(self.next_world(rng)), 0
+        self._clip.frame(0)  # a damaged file is reported by reset, not by a later picture
+
+    def update(self, scene: Scene | None) -> None:
+        """Advance to the next frame."""
+        self._decision += 1
+
+    def compose(self, picture: np.ndarray) -> np.ndarray:
+        """Mix the clip's frame, stretched to the picture, into it."""
+        from PIL import Image
+
+        height, width, _ = picture.shape
+        frame = self._clip.frame(self._decision)
+        if frame.shape != picture.shape:
+            small = Image.fromarray(frame).resize((width, height), Image.Resampling.BILINEAR)
+            frame = np.asarray(small)
+        mixed = (1 - self._weight) * picture + self._weight * frame.astype(np.float32)
+        return np.rint(mixed).astype(np.uint8)
