@@ -28,7 +28,8 @@ def test_an_absent_device_is_an_error_that_names_the_present_ones(
 
 def test_precision_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert device.choose_precision("auto", CPU) == torch.float32
-    assert device.choose_precision("float32", torch.device("cuda")) == torch.float32
+    for name in ("float32", "float32-exact"):
+        assert device.choose_precision(name, torch.device("cuda")) == torch.float32
     for native, expected in ((True, torch.bfloat16), (False, torch.float32)):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda native=native: native)
         assert device.choose_precision("auto", torch.device("cuda")) == expected

@@ -77,7 +77,7 @@ class CURL(Auxiliary):
         with torch.no_grad():
             other = now[name, len(agent.streams.prediction)]  # a view that nothing has used yet
             positive = projection_of(agent.target_critic)(agent.target_trunk(other))
-        # In full precision: bfloat16 would round logits of 100 to halves.
+        # In float32: bfloat16 would round logits of 100 to halves.
         with torch.autocast(anchor.device.type, enabled=False):
             logits = anchor.float() @ self.bilinear @ positive.float().T  # (B, B)
         own = torch.arange(len(logits), device=logits.device)

@@ -95,19 +95,23 @@ def time_update(
     dtype = speed.choose_precision(precision, device)
     agent = make_agent(config, ACTIONS, device)
     replay = noise_replay(config, device)
-    learner = speed.Learner(agent, replay, config.batch_size, precision=dtype, speed=how)
+    exact = precision == speed.EXACT
+    learner = speed.Learner(
+        agent, replay, config.batch_size, precision=dtype, exact=exact, speed=how
+    )
     cycle = 2 * max(1, agent.options.actor_every)
     for decision in range(cycle * (speed.WARM_UP + 1)):
         learner.step(decision)
     ms = median_ms(lambda: [learner.step(d) for d in range(cycle)], device, repeats) / cycle
     memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else None
     fresh = make_agent(config, ACTIONS, device)
-    work = Work(speed.Learner(fresh, replay, config.batch_size, precision=dtype))
+    work = Work(speed.Learner(fresh, replay, config.batch_size, precision=dtype, exact=exact))
     split = PartTimes(learner, device, repeats).all() if parts else {}
     peaks = PEAKS.get(torch.cuda.get_device_name()) if device.type == "cuda" else None
     floor = 1e3 * max(work.flop / peaks[0], work.bytes / peaks[1]) if peaks else None
     return UpdateRow(
-        config.method, config.base, config.encoder, how, str(dtype).removeprefix("torch."),
+        config.method, config.base, config.encoder, how,
+        speed.EXACT if exact else str(dtype).removeprefix("torch."),
         config.batch_size, ms, split, parameter_count(agent), work.flop / 1e9,
         work.flop / ms / 1e9, work.bytes / 1e9, work.bytes / ms / 1e6, floor, memory,
     )  # fmt: skip

@@ -103,7 +103,7 @@ def run(arguments: list[str]) -> int:
             encoder: cnn, vit or drqv2.
             preset: sizes: paper or quick.
             device: auto, cuda, mps or cpu.
-            precision: auto, float32 or bfloat16.
+            precision: auto, float32, float32-exact or bfloat16.
             speed: auto, eager, compiled or captured.
             batch: transitions; default the preset's.
             repeats: how often each is run.

@@ -26,7 +26,7 @@ class Projection(nn.Sequential):
 
 
 class MLP(nn.Module):
-    """Two hidden ReLU layers, and an output layer in full precision.
+    """Two hidden ReLU layers, and an output layer in float32.
 
     The output layer leaves autocast: bfloat16 keeps 8 bits, and a Q-value of 100 rounded to 0.5
     would drown the temporal differences. It is one thin matrix, so this costs nothing.

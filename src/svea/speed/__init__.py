@@ -6,6 +6,7 @@ its parts on an agent; `Learner` is what the training loop calls.
 
 from svea.speed.accelerate import accelerate, uncompiled
 from svea.speed.device import (
+    EXACT,
     choose_device,
     choose_precision,
     choose_speed,
@@ -17,6 +18,7 @@ from svea.speed.graphs import lane
 from svea.speed.learner import WARM_UP, Learner
 
 __all__ = [
+    "EXACT",
     "WARM_UP",
     "Learner",
     "accelerate",

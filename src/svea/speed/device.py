@@ -15,7 +15,9 @@ import torch
 from svea.errors import DeviceError, UserError, unknown_name
 
 SPEEDS = ("eager", "compiled", "captured")
-PRECISIONS = ("auto", "float32", "bfloat16")
+EXACT = "float32-exact"
+"""float32 whose products are float32, too; on a GPU plain float32 multiplies in TF32."""
+PRECISIONS = ("auto", "float32", EXACT, "bfloat16")
 
 
 def choose_device(name: str) -> torch.device:
@@ -41,7 +43,7 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """
     if name not in PRECISIONS:
         raise unknown_name("precision", name, PRECISIONS)
-    if name == "float32":
+    if name in ("float32", EXACT):
         return torch.float32
     if device.type == "cpu" and name == "bfloat16" and not cpu_computes_bfloat16():
         raise UserError(

@@ -37,6 +37,7 @@ class Learner:
         batch_size: int,
         *,
         precision: torch.dtype = torch.float32,
+        exact: bool = False,
         speed: str = "eager",
         deterministic: bool = False,
         say: Callable[[str], None] = lambda message: None,
@@ -48,6 +49,7 @@ class Learner:
             replay: what it learns from.
             batch_size: transitions per update.
             precision: of the networks' arithmetic.
+            exact: no TF32 in float32, on a GPU; holds for the whole process.
             speed: ``eager``, ``compiled`` or ``captured``, as `choose_speed` resolved it.
             deterministic: the same bits every time, also on a GPU.
             say: called with a line when something takes long.
@@ -56,7 +58,7 @@ class Learner:
         self.precision, self.speed, self._say = precision, speed, say
         self._counts: dict[Phase, int] = {}
         self._graphs: dict[Phase, CapturedUpdate] = {}
-        prepare(agent.device)
+        prepare(agent.device, exact)
         if deterministic and agent.device.type != "cpu":  # there updates repeat in any case
             repeat_exactly(agent.device)
         accelerate(agent, speed)

@@ -18,6 +18,7 @@ from svea.machine import usable_cores
 from svea.methods import METHODS
 from svea.recipes import streams
 from svea.runs import footprint, layout
+from svea.speed import EXACT
 from svea.words import duration, plural
 
 GPU_SHARE = 0.8  # of a GPU's free memory that the replay may take
@@ -149,12 +150,13 @@ def announcement(
     config: Config, device: torch.device, precision: torch.dtype, speed: str, replay: int
 ) -> str:
     """What is about to happen, in numbers, before it happens."""
+    computed_in = EXACT if config.precision == EXACT else str(precision).removeprefix("torch.")
     return (
         f"{config.task}, {config.method} on {config.base} with {config.encoder} (augment "
         f"{config.augment}), seed {config.seed}, "
         f"preset {config.preset}: {config.decisions:,} decisions = "
         f"{config.decisions * config.action_repeat:,} frames, {config.envs} environment(s), "
-        f"{device.type} in {str(precision).removeprefix('torch.')}, {speed}\n"
+        f"{device.type} in {computed_in}, {speed}\n"
         f"run folder {config.folder}; replay {replay / 1e9:.2f} GB for "
         f"{config.replay_capacity:,} decisions, in memory and in the folder"
     )

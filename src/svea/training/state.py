@@ -106,6 +106,7 @@ class TrainingState:
             self.replay,
             config.batch_size,
             precision=self.precision,
+            exact=config.precision == speed.EXACT,
             speed=self.speed,
             deterministic=config.deterministic,
             say=self.display.line,

@@ -1,0 +1,52 @@
+"""What is set up for the whole process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_runs import tiny
+
+from svea.config import configure
+from svea.runs.load import load_config
+from svea.speed import EXACT, host, learner
+from svea.training import train
+
+
+@pytest.fixture
+def flags() -> Iterator[None]:
+    """What these tests change in torch is put back."""
+    cudnn = torch.backends.cudnn
+    before = torch.get_float32_matmul_precision(), cudnn.allow_tf32, cudnn.benchmark
+    yield
+    torch.set_float32_matmul_precision(before[0])
+    cudnn.allow_tf32, cudnn.benchmark = before[1:]
+
+
+def test_float32_on_a_gpu_is_tf32_unless_exact(flags: None) -> None:
+    for exact in (False, True, False):  # the last: a later run in the process
+        host.prepare(torch.device("cuda"), exact=exact)
+        assert torch.backends.cuda.matmul.allow_tf32 is not exact
+        assert torch.backends.cudnn.allow_tf32 is not exact
+        assert torch.get_float32_matmul_precision() == ("highest" if exact else "high")
+
+
+@pytest.mark.parametrize("precision", ["float32", EXACT])
+def test_the_option_reaches_the_process_and_is_recorded(
+    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    asked: list[bool] = []
+    monkeypatch.setattr(learner, "prepare", lambda device, exact: asked.append(exact))
+    run = train(tiny(tmp_path / "run", precision=precision, decisions=13))
+    train(tiny(run, precision=precision, decisions=15))
+    assert asked == [precision == EXACT] * 2
+    assert load_config(run).precision == precision
+    assert f"cpu in {precision}, " in capsys.readouterr().out
+
+
+def test_the_precision_is_in_the_name_of_the_folder() -> None:
+    config = configure("walker_walk", precision=EXACT)
+    assert config.folder.name == "walker_walk-svea-float32-exact-0"
