@@ -143,3 +143,28 @@ def test_one_bad_folder_does_not_hide_the_others(tmp_path):
     assert len(problems) == 1 and "absent" in problems[0]
     with pytest.raises(UserError, match="absent"):
         read_runs([tmp_path / "absent"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"policy": "agent", "mode": "train", "length": "long"}',
+        '{"policy": "agent", "mode": "\\ud800"}',
+        '{"policy": "agent", "mode": "train", "return": 1' + "0" * 400 + "}",
+    ],
+)
+def test_odd_records_are_left_out_and_their_line_is_named(tmp_path, line):
+    folder = write_run(tmp_path / "demo")
+    path = folder / "eval.jsonl"
+    path.write_text(line + "\n" + path.read_text())
+    run = read_run(folder)
+    assert run.final_returns("train").mean() == pytest.approx(300)
+    assert any("eval.jsonl has 1 damaged line(s), the first is line 1" in w for w in run.warnings)
+
+
+def test_a_configuration_with_half_a_surrogate_pair_is_named(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    config = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(config.replace('"walker_walk"', '"\\udc00"', 1))
+    warnings = read_run(folder).warnings
+    assert any("config.json cannot be read (a text has half a surrogate" in w for w in warnings)

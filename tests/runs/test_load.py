@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -69,6 +70,40 @@ def test_exports_overwrite_nothing(run: Path, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="not an empty folder; name a new one"):
             export(run, place)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_an_export_is_whole_or_absent_and_an_unfinished_one_is_replaced(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, dead = tmp_path / "export", 2**22 + 1
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("svea.files.rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            export(run, target)
+    assert not target.exists()
+    (left,) = tmp_path.iterdir()
+    left.rename(tmp_path / f".export.{dead}.partial")  # as of a process that has ended
+    target.mkdir()
+    (target / "actor.safetensors").write_bytes(b"half")  # as earlier versions left it
+    export(run, target)
+    assert [path.name for path in tmp_path.iterdir()] == ["export"]
+    assert load_agent(target).decision == 16
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("name", ["config.json", "actor.safetensors", "critic.safetensors"])
+def test_an_export_with_a_special_file_is_refused(exported: Path, name: str, kind: str) -> None:
+    (exported / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(exported / name)
+    else:
+        (exported / name).symlink_to("/dev/zero")
+    with pytest.raises(StorageError, match="not a plain file"):
+        load_agent(exported)
 
 
 def test_folders_that_are_no_runs(run: Path, exported: Path, tmp_path: Path) -> None:

@@ -29,6 +29,13 @@ def test_half_a_line_of_a_killed_evaluation_costs_that_line_alone(tmp_path: Path
         file.write('{"policy": "age')
     append_records(tmp_path, [record(seed=2)])
     assert read_records(tmp_path) == [record(), record(seed=2)]
+    lines = (tmp_path / "eval.jsonl").read_text().splitlines()
+    assert list(map(json.loads, lines)) == [record(), record(seed=2)], "for every other reader"
+
+
+def test_a_text_in_place_of_a_number_is_no_record(tmp_path: Path) -> None:
+    append_records(tmp_path, [record(length="long"), record(seed=2)])
+    assert read_records(tmp_path) == [record(seed=2)]
 
 
 @pytest.mark.parametrize("junk", ["[1, 2]", "null", "[" * 100_000, "\x00\xff"])
