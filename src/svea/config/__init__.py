@@ -1,7 +1,7 @@
 """What a run is: options with their bounds, presets, checks, dictionaries. No torch."""
 
 from svea.config.augmentations import AUGMENTATION_NAMES, parse_augmentation
-from svea.config.checks import check, seconds
+from svea.config.checks import check, milestones, seconds
 from svea.config.codec import differences, from_dict, to_dict
 from svea.config.options import (
     AgentOptions,
@@ -36,6 +36,7 @@ __all__ = [
     "differences",
     "fields_with",
     "from_dict",
+    "milestones",
     "parse_augmentation",
     "resolve",
     "seconds",

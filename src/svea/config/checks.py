@@ -24,6 +24,7 @@ def check(config: Config) -> Config:
     check_ranges(config)
     check_names(config)
     seconds(config.time_limit)
+    check_milestones(config)
     check_networks(config)
     check_combination(config)
     streams(METHODS[config.method].recipe_for(config.augment), config.recipe)
@@ -186,6 +187,30 @@ def check_names(config: Config) -> None:
             f"method {config.method} trains on a strongly augmented view, but augment is none; "
             "use --augment conv, or --method drq for no strong augmentation"
         )
+
+
+def check_milestones(config: Config) -> None:
+    """Exports are asked for at decisions that the run makes."""
+    for decision in milestones(config.export_at):
+        if not 1 <= decision <= config.decisions:
+            raise UserError(
+                f"export_at has {decision:,}, but the run makes {config.decisions:,} decisions; "
+                f"allowed: 1 to {config.decisions:,}"
+            )
+
+
+def milestones(text: str) -> list[int]:
+    """Decisions at which an agent is exported, in order.
+
+    >>> milestones("250000, 100_000"), milestones("")
+    ([100000, 250000], [])
+    """
+    words = text.replace(",", " ").split()
+    if not all(re.fullmatch(r"\d[\d_]{0,17}", word) for word in words):
+        raise UserError(
+            f"export_at is {text!r}; allowed: decisions such as 100000 or 100000,250000"
+        )
+    return sorted({int(word.replace("_", "")) for word in words})
 
 
 def seconds(text: str) -> float:

@@ -129,6 +129,9 @@ class Config:
     """Make GPU updates repeatable bit for bit (CPU updates always are)."""
     time_limit: Annotated[str, HOW] = "none"
     """Save and stop after this wall time, e.g. 90s, 9m, 1h30m; the same command continues."""
+    export_at: Annotated[str, HOW] = ""
+    """Keep the agent as it is after this many decisions, e.g. 100000 or 100000,250000, in
+    RUN/exports; the run continues."""
     data_dir: Annotated[str, WHERE] = ""
     """Folder with benchmark data; overrides SVEA_DATA."""
     out: Annotated[str, WHERE] = ""

@@ -29,6 +29,8 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
             found[path] = None
             continue
         beneath = sorted({f.parent for name in RUN_FILES for f in path.rglob(name)})
+        # An agent that a run kept on its way is not another run; it is found by its own name.
+        beneath = [f for f in beneath if layout.EXPORTS not in f.relative_to(path).parts[:-1]]
         found.update(dict.fromkeys(beneath or [path]))
     return list(found)
 

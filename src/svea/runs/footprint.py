@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from svea.config import Config, shapes
+from svea.config import Config, milestones, shapes
 from svea.runs import layout
 
 ACTIONS = 8  # dimensions of an action where no environment has been asked; hardly counts
@@ -40,5 +40,6 @@ def folder_bytes(config: Config, replay: int, agent: int) -> int:
     """
     lines = config.decisions / config.episode_length
     lines += 2 * config.decisions / min(config.log_every, config.eval_every)
-    checkpoints = layout.GENERATIONS + 1  # those that are kept, and the one being written
-    return replay + checkpoints * agent + round(LOG_LINE_BYTES * lines)
+    copies = layout.GENERATIONS + 1  # those that are kept, and the one being written
+    copies += len(milestones(config.export_at))
+    return replay + copies * agent + round(LOG_LINE_BYTES * lines)

@@ -6,6 +6,7 @@
     incidents.jsonl             what went wrong (`runs.incidents`)
     checkpoints/000500000/      the newest two (`runs.checkpoint`)
     replay/                     the replay buffer, in segments that checkpoints name
+    exports/000100000/          agents kept by --export-at, each as `svea export` writes it
     analysis/NAME.json          what `svea analyze` found
     media/MODE.mp4, MODE.png    what `svea watch` recorded
     tensorboard/, wandb/        with --tensorboard and --wandb
@@ -24,6 +25,7 @@ EVALUATIONS = "eval.jsonl"
 INCIDENTS = "incidents.jsonl"
 CHECKPOINTS = "checkpoints"
 REPLAY = "replay"
+EXPORTS = "exports"
 ANALYSIS = "analysis"
 MEDIA = "media"
 
@@ -66,6 +68,11 @@ def analysis_file(run: Path, name: str) -> Path:
 def media_file(run: Path, mode: str, suffix: str) -> Path:
     """Where the video (.mp4) or the picture (.png) of a mode lies."""
     return run / MEDIA / f"{mode}{suffix}"
+
+
+def export_folder(run: Path, decision: int) -> Path:
+    """Where the agent of a decision is kept, if it was asked for."""
+    return run / EXPORTS / f"{decision:09d}"
 
 
 def checkpoint_order(path: Path) -> tuple[int, ...]:

@@ -79,16 +79,25 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
 def export(run: str | Path, folder: str | Path) -> Path:
     """Write actor.safetensors, critic.safetensors and config.json: enough to act and evaluate.
 
-    They are written to a folder of another name, which is then renamed: an export is whole or
-    absent. What a killed one left is replaced.
+    An export is whole or absent. What a killed one left is replaced.
     """
     run, folder = Path(run), Path(folder)
     target = folder.resolve()
     if target == Path.cwd() or (target.exists() and not _is_unfinished(target)):
         raise UserError(f"{folder} is not an empty folder; name a new one")
-    agent = load_agent(run)
-    state = agent.state_dict()
-    stored = read_config(run) | {"decision": agent.decision}
+    write_export(target, load_agent(run), read_config(run))
+    return folder
+
+
+def write_export(target: Path, agent: Agent, config: dict[str, Any]) -> None:
+    """Write the files of an export to a folder of another name, and rename it.
+
+    Args:
+        target: the export's folder; one that is there is replaced.
+        agent: whose networks.
+        config: config.json of its run.
+    """
+    state, stored = agent.state_dict(), config | {"decision": agent.decision}
     unfinished = files.partial(target)
     with files.writing(target):
         files.make_folder(target.parent)
@@ -103,7 +112,6 @@ def export(run: str | Path, folder: str | Path) -> Path:
         if target.exists():
             files.remove(target)
         files.rename(unfinished, target)
-    return folder
 
 
 def _is_unfinished(folder: Path) -> bool:

@@ -38,6 +38,8 @@ class Trainer(TrainingState):
         while True:
             if self.decision >= self.next_evaluation:
                 self.evaluate()
+            if self.decision >= self.next_export:
+                self.export()
             if self.decision >= self.config.decisions or self.must_stop():
                 break
             if self.decision >= self.next_save:

@@ -11,12 +11,13 @@ import numpy as np
 from svea import speed
 from svea.agents import make_agent, make_replay
 from svea.agents.saving import restore_generator
-from svea.config import Config, to_dict
+from svea.config import Config, milestones, to_dict
 from svea.envs.workers.episode import OpenEpisode
 from svea.envs.workers.pool import Workers, print_incident
 from svea.errors import SveaError
 from svea.replay.segments import counters
 from svea.runs import checkpoint, footprint, incidents, layout, tensors
+from svea.runs.load import read_config, write_export
 from svea.runs.log import Accumulator, Log, Sink, TensorBoard, WeightsAndBiases
 from svea.seeds import TRAINING, episode_seed, seed_for
 from svea.training import preflight, saved_state
@@ -34,7 +35,8 @@ class TrainingState:
     decision: int  # made so far, by all environments
     updates: int
     owed_updates: int  # left from the warm-up
-    next_evaluation: int  # the decision at which it is due, as for the next two
+    next_evaluation: int  # the decision at which it is due, as for the next three
+    next_export: int
     next_save: int
     next_log: int
     segments: list[dict[str, Any]]  # of the replay, already on disk
@@ -82,8 +84,9 @@ class TrainingState:
             self._try_to_resume(saved)
         else:
             self._begin()
+        self._plan_exports()
         if learn_only:
-            self.next_evaluation = self.next_save = NEVER
+            self.next_evaluation = self.next_export = self.next_save = NEVER
         self.rates = Rates(self.updates, self.decision)
         self.log = Log(self.folder / layout.METRICS, self._log_offset, self._sinks())
         stack.callback(self.log.close)
@@ -188,6 +191,32 @@ class TrainingState:
             self.segments = checkpoint.save(
                 self.folder, self.decision, tensors, self._state(), self.replay, self.segments
             )
+
+    def export(self) -> None:
+        """Keep the agent as it is now, for evaluations; the run continues."""
+        with self.rates.paused():
+            self.agent.decision = self.decision
+            folder = layout.export_folder(self.folder, self.next_export)
+            write_export(folder, self.agent, read_config(self.folder))
+            self.display.stay(f"the agent is kept in {folder}")
+            self.next_export = next((m for m in self._milestones if m > self.decision), NEVER)
+
+    def _plan_exports(self) -> None:
+        """The next export; one that a resumed run has passed cannot be made any more."""
+        self._milestones = milestones(self.config.export_at)
+        kept = [
+            m for m in self._milestones if layout.is_export(layout.export_folder(self.folder, m))
+        ]
+        for passed in (m for m in self._milestones if m < self.decision and m not in kept):
+            self.display.say(
+                f"warning: the run is past decision {passed:,}, so export_at cannot keep its agent"
+            )
+        due = (
+            m
+            for m in self._milestones
+            if m > self.decision or (m == self.decision and m not in kept)
+        )
+        self.next_export = next(due, NEVER)
 
     def _state(self) -> dict[str, Any]:
         """Everything that draws or counts, except tensors."""
