@@ -80,6 +80,10 @@ METHODS: dict[str, Method] = {
 """The rows of the paper's ablation table first, in its order."""
 
 
+SAME_RUN = {"drq+aug": "drq", "rad+aug": "rad"}
+"""Names that with an augmentation are the same run as another name: results use the other."""
+
+
 def uses_strong(recipe: Recipe, auxiliary: str) -> bool:
     """Whether anything looks at the strong view."""
     return recipe.is_strong or auxiliary == "soda"

@@ -12,6 +12,7 @@ from fake_runs import write_run
 from svea.evidence.read import read_run
 from svea.evidence.results import aggregate, caveats_of, group_runs, mean_curve, summarise
 from svea.evidence.tables.results import all_results
+from svea.evidence.tables.writers import to_latex, to_markdown
 
 
 def groups_of(*folders):
@@ -125,10 +126,14 @@ def in_worlds(run, seen, provenance):
 @pytest.mark.parametrize(
     ("seen", "provenance", "worlds"),
     [
-        (10, {"worlds": 10}, "10 of 10"),
-        (10, {"worlds": 100}, "10 of 100"),
-        (6, {"worlds": 6, "clips": 6, "of": 10}, "6 of 10"),
-        (10, {"settings": 100}, "10 of 100"),
+        (10, {"source": "dmcgb", "worlds": 10}, "10 of 10"),
+        (10, {"source": "dmcgb", "worlds": 100}, "10 of 100"),
+        (
+            6,
+            {"source": "dmcgb", "missing": ["v"], "worlds": 6, "clips": 6, "of": 10},
+            "6 of 10",
+        ),
+        (10, {"source": "dmcgb", "settings": 100}, "10 of 100"),
     ],
 )
 def test_a_result_over_some_worlds_is_partial_next_to_the_papers(
@@ -256,3 +261,94 @@ def test_tasks_are_strata_of_an_aggregate(tmp_path):
     # Resampling across tasks would spread the mean over 100 to 900.
     assert (one.mean.low, one.mean.point, one.mean.high) == pytest.approx((500, 500, 500))
     assert one.iqm.point == pytest.approx(500)
+
+
+# What a result was made with ----------------------------------------------------------------------
+
+WHOLE = {"preset": "paper", "decisions": 500_000, "evaluations": 2}
+PLACES = {
+    "source": "places365_standard/train",
+    "count": 2048,
+    "side": 128,
+    "of": 1_803_460,
+    "sha256": "a" * 64,
+}
+
+
+def five(folder, **changes):
+    return [write_run(folder / str(seed), seed=seed, **(WHOLE | changes)) for seed in range(5)]
+
+
+def with_test_data(runs, provenance):
+    for run in runs:
+        path = run / "eval.jsonl"
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        for record in records:
+            if record["mode"] != "train":
+                record["provenance"] = provenance
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("pictures", "departure"),
+    [
+        (PLACES, ""),
+        (None, "overlay pictures not recorded"),
+        (PLACES | {"source": "procedural"}, "overlay pictures not Places365 (procedural)"),
+        (PLACES | {"of": 300}, "only 300 files of Places365 for overlay"),
+        (PLACES | {"since": 9000}, "overlay pictures not recorded before decision 9,000"),
+    ],
+)
+def test_overlays_pictures_keep_a_result_from_being_a_replication(tmp_path, pictures, departure):
+    more = {"pictures": pictures} if pictures else {}
+    (group,) = groups_of(*five(tmp_path, augment="overlay", **more))
+    result = summarise(group)[1]
+    assert result.paper is not None and result.paper.mean == 749
+    assert result.departures == ((departure,) if departure else ())
+    assert result.is_replication is not bool(departure)
+    assert any("Places365" in text for text in caveats_of(group)) is bool(departure)
+    table = all_results([group])
+    assert table.records[1]["differs_from_paper"] == departure
+    assert any(departure in note for note in table.notes) or not departure
+
+
+def test_runs_with_other_pictures_are_other_groups_wherever_the_pictures_lay(tmp_path):
+    one = write_run(tmp_path / "a", augment="overlay", pictures=PLACES, overlay_dir="/data/x")
+    same = write_run(tmp_path / "b", augment="overlay", pictures=PLACES, seed=1, overlay_dir="/y")
+    other = PLACES | {"source": "procedural", "sha256": "b" * 64}
+    two = write_run(tmp_path / "c", augment="overlay", pictures=other, seed=2)
+    groups = groups_of(one, same, two)
+    assert sorted(len(group.runs) for group in groups) == [1, 2]
+    assert all("pictures" in group.label for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("provenance", "departure"),
+    [
+        ({"source": "dmcgb"}, ""),
+        ({"source": "procedural"}, "test data procedural"),
+        ({"source": "holiday"}, "test data holiday"),
+        ({}, "test data not recorded"),
+        ({"source": "davis", "missing": ["bear"]}, "test data incomplete"),
+    ],
+)
+def test_only_the_benchmarks_whole_test_data_makes_a_replication(tmp_path, provenance, departure):
+    (group,) = groups_of(*with_test_data(five(tmp_path), provenance))
+    train, test = summarise(group)
+    assert train.is_replication and test.departures == ((departure,) if departure else ())
+    table = all_results([group])
+    row = dict(zip((c.title for c in table.columns), table.rows[1].cells, strict=True))
+    assert row["paper"].text == "760 ± 145" + ("†" if departure else "")
+    assert any(departure in note for note in table.notes) or not departure
+    for text in (to_markdown(table), to_latex(table)):
+        assert (departure in text) if departure else "ot a replication" not in text
+
+
+@pytest.mark.parametrize(("method", "mean"), [("drq", 569), ("rad", 246)])
+def test_two_names_of_naive_augmentation_are_one_setting(tmp_path, method, mean):
+    one = write_run(tmp_path / "a", method=method, augment="conv")
+    two = write_run(tmp_path / "b", method=f"{method}+aug", augment="conv", seed=1)
+    (group,) = groups_of(one, two)
+    assert group.label == f"{method} + conv" and len(group.runs) == 2
+    assert summarise(group)[1].paper.mean == mean

@@ -70,7 +70,7 @@ def write_run(
     records = []
     for mode, mean in final.items():
         for policy, level, decision in (("agent", mean, decisions), ("random", random, 0)):
-            records += episodes(who, policy, mode, level, decision)
+            records += episodes(who, policy, mode, level, decision, preset == "paper")
     for record in records if success else []:
         successes = round(success[record["mode"]] * EPISODES) if record["policy"] == "agent" else 0
         record["success"] = record["episode"] < successes
@@ -111,10 +111,13 @@ def training(
 
 
 def episodes(
-    who: dict[str, Any], policy: str, mode: str, mean: float, decision: int
+    who: dict[str, Any], policy: str, mode: str, mean: float, decision: int, is_real: bool = False
 ) -> list[dict[str, Any]]:
-    """Evaluation episodes whose mean is exact: pairs at equal distance above and below it."""
-    source = "benchmark file" if mode == "train" else "generated from the benchmark's law"
+    """Evaluation episodes whose mean is exact: pairs at equal distance above and below it.
+
+    Their test data is generated, or the benchmark's if `is_real`.
+    """
+    law = "benchmark file" if mode == "train" else "generated from the benchmark's law"
     spread = [(-1) ** i * (1 + i // 2) * mean / 20 for i in range(EPISODES)]
     return [
         {
@@ -126,7 +129,7 @@ def episodes(
             "return": mean + spread[i],
             "length": 250,
             "decision": decision,
-            "provenance": {"colors": source},
+            "provenance": {"source": "dmcgb"} if is_real else {"source": "other", "colors": law},
         }
         for i in range(EPISODES)
     ]

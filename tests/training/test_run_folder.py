@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from tiny_runs import tiny
 from whole_runs import metrics
 
 from svea.config.naming import earlier_name
 from svea.errors import UserError
+from svea.evidence.evaluation import evaluate
 from svea.runs import checkpoint, lock
 from svea.runs.load import load_config
 from svea.training import train
@@ -104,3 +108,55 @@ def test_how_often_a_run_is_looked_at_may_change(tmp_path: Path) -> None:
     ours, theirs = checkpoint.load(run), checkpoint.load(whole)
     assert ours is not None and theirs is not None
     assert all(torch.equal(ours.agent[name], theirs.agent[name]) for name in theirs.agent)
+
+
+# The pictures of overlay --------------------------------------------------------------------------
+
+
+def picture_folder(path: Path, shade: int) -> Path:
+    path.mkdir()
+    for number in range(3):
+        Image.new("RGB", (40, 40), (shade, 40 * number, 200)).save(path / f"{number}.png")
+    return path
+
+
+def stored(run: Path) -> dict[str, Any]:
+    return json.loads((run / "config.json").read_text())
+
+
+def test_a_run_and_its_records_say_which_pictures_overlay_had(tmp_path: Path) -> None:
+    folder = picture_folder(tmp_path / "photos", 10)
+    overlay = {"augment": "conv|overlay", "overlay_dir": str(folder), "decisions": 14}
+    run = train(tiny(tmp_path / "run", **overlay))
+    pictures = stored(run)["pictures"]
+    assert (pictures["source"], pictures["count"], pictures["of"]) == ("photos", 3, 3)
+    assert len(pictures["sha256"]) == 64
+    (record,) = evaluate(run, episodes=1)
+    assert record["pictures"] == pictures
+    assert "pictures" not in stored(train(tiny(tmp_path / "conv", decisions=14)))
+
+
+def test_a_run_does_not_continue_with_other_pictures(tmp_path: Path) -> None:
+    folder = picture_folder(tmp_path / "photos", 10)
+    overlay = {"augment": "overlay", "overlay_dir": str(folder)}
+    run = train(tiny(tmp_path / "run", **overlay, decisions=14))
+    before = stored(run)["pictures"]
+    Image.new("RGB", (40, 40), (11, 0, 200)).save(folder / "0.png")
+    with pytest.raises(UserError, match=r"trained with 3 pictures of photos.*--overlay-dir"):
+        train(tiny(tmp_path / "run", **overlay, decisions=16))
+    assert stored(run)["pictures"] == before
+    Image.new("RGB", (40, 40), (10, 0, 200)).save(folder / "0.png")
+    train(tiny(tmp_path / "run", **overlay, decisions=16))
+
+
+def test_a_run_without_a_record_of_its_pictures_warns_and_notes_when_it_began(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    overlay = {"augment": "overlay", "overlay_dir": "procedural"}
+    run = train(tiny(tmp_path / "run", **overlay, decisions=14))
+    old = stored(run)
+    del old["pictures"]
+    (run / "config.json").write_text(json.dumps(old))
+    train(tiny(tmp_path / "run", **overlay, decisions=16))
+    assert "does not say which pictures" in "".join(capsys.readouterr())
+    assert stored(run)["pictures"]["since"] == 14

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +14,7 @@ from svea.agents.dqn import DQN
 from svea.agents.sac import SAC
 from svea.augment import augmentation, centre_crop, crop, shift
 from svea.augment.images import ImageBank
+from svea.config.augmentations import uses_pictures
 from svea.methods import METHODS
 from svea.networks import CNN, Trunk, ViT
 from svea.recipes import streams
@@ -37,17 +38,17 @@ def make_agent(config: Config, actions: int, device: torch.device | str = "cpu")
         actions: dimensions of the action, or the number of choices for DQN.
         device: where it computes.
     """
+    pictures = cache(
+        lambda: ImageBank.find(config.overlay_dir or None, config.data_dir or None, device)
+    )
     views = ViewMaker.of(
         config,
         shift=shift,
         crop=crop,
         centre_crop=centre_crop,
-        strong=augmentation(
-            config.augment,
-            lambda: ImageBank.find(config.overlay_dir or None, config.data_dir or None, device),
-        ),
+        strong=augmentation(config.augment, pictures),
     )
-    return BASES[config.base](
+    agent = BASES[config.base](
         partial(make_encoder, config),
         actions,
         streams(METHODS[config.method].recipe_for(config.augment), config.recipe),
@@ -59,6 +60,8 @@ def make_agent(config: Config, actions: int, device: torch.device | str = "cpu")
         device=device,
         seed=config.seed,
     )
+    agent.pictures = pictures().record if uses_pictures(config.augment) else None
+    return agent
 
 
 def make_replay(

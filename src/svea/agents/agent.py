@@ -51,6 +51,7 @@ class Agent(Optimising, Saving):
 
     critic: nn.Module
     actor: nn.Module
+    pictures: dict[str, Any] | None = None  # what overlay mixes in, as a run records it
 
     def __init__(
         self,

@@ -7,11 +7,13 @@ draw is a random resized crop and a random flip of a random picture.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +29,7 @@ from svea.data.decode import (
     read_picture,
 )
 from svea.data.folders import PICTURE_FOLDERS, data_folder
-from svea.data.inventory import find_picture_folder, pictures_below
+from svea.data.inventory import find_picture_folder, pictures_below, storage_errors
 from svea.data.procedural import VERSION, procedural_pictures
 from svea.errors import UserError
 
@@ -46,11 +48,16 @@ class ImageBank:
         pictures: uint8 `(count, 3, side, side)`.
         source: Where they come from, in words that fit a report: `284 pictures from photos`.
         skipped: How many files could not be read, or were too small or too large.
+        record: What a run writes down about them: source, count, side, of how many files they are
+            taken, and the hash of what defines them. Of files that is each one's size and first
+            MiB, in order; of generated pictures their version, seed and count. So it does not
+            depend on the machine's arithmetic or on the decoder's version.
     """
 
     pictures: Tensor
     source: str
     skipped: int = 0
+    record: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def find(
@@ -88,7 +95,9 @@ class ImageBank:
         """Make pictures with natural statistics; the same seed makes the same pictures."""
         pictures = _channels_first(procedural_pictures(count, seed))
         source = f"{count} procedural pictures (version {VERSION}, seed {seed})"
-        return cls(pictures.to(device), source)
+        digest = hashlib.sha256(source.encode()).hexdigest()
+        record = _record(PROCEDURAL, pictures, count, digest)
+        return cls(pictures.to(device), source, record=record)
 
     @classmethod
     def folder(cls, path: str | Path, device: torch.device | str = "cpu") -> ImageBank:
@@ -98,7 +107,8 @@ class ImageBank:
         or tiny files are skipped with a warning that counts them.
         """
         path = Path(path).expanduser()
-        files = _files(path)
+        found = _found(path)
+        files = _selected(found)
         with ThreadPoolExecutor(_DECODERS) as pool:  # pillow and ffmpeg release the interpreter
             groups = list(pool.map(_read, files))
         skipped = sum(not group for group in groups)
@@ -115,7 +125,9 @@ class ImageBank:
                 stacklevel=2,
             )
         stacked = _channels_first(np.stack(pictures))
-        return cls(stacked.to(device), f"{len(pictures)} pictures from {path.name}", skipped)
+        record = _record(_name(path), stacked, len(found), _digest(files))
+        source = f"{len(pictures)} pictures from {path.name}"
+        return cls(stacked.to(device), source, skipped, record)
 
     def draw(
         self,
@@ -184,8 +196,31 @@ def _resampling(start: Tensor, length: Tensor, size: int, side: int) -> Tensor:
 # --- reading files --------------------------------------------------------------------------------
 
 
-def _files(path: Path) -> list[Path]:
-    """An even, repeatable selection of the pictures and videos under a folder."""
+def _record(source: str, pictures: Tensor, found: int, digest: str) -> dict[str, Any]:
+    """What a run writes down about its pictures."""
+    count, _, side, _ = pictures.shape
+    return {"source": source, "count": count, "side": side, "of": found, "sha256": digest}
+
+
+def _name(path: Path) -> str:
+    """A folder by the name that the data folder gives it, else by its own."""
+    whole = path.resolve().as_posix()
+    return next((name for name in PICTURE_FOLDERS if whole.endswith(f"/{name}")), path.name)
+
+
+def _digest(files: list[Path]) -> str:
+    """The hash of files: of each its size and first MiB."""
+    total = hashlib.sha256()
+    for file in files:
+        if file.is_file():  # a pipe would block
+            with storage_errors(file), file.open("rb") as content:
+                total.update(file.stat().st_size.to_bytes(8, "big"))
+                total.update(content.read(1 << 20))
+    return total.hexdigest()
+
+
+def _found(path: Path) -> list[Path]:
+    """The pictures and videos under a folder."""
     if not path.is_dir():
         raise UserError(
             f"{path} is not a folder. Expected a folder of pictures or videos, or {PROCEDURAL}"
@@ -196,6 +231,11 @@ def _files(path: Path) -> list[Path]:
             f"no pictures or videos in {path}: looked for {', '.join(PICTURE_ENDINGS)} and "
             f"{', '.join(VIDEO_ENDINGS)} there and in its subfolders"
         )
+    return found
+
+
+def _selected(found: list[Path]) -> list[Path]:
+    """An even, repeatable selection of pictures and videos."""
     videos = [file for file in found if file.name.lower().endswith(VIDEO_ENDINGS)]
     pictures = [file for file in found if not file.name.lower().endswith(VIDEO_ENDINGS)]
     return [*_evenly(pictures, MOST_PICTURES), *_evenly(videos, MOST_VIDEOS)]

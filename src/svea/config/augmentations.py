@@ -35,3 +35,12 @@ def parse_augmentation(
             "some of them smaller; allowed: crop in every way or in none"
         )
     return ways
+
+
+def uses_pictures(spec: str) -> bool:
+    """Whether a composition mixes pictures in: overlay does.
+
+    >>> uses_pictures("conv|overlay+cutout"), uses_pictures("conv")
+    (True, False)
+    """
+    return "overlay" in (name.strip() for way in spec.split("|") for name in way.split("+"))

@@ -12,6 +12,8 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from svea.config.augmentations import uses_pictures
+from svea.methods import SAME_RUN
 from svea.runs import layout
 from svea.runs.records import Record, is_agent
 
@@ -53,8 +55,9 @@ class Run:
 
     @property
     def method(self) -> str:
-        """The method's name."""
-        return self._setting("method", "unknown method")
+        """The method's name: one for `drq+aug` and for `drq` with an augmentation."""
+        given = self._setting("method", "unknown method")
+        return SAME_RUN.get(given, given)
 
     @property
     def augment(self) -> str:
@@ -75,6 +78,19 @@ class Run:
     def auxiliary(self) -> str:
         """The task in addition to the Q-loss; `none` also where the configuration does not say."""
         return self._setting("auxiliary", "none")
+
+    @property
+    def pictures(self) -> Record | None:
+        """The pictures that overlay mixed in during training; None where it was not used.
+
+        An empty record: the run does not say which.
+        """
+        if not uses_pictures(self.augment):
+            return None
+        given = self.config.get("pictures")
+        if given is None:
+            given = next((r["pictures"] for r in self.episodes if "pictures" in r), None)
+        return given if isinstance(given, dict) else {}
 
     @property
     def preset(self) -> str:

@@ -15,7 +15,7 @@ from svea.runs import checkpoint, layout, tensors
 from svea.speed import choose_device
 
 # What config.json holds in addition to the configuration.
-ABOUT = ("svea_version", "command", "decision", "files")
+ABOUT = ("svea_version", "command", "pictures", "decision", "files")
 
 # Which networks are in which file of an export. The targets are copies that only training needs.
 EXPORTED = {

@@ -44,7 +44,9 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     if saved:  # without a checkpoint there is nothing yet that other options could contradict
         _check_same_run(config, settings, saved)
         saved_state.check(config, saved)
-    about = {"svea_version": __version__, "command": command_line()}
+    about: dict[str, Any] = {"svea_version": __version__, "command": command_line()}
+    if saved and (pictures := read_config(folder).get("pictures")):
+        about["pictures"] = pictures
     files.replace_json(folder / layout.CONFIG, settings | about)
 
     def remove_if_refused(kind: type[BaseException] | None, *_: object) -> None:
@@ -90,6 +92,46 @@ def _check_same_run(config: Config, settings: dict[str, Any], saved: checkpoint.
             f"decisions is {config.decisions:,}, but the run in {config.folder} is already "
             f"at {saved.decision:,}; give at least that many, or another --out"
         )
+
+
+def record_pictures(
+    config: Config, pictures: dict[str, Any] | None, saved: checkpoint.Checkpoint | None
+) -> str:
+    """Write down which pictures a run is trained with; return a warning, empty if all is well.
+
+    Args:
+        config: of the run.
+        pictures: what its augmentation mixes in (`ImageBank.record`), None if nothing.
+        saved: the checkpoint that it continues from.
+
+    Raises:
+        UserError: The run was trained with other pictures so far.
+    """
+    if pictures is None:
+        return ""
+    stored = read_config(config.folder)
+    before, warning = stored.get("pictures"), ""
+    if isinstance(before, dict) and before.get("sha256") != pictures["sha256"]:
+        raise UserError(
+            f"the run in {config.folder} was trained with {_in_words(before)}, but overlay has "
+            f"{_in_words(pictures)} now. Name the same with --overlay-dir, --data-dir or "
+            "SVEA_DATA to continue it, or give another --out"
+        )
+    if saved and not before:
+        warning = (
+            "warning: this run does not say which pictures overlay had so far; from here on it "
+            f"has {_in_words(pictures)}"
+        )
+        pictures = pictures | {"since": saved.decision}
+    if not before:
+        files.replace_json(config.folder / layout.CONFIG, stored | {"pictures": pictures})
+    return warning
+
+
+def _in_words(pictures: dict[str, Any]) -> str:
+    """Pictures as an error names them."""
+    short = str(pictures.get("sha256"))[:8]
+    return f"{pictures.get('count')} pictures of {pictures.get('source')} (sha256 {short}…)"
 
 
 def is_finished(config: Config, saved: checkpoint.Checkpoint | None) -> bool:

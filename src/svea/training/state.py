@@ -25,6 +25,7 @@ from svea.training.display import Display
 from svea.training.evaluators import Evaluators
 from svea.training.interrupts import Interrupt, interrupts
 from svea.training.rates import Rates
+from svea.training.run_folder import record_pictures
 
 NEVER = 2**62  # a decision that no run reaches
 
@@ -77,6 +78,7 @@ class TrainingState:
             )
         )
         self.evaluators = Evaluators(config, stack, self.record_incident)
+        self._saved = saved
         self._make_learner(runs_in_process)
         self.losses = Accumulator()
         self.random = np.random.default_rng(seed_for(config.seed, "warm-up"))  # its actions
@@ -100,6 +102,8 @@ class TrainingState:
         )
         preflight.check_actions(config, self.environments)
         self.agent = make_agent(config, self.environments.choices or actions, self.device)
+        if warning := record_pictures(config, self.agent.pictures, self._saved):
+            self.display.say(warning)
         where = preflight.replay_device(
             config, size, self.device, runs_in_process, self.display.say
         )

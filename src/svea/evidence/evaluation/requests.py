@@ -29,7 +29,7 @@ from svea.evidence.evaluation.play import (
     play,
     random_policy,
 )
-from svea.runs.load import load_agent, load_config
+from svea.runs.load import load_agent, load_config, read_config
 from svea.runs.records import Record, protocol_key
 from svea.seeds import check_episodes, evaluation_seeds
 
@@ -200,6 +200,8 @@ class _Evaluation:
         seeds = evaluation_seeds(self.request.seed, self.request.episodes, worlds)
         for name in self.request.policies:
             template = _template(config, name, agent.decision, weights, kind.mode, workers)
+            if name == "agent" and (pictures := read_config(run).get("pictures")):
+                template["pictures"] = pictures  # those of training
             missing = []
             for number, seed in enumerate(seeds):
                 record = known.get(protocol_key(template | {"seed": seed}))

@@ -8,6 +8,7 @@ from typing import Any
 
 from svea.evidence import published
 from svea.evidence.results.groups import Group
+from svea.evidence.results.settings import other_pictures
 from svea.evidence.run import Run
 from svea.words import listed
 
@@ -47,6 +48,8 @@ def caveats_of(group: Group) -> list[str]:
         )
     elif other := [d for d in group.departures if "decisions" in d or "settings" in d]:
         found.append(f"{', '.join(other)}: not the paper's, so not a replication")
+    if pictures := other_pictures(run):
+        found.append(f"{pictures}; the paper's are Places365")
     if group.unsaid:
         unsaid = listed(group.unsaid)
         found.append(f"settings of these runs differ in more than their labels say: {unsaid}")

@@ -10,7 +10,7 @@ from functools import cached_property
 from svea import envs
 from svea.evidence import published
 from svea.evidence.results.labels import labels, method_label
-from svea.evidence.results.settings import changed_settings, settings_of
+from svea.evidence.results.settings import changed_settings, other_pictures, settings_of
 from svea.evidence.run import Run
 from svea.words import listed, plural
 
@@ -69,6 +69,8 @@ class Group:
             found.append(plural(len(self.runs), "seed"))
         if run.preset != "paper":
             found.append(f"preset {run.preset}")
+        if pictures := other_pictures(run):
+            found.append(pictures)
         if self.task in envs.ROBOT_TASKS:
             found.append("a robot task of our own (the paper's were never released)")
         if not found and (changed := changed_settings(run)):

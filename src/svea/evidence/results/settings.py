@@ -15,6 +15,9 @@ SETTINGS = fields_with(Role.WHAT, Role.LENGTH)
 MACHINE = frozenset({"overlay_dir", "precision"})
 """Settings that the machine decides; the paper's are not known."""
 
+PLACES, SMALLEST_PLACES = "places365_standard", 36_500
+"""Where overlay's pictures lie in the paper's data set, and how many its smaller part has."""
+
 PARTS = {"sac": "base", "ddpg": "base", "dqn": "base",
          "curl": "auxiliary", "soda": "auxiliary", "pad": "auxiliary"}  # fmt: skip
 """Tables of a configuration that count only where this field names them."""
@@ -29,7 +32,29 @@ def settings_of(run: Run) -> dict[str, str]:
             continue
         inner = value if isinstance(value, dict) else {"": value}
         settings |= {f"{name}.{key}".rstrip("."): str(given) for key, given in inner.items()}
+    if "method" in settings:
+        settings["method"] = run.method
+    if pictures := run.pictures:  # where they lay does not matter then
+        settings.pop("overlay_dir", None)
+        source, digest = pictures.get("source"), str(pictures.get("sha256"))[:8]
+        settings["pictures"] = f"{pictures.get('count')} of {source} ({digest})"
     return settings
+
+
+def other_pictures(run: Run) -> str:
+    """How the pictures of a run's overlay differ from the paper's, Places365; empty if not."""
+    pictures = run.pictures
+    if pictures is None:
+        return ""
+    if not pictures:
+        return "overlay pictures not recorded"
+    source, of = str(pictures.get("source")), pictures.get("of")
+    if not source.startswith(PLACES):
+        return f"overlay pictures not Places365 ({source})"
+    if not isinstance(of, int) or of < SMALLEST_PLACES:
+        return f"only {of} files of Places365 for overlay"
+    since = pictures.get("since")
+    return f"overlay pictures not recorded before decision {since:,}" if since else ""
 
 
 def changed_settings(run: Run) -> list[str]:

@@ -14,7 +14,10 @@ from svea.evidence.published import PaperResult
 from svea.evidence.results.curves import areas
 from svea.evidence.results.groups import Group, suite
 from svea.evidence.run import Run
-from svea.words import plural
+from svea.words import listed, plural
+
+BENCHMARK = frozenset({"stored", "dmcgb", "davis"})
+"""Sources of test data that are the benchmark's own."""
 
 Unit = Literal["return", "success"]
 
@@ -69,7 +72,18 @@ class Result:
         seeds = (plural(self.seeds, "seed"),) if few and not self.group.departures else ()
         seen = f"{self.worlds_seen} of {self.worlds}" if self.worlds_seen else "not all"
         partial = (f"partial: {seen} worlds",) if self.worlds_seen < self.worlds else ()
-        return (*self.group.departures, *seeds, *partial)
+        return (*self.group.departures, *seeds, *partial, *self._test_data(bool(partial)))
+
+    def _test_data(self, is_partial: bool) -> tuple[str, ...]:
+        """What is not the benchmark's about the data of a test mode."""
+        if self.mode == "train" or self.paper is None:
+            return ()
+        records = [run.provenance().get(self.mode, {}) for run in self.group.runs]
+        sources = {str(record.get("source", "not recorded")) for record in records}
+        if other := sorted(sources - BENCHMARK):
+            return (f"test data {listed(other)}",)
+        lacking = any(record.get("missing") for record in records)
+        return ("test data incomplete",) if lacking and not is_partial else ()
 
     @property
     def is_replication(self) -> bool:

@@ -93,6 +93,7 @@ def record(result: Result) -> Record:
         "paper_table": paper.table if paper else "",
         "paper_is_approximate": bool(paper and paper.approximate),
         "is_replication": result.is_replication,
+        "differs_from_paper": ", ".join(result.departures) if paper else "",
     }
 
 
@@ -115,7 +116,7 @@ def notes_on_marks(results: Iterable[Result], *, brief: bool = False) -> list[st
     if apart and brief:
         notes.append(
             f"{NOT_A_REPLICATION} Not a replication: our run is smaller than the paper's, its "
-            "setting is another, or it was not judged in all worlds."
+            "setting or pictures are others, or it was not judged in all of the benchmark's worlds."
         )
     elif apart:
         who = [f"{listed(list(dict.fromkeys(names)), 3)}: {own}" for own, names in apart.items()]
