@@ -35,7 +35,7 @@ LEVEL = {room: -level for level, rooms in enumerate(ORDER) for room in rooms.spl
 FILES = sorted(ROOT.rglob("*.py"))
 TORCH_FREE = [
     "errors", "words", "files", "machine", "seeds", "data", "envs", "recipes", "methods", "config",
-    "runs.layout", "runs.lock", "runs.records", "runs.footprint", "runs.incidents",
+    "runs.layout", "runs.lock", "runs.records", "runs.footprint", "runs.incidents", "runs.zoo",
     "evidence.read", "evidence.results", "evidence.stats", "evidence.published", "evidence.tables",
     "evidence.compare", "evidence.film.sheets", "studies", "studies.cost", "studies.watch",
     "studies.supervise", "studies.engines", "cli",

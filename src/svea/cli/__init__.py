@@ -20,6 +20,7 @@ VERBS = {
     "compare": "Compare two methods over tasks and seeds.",
     "report": "Write one self-contained HTML page about runs.",
     "export": "Write a small folder to share: actor, critic, configuration.",
+    "zoo": "List trained agents to use by name: `svea watch zoo:NAME`.",
     "methods": "List methods: which views feed which part.",
     "tasks": "List tasks, and the modes in which they can be evaluated.",
     "gallery": "Write contact sheets to look at.",

@@ -15,7 +15,7 @@ from svea.evidence.read import find_runs, read_run, read_runs
 from svea.evidence.results import WallTime, common_level, group_runs, wall_times
 from svea.evidence.stats import mean_and_std_over_seeds
 from svea.evidence.tables import Cell, Table
-from svea.runs import layout
+from svea.runs import layout, zoo
 from svea.words import mean_std, number, significant
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def run(arguments: list[str]) -> int:
         """Where the agent looks: pixels that move its Q-value, and attention for a ViT.
 
         Args:
-            run: folder made by `svea train` or `svea export`.
+            run: folder made by `svea train` or `svea export`; agents of the zoo have no Q-values.
             modes: side by side; `usual` is train and color_hard (robot tasks: test).
             out: the picture; default RUN/analysis/saliency.png.
             samples: moments of the episode.
@@ -118,6 +118,7 @@ def run(arguments: list[str]) -> int:
         """
         from svea.evidence.film.saliency import saliency as draw
 
+        run = zoo.working_copy(run)
         picture = files.output_file(out or run / layout.ANALYSIS / "saliency.png")
         with collected() as problems:
             path = draw(

@@ -46,7 +46,8 @@ def run(arguments: list[str]) -> int:
         The same command again plays only what is not recorded yet.
 
         Args:
-            runs: folders made by `svea train` or `svea export`, or folders with such beneath them.
+            runs: folders made by `svea train` or `svea export`, folders with such beneath them, or
+                agents of the zoo, zoo:NAME, whose records go to runs/zoo/NAME/eval.jsonl.
             modes: where to evaluate; `usual` is train and color_hard (robot tasks: test), `all`
                 train and every test mode of the task, `distracting_cs:all` the eight intensities;
                 picture_colors and picture_video fit any task; module:class is a mode of yours.

@@ -11,16 +11,17 @@ from svea.files import output_folder
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
 
-    def command(run: Positional[Path], folder: Positional[Path]) -> int:
+    def command(run: Positional[Path], folder: Positional[Path], small: bool = False) -> int:
         """Export the newest checkpoint; `svea eval` and `load_agent` take the folder like a run.
 
         Args:
             run: folder made by `svea train`.
             folder: a new folder.
+            small: the acting part alone, in 8 bits: a tenth of the size, without Q-values.
         """
         from svea.runs.load import export as export_run
 
-        print(export_run(run, output_folder(folder, "folder")))
+        print(export_run(run, output_folder(folder, "folder"), small=small))
         return 0
 
     return parse(command, "export", arguments)

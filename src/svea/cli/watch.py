@@ -25,7 +25,7 @@ def run(arguments: list[str]) -> int:
         """Write a video: the same episode in each mode, with return and Q-value drawn in.
 
         Args:
-            run: folder made by `svea train` or `svea export`.
+            run: folder made by `svea train` or `svea export`, or an agent of the zoo, zoo:NAME.
             modes: what to show; `usual` is train and color_hard (robot tasks: test), `all` train
                 and every test mode of the task.
             out: the video; default RUN/watch.mp4.
@@ -41,7 +41,9 @@ def run(arguments: list[str]) -> int:
 
         from svea.cli.terminal import collected, print_problems
         from svea.evidence.film.video import watch as film
+        from svea.runs import zoo
 
+        run = zoo.working_copy(run)
         video = output_file(out or run / "watch.mp4")
         with collected() as problems, Console(stderr=True).status("playing") as status:
             for path in film(

@@ -13,7 +13,7 @@ from pathlib import Path
 from svea import files
 from svea.errors import UserError
 from svea.evidence.run import Run, is_plausible
-from svea.runs import layout
+from svea.runs import layout, zoo
 from svea.runs.layout import EVALUATIONS, RUN_FILES, is_run
 from svea.runs.records import Record, latest, newest_pictures, parse_line, parse_record
 from svea.words import plural
@@ -22,9 +22,12 @@ BEFORE_EVAL = "not yet evaluated by `svea eval`: returns come from the last eval
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
-    """The run folders among paths; a folder that is not a run stands for the runs beneath it."""
+    """The run folders among paths; a folder that is not a run stands for the runs beneath it.
+
+    A name of the zoo stands for its working copy.
+    """
     found: dict[Path, None] = {}
-    for path in map(Path, paths):
+    for path in map(zoo.working_copy, paths):
         if is_run(path) or not path.is_dir():
             found[path] = None
             continue

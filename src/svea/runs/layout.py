@@ -11,7 +11,8 @@
     media/MODE.mp4, MODE.png    what `svea watch` recorded
     tensorboard/, wandb/        with --tensorboard and --wandb
 
-An export, which `svea export` makes, has config.json and ACTOR and CRITIC instead.
+An export, which `svea export` makes, has config.json and ACTOR and CRITIC instead; with --small it
+has no CRITIC.
 """
 
 from __future__ import annotations

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from svea import files
 from svea.agents import BASES, Agent, make_agent
+from svea.agents.auxiliary import PAD
 from svea.config import Config, from_dict
 from svea.errors import StorageError, UserError
-from svea.runs import checkpoint, layout, tensors
+from svea.runs import checkpoint, layout, quantised, tensors, zoo
 from svea.speed import choose_device
 
 # What config.json holds in addition to the configuration.
@@ -24,15 +25,15 @@ EXPORTED = {
 }
 
 
-def load_config(run: Path) -> Config:
+def load_config(run: str | Path) -> Config:
     """The configuration of a run or an export."""
     stored = read_config(run)
     return from_dict({key: value for key, value in stored.items() if key not in ABOUT})
 
 
-def read_config(run: Path) -> dict[str, Any]:
+def read_config(run: str | Path) -> dict[str, Any]:
     """config.json as it is: the configuration, and how it was made."""
-    path = Path(run) / layout.CONFIG
+    path = zoo.source(run) / layout.CONFIG
     try:
         stored = files.read_json(path, layout.CONFIG_BYTES)
         if not isinstance(stored, dict):
@@ -48,13 +49,13 @@ def read_config(run: Path) -> dict[str, Any]:
 
 
 def load_agent(run: str | Path, device: str = "cpu") -> Agent:
-    """The agent of a run (its newest checkpoint) or of an export.
+    """The agent of a run (its newest checkpoint), of an export, or of the zoo.
 
     Example:
-        >>> agent = load_agent("runs/demo")  # doctest: +SKIP
+        >>> agent = load_agent("zoo:walker_walk-svea")  # doctest: +SKIP
         >>> action = agent.act(observation)  # doctest: +SKIP
     """
-    run = Path(run)
+    run = zoo.source(run)
     config = load_config(run)
     if layout.is_export(run):
         state, decision = _exported_state(run), int(read_config(run).get("decision", 0))
@@ -69,6 +70,8 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
     try:
         actions = BASES[config.base].actions_in(state)
         agent = make_agent(config, actions, choose_device(device))
+        if layout.is_export(run):
+            _leave_out(agent, state, run)
         agent.load_state_dict(state)
     except tensors.DAMAGE as error:
         raise StorageError(f"the weights in {run} do not fit its config.json: {error}") from error
@@ -76,26 +79,73 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
     return agent
 
 
-def export(run: str | Path, folder: str | Path) -> Path:
+class NotStored(nn.Module):
+    """In place of the Q-functions of an agent that was stored without them."""
+
+    def __init__(self, run: Path) -> None:
+        """Remember whose they are."""
+        super().__init__()
+        self.run = run
+
+    def forward(self, *_: Any) -> Tensor:
+        """Say what is missing."""
+        raise UserError(
+            f"{self.run} holds the acting part of an agent alone (svea export --small): it has no "
+            "Q-values. Use it with svea eval and svea watch, or take a run or a whole export"
+        )
+
+
+def has_critic(agent: Agent) -> bool:
+    """Whether an agent can be asked for Q-values."""
+    return not isinstance(agent.critic, NotStored)
+
+
+def require_critic(agent: Agent) -> None:
+    """Refuse an agent without Q-values before anything is played."""
+    if not has_critic(agent):
+        agent.critic()
+
+
+def _leave_out(agent: Agent, state: dict[str, Tensor], run: Path) -> None:
+    """Take from an agent what its export does not hold."""
+    stored = {name.split(".")[0] for name in state}
+    if "critic" not in stored:
+        agent.critic, agent.target_critic = NotStored(run), NotStored(run)
+    if "auxiliary" not in stored:
+        agent.auxiliary = None
+
+
+def export(run: str | Path, folder: str | Path, *, small: bool = False) -> Path:
     """Write actor.safetensors, critic.safetensors and config.json: enough to act and evaluate.
 
     An export is whole or absent. What a killed one left is replaced.
+
+    Args:
+        run: a run or an export.
+        folder: a new one.
+        small: the acting part alone, most of it in 8 bits: a tenth of the size, no Q-values.
     """
-    run, folder = Path(run), Path(folder)
+    folder = Path(folder)
     target = folder.resolve()
     if target == Path.cwd() or (target.exists() and not _is_unfinished(target)):
         raise UserError(f"{folder} is not an empty folder; name a new one")
-    write_export(target, load_agent(run), read_config(run))
+    agent = load_agent(run)
+    if not has_critic(agent) and not small:
+        raise UserError(f"{run} holds no critic to export; --small exports the acting part alone")
+    write_export(target, agent, read_config(run), small=small)
     return folder
 
 
-def write_export(target: Path, agent: Agent, config: dict[str, Any]) -> None:
+def write_export(
+    target: Path, agent: Agent, config: dict[str, Any], *, small: bool = False
+) -> None:
     """Write the files of an export to a folder of another name, and rename it.
 
     Args:
         target: the export's folder; one that is there is replaced.
         agent: whose networks.
         config: config.json of its run.
+        small: the acting part alone.
     """
     state, stored = agent.state_dict(), config | {"decision": agent.decision}
     unfinished = files.partial(target)
@@ -104,14 +154,22 @@ def write_export(target: Path, agent: Agent, config: dict[str, Any]) -> None:
         files.sweep_one(target)
         files.make_folder(unfinished)
         stored["files"] = {}
-        for file, networks in EXPORTED.items():
+        for file, networks in (_acting(agent) if small else EXPORTED).items():
             part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
+            part = quantised.shrink(part) if small else part
             stored["files"][file] = files.write(unfinished / file, tensors.blocks(part))
         files.write(unfinished / layout.CONFIG, [files.to_json(stored)])
         files.sync_folder(unfinished)
         if target.exists():
             files.remove(target)
         files.rename(unfinished, target)
+
+
+def _acting(agent: Agent) -> dict[str, tuple[str, ...]]:
+    """What it takes to act: DQN reads its policy off the Q-function, PAD adapts as it acts."""
+    policy = "critic" if agent.discrete else "actor"
+    adapts = ("auxiliary",) if isinstance(agent.auxiliary, PAD) else ()
+    return {layout.ACTOR: ("trunk", policy, "log_temperature", *adapts)}
 
 
 def _is_unfinished(folder: Path) -> bool:
@@ -125,10 +183,11 @@ def _is_unfinished(folder: Path) -> bool:
 def _exported_state(folder: Path) -> dict[str, Tensor]:
     """The networks of an export, its targets set equal to the trained networks."""
     try:
+        state: dict[str, Tensor] = {}
         for file, wanted in read_config(folder)["files"].items():
-            tensors.verify(folder / Path(file).name, wanted, layout.WEIGHTS_BYTES)
-        state = tensors.read(folder / layout.ACTOR, layout.WEIGHTS_BYTES)
-        state |= tensors.read(folder / layout.CRITIC, layout.WEIGHTS_BYTES)
+            path = folder / Path(file).name
+            tensors.verify(path, wanted, layout.WEIGHTS_BYTES)
+            state |= quantised.restore(tensors.read(path, layout.WEIGHTS_BYTES))
     except tensors.DAMAGE as error:
         raise StorageError(f"{folder} cannot be read: {error}") from error
     targets = {f"target_{k}": v for k, v in state.items() if k.startswith(("trunk.", "critic."))}

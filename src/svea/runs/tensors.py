@@ -19,7 +19,8 @@ from svea.errors import StorageError
 
 _TYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
-    torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
+    torch.int64: "I64", torch.int32: "I32", torch.int8: "I8", torch.uint8: "U8",
+    torch.bool: "BOOL",
 }  # fmt: skip
 DAMAGE = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError),  # of another shape

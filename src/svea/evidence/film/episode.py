@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from svea.errors import SveaError, WorkerError
 from svea.evidence.evaluation.adaptation import deployed_policy
 from svea.evidence.evaluation.play import EpisodeResult
 from svea.evidence.evaluation.requests import check_actions
+from svea.runs.load import has_critic
 from svea.seeds import evaluation_seeds
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Recording:
     totals: list[float] = field(default_factory=list)
     """The return before each decision."""
     q: list[float] = field(default_factory=list)
-    """The Q-value of each decision's observation and action."""
+    """The Q-value of each decision's observation and action; nan for an agent without critic."""
 
 
 def record(
@@ -114,7 +116,7 @@ def _keep(
     recording.actions.append(action)
     recording.totals.append(total)
     seen, done = torch.as_tensor(observation)[None], torch.as_tensor(action)[None]
-    recording.q.append(float(agent.q_value(seen, done)))
+    recording.q.append(float(agent.q_value(seen, done)) if has_critic(agent) else math.nan)
     picture = environment.render() if environment is not None else None
     if picture is not None:  # a user's environment need not draw itself
         recording.pictures.append(np.asarray(picture))

@@ -15,7 +15,7 @@ from svea.envs.modes import modes_for
 from svea.errors import UserError
 from svea.evidence.film import sheets
 from svea.evidence.film.episode import Recording, record
-from svea.runs.load import load_agent, load_config
+from svea.runs.load import load_agent, load_config, require_critic
 
 if TYPE_CHECKING:
     from svea.agents.agent import Agent
@@ -104,6 +104,7 @@ def saliency(
     if not 1 <= samples <= 20:
         raise UserError(f"samples is {samples}; allowed: 1 to 20")
     config, agent = load_config(run), load_agent(run, device=device)
+    require_critic(agent)
     shown: dict[str, dict[str, Tensor]] = {}
     chosen: dict[str, Any] = {"seed": seed, "size": None, "data_dir": data_dir, "task": task}
     for mode in modes_for(task or config.task, modes, on_problem):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from svea.errors import UserError
 from svea.evidence.film.episode import SIZE, Picture, Recording, record
 from svea.evidence.film.pictures import write_picture
 from svea.runs import layout
-from svea.runs.load import load_agent, load_config
+from svea.runs.load import has_critic, load_agent, load_config
 
 STRIP = 6  # pictures in the strip of sample frames
 ENCODING_SECONDS = 60.0
@@ -84,6 +85,8 @@ def watch(
     if not 32 <= size <= 2048:
         raise UserError(f"size is {size}; allowed: 32 to 2048 pixels")
     config, agent = load_config(run), load_agent(run, device=device)
+    if not has_critic(agent):
+        warnings.warn(f"{run} was stored without its critic: no Q-values are shown", stacklevel=2)
     recordings = []
     chosen: dict[str, Any] = {"seed": seed, "size": size, "data_dir": data_dir, "task": task}
     for mode in modes_for(task or config.task, modes, on_problem):
@@ -126,7 +129,8 @@ def _cell(recording: Recording, decision: int) -> Picture:
     white, below = (240, 240, 240), height + 1.5 * bar
     pen.text((width / 2, bar / 2), recording.mode, fill=white, font=font, anchor="mm")
     pen.text((4, below), f"return {recording.totals[decision]:.1f}", white, font, "lm")
-    pen.text((width - 4, below), f"Q {recording.q[decision]:.1f}", white, font, "rm")
+    q = recording.q[decision]
+    pen.text((width - 4, below), f"Q {q:.1f}" if math.isfinite(q) else "no Q", white, font, "rm")
     return np.asarray(cell)
 
 

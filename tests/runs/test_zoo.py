@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_runs import tiny
+
+import svea
+from svea.cli import main
+from svea.errors import StorageError, UserError
+from svea.evidence.read import find_runs
+from svea.files import replace_json
+from svea.runs import zoo
+from svea.runs.load import export, load_agent, load_config
+from svea.runs.records import read_records
+from svea.training import train
+
+torch.set_num_threads(1)
+CARD = {
+    "task": "toy:make", "method": "svea", "decisions": 16, "size": 9000, "licence": "MIT",
+    "returns": [{"mode": "train", "shown": "train", "mean": 7.5, "episodes": 10}],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("zoo")
+    run = train(tiny(folder / "run", decisions=16))
+    export(run, folder / "zoo/toy-svea", small=True)
+    replace_json(folder / "zoo/toy-svea/card.json", CARD)
+    return folder / "zoo"
+
+
+@pytest.fixture
+def agents(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A zoo of one agent; commands run in an empty folder."""
+    folder = Path(shutil.copytree(made, tmp_path / "zoo"))
+    monkeypatch.setenv("SVEA_ZOO", str(folder))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return folder
+
+
+def test_loading_by_name_writes_nothing(agents: Path) -> None:
+    agent = svea.load_agent("zoo:toy-svea")
+    assert agent.decision == 16 and load_config("zoo:toy-svea").task == "toy:make"
+    assert len(svea.evaluate("zoo:toy-svea", episodes=1, environments=1)) == 1
+    assert list(Path().iterdir()) == []
+
+
+def test_eval_records_in_a_working_copy_and_leaves_the_zoo_alone(agents: Path) -> None:
+    before = sorted(agents.rglob("*"))
+    command = ["eval", "zoo:toy-svea", "--modes", "train", "--episodes", "2", "--envs", "1"]
+    assert main(command) == 0
+    assert len(read_records(Path("runs/zoo/toy-svea"))) == 2
+    assert sorted(agents.rglob("*")) == before
+    assert main(command) == 0  # the copy is there, and the records count
+    assert len(read_records(Path("runs/zoo/toy-svea"))) == 2
+
+
+def test_watch_films_an_agent_of_the_zoo_without_q_values(agents: Path) -> None:
+    with pytest.warns(UserWarning, match="without its critic"):
+        assert main(["watch", "zoo:toy-svea", "--modes", "train", "--size", "32"]) == 0
+    assert Path("runs/zoo/toy-svea/watch.mp4").stat().st_size > 0
+
+
+@pytest.mark.parametrize("command", [["analyze", "saliency"], ["analyze", "q-variance"]])
+def test_analyses_that_need_more_than_the_acting_part_say_so(
+    agents: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "zoo:toy-svea"]) == 2
+    said = capsys.readouterr().err
+    assert "no Q-values" in said or "no replay buffer" in said
+
+
+def test_a_copy_follows_its_source(agents: Path) -> None:
+    copy = zoo.working_copy("zoo:toy-svea")
+    (copy / "actor.safetensors").write_bytes(b"old")
+    assert find_runs(["zoo:toy-svea"]) == [copy]
+    assert load_agent(copy).decision == 16
+
+
+@pytest.mark.parametrize("verb", ["eval", "watch"])
+def test_an_unknown_name_is_answered_with_the_nearest(
+    agents: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, "zoo:toy-sve"]) == 2
+    assert "unknown agent of the zoo 'toy-sve'. Did you mean 'toy-svea'?" in capsys.readouterr().err
+    with pytest.raises(UserError, match="Did you mean"):
+        load_agent("zoo:toy-sve")
+
+
+def test_a_name_never_leads_out_of_the_zoo(agents: Path) -> None:
+    (agents.parent / "other").mkdir()
+    (agents.parent / "other/config.json").write_text("{}")
+    with pytest.raises(UserError, match="unknown agent"):
+        zoo.source("zoo:../other")
+
+
+def test_a_damaged_agent_is_a_storage_error(
+    agents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = agents / "toy-svea/actor.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(StorageError, match="has changed since it was written"):
+        load_agent("zoo:toy-svea")
+    assert main(["eval", "zoo:toy-svea", "--modes", "train", "--episodes", "1"]) == 4
+    assert "actor.safetensors has changed" in capsys.readouterr().err
+    weights.unlink()
+    assert main(["watch", "zoo:toy-svea"]) == 4
+
+
+def test_the_list_shows_every_agent(agents: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["zoo"]) == 0
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("zoo:toy-svea", "train 7.5 (10 episodes)", "MIT"))
+    (agents / "toy-svea/card.json").write_text("{")
+    assert main(["zoo"]) == 4
+    assert "make results" in capsys.readouterr().err
+
+
+def test_without_the_folder_it_says_where_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SVEA_ZOO", str(tmp_path / "none"))
+    assert main(["zoo"]) == 2
+    assert "folder zoo/ of a clone of svea; set SVEA_ZOO" in capsys.readouterr().err
+    assert main(["watch", "zoo:walker_walk-svea"]) == 2
