@@ -14,7 +14,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --disable-pip-version-check
 READY := $(VENV)/.ready
 
-.PHONY: help setup system demo test test-all faults lint format lock clean
+.PHONY: help setup system demo results test test-all faults lint format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -23,6 +23,9 @@ setup: $(READY) system ## make .venv with svea in it, GL libraries for headless 
 
 demo: setup ## train SVEA on a DMControl task from pixels and write runs/demo/report.html
 	@$(PY) examples/demo.py
+
+results: $(READY) ## write docs/results.md, the README's table, figures and model cards from results/
+	@$(PY) scripts/results.py
 
 # Two processes with one thread each: more threads than cores makes small tensors slower.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist loadfile

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json as jsonlib
+from typing import Any
 
 from svea.cli.arguments import parse
+from svea.words import number, plural
 
 
 def run(arguments: list[str]) -> int:
@@ -20,7 +22,7 @@ def run(arguments: list[str]) -> int:
         """
         from svea.cli.terminal import print_table
         from svea.runs import zoo
-        from svea.words import number, plural, size
+        from svea.words import size
 
         cards = zoo.cards()
         if json:
@@ -33,10 +35,7 @@ def run(arguments: list[str]) -> int:
                     "task": card["task"],
                     "method": card["method"],
                     "decisions": f"{card['decisions']:,}",
-                    "mean return": "; ".join(
-                        f"{one['shown']} {number(one['mean'])} ({plural(one['episodes'], 'episode')})"
-                        for one in card["returns"]
-                    ),
+                    "mean return": "; ".join(map(_shown, card["returns"])),
                     "size": size(card["size"]),
                     "licence": card["licence"],
                 }
@@ -47,3 +46,8 @@ def run(arguments: list[str]) -> int:
         return 0
 
     return parse(command, "zoo", arguments)
+
+
+def _shown(result: dict[str, Any]) -> str:
+    """A mode, its mean return, and the episodes behind it."""
+    return f"{result['shown']} {number(result['mean'])} ({plural(result['episodes'], 'episode')})"

@@ -1,0 +1,455 @@
+"""Write what is shown from results/: blocks of README.md and docs/results.md, figures, model cards.
+
+`make results` runs it, and tests/test_results_pages.py compares. Nothing it writes is typed by
+hand: a block stands between `<!-- NAME: written by make results -->` and `<!-- end of NAME -->`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, PngImagePlugin
+
+from svea import files
+from svea.envs import PAPER_TASKS, describe
+from svea.evidence import plots, published, stats
+from svea.evidence.read import find_runs, read_run
+from svea.evidence.report import gather
+from svea.evidence.results import Group, group_runs
+from svea.evidence.results.summary import Result, summarise_mode
+from svea.evidence.run import Run
+from svea.evidence.tables import Cell, Column, Row, Table
+from svea.evidence.tables.results import notes_on_marks, papers
+from svea.evidence.tables.writers import records_to_csv, to_markdown
+from svea.runs import layout, zoo
+from svea.words import interval, number, plural, size
+
+ROOT = Path(__file__).resolve().parents[1]
+MODES = ("train", "color_hard", "video_easy", "video_hard", "distracting_cs:0.1",
+         "distracting_cs:0.2")  # fmt: skip
+HEADLINE = MODES[:3]
+PLANNED = ("svea", "conv")  # of every task; other settings are shown once they have run
+TASKS = [task for task in PAPER_TASKS if published.lookup(task, "color_hard", *PLANNED)]
+NOT_RUN, NOT_EVALUATED = "not yet run", "not yet evaluated"
+RETURN = "return [95 %]"
+BLOCK = re.compile(
+    r"(<!-- ([\w-]+): written by make results -->\n).*?(<!-- end of \2 -->)", re.DOTALL
+)
+LICENCE = "MIT"
+
+
+class Results:
+    """Everything in results/, and the pages made from it."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        """Read the runs.
+
+        Args:
+            root: of the repository, or of a copy of its pages, results and zoo.
+        """
+        self.root = root
+        self.folder = root / "results/runs"
+        self.runs = [read_run(folder) for folder in find_runs([self.folder])]
+        self.groups = group_runs(self.runs)
+        self.blocks = {
+            "headline": self.headline,
+            "final": self.final,
+            "curves": self.curves,
+            "runs": self.provenance,
+            "zoo": self.zoo,
+            "stored": self.stored,
+        }
+
+    def contents(self) -> dict[Path, str]:
+        """Every text file that is generated, whole or in part, as it should be."""
+        pages = [self.root / "README.md", self.root / "docs/results.md"]
+        found = {page: self._filled(page.read_text()) for page in pages}
+        for folder in self.agents():
+            card = self.card(folder)
+            found[folder / zoo.CARD] = files.to_json(card).decode()
+            found[folder / "README.md"] = model_card(card, folder.name)
+        return found
+
+    def _filled(self, page: str) -> str:
+        """A page with its blocks written again."""
+        return BLOCK.sub(lambda m: f"{m[1]}\n{wrapped(self.blocks[m[2]]())}\n{m[3]}", page)
+
+    # Tables ---------------------------------------------------------------------------------------
+
+    def headline(self) -> Table:
+        """Our runs of the paper's main method next to the paper, a row per task."""
+        rows, shown = [], []
+        for task in TASKS:
+            cells = [Cell(task)]
+            for mode in HEADLINE:
+                group = self._planned(task)
+                cell, result = self._cell(group, task, mode)
+                paper = self._paper(task, mode, result)
+                behind = ", ".join(self._behind(result).values()) if result else ""
+                cells.append(replace(cell, note=f"{cell.note} {behind}".strip(), paper=paper))
+                shown += [result] if result else []
+            rows.append(Row(tuple(cells)))
+        columns = (Column("task", kind="text"), *(Column(mode) for mode in HEADLINE))
+        return Table("headline", "", columns, tuple(rows), self._notes(shown))
+
+    def final(self) -> Table:
+        """Final agents: a row per setting and mode."""
+        rows, shown = [], []
+        others = [group for group in self.groups if group is not self._planned(group.task)]
+        settings = [(task, self._planned(task)) for task in TASKS]
+        for task, group in [*settings, *((group.task, group) for group in others)]:
+            for mode in MODES:
+                cell, result = self._cell(group, task, mode)
+                behind = self._behind(result) if result else {}
+                facts = [
+                    Cell(behind.get(k, "")) for k in ("seeds", "decisions", "episodes", "worlds")
+                ]
+                label = group.label if group else "svea + conv"
+                paper = Cell(self._paper(task, mode, result))
+                rows.append(Row((Cell(task), Cell(label), Cell(mode), cell, *facts, paper)))
+                shown += [result] if result else []
+        titles = (
+            "task",
+            "setting",
+            "mode",
+            RETURN,
+            "seeds",
+            "decisions",
+            "episodes",
+            "worlds",
+            "paper",
+        )
+        columns = tuple(Column(title) for title in titles)
+        return Table("final", "", columns, tuple(rows), self._notes(shown))
+
+    def curves(self) -> Table:
+        """Evaluations during training."""
+        columns: dict[str, dict[int, Cell]] = {}
+        sizes: set[int] = set()
+        for run in self.runs:
+            for line in (r for r in run.metrics if r.get("kind") == "eval"):
+                ends = stats.bootstrap_interval([line["returns"]], stats.mean)
+                name = f"{run.task} {run.method} s{run.seed}, {describe(line['provenance'])}"
+                cell = Cell(number(ends.point), interval(ends.low, ends.high))
+                columns.setdefault(name, {})[line["decision"]] = cell
+                sizes.add(line["episodes"])
+        decisions = sorted({d for column in columns.values() for d in column})
+        rows = [
+            Row((Cell(f"{d:,}"), *(column.get(d, Cell("–")) for column in columns.values())))
+            for d in decisions
+        ]
+        note = (
+            f"Mean return of {' or '.join(map(str, sorted(sizes)))} episodes with its 95 % "
+            "interval over episodes; one training seed per column."
+        )
+        heads = (Column("decisions"), *map(Column, columns))
+        return Table("curves", "", heads, tuple(rows), (note,))
+
+    def provenance(self) -> Table:
+        """How each run was made."""
+        rows = []
+        for run in self.runs:
+            about = json.loads((run.folder / "provenance.json").read_text())
+            machine = about["machine"]
+            rows.append(
+                {
+                    "run": Cell(run.folder.name),
+                    "commit": Cell(about["commit"]),
+                    "machine": Cell(f"{machine['gpu']}; torch {machine['torch']}"),
+                    "asked for": Cell(f"{about['asked_for_decisions']:,} decisions"),
+                    "reached": Cell(f"{about['reached_decisions']:,}", f"({about['stopped_by']})"),
+                    "wall time": Cell(f"{about['wall_seconds']:,.0f} s"),
+                }
+            )
+        return Table.of("runs", rows)
+
+    def zoo(self) -> Table:
+        """The agents to download."""
+        rows = [
+            {
+                "agent": Cell(f"`{zoo.PREFIX}{folder.name}`"),
+                "decisions": Cell(f"{card['decisions']:,}"),
+                "mean return [95 %]": Cell("; ".join(map(_shown, card["returns"]))),
+                "seeds": Cell("1"),
+                "size": Cell(size(card["size"])),
+            }
+            for folder, card in ((folder, self.card(folder)) for folder in self.agents())
+        ]
+        return Table.of("zoo", rows)
+
+    def stored(self) -> Table:
+        """Whether 8 bits change returns: the same episodes with both kinds of weights."""
+        rows = []
+        for folder in sorted((self.root / "results/stored").iterdir()):
+            whole, small = (
+                {r["seed"]: r["return"] for r in read_run(folder / kind).agent_episodes()}
+                for kind in ("float32", "stored")
+            )
+            seeds = sorted(whole.keys() & small.keys())
+            gaps = stats.bootstrap_interval([[small[s] - whole[s] for s in seeds]], stats.mean)
+            rows.append(
+                {
+                    "agent": Cell(f"`{zoo.PREFIX}{folder.name}`"),
+                    "mode": Cell("train"),
+                    "paired episodes": Cell(str(len(seeds))),
+                    "float32": Cell(number(float(np.mean([whole[s] for s in seeds])))),
+                    "stored": Cell(number(float(np.mean([small[s] for s in seeds])))),
+                    "difference [95 %]": Cell(
+                        f"{gaps.point:+.1f}", f"[{gaps.low:+.1f}, {gaps.high:+.1f}]"
+                    ),
+                }
+            )
+        return Table.of("stored", rows)
+
+    def _planned(self, task: str) -> Group | None:
+        """The group of the planned setting on a task, if it has run."""
+        found = (g for g in self.groups if g.task == task and g.runs[0].preset == "paper")
+        return next((g for g in found if (g.method, g.runs[0].augment) == PLANNED), None)
+
+    def _cell(self, group: Group | None, task: str, mode: str) -> tuple[Cell, Result | None]:
+        """The return of final agents in a mode; evaluations during training do not count."""
+        if group is None:
+            return Cell(NOT_RUN), None
+        evaluated = any(r.get("mode") == mode for run in group.runs for r in run.agent_episodes())
+        result = summarise_mode(group, mode) if evaluated else None
+        if result is None:
+            return Cell(NOT_EVALUATED), None
+        ends = result.mean_interval
+        return Cell(number(result.mean), interval(ends.low, ends.high)), result
+
+    def _behind(self, result: Result) -> dict[str, str]:
+        """What stands behind a number."""
+        records = [
+            r for run in result.group.runs for r in run.agent_episodes() if r["mode"] == result.mode
+        ]
+        worlds = len({r.get("world") for r in records})
+        decisions = min(r["decision"] for r in records)
+        return {
+            "seeds": plural(result.seeds, "seed"),
+            "decisions": f"{decisions:,} decisions",
+            "episodes": plural(result.episodes, "episode"),
+            "worlds": plural(worlds, "world"),
+        }
+
+    def _paper(self, task: str, mode: str, result: Result | None) -> str:
+        """The paper's number, marked where ours is not a replication."""
+        if result is not None:
+            return papers(result.paper, result.is_replication)
+        return papers(published.lookup(task, mode, *PLANNED))
+
+    def _notes(self, shown: Sequence[Result]) -> tuple[str, ...]:
+        """How to read the numbers."""
+        return (
+            "Final agents, most likely actions. Intervals: 95 % bootstrap over seeds; with one "
+            "seed, over its episodes, which says nothing about other seeds. The paper has the mean "
+            "± standard deviation over 5 seeds of 500,000 decisions.",
+            *notes_on_marks(shown),
+        )
+
+    # The zoo --------------------------------------------------------------------------------------
+
+    def agents(self) -> list[Path]:
+        """The folders of the zoo."""
+        return sorted(path.parent for path in (self.root / "zoo").glob(f"*/{layout.CONFIG}"))
+
+    def card(self, folder: Path) -> dict[str, Any]:
+        """What is known about an agent: its configuration, and the records of its run."""
+        config = json.loads((folder / layout.CONFIG).read_text())
+        run = self._run_of(config)
+        about = json.loads((run.folder / "provenance.json").read_text())
+        return {
+            **{key: config[key] for key in ("task", "method", "augment", "encoder", "seed")},
+            "decisions": config["decision"],
+            "returns": list(_returns(run, config["decision"])),
+            "size": config["files"][layout.ACTOR]["size"],
+            "sha256": config["files"][layout.ACTOR]["sha256"],
+            "licence": LICENCE,
+            "run": str(run.folder.relative_to(self.root)),
+            "commit": about["commit"],
+            "command": about["command"],
+            "machine": f"{about['machine']['gpu']}; torch {about['machine']['torch']}",
+        }
+
+    def _run_of(self, config: dict[str, Any]) -> Run:
+        """The run that an agent comes from."""
+        key = ("task", "method", "augment", "encoder", "seed")
+        for run in self.runs:
+            if all(run.config[name] == config[name] for name in key):
+                return run
+        raise SystemExit(f"results/runs has no run of {[config[name] for name in key]}")
+
+    # Figures --------------------------------------------------------------------------------------
+
+    def figures(self) -> Iterator[tuple[Path, str, Any]]:
+        """Learning curves: where they lie, a hash of the numbers they draw, and the figure."""
+        for exhibit in gather([self.folder]).exhibits:
+            if exhibit.topic == "learning":
+                drawn = hashlib.sha256(records_to_csv(exhibit.numbers).encode()).hexdigest()
+                name = f"docs/images/results-{exhibit.name.removeprefix('learning-')}.png"
+                yield self.root / name, drawn, exhibit.figure
+
+
+def _returns(run: Run, decision: int) -> Iterator[dict[str, Any]]:
+    """Per mode the evaluation of an agent: its records, or the evaluation during training."""
+    found: dict[str, tuple[str, list[float], set[Any], dict[str, Any]]] = {}
+    for line in run.metrics:
+        if line.get("kind") == "eval" and line["decision"] == decision:
+            what = ("in training", line["returns"], set(), line["provenance"])
+            found[line["mode"]] = what
+    for record in run.agent_episodes():
+        if record["decision"] == decision:
+            mode = record["mode"]
+            if mode not in found or found[mode][0] == "in training":
+                found[mode] = ("svea eval", [], set(), record["provenance"])
+            found[mode][1].append(record["return"])
+            found[mode][2].add(record["world"])
+    for mode, (evaluation, values, worlds, source) in found.items():
+        ends = stats.bootstrap_interval([values], stats.mean)
+        yield {
+            "mode": mode,
+            "shown": describe(source),
+            "mean": ends.point,
+            "low": ends.low,
+            "high": ends.high,
+            "episodes": len(values),
+            "worlds": len(worlds) or None,
+            "data": source["source"],
+            "evaluated": evaluation,
+        }
+
+
+def _shown(one: dict[str, Any]) -> str:
+    """A return of a card in words."""
+    ends = interval(one["low"], one["high"])
+    return f"{one['shown']} {number(one['mean'])} {ends}, {plural(one['episodes'], 'episode')}"
+
+
+def model_card(card: dict[str, Any], name: str) -> str:
+    """The page of one agent."""
+    rows = [
+        {
+            "mode": Cell(one["shown"]),
+            RETURN: Cell(number(one["mean"]), interval(one["low"], one["high"])),
+            "episodes": Cell(str(one["episodes"])),
+            "evaluated": Cell(one["evaluated"]),
+        }
+        for one in card["returns"]
+    ]
+    missing = [mode for mode in MODES if mode not in {one["mode"] for one in card["returns"]}]
+    generated = [one["mode"] for one in card["returns"] if one["data"] == "generated"]
+    limits = ["One training seed: another seed of the same method may do better or worse."]
+    if generated:
+        limits.append(
+            f"{', '.join(generated)} was evaluated under generated colours, not the benchmark's."
+        )
+    limits.append(f"Not yet evaluated: {', '.join(missing)}." if missing else "")
+    limits.append(
+        "The returns are of the agent in float32. [Results](../../docs/results.md) has what "
+        "storing it small did to returns where that was measured."
+    )
+    parts = [
+        f"# zoo:{name}",
+        f"{card['task']}, {card['method']} with {card['augment']}, {card['decisions']:,} "
+        f"decisions, seed {card['seed']}. Written by `make results` from "
+        f"[{card['run']}](../../{card['run']}).",
+        to_markdown(Table.of("returns", rows)).strip(),
+        f"    svea watch zoo:{name}\n    svea eval zoo:{name} --modes train color_hard",
+        " ".join(filter(None, limits)),
+        f"It sees three stacked frames of 84 × 84 pixels and gives actions in [-1, 1]. Trained at "
+        f"commit {card['commit']} on {card['machine']}, as by:",
+        f"    {card['command']}",
+        f"`actor.safetensors` ({size(card['size'])}, SHA-256 in config.json) holds encoder and "
+        "policy: large layers in 8 bits, the rest in half precision. The Q-functions are not "
+        f"stored. Licence: {card['licence']}.",
+    ]
+    return (
+        "\n\n".join(part if part.startswith(("#", "|", " ")) else _wrap(part) for part in parts)
+        + "\n"
+    )
+
+
+def wrapped(table: Table) -> str:
+    """A table with its notes wrapped, as Markdown."""
+    body = to_markdown(replace(table, notes=()))
+    has_paper = any(cell.paper for row in table.rows for cell in row.cells)
+    notes = [*table.notes, *(["In parentheses: the paper."] if has_paper else [])]
+    return body + (f"\n{_wrap(' '.join(notes))}\n" if notes else "")
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
+
+
+# Writing and comparing ----------------------------------------------------------------------------
+
+
+def differences(path: Path, stands: str, wanted: str) -> Iterator[str]:
+    """What differs between a file and what results/ give, cell by cell where it is a table."""
+    old, new = stands.splitlines(), wanted.splitlines()
+    if len(old) != len(new):
+        yield f"{path}: {len(old)} lines, results/ give {len(new)}"
+        return
+    titles: list[str] = []
+    for number_, (has, gets) in enumerate(zip(old, new, strict=True), start=1):
+        was, cells = _cells(has), _cells(gets)
+        if set("".join(cells)) == {"-"}:
+            titles = _cells(new[number_ - 2])
+        if has == gets:
+            continue
+        if len(was) == len(cells) == len(titles) > 1:
+            for title, one, other in zip(titles, was, cells, strict=True):
+                if one != other:
+                    row = ", ".join(cell for cell in cells[:3] if cell[:1].isalpha())
+                    yield f"{path}, row {row}, column {title}: {one!r}, results/ give {other!r}"
+        else:
+            yield f"{path}, line {number_}: {has.strip()!r}, results/ give {gets.strip()!r}"
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+
+
+def drawn_numbers(path: Path) -> str:
+    """The hash of the numbers that a figure on the disk draws."""
+    if not path.is_file():
+        return ""
+    with Image.open(path) as picture:
+        return str(picture.info.get("numbers", ""))
+
+
+def write_figure(path: Path, drawn: str, figure: Any) -> None:
+    """A PNG that says which numbers it draws."""
+    about = PngImagePlugin.PngInfo()
+    about.add_text("numbers", drawn)
+    content = io.BytesIO()
+    Image.open(io.BytesIO(plots.to_png(figure))).save(content, "png", pnginfo=about, optimize=True)
+    files.replace(path, [content.getvalue()])
+
+
+def main() -> Iterable[Path]:
+    """Write what has changed."""
+    results = Results()
+    for path, content in results.contents().items():
+        if not path.is_file() or path.read_text() != content:
+            files.replace(path, [content.encode()])
+            yield path
+    for path, drawn, figure in results.figures():
+        if drawn_numbers(path) != drawn:
+            write_figure(path, drawn, figure)
+            yield path
+
+
+if __name__ == "__main__":
+    written = list(main())
+    print(*(path.relative_to(ROOT) for path in written), sep="\n", file=sys.stderr)
+    print(f"{plural(len(written), 'file')} written")

@@ -1,0 +1,98 @@
+"""What README.md, docs/results.md, figures and model cards say is what results/ holds."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from svea.runs import zoo
+from svea.runs.load import load_agent
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("results_script", ROOT / "scripts/results.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def wrong(script: ModuleType, root: Path) -> list[str]:
+    return [
+        difference
+        for path, wanted in script.Results(root).contents().items()
+        for difference in script.differences(path.relative_to(root), path.read_text(), wanted)
+    ]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The pages, results and cards, to be edited; without weights."""
+    for name in ("README.md", "docs/results.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / "results", tmp_path / "results")
+    without = shutil.ignore_patterns("*.safetensors")
+    shutil.copytree(ROOT / "zoo", tmp_path / "zoo", ignore=without)
+    return tmp_path
+
+
+def test_pages_and_cards_are_what_results_give(script: ModuleType) -> None:
+    problems = wrong(script, ROOT)
+    assert not problems, "run `make results`, unless results/ was edited:\n" + "\n".join(problems)
+
+
+def test_figures_draw_the_numbers_in_results(script: ModuleType) -> None:
+    figures = {path: drawn for path, drawn, _ in script.Results(ROOT).figures()}
+    assert figures and figures == {path: script.drawn_numbers(path) for path in figures}
+
+
+def test_an_edited_return_is_named_with_its_cell(script: ModuleType, copy: Path) -> None:
+    assert wrong(script, copy) == []
+    records = copy / "results/runs/walker_walk-svea-s1/eval.jsonl"
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    lines[0]["return"] += 1000.0
+    records.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = wrong(script, copy)
+    row = "docs/results.md, row walker_walk, svea + conv, train, column return [95 %]: '875"
+    assert any(one.startswith(row) and "results/ give '885" in one for one in found)
+    assert any(one.startswith("README.md, row walker_walk") for one in found)
+    assert any(one.startswith("zoo/walker_walk-svea/card.json, line") for one in found)
+    assert not any("finger_spin" in one for one in found)
+
+
+def test_an_edited_page_is_named_with_its_cell(script: ModuleType, copy: Path) -> None:
+    page = copy / "docs/results.md"
+    page.write_text(page.read_text().replace("64 episodes", "100 episodes"))
+    (found,) = (
+        one for one in wrong(script, copy) if "final" not in one and "column episodes" in one
+    )
+    assert "row finger_spin" in found and "'100 episodes', results/ give '64 episodes'" in found
+
+
+def test_what_was_not_evaluated_is_never_shown_as_a_result(script: ModuleType, copy: Path) -> None:
+    """Evaluations during training have other colours and fewer episodes: they are no result."""
+    rows = {tuple(c.text for c in row.cells[:3]): row for row in script.Results(copy).final().rows}
+    assert rows["walker_walk", "svea + conv", "color_hard"].cells[3].text == "not yet evaluated"
+    assert rows["walker_stand", "svea + conv", "train"].cells[3].text == "not yet run"
+    assert rows["walker_walk", "svea + conv", "train"].cells[8].text == "833 ± 91†"
+
+
+def test_the_agents_of_the_zoo_are_small_whole_and_have_cards() -> None:
+    folders = [path.parent for path in (ROOT / "zoo").glob("*/config.json")]
+    assert len(folders) >= 4
+    assert sum(f.stat().st_size for f in (ROOT / "zoo").rglob("*")) <= zoo.LIMIT
+    for folder in folders:
+        card = json.loads((folder / "card.json").read_text())
+        agent = load_agent(folder)  # checks the hash
+        assert agent.decision == card["decisions"] and card["returns"]
+        kinds = {path.suffix for path in folder.iterdir()}
+        assert kinds == {".json", ".md", ".safetensors"}
