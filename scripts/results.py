@@ -224,7 +224,7 @@ class Results:
         result = summarise_mode(group, mode) if evaluated else None
         if result is None:
             return Cell(NOT_EVALUATED), None
-        ends = result.mean_interval
+        ends = result.mean_over_worlds
         return Cell(number(result.mean), interval(ends.low, ends.high)), result
 
     def _behind(self, result: Result) -> dict[str, str]:
@@ -232,13 +232,14 @@ class Results:
         records = [
             r for run in result.group.runs for r in run.agent_episodes() if r["mode"] == result.mode
         ]
-        worlds = len({r.get("world") for r in records})
         decisions = min(r["decision"] for r in records)
         return {
             "seeds": plural(result.seeds, "seed"),
             "decisions": f"{decisions:,} decisions",
             "episodes": plural(result.episodes, "episode"),
-            "worlds": plural(worlds, "world"),
+            "worlds": f"{result.worlds_seen} of {result.worlds} worlds"
+            if result.worlds
+            else "1 world",
         }
 
     def _paper(self, task: str, mode: str, result: Result | None) -> str:
@@ -250,9 +251,9 @@ class Results:
     def _notes(self, shown: Sequence[Result]) -> tuple[str, ...]:
         """How to read the numbers."""
         return (
-            "Final agents, most likely actions. Intervals: 95 % bootstrap over seeds; with one "
-            "seed, over its episodes, which says nothing about other seeds. The paper has the mean "
-            "± standard deviation over 5 seeds of 500,000 decisions.",
+            "Final agents, most likely actions. Intervals: 95 % bootstrap over seeds and worlds; "
+            "where there is one of both, over episodes. One seed says nothing about other seeds. "
+            "The paper has the mean ± standard deviation over 5 seeds of 500,000 decisions.",
             *notes_on_marks(shown),
         )
 

@@ -33,6 +33,7 @@ def in_a_fresh_interpreter(code: str, folder: Path) -> subprocess.CompletedProce
     [
         ["--help"],
         ["methods"],
+        ["zoo"],
         ["sweep", "--tasks", "walker_walk", "--methods", "svea", "--dry-run"],
         *([verb, "--help"] for verb in HELP),
         ["analyze", "q-gap", "--help"],
