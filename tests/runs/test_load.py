@@ -58,6 +58,13 @@ def test_an_export_is_small_and_says_what_it_is(run: Path, exported: Path) -> No
     assert sum(p.stat().st_size for p in exported.iterdir()) < whole / 2
 
 
+def test_an_agent_without_a_target_encoder_can_be_exported(tmp_path: Path) -> None:
+    run = train(tiny(tmp_path / "run", decisions=14, base="ddpg"))
+    images = np.random.default_rng(0).integers(0, 256, (5, 9, 16, 16), dtype=np.uint8)
+    copy = load_agent(export(run, tmp_path / "exported"))
+    assert np.array_equal(load_agent(run).act(images), copy.act(images))
+
+
 def test_an_export_can_be_exported_again(exported: Path, tmp_path: Path) -> None:
     again = export(exported, tmp_path / "again")
     for name in ("actor.safetensors", "critic.safetensors", "config.json"):

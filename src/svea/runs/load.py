@@ -71,7 +71,7 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
         actions = BASES[config.base].actions_in(state)
         agent = make_agent(config, actions, choose_device(device))
         if layout.is_export(run):
-            _leave_out(agent, state, run)
+            state = _completed(agent, state, run)
         agent.load_state_dict(state)
     except tensors.DAMAGE as error:
         raise StorageError(f"the weights in {run} do not fit its config.json: {error}") from error
@@ -106,13 +106,15 @@ def require_critic(agent: Agent) -> None:
         agent.critic()
 
 
-def _leave_out(agent: Agent, state: dict[str, Tensor], run: Path) -> None:
-    """Take from an agent what its export does not hold."""
+def _completed(agent: Agent, state: dict[str, Tensor], run: Path) -> dict[str, Tensor]:
+    """The state of an export with targets; what it does not hold is taken from the agent."""
     stored = {name.split(".")[0] for name in state}
     if "critic" not in stored:
         agent.critic, agent.target_critic = NotStored(run), NotStored(run)
     if "auxiliary" not in stored:
         agent.auxiliary = None
+    targets = {f"target_{name}": tensor for name, tensor in state.items()}
+    return state | {k: v for k, v in targets.items() if k.split(".")[0] in agent.networks}
 
 
 def export(run: str | Path, folder: str | Path, *, small: bool = False) -> Path:
@@ -181,7 +183,7 @@ def _is_unfinished(folder: Path) -> bool:
 
 
 def _exported_state(folder: Path) -> dict[str, Tensor]:
-    """The networks of an export, its targets set equal to the trained networks."""
+    """The networks of an export."""
     try:
         state: dict[str, Tensor] = {}
         for file, wanted in read_config(folder)["files"].items():
@@ -190,5 +192,4 @@ def _exported_state(folder: Path) -> dict[str, Tensor]:
             state |= quantised.restore(tensors.read(path, layout.WEIGHTS_BYTES))
     except tensors.DAMAGE as error:
         raise StorageError(f"{folder} cannot be read: {error}") from error
-    targets = {f"target_{k}": v for k, v in state.items() if k.startswith(("trunk.", "critic."))}
-    return state | targets
+    return state
