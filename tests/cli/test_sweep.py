@@ -47,10 +47,12 @@ def test_a_dry_run_lists_everything_and_writes_nothing(
     assert cli.main(["sweep", *grid, *flags]) == 0
     shown = capsys.readouterr().out
     assert shown.count("svea train ") == 20
-    assert "queued   svea train walker_walk --method svea --seed 3\n" in shown
+    assert "queued   svea train walker_walk --method svea --seed 3  # about 2 min\n" in shown
     common = f"each with --decisions 1000 --replay 1000 --out {tmp_path}/runs/sweep/runs/NAME\n"
     assert f"{common}20 runs\n" in shown
-    assert "about 8 min (--decisions-per-second)" in shown  # 20 runs x 100 s on 4 processes
+    assert (
+        "about 8 min (--decisions-per-second; evaluations" in shown
+    )  # 20 runs x 100 s on 4 processes
     assert list(tmp_path.iterdir()) == []
 
 

@@ -27,7 +27,9 @@ def test_time_is_estimated_from_the_studys_own_runs(tmp_path: Path) -> None:
     assert found.gpu_hours == pytest.approx(found.seconds * 0.5 / 3600)
     assert found.basis == "median speed of 2 runs of this study"
     given = cost.estimate_cost(states, at_once=2, decisions_per_second=10.0)
-    assert given.seconds == pytest.approx(35.0) and given.basis == "--decisions-per-second"
+    assert given.seconds == pytest.approx(35.0) and given.basis.startswith("--decisions-per-second")
+    side_by_side = cost.estimate_cost(states, at_once=1, decisions_per_second=10.0, together=2)
+    assert side_by_side.wall_seconds == pytest.approx(20.0), "50 and 100, then 100 and 100"
 
 
 def test_an_unknown_speed_is_called_unknown(tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_a_process_is_asked_once_to_stop_and_its_code_comes_back(
 
     monkeypatch.setattr(supervise.subprocess, "Popen", popen)
     lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
-    process = supervise._Process({}, lock)
+    process = supervise.Process({}, lock)
 
     def must_stop() -> bool:
         return note.exists() and note.read_text() == "training"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import shlex
 import shutil
 import signal
@@ -43,7 +44,7 @@ class EngineFlags(Resources):
     drop_replay: bool = False
     """Remove a run's replay once it is done: less disk, but the run can no longer be extended."""
     decisions_per_second: float = 0.0
-    """Speed of one run, for estimates; 0: as measured in this study."""
+    """Speed of one run (with --together: of each) for estimates; 0: as measured in this study."""
     dry_run: bool = False
     """List the runs and what they cost; write nothing."""
 
@@ -63,8 +64,8 @@ def run_study(study: Study, flags: EngineFlags) -> int:
     cost = _cost(states, flags)
     engine = importlib.import_module(f"svea.studies.engines.{flags.on}")
     if flags.dry_run:
-        print("\n".join(dry_run_lines(study, states)))
-    print("\n".join(cost_lines(cost)))
+        print("\n".join(dry_run_lines(study, states, cost)))
+    print("\n".join(cost_lines(cost, flags)))
     if flags.dry_run:
         _warn_about_space(study, states, cost)
         engine.require(study, flags)
@@ -75,7 +76,7 @@ def run_study(study: Study, flags: EngineFlags) -> int:
     _print_spent(states)
     if not runs:
         study.save()
-        return _print_end(study, states)
+        return _print_end(study, states, flags)
     engine.require(study, flags)
     study.save()
     display = StudyDisplay(study)
@@ -86,11 +87,14 @@ def run_study(study: Study, flags: EngineFlags) -> int:
             print(f"{plural(len(runs) - len(submitted), 'run')} already in SLURM's queue")
         print(f"submitted; `svea sweep status {study.folder}` shows its progress")
         return 0
-    return _print_end(study, read_states(study))
+    return _print_end(study, read_states(study), flags)
 
 
-def dry_run_lines(study: Study, states: Sequence[RunState]) -> list[str]:
-    """The command of every run; options that all share are listed once, at the end."""
+def dry_run_lines(study: Study, states: Sequence[RunState], cost: Cost | None = None) -> list[str]:
+    """The command of every run; options that all share are listed once, at the end.
+
+    With a cost whose speed is known, each with the time that it will take.
+    """
     first = states[0].run.values
     shared = {
         name: value
@@ -102,18 +106,24 @@ def dry_run_lines(study: Study, states: Sequence[RunState]) -> list[str]:
     for state in states:
         own = {k: v for k, v in state.run.values.items() if k != "task" and k not in shared}
         command = ["svea", "train", state.run.values["task"], *as_flags(own)]
-        lines.append(f"{state.state:<8} {shlex.join(command)}")
+        seconds = cost.run_seconds(state) if cost else None
+        left = "" if not seconds else f"  # about {duration(seconds)}"
+        lines.append(f"{state.state:<8} {shlex.join(command)}{left}")
     out = study.folder / "runs" / "NAME"
     lines.append(f"each with {shlex.join([*as_flags(shared), '--out', str(out)])}")
     return [_folded(line) for line in lines]
 
 
-def cost_lines(cost: Cost) -> list[str]:
+def cost_lines(cost: Cost, flags: EngineFlags = DEFAULT_ENGINE) -> list[str]:
     """What is left of a study, in words."""
     left, runs = cost.runs - cost.finished, plural(cost.runs, "run")
     if not left:
         return [f"{runs}, all of them done"]
     time = "unknown" if cost.wall_seconds is None else f"about {duration(cost.wall_seconds)}"
+    limit = flags.seconds("none") if flags.on == "local" else math.inf
+    if cost.wall_seconds is not None and limit < cost.wall_seconds:
+        calls = math.ceil(cost.wall_seconds / limit) if limit else math.inf
+        time += f", {calls:,} calls with --time-limit {flags.time_limit}"
     gpu = "unknown" if cost.gpu_hours is None else f"about {cost.gpu_hours:,.1f}"
     gpu = "none, because no GPU is used" if cost.gpu_hours == 0 else gpu
     return [
@@ -186,7 +196,7 @@ def _cost(states: Sequence[RunState], flags: EngineFlags) -> Cost:
     elif flags.on == "ray":
         gpus = None if flags.gpus < 0 else gpus  # one, if the cluster has GPUs
         at_once = flags.jobs or max(int(usable_cores() // (flags.cpus or 1)), 1)
-    return estimate_cost(states, at_once, flags.decisions_per_second, gpus)
+    return estimate_cost(states, at_once, flags.decisions_per_second, gpus, flags.together)
 
 
 def _folded(line: str) -> str:
@@ -239,7 +249,7 @@ def _print_spent(states: Sequence[RunState]) -> None:
         )
 
 
-def _print_end(study: Study, states: Sequence[RunState]) -> int:
+def _print_end(study: Study, states: Sequence[RunState], flags: EngineFlags) -> int:
     """Print the final state; returns the exit code."""
     print(headline(states))
     failed = [state for state in states if state.state == "failed"]
@@ -250,4 +260,6 @@ def _print_end(study: Study, states: Sequence[RunState]) -> int:
     if is_cancelled(study.folder):
         print("cancelled; the same command continues")
         return 128 + signal.SIGINT
+    if (waiting := active(states)) and flags.seconds("none") < math.inf:
+        print(f"time limit: {plural(len(waiting), 'run')} not done; the same command continues")
     return FAILED if failed else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json as jsonlib
 import statistics
 from collections.abc import Callable, Sequence
@@ -12,17 +13,22 @@ from svea import studies
 from svea.cli.arguments import Out, Positional, parse, tyro
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.cli.terminal import print_table
-from svea.errors import UserError
+from svea.errors import UserError, unknown_name
 from svea.files import output_folder
 from svea.studies.cost import decisions_left, measured_speeds
 from svea.studies.engines import slurm
+from svea.studies.together import record_error
 from svea.studies.watch import active, headline, rows, table
 from svea.words import duration, plural
 
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-    parts: dict[str, Callable[..., int | None]] = {"status": print_status, "cancel": cancel}
+    parts: dict[str, Callable[..., int | None]] = {
+        "status": print_status,
+        "cancel": cancel,
+        "train": train_runs,
+    }
     if arguments and arguments[0] in parts:
         return parse(parts[arguments[0]], f"sweep {arguments[0]}", arguments[1:])
     return parse(sweep, "sweep", arguments)
@@ -42,7 +48,8 @@ def sweep(
 ) -> int:
     """Plan every combination and run it. The same command again continues where it stopped.
 
-    `svea sweep status STUDY` shows the progress of a study, `svea sweep cancel STUDY` stops it.
+    `svea sweep status STUDY` shows the progress of a study, `svea sweep cancel STUDY` stops it,
+    `svea sweep train STUDY RUN ...` trains some of its runs in one process.
 
     Args:
         study: a .toml or .py file with the grid, instead of the flags below.
@@ -102,6 +109,31 @@ def cancel(study: Positional[Path]) -> int:
         f"cancelled; {plural(running, 'running run')} will save and stop, and the same "
         "`svea sweep` command continues"
     )
+    return 0
+
+
+def train_runs(study: Positional[Path], runs: Positional[tuple[str, ...]]) -> int:
+    """Train some runs of a study side by side in this process: what --together starts.
+
+    Args:
+        study: its folder.
+        runs: their names.
+    """
+    found = studies.read_study(study)
+    planned = {run.name: run for run in found.runs}
+    for name in runs:
+        if name not in planned:
+            raise unknown_name("run of this study", name, planned)
+    from svea.training import train_each
+
+    chosen = [planned[name] for name in runs]
+    configs = [dataclasses.replace(run.config, out=str(found.run_folder(run))) for run in chosen]
+    errors = train_each(configs)
+    for run, error in zip(chosen, errors, strict=True):
+        if error is not None:
+            record_error(found.folder, run, error)
+    for error in filter(None, errors):
+        raise error
     return 0
 
 

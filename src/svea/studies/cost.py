@@ -16,6 +16,7 @@ from svea.runs import layout
 from svea.runs.footprint import agent_bytes, folder_bytes, replay_bytes
 from svea.studies.folder import Study
 from svea.studies.state import RunState
+from svea.studies.together import groups
 from svea.words import plural
 
 
@@ -26,13 +27,20 @@ class Cost:
     runs: int
     finished: int
     seconds: float | None
-    """Of these runs, one after the other; None where no speed is known."""
+    """Of their processes, one after the other; None where no speed is known."""
     wall_seconds: float | None
     gpu_hours: float | None
     file_bytes: int
     """Of the files in their folders, once all are trained."""
     basis: str
     """Where the speed comes from."""
+    decisions_per_second: float = 0.0
+    """The speed; 0 where none is known."""
+
+    def run_seconds(self, state: RunState) -> float | None:
+        """How long one of the runs will still take."""
+        speed = self.decisions_per_second
+        return decisions_left([state]) / speed if speed else None
 
     @property
     def disk_bytes(self) -> int:
@@ -45,33 +53,38 @@ def estimate_cost(
     at_once: int,
     decisions_per_second: float = 0.0,
     gpus: float | None = 0.0,
+    together: int = 1,
 ) -> Cost:
     """Estimate what is left of a study.
 
     Args:
         states: of its runs.
-        at_once: how many run at the same time.
+        at_once: how many processes run at the same time.
         decisions_per_second: of one run; 0: the median of the study's own runs.
-        gpus: share of a GPU that one run takes; None: unknown before it starts.
+        gpus: share of a GPU that one process takes; None: unknown before it starts.
+        together: runs in one process. It ends with the longest of them.
     """
     left = unfinished(states)
     measured = measured_speeds(states)
     if decisions_per_second:
-        basis = "--decisions-per-second"
+        basis = "--decisions-per-second; evaluations are not included"
     elif measured:
         decisions_per_second = statistics.median(measured)
         basis = f"median speed of {plural(len(measured), 'run')} of this study"
     else:
         basis = "no run of this study has been timed yet; --decisions-per-second sets a speed"
-    seconds = decisions_left(left) / decisions_per_second if decisions_per_second else None
+    processes = groups([decisions_left([state]) for state in left], together)
+    longest = sum(max(group) for group in processes)
+    seconds = longest / decisions_per_second if decisions_per_second else None
     return Cost(
         runs=len(states),
         finished=len(states) - len(left),
         seconds=seconds,
-        wall_seconds=None if seconds is None else seconds / max(min(at_once, len(left)), 1),
+        wall_seconds=None if seconds is None else seconds / max(min(at_once, len(processes)), 1),
         gpu_hours=_gpu_hours(seconds, gpus),
-        file_bytes=_file_bytes(left, at_once),
+        file_bytes=_file_bytes(left, at_once * together),
         basis=basis,
+        decisions_per_second=decisions_per_second,
     )
 
 

@@ -7,6 +7,7 @@ processes, writes the journal, retries what failed, and stops cleanly when the s
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -25,14 +26,16 @@ from svea.files import plain
 from svea.runs import layout, lock
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
-from svea.studies.state import read_progress, read_state
+from svea.studies.state import Progress, read_progress, read_state
 
 LOCK_SECONDS = 120.0  # an orphaned run may still be saving
 GRACE_SECONDS = 600.0  # to save before it is killed: ten gigabytes of replay on slow storage
 POLL_SECONDS = 0.5
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND
 
-Execute = Callable[[list[str], Path, Callable[[], bool]], int]
+MustStop = Callable[[], bool]
+"""Whether the study was cancelled, or its time is up."""
+Execute = Callable[[list[str], Path, MustStop], int]
 """Runs a `svea` command given as a list, with its output into a file, until told to stop."""
 
 _children: list[subprocess.Popen[bytes]] = []
@@ -45,6 +48,7 @@ def supervise_run(
     attempts: int = ATTEMPTS,
     environment: dict[str, str] | None = None,
     execute: Execute | None = None,
+    must_stop: MustStop | None = None,
 ) -> str:
     """Bring a run to its end, and return its state then.
 
@@ -54,25 +58,39 @@ def supervise_run(
         attempts: failed attempts it may have, earlier ones included.
         environment: variables for its processes, in addition to those of this one.
         execute: what runs a command; default: a process.
+        must_stop: default: whether the study was cancelled.
 
     Returns:
-        done, failed, queued (the study was cancelled), or running (by another process).
+        done, failed, queued (it had to stop), or running (by another process).
     """
-    with _locked_journal(study, run) as journal:
+    with locked_journal(study, run) as journal:
         if journal is None:
             return "running"
-        execute = execute or _Process(environment or {}, journal)
-        tried = False
-        while not is_cancelled(study):
-            state = read_state(study, run, attempts)
-            if state.progress.done:
-                _drop_replay(study, run)
-                return "done"
-            if state.failures >= attempts or (state.refused and tried):
-                return "failed"
-            _attempt(study, run, journal, execute)
-            tried = True
-        return "queued"
+        execute = execute or Process(environment or {}, journal)
+        must_stop = must_stop or functools.partial(is_cancelled, study)
+        return bring_to_end(study, run, journal, attempts, execute, must_stop)
+
+
+def bring_to_end(
+    study: Path,
+    run: PlannedRun,
+    journal: int,
+    attempts: int,
+    execute: Execute,
+    must_stop: MustStop,
+) -> str:
+    """As `supervise_run`, with the run's journal open and locked."""
+    tried = False
+    while not must_stop():
+        state = read_state(study, run, attempts)
+        if state.progress.done:
+            _drop_replay(study, run)
+            return "done"
+        if state.failures >= attempts or (state.refused and tried):
+            return "failed"
+        _attempt(study, run, journal, execute, must_stop)
+        tried = True
+    return "queued"
 
 
 def stop_children() -> None:
@@ -81,24 +99,50 @@ def stop_children() -> None:
         _stop(child)
 
 
-def _attempt(study: Path, run: PlannedRun, journal: int, execute: Execute) -> None:
+def _attempt(
+    study: Path, run: PlannedRun, journal: int, execute: Execute, must_stop: MustStop
+) -> None:
     """Train, evaluate and analyse what is not done yet, and record how it ended."""
     folder, log = run_folder(study, run), log_path(study, run)
-    before, began = read_progress(folder, run), time.time()
-    _write(journal, event="start", host=socket.gethostname(), pid=os.getpid(), at=before.decision)
+    attempt = Attempt(journal, read_progress(folder, run))
     code = 0
     for command in _commands(folder, run):
-        code = execute(command, log, lambda: is_cancelled(study))
+        code = execute(command, log, must_stop)
         if code:
             break
     after = read_progress(folder, run)
-    outcome = _outcome(code, after.done, before != after, is_cancelled(study))
-    reason = "" if outcome in ("done", "stopped") else _reason(code, log)
-    seconds = round(time.time() - began, 3)
-    _write(
-        journal, event="end", outcome=outcome, code=code, at=after.decision, seconds=seconds,
-        reason=reason,
-    )  # fmt: skip
+    attempt.end(code, after, after.done, must_stop(), log)
+
+
+class Attempt:
+    """An attempt at a run, as its journal tells it."""
+
+    def __init__(self, journal: int, before: Progress, **about: Any) -> None:
+        """Record that it begins."""
+        self.journal, self.before, self.began = journal, before, time.time()
+        host, pid = socket.gethostname(), os.getpid()
+        write_entry(journal, event="start", host=host, pid=pid, at=before.decision, **about)
+
+    def end(
+        self, code: int, after: Progress, done: bool, stopped: bool, log: Path, reason: str = ""
+    ) -> None:
+        """Record how it ended.
+
+        Args:
+            code: exit code of its last command.
+            after: how far the run is.
+            done: whether it did all that it was to do.
+            stopped: whether it had to stop.
+            log: what it printed.
+            reason: why it failed; default: the last line of the log.
+        """
+        outcome = _outcome(code, done, self.before != after, stopped)
+        failed = outcome not in ("done", "stopped")
+        write_entry(
+            self.journal, event="end", outcome=outcome, code=code, at=after.decision,
+            seconds=round(time.time() - self.began, 3),
+            reason=(reason or _reason(code, log)) if failed else "",
+        )  # fmt: skip
 
 
 def _commands(folder: Path, run: PlannedRun) -> Iterator[list[str]]:
@@ -118,14 +162,14 @@ def _commands(folder: Path, run: PlannedRun) -> Iterator[list[str]]:
         yield ["analyze", name, str(folder), *device]
 
 
-def _outcome(code: int, done: bool, advanced: bool, cancelled: bool) -> str:
+def _outcome(code: int, done: bool, advanced: bool, stopped: bool) -> str:
     """How an attempt ended. Stopping without progress is a failure: retrying would never end."""
     if code == 0 and done:
         return "done"
     if code == UserError.exit_code:
         return "refused"
     asked = code in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
-    return "stopped" if cancelled or (asked and advanced) else "failed"
+    return "stopped" if stopped or (asked and advanced) else "failed"
 
 
 def _reason(code: int, log: Path) -> str:
@@ -138,20 +182,20 @@ def _reason(code: int, log: Path) -> str:
     return f"exit code {code}"
 
 
-class _Process:
-    """Runs commands as processes that inherit the run's lock and end with this process."""
+class Process:
+    """Runs commands as processes that inherit the runs' locks and end with this process."""
 
-    def __init__(self, environment: dict[str, str], lock: int) -> None:
-        """Take further variables, and the descriptor that holds the lock."""
-        self.environment, self.lock = os.environ | environment, lock
+    def __init__(self, environment: dict[str, str], *locks: int) -> None:
+        """Take further variables, and the descriptors that hold the locks."""
+        self.environment, self.locks = os.environ | environment, locks
 
-    def __call__(self, command: list[str], log: Path, must_stop: Callable[[], bool]) -> int:
+    def __call__(self, command: list[str], log: Path, must_stop: MustStop) -> int:
         """Wait for the command's exit code; when it must stop, let it save first."""
         child_command = [sys.executable, "-m", "svea.cli.child", str(os.getpid()), *command]
         with os.fdopen(plain.descriptor(log, _APPEND), "ab") as output:
             child = subprocess.Popen(
                 child_command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env=self.environment, pass_fds=(self.lock,), start_new_session=True,
+                env=self.environment, pass_fds=self.locks, start_new_session=True,
             )  # fmt: skip
         _children.append(child)
         try:
@@ -181,7 +225,7 @@ def _stop(child: subprocess.Popen[bytes]) -> int:
 
 
 @contextlib.contextmanager
-def _locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
+def locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
     """The run's journal, open and locked; None where another process keeps it locked."""
     path = journal_path(study, run)
     with files.writing(path):
@@ -193,7 +237,7 @@ def _locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
         os.close(journal)
 
 
-def _write(journal: int, **entry: Any) -> None:
+def write_entry(journal: int, **entry: Any) -> None:
     """Append one line to a journal, in one write."""
     os.write(journal, (json.dumps({"time": round(time.time(), 3), **entry}) + "\n").encode())
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from svea.config import seconds
 from svea.errors import UserError, between
 
 MOST_JOBS, MOST_CORES, MOST_GPUS = 10_000, 10_000, 1_000
@@ -21,15 +22,19 @@ class Resources:
     """What one run may use, and how many run at once; the flags of `svea sweep`."""
 
     jobs: int = 0
-    """Runs at once; 0: as many as there is room for."""
+    """Runs at once, or processes with --together; 0: as many as there is room for."""
+    together: int = 1
+    """Runs side by side in one process, which share a GPU best (local)."""
     cpus: float = 0.0
     """Cores for one run; 0: one to learn and one per environment (local), 1 (ray), 2 (slurm)."""
     gpus: float = -1.0
     """Share of a GPU, e.g. 0.25; below 0: as memory allows (local), 1 if any (ray), 0 (slurm)."""
     address: str = ""
     """HOST:PORT of a Ray cluster, or auto; default: one is started on this machine."""
-    time_limit: str = "24h"
-    """Wall time of one SLURM job; its run saves before the end and resumes in the next job."""
+    time_limit: str = "auto"
+    """local: save and stop every run this long after the start, e.g. 28m; the same command
+    continues; auto is none. slurm: wall time of one job, whose run resumes in the next; auto is
+    24h."""
     slurm: tuple[str, ...] = ()
     """Further options of sbatch as name=value, e.g. partition=gpu account=me."""
 
@@ -45,4 +50,18 @@ class Resources:
         between(0, MOST_JOBS).check("jobs", self.jobs)
         between(0, MOST_CORES).check("cpus", self.cpus)
         between(-1, MOST_GPUS).check("gpus", self.gpus)
+        between(1, MOST_JOBS).check("together", self.together)
+        self.seconds("none")
         self.slurm_options()
+
+    def seconds(self, usual: str) -> float:
+        """The time limit, where `usual` is the engine's own."""
+        return seconds(usual if self.time_limit == "auto" else self.time_limit)
+
+    def refuse_together(self, engine: str) -> None:
+        """Say that an engine starts a process for every run."""
+        if self.together > 1:
+            raise UserError(
+                f"together is {self.together}, but --on {engine} starts a process for every run; "
+                "leave it out, or use --on local"
+            )

@@ -1,9 +1,13 @@
-"""The engine of one machine: a process per run, several on a GPU where its memory allows."""
+"""The engine of one machine: a process per run, or per group of runs that train side by side.
+
+Several processes share a GPU where its memory allows.
+"""
 
 from __future__ import annotations
 
 import os
 import queue
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -12,9 +16,9 @@ from svea.config import Config
 from svea.machine import HEADROOM, available_bytes, nvidia_gpus, usable_cores
 from svea.runs.footprint import replay_bytes
 from svea.studies.engines import Resources
-from svea.studies.folder import Study
+from svea.studies.folder import Study, is_cancelled
 from svea.studies.plan import PlannedRun
-from svea.studies.supervise import supervise_run
+from svea.studies.together import groups, supervise_together
 
 # Generous allowances for what a run needs in addition to its replay; --jobs and --gpus override.
 RUN_BYTES = 2_000_000_000  # main memory: torch, environments
@@ -36,21 +40,28 @@ def require(study: Study, resources: Resources) -> None:
 def run_study(
     study: Study, runs: Sequence[PlannedRun], resources: Resources, refresh: Callable[[], None]
 ) -> None:
-    """Supervise runs until each is done or failed, or the study is cancelled."""
+    """Supervise runs until each is done or failed, the study is cancelled, or its time is up."""
+    end = time.monotonic() + resources.seconds("none")
+
+    def must_stop() -> bool:
+        return is_cancelled(study.folder) or time.monotonic() >= end
+
     free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
     slots = find_slots([run.config for run in runs], resources)
     for slot in slots:
         free.put(slot)
 
-    def supervise(run: PlannedRun) -> str:
+    def supervise(group: Sequence[PlannedRun]) -> None:
         slot = free.get()
         try:
-            return supervise_run(study.folder, run, study.attempts, slot.environment)
+            supervise_together(
+                study.folder, group, study.attempts, slot.environment, must_stop=must_stop
+            )
         finally:
             free.put(slot)
 
     with ThreadPoolExecutor(len(slots)) as pool:
-        pending = {pool.submit(supervise, run) for run in runs}
+        pending = {pool.submit(supervise, group) for group in groups(runs, resources.together)}
         try:
             while pending:
                 finished, pending = wait(pending, timeout=1.0)
@@ -64,18 +75,21 @@ def run_study(
 
 
 def find_slots(configs: Sequence[Config], resources: Resources) -> list[Slot]:
-    """How many runs this machine takes at once, and what each may use.
+    """How many processes this machine takes at once, and what each may use.
 
     By default as many as GPUs (by memory), cores and main memory all have room for, at least one.
     """
     cores, gpus = usable_cores(), nvidia_gpus() if resources.gpus else []
-    per_run = resources.cpus or 1 + max((config.envs for config in configs), default=1)
-    by_cores = max(int(cores // per_run), 1)
-    replay = max((replay_bytes(config) for config in configs), default=0)
+    together = resources.together
+    environments = together * max((config.envs for config in configs), default=1)
+    by_cores = max(int(cores // (resources.cpus * together or 1 + environments)), 1)
+    replay = together * max((replay_bytes(config) for config in configs), default=0)
     memory = available_bytes()
     if gpus and any(config.device in ("auto", "cuda") for config in configs):
         names = [
-            name for name, free in gpus for _ in range(_runs_on(free, replay, resources.gpus))
+            name
+            for name, free in gpus
+            for _ in range(_processes_on(free, replay, resources.gpus, together))
         ] or [gpus[0][0]]
         count = resources.jobs or min(len(names), by_cores)
         # Adjacent names share a GPU; reorder them, so that few runs are spread over many GPUs.
@@ -87,9 +101,11 @@ def find_slots(configs: Sequence[Config], resources: Resources) -> list[Slot]:
     return [Slot(_threads(cores, count)) for _ in range(count)]
 
 
-def _runs_on(free: int, replay: int, share: float) -> int:
-    """How many runs a GPU takes: by the share asked for, else by its free memory."""
-    return int(1 / share) if share > 0 else int(HEADROOM * free // (replay + GPU_BYTES))
+def _processes_on(free: int, replay: int, share: float, together: int) -> int:
+    """How many processes a GPU takes: by the share asked for, else by its free memory."""
+    if share > 0:
+        return int(1 / (share * together))
+    return int(HEADROOM * free // (replay + together * GPU_BYTES))
 
 
 def _threads(cores: int, count: int) -> dict[str, str]:

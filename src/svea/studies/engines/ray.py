@@ -30,6 +30,12 @@ LOST_TASKS = 10  # how often Ray may lose one run's task
 
 def require(study: Study, resources: Resources) -> None:
     """Refuse, before anything starts, where Ray is not installed or its cluster not reachable."""
+    resources.refuse_together("ray")
+    if resources.time_limit != "auto":
+        raise UserError(
+            f"time_limit is {resources.time_limit!r}, but --on ray has none; leave it out, or use "
+            "--on local"
+        )
     if importlib.util.find_spec("ray") is None:
         raise UserError(f"--on ray needs the package ray: {install_hint('ray')}")
     if address := _address(resources):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from svea import config
 from svea.errors import UserError, install_hint
 from svea.files import read_json, replace_json
 from svea.studies.engines import Resources
@@ -21,6 +20,7 @@ from svea.studies.folder import STUDY_BYTES, Study
 from svea.studies.plan import PlannedRun
 from svea.studies.supervise import stop_children, supervise_run
 
+TIME_LIMIT = "24h"  # of one job, unless --time-limit says otherwise
 ARRAY = 1000  # elements of an array job; SLURM's MaxArraySize is 1001 unless set otherwise
 WARNING_SECONDS = 300  # before the end of a job's time: enough to save ten gigabytes of replay
 REQUEUES = 10_000  # resumes after a time limit that submitit allows: each makes progress
@@ -47,6 +47,7 @@ class Job:
 
 def require(study: Study, resources: Resources) -> None:
     """Refuse, before anything starts, where SLURM or submitit is missing."""
+    resources.refuse_together("slurm")
     if importlib.util.find_spec("submitit") is None:
         raise UserError(f"--on slurm needs the package submitit: {install_hint('slurm')}")
     if not shutil.which("sbatch"):
@@ -54,7 +55,7 @@ def require(study: Study, resources: Resources) -> None:
             "no SLURM here: the program sbatch is not found. Start the study on a login node, or "
             "use --on local or --on ray"
         )
-    seconds = config.seconds(resources.time_limit)
+    seconds = resources.seconds(TIME_LIMIT)
     if seconds == float("inf") or seconds < 60:
         raise UserError(f"time_limit is {resources.time_limit!r}; allowed for SLURM: 1m or more")
     if resources.gpus > 0 and resources.gpus != int(resources.gpus):
@@ -96,7 +97,7 @@ def make_executor(study: Study, resources: Resources, cluster: str = "slurm") ->
     """A submitit executor with a run's resources."""
     import submitit
 
-    seconds, gpus = config.seconds(resources.time_limit), int(max(resources.gpus, 0))
+    seconds, gpus = resources.seconds(TIME_LIMIT), int(max(resources.gpus, 0))
     folder = study.folder / "slurm"
     folder.mkdir(parents=True, exist_ok=True)
     executor = submitit.AutoExecutor(

@@ -1,0 +1,176 @@
+"""Runs of a study that train side by side in one process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_runs import TINY
+from tiny_studies import importable, result, tiny_study
+
+from svea import cli
+from svea.config import configure
+from svea.errors import UserError, WorkerError
+from svea.studies import Grid, PlannedRun, Study, flatten, plan_runs, read_journal, read_states
+from svea.studies.engines import Resources, local, ray, slurm
+from svea.studies.together import groups, record_error, supervise_together
+
+
+def planned(**changes: Any) -> tuple[PlannedRun, ...]:
+    return plan_runs([Grid(["walker_walk"], ["svea", "drq"])], {"decisions": 100}, **changes)
+
+
+class Processes:
+    """Stands for the processes of a group: what each command does to each run, by its name."""
+
+    def __init__(self, study: Path, *steps: dict[str, int | Exception]) -> None:
+        self.study, self.steps = study, list(steps)
+        self.commands: list[list[str]] = []
+
+    def __call__(self, command: list[str], log: Path, must_stop: Callable[[], bool]) -> int:
+        self.commands.append(command)
+        log.open("a").close()
+        code = 0
+        runs = {run.name: run for run in planned()}
+        for name, ends in self.steps.pop(0).items():
+            if isinstance(ends, Exception):
+                record_error(self.study, runs[name], ends)
+                code = getattr(ends, "exit_code", 1)
+            elif ends < 0:
+                return ends
+            else:
+                folder = self.study / "runs" / name
+                (folder / "checkpoints" / f"{ends:09d}").mkdir(parents=True, exist_ok=True)
+                line = {"kind": "eval", "decision": ends, "mode": "train", "return_mean": 1.0}
+                with (folder / "metrics.jsonl").open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+        return code
+
+
+def ends_of(study: Path, run: PlannedRun) -> list[tuple[str, str]]:
+    entries = read_journal(study / "journal" / f"{run.name}.jsonl")
+    return [(e["outcome"], e["reason"]) for e in entries if e["event"] == "end"]
+
+
+def test_runs_train_in_one_process_and_the_rest_is_done_for_each(tmp_path: Path) -> None:
+    first, second = planned()
+    both = {first.name: 100, second.name: 100}
+    processes = Processes(tmp_path, both)
+    supervise_together(tmp_path, [first, second], execute=processes)
+    assert processes.commands == [["sweep", "train", str(tmp_path), first.name, second.name]]
+    assert [ends_of(tmp_path, run) for run in (first, second)] == [[("done", "")]] * 2
+    note = (tmp_path / "journal" / f"{second.name}.log").read_text()
+    assert note == f"trained together with {first.name}: its lines are in {first.name}.log\n"
+
+
+def test_one_that_fails_is_tried_again_alone_with_its_own_reason(tmp_path: Path) -> None:
+    first, second = planned()
+    processes = Processes(
+        tmp_path, {first.name: WorkerError("the arm fell off"), second.name: 100}, {first.name: 100}
+    )
+    supervise_together(tmp_path, [first, second], execute=processes)
+    assert [command[0] for command in processes.commands] == ["sweep", "train"]
+    failed, done = ends_of(tmp_path, first)
+    assert failed == ("failed", "exit code 5: the arm fell off") and done == ("done", "")
+    assert ends_of(tmp_path, second) == [("done", "")]
+
+
+def test_one_that_is_refused_is_not_tried_again(tmp_path: Path) -> None:
+    first, second = planned()
+    processes = Processes(tmp_path, {first.name: UserError("no such task"), second.name: 100})
+    supervise_together(tmp_path, [first, second], execute=processes)
+    assert ends_of(tmp_path, first) == [("refused", "exit code 2: no such task")]
+    assert ends_of(tmp_path, second) == [("done", "")]
+
+
+def test_a_process_that_is_killed_is_a_failed_attempt_of_all(tmp_path: Path) -> None:
+    first, second = planned()
+    killed, both = {first.name: -9}, {first.name: 100, second.name: 100}
+    supervise_together(tmp_path, [first, second], execute=Processes(tmp_path, killed, both))
+    for run in (first, second):
+        assert ends_of(tmp_path, run) == [("failed", "ended by SIGKILL"), ("done", "")]
+
+
+def test_out_of_time_is_not_a_failure(tmp_path: Path) -> None:
+    first, second = planned()
+    processes = Processes(tmp_path, {first.name: 0, second.name: 0})
+    asked = iter([False, True, True])
+    supervise_together(
+        tmp_path,
+        [first, second],
+        attempts=1,
+        execute=processes,
+        must_stop=lambda: next(asked, True),
+    )
+    assert [ends_of(tmp_path, run) for run in (first, second)] == [[("stopped", "")]] * 2
+
+
+def test_a_process_of_several_runs_takes_the_room_of_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(local, "usable_cores", lambda: 64)
+    monkeypatch.setattr(local, "available_bytes", lambda: 10**12)
+    monkeypatch.setattr(local, "nvidia_gpus", lambda: [("0", 80 * 10**9)])
+    config = configure("walker_walk")  # a replay of 10.7 GB, and 4 GB besides
+    assert len(local.find_slots([config], Resources())) == 4
+    assert len(local.find_slots([config], Resources(together=2))) == 2
+    assert len(local.find_slots([config], Resources(gpus=0.25, together=2))) == 2
+    assert groups(range(5), 2) == [range(2), range(2, 4), range(4, 5)]
+
+
+@pytest.mark.parametrize("engine", [ray, slurm])
+def test_other_engines_start_a_process_for_every_run(engine: Any, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="together is 2, but --on"):
+        engine.require(Study(tmp_path, planned()), Resources(together=2))
+
+
+def different_runs(**changes: Any) -> tuple[PlannedRun, ...]:
+    values = flatten({k: v for k, v in TINY.items() if k != "method"} | changes)
+    grids = [Grid(["toy:make"], ["svea"]), Grid(["toy:make_terminating"], ["drq"], seeds="3")]
+    return plan_runs(grids, values)
+
+
+def test_different_runs_stopped_and_continued_are_the_runs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    importable(monkeypatch)
+    runs = different_runs(decisions=150, save_every=50, eval_every=75)
+    alone = tiny_study(tmp_path / "alone", *runs)
+    local.run_study(alone, runs, Resources(jobs=2), lambda: None)
+    study = tiny_study(tmp_path / "study", *runs)
+
+    def begun() -> bool:
+        logs = [study.run_folder(run) / "metrics.jsonl" for run in runs]
+        return all(log.exists() and '"decision": 1' in log.read_text() for log in logs)
+
+    supervise_together(study.folder, runs, must_stop=begun)
+    states = read_states(study)
+    assert [state.state for state in states] == ["queued", "queued"]
+    assert all(0 < state.progress.decision < 150 for state in states), "both are on their way"
+    local.run_study(study, runs, Resources(together=2), lambda: None)
+    assert [state.state for state in read_states(study)] == ["done", "done"]
+    assert [result(study, run) for run in runs] == [result(alone, run) for run in runs]
+    log = (study.folder / "journal" / f"{runs[0].name}.log").read_text()
+    assert "toy:make svea s0: stopped and saved at decision" in log
+    assert "toy:make_terminating drq s3: resumed at decision" in log
+    assert "toy:make_terminating drq s3: done: 150 decisions" in log
+
+
+def test_the_command_stops_by_its_time_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["sweep", "--tasks", "walker_walk", "--methods", "svea", "drq", "--out",
+             str(tmp_path / "study"), "--set", "decisions=100", "--together", "2"]  # fmt: skip
+    assert cli.main([*words, "--time-limit", "0s"]) == 0
+    assert "time limit: 2 runs not done; the same command continues" in capsys.readouterr().out
+    flags = ["--decisions-per-second", "0.1", "--time-limit", "5m", "--jobs", "1", "--dry-run"]
+    assert cli.main([*words, *flags]) == 0
+    out = capsys.readouterr().out
+    assert out.count("# about 17 min\n") == 2, "each of them"
+    assert "2 left: about 17 min, 4 calls with --time-limit 5m (" in out, "side by side"
+    assert cli.main([*words, "--time-limit", "soon"]) == 2
+    assert cli.main(["sweep", "train", str(tmp_path / "study"), "walker"]) == 2
+    assert "unknown run of this study 'walker'" in capsys.readouterr().err
