@@ -30,7 +30,18 @@ os.environ.pop("SVEA_DATA", None)
 if ctypes.util.find_library("OSMesa"):
     os.environ.setdefault("MUJOCO_GL", "osmesa")  # draws the same each time, which GPUs do not
 
-from faults import configurations, damage, disks, endurance, environments, hostile, kills, undefined  # noqa: E402
+from faults import (  # noqa: E402
+    configurations,
+    damage,
+    disks,
+    endurance,
+    environments,
+    hostile,
+    kills,
+    sealed,
+    special,
+    undefined,
+)
 from faults.tally import MOST_REPORTS, Part, Tally, shards  # noqa: E402
 
 SHARD_SECONDS = 7200.0
@@ -59,6 +70,8 @@ PARTS = (  # the longest first, so that no core waits for it at the end
         "configurations", "random configurations", 5000, 1250, configurations.fuzzed_configurations
     ),
     Part("hostile", "hostile files", 61, 61, hostile.hostile),
+    Part("special", "pipes, devices and sparse files", 105, 27, special.special_files),
+    Part("sealed", "checkpoints with wrong content, sealed", 1000, 100, sealed.sealed_edits),
     Part("forecasts", "memory forecasts", 40, 20, endurance.memory_forecasts),
 )
 

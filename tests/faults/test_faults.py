@@ -15,7 +15,18 @@ if sys.platform != "linux":
 
 import torch
 
-from faults import configurations, damage, disks, endurance, environments, hostile, kills, undefined
+from faults import (
+    configurations,
+    damage,
+    disks,
+    endurance,
+    environments,
+    hostile,
+    kills,
+    sealed,
+    special,
+    undefined,
+)
 from faults.tally import Part, Tally, shards
 from svea import files
 from svea.runs import layout, tensors
@@ -32,6 +43,8 @@ MINUTE = {  # which cases of each part
     damage.media_truncations: range(3),
     damage.media_bit_flips: range(3),
     hostile.hostile: range(100),
+    special.special_files: range(0, len(special.CASES), 8),
+    sealed.sealed_edits: range(6),
     undefined.nan_injections: range(6, 9),
     undefined.physics: range(9),
     environments.worker_failures: range(1, 3),
@@ -90,6 +103,13 @@ def test_damage_that_no_hash_notices_would_be_lost(
     monkeypatch.setattr(damage, "data_kinds", lambda folder: {"weights": kinds(folder)["weights"]})
     tally = damage.bit_flips(range(20), SEED, tmp_path)
     assert len(tally.losses) > 10
+
+
+def test_a_verb_that_accepts_a_special_file_would_be_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("svea.cli.main", lambda words: 0)
+    assert "exit code 0" in special.special_files(range(1), SEED, tmp_path).losses[0]
 
 
 def test_shards_cover_every_case_once() -> None:
