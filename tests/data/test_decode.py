@@ -5,9 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PIL import Image
-from small_media import picture, put
+from small_media import full_frames, picture, put, write_video
 
-from svea.data.decode import SIDE, DecodeError, check_picture, read_key_frames, read_picture
+from svea.data.clips import in_folder
+from svea.data.decode import (
+    SIDE,
+    DecodeError,
+    check_picture,
+    read_key_frames,
+    read_picture,
+    resample,
+    stored_size,
+)
 
 
 def test_a_picture_is_stretched_or_cut_to_a_square(tmp_path):
@@ -46,3 +55,66 @@ def test_limits_are_the_same_for_reading_and_for_checking(tmp_path, monkeypatch)
 def test_key_frames_of_a_video_and_of_garbage(tmp_path, video):
     assert read_key_frames(put(tmp_path / "v.mp4", video)).shape == (1, SIDE, SIDE, 3)
     assert len(read_key_frames(put(tmp_path / "g.mp4", b"garbage"))) == 0
+
+
+@pytest.mark.parametrize("side", [84, 96, 100])
+@pytest.mark.parametrize(("height", "width"), [(352, 352), (240, 218), (60, 90)])
+def test_resampling_is_torchs_interpolation_without_smoothing(height, width, side):
+    """In the benchmark's words. Where the exact value is a whole number, as in flat regions, the
+    last bit of torch's arithmetic, which depends on the machine, decides about the byte.
+    """
+    import torch
+
+    frame = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+    frame[: height // 3] = 80
+
+    def interpolate(dtype):
+        x = torch.from_numpy(frame.transpose(2, 0, 1).copy()).to(dtype)[None] / 255
+        size = (side, side)
+        x = torch.nn.functional.interpolate(x, size, mode="bilinear", align_corners=False) * 255
+        return x[0].permute(1, 2, 0)
+
+    ours, theirs = resample(frame, side), interpolate(torch.float32).byte().numpy()
+    exact = interpolate(torch.float64).numpy()
+    clear = np.abs(exact - exact.round()) > 0.01
+    assert ours.shape == (side, side, 3) and ours.dtype == np.uint8
+    np.testing.assert_array_equal(ours[clear], theirs[clear])
+    assert np.abs(ours.astype(int) - theirs).max() <= 1 and clear.mean() > 0.4
+
+
+def test_a_frame_of_the_size_asked_for_is_shown_as_it_is(tmp_path):
+    frame = np.random.default_rng(0).integers(0, 256, (84, 84, 3), np.uint8)
+    np.testing.assert_array_equal(resample(frame, 84), frame)
+    path = write_video(tmp_path / "small.mp4", np.stack([frame, frame[::-1]]))
+    clip = in_folder(tmp_path).open(0, 84, smooth=False)
+    for index, stored in enumerate(full_frames(path)):
+        np.testing.assert_array_equal(clip.frame(index), stored)
+
+
+def test_pictures_of_a_folder_are_resampled_like_frames_of_a_video(tmp_path):
+    for name in ("0.png", "1.png"):
+        picture(tmp_path, f"clip/{name}", 200, 120)
+    shown = in_folder(tmp_path).open(0, 84, smooth=False).frame(1)
+    stored = np.asarray(Image.open(tmp_path / "clip" / "1.png"))
+    np.testing.assert_array_equal(shown, resample(stored, 84))
+    smooth = in_folder(tmp_path).open(0, 84, smooth=True).frame(1)
+    assert (
+        np.diff(smooth.astype(int), axis=1).std() < 0.7 * np.diff(shown.astype(int), axis=1).std()
+    )
+
+
+def test_a_clip_takes_the_memory_of_what_is_shown(tmp_path):
+    write_video(tmp_path / "a.mp4", np.zeros((4, 352, 352, 3), np.uint8))
+    clip = in_folder(tmp_path).open(0, 84, smooth=False)
+    assert len(clip) == 4 and clip.size == sum(clip.frame(k).nbytes for k in range(4)) == 84672
+    assert all(clip.frame(k).base is None or clip.frame(k).base.nbytes < 25_000 for k in range(4))
+
+
+def test_the_stored_size_is_read_from_the_header(tmp_path):
+    video = write_video(tmp_path / "a.mp4", np.zeros((2, 48, 64, 3), np.uint8))
+    assert stored_size(video) == (64, 48)
+    assert stored_size(picture(tmp_path, "b.png", 30, 20)) == (30, 20)
+    whole = video.read_bytes()
+    for name, content in {"half.mp4": whole[: len(whole) // 2], "none.mp4": b"", "x.mkv": b"1" * 99,
+                          "loop.mp4": b"\0" * 4096, "bad.png": b"no"}.items():  # fmt: skip
+        assert stored_size(put(tmp_path / name, content)) is None, name

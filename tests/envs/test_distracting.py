@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from small_media import picture
 
 from svea.envs import make_env
 from svea.envs.looks.distracting import (
@@ -184,10 +185,25 @@ def test_provenance(tmp_path):
         "intensity": 0.15,
         "source": "procedural",
         "clips": 6,
+        "shown": "128 x 128",
         "version": 1,
     }
     with pytest.raises(UserError, match=r"none of the 6 clips.*480p/bear or davis/bear\.mp4"):
         DistractingMode(intensity=0.15, data_dir=tmp_path)
+
+
+def test_the_sky_has_what_the_picture_can_show(tmp_path):
+    """84 pixels span 0.41 of a side: 53 pixels of 128 would be coarser than the picture."""
+    for name in ("0.png", "1.png"):
+        picture(tmp_path, f"clip/{name}", 854, 480)
+    for videos, side in ((tmp_path, 256), ("procedural", 128)):
+        env = make_env("walker_walk", "distracting_cs", videos=videos, **SMALL).unwrapped
+        env.reset(seed=0)
+        model = env._scene.model
+        sky = model.tex("skybox").id
+        assert (model.tex_width[sky], model.tex_height[sky]) == (side, side)
+        assert env.provenance["shown"] == f"{side} x {side}"
+        env.close()
 
 
 def test_davis_as_it_is_found(data_dir):

@@ -9,7 +9,9 @@ import re
 import numpy as np
 import pytest
 from PIL import Image
+from small_media import full_frames, write_video
 
+from svea.data.clips import in_folder
 from svea.envs import make_env
 from svea.envs.looks.videos import VideoMode, is_green
 from svea.envs.rendering import Renderer
@@ -22,6 +24,27 @@ SMALL = {"image_size": 32, "rendering": "fast"}
 def without_data(monkeypatch, request):
     if "data_dir" not in request.fixturenames:
         monkeypatch.delenv("SVEA_DATA", raising=False)
+
+
+def interpolated(channel, side):
+    """Bilinear interpolation as torch defines it (align_corners=False), pixel by pixel."""
+    one, half = np.float32(1), np.float32(0.5)
+    unit = channel.astype(np.float32) / np.float32(255)
+
+    def around(number, length):
+        place = max((np.float32(number) + half) * (np.float32(length) / np.float32(side)) - half, 0)
+        first = min(int(place), length - 1)
+        return first, min(first + 1, length - 1), np.float32(place) - np.float32(first)
+
+    found = np.empty((side, side), np.uint8)
+    for row in range(side):
+        above, below, down = around(row, channel.shape[0])
+        for column in range(side):
+            left, right, across = around(column, channel.shape[1])
+            upper = unit[above, left] * (one - across) + unit[above, right] * across
+            lower = unit[below, left] * (one - across) + unit[below, right] * across
+            found[row, column] = int((upper * (one - down) + lower * down) * np.float32(255))
+    return found
 
 
 def margin(red, green, blue):
@@ -151,7 +174,8 @@ def test_random_order_is_drawn_from_the_seed(counting_videos):
 def test_the_embedded_default(name, count):
     mode = VideoMode(name)
     expected = {"mode": name, "source": "procedural", "clips": count, "version": 1}
-    assert mode.provenance == expected | {"order": "random", "worlds": count}
+    shown = {"order": "random", "worlds": count, "shown": "84 x 84"}
+    assert mode.provenance == expected | shown
 
 
 def test_procedural_beats_the_data_folder(tmp_path):
@@ -162,6 +186,50 @@ def test_procedural_beats_the_data_folder(tmp_path):
 def test_a_data_folder_without_clips_is_no_reason_to_make_some_up(tmp_path):
     with pytest.raises(UserError, match=r"dmcgb/video_easy/video0\.mp4.*procedural"):
         VideoMode("video_easy", tmp_path)
+
+
+@pytest.fixture
+def fine_video(tmp_path):
+    """A folder with one clip of 354 x 200 pixels, with detail far above what 84 pixels can show."""
+    picture = np.random.default_rng(0).integers(0, 256, (3, 200, 354, 3), np.uint8)
+    return write_video(tmp_path / "videos" / "fine.mp4", picture)
+
+
+@pytest.mark.parametrize("rendering", ["full", "fast"])
+def test_the_background_is_the_full_frame_resampled_without_smoothing(fine_video, rendering):
+    originals = full_frames(fine_video)
+    env = make_env(
+        "cartpole_balance", "video_hard", videos=fine_video.parent, rendering=rendering,
+        image_size=84, render_mode="rgb_array",
+    )  # fmt: skip
+    observation, _ = env.reset(seed=0)
+    for frame in originals[1:]:
+        observation, *_ = env.step(np.zeros(1, np.float32))
+        background = np.array([interpolated(frame[..., c], 84) for c in range(3)])
+        equal = (observation[-3:] == background).all(axis=0)
+        assert equal[:20].mean() > 0.9, "no agent in the sky; a star or a shaded floor may stay"
+    smooth = env.render()[:40].astype(float)
+    assert np.diff(smooth, axis=1).std() < 0.2 * np.diff(background[:, :20] * 1.0, axis=2).std()
+    assert env.unwrapped.provenance["stored"] == ["354 x 200"]
+    assert env.unwrapped.provenance["shown"] == "84 x 84"
+    env.close()
+
+
+def test_the_benchmarks_files_are_shown_as_the_benchmark_shows_them(data_dir):
+    """Its own files at full size, and copies stored at 84 pixels, which stay as they are."""
+    originals = data_dir / "dmcgb" / "originals" / "video_hard"
+    if not originals.is_dir():
+        pytest.skip(f"needs full-size clips in {originals}")
+    for folder, stored in ((originals, 352), (data_dir / "dmcgb" / "video_hard", 84)):
+        clips = in_folder(folder)
+        number = clips.names.index("video9.mp4")
+        frames, clip = full_frames(folder / "video9.mp4"), clips.open(number, 84, smooth=False)
+        assert len(clip) == len(frames) == 500 and frames.shape[1:] == (stored, stored, 3)
+        for index in (0, 123, 499):
+            expected = [interpolated(frames[index][..., c], 84) for c in range(3)]
+            np.testing.assert_array_equal(clip.frame(index), np.stack(expected, axis=-1))
+            if stored == 84:
+                np.testing.assert_array_equal(clip.frame(index), frames[index])
 
 
 def test_a_damaged_clip_is_reported_by_reset(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from imageio_ffmpeg import read_frames, write_frames
 from PIL import Image
 
 
@@ -22,3 +23,22 @@ def put(path: Path, content: bytes | str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
+
+
+def write_video(path: Path, frames: np.ndarray) -> Path:
+    """Write frames `(count, height, width, 3)`, of even height and width, as an mp4 video."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    size = (frames.shape[2], frames.shape[1])
+    writer = write_frames(str(path), size, fps=25, quality=9, macro_block_size=1)
+    writer.send(None)
+    for frame in frames:
+        writer.send(np.ascontiguousarray(frame).tobytes())
+    writer.close()
+    return path
+
+
+def full_frames(path: Path) -> np.ndarray:
+    """All frames of a video as they are stored, decoded without any code of ours."""
+    reader = read_frames(str(path), pix_fmt="rgb24")
+    width, height = next(reader)["source_size"]
+    return np.stack([np.frombuffer(f, np.uint8).reshape(height, width, 3) for f in reader])

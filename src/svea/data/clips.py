@@ -1,9 +1,9 @@
 """Where the moving backgrounds come from: video files, folders of frames, or the generator.
 
-A file is decoded once, at 128 x 128 pixels (scaled by the decoder, stretched to a square as the
-benchmarks do), by a thread that runs ahead of the episode: a reset waits for the first frames only.
-What was decoded is kept for the next episode, at most `MOST_BYTES` per process (plus the clips that
-are on show). At most `MOST_FRAMES` frames of a file are used: 49 MB.
+A file is decoded once for each size it is shown at, stretched to a square as the benchmarks do, by
+a thread that runs ahead of the episode: a reset waits for the first frames only. What was decoded
+is kept for the next episode, at most `MOST_BYTES` per process (plus the clips that are on show). At
+most `MOST_FRAMES` frames of a file are used: 21 MB at 84 pixels.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ import numpy as np
 from svea import files
 from svea.data import decode
 from svea.data.decode import (
-    FRAME_BYTES,
     PICTURE_ENDINGS,
     SECONDS,
+    SIDE,
     VIDEO_ENDINGS,
     DecodeError,
-    read_picture,
+    read_frame,
     read_video,
+    stored_size,
 )
 from svea.data.ffmpeg import FfmpegError
 from svea.data.folders import CLIP_SETS
@@ -49,7 +50,7 @@ class Clip(Protocol):
     def __len__(self) -> int: ...
 
     def frame(self, index: int) -> np.ndarray:
-        """Return frame `index` modulo the clip's length, `(128, 128, 3)` uint8, read only."""
+        """Return frame `index` modulo the clip's length, square, uint8, read only."""
         ...
 
 
@@ -75,11 +76,18 @@ class Clips:
         generated = (f"{PROCEDURAL} {number}" for number in range(len(self)))
         return self.names if self.files else tuple(generated)
 
-    def open(self, index: int) -> Clip:
-        """Make a clip, or begin to decode it; at once when it was decoded before."""
+    def open(self, index: int, side: int = SIDE, smooth: bool = True) -> Clip:
+        """Make a clip, or begin to decode it; at once when it was decoded before.
+
+        Args:
+            index: Which one.
+            side: Of its frames in pixels; generated ones are always at `SIDE`.
+            smooth: Whether files are smoothed when they are scaled; else they are shown as the
+                benchmark does (`decode.resample`).
+        """
         if not self.files:
             return procedural_clip(self.names[index], index)
-        return _open_file(self.files[index])
+        return _open_file(self.files[index], side, smooth)
 
     def first(self, count: int | None) -> Clips:
         """Keep the first clips only; all without a count."""
@@ -87,12 +95,17 @@ class Clips:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """The source, how many clips of how many, which are missing, and the hash of the rest."""
+        """The source, how many clips of how many, which are missing, and of the rest size and hash.
+
+        Sizes are those of mp4 files and of pictures; other files do not tell theirs cheaply.
+        """
         found: dict[str, Any] = {"source": self.source, "clips": len(self)}
         if not self.files:
             return found | {"version": VERSION}
         if self.missing:
             found |= {"of": len(self) + len(self.missing), "missing": list(self.missing)}
+        if sizes := sorted({size for file in self.files if (size := _stored(file, *_state(file)))}):
+            found |= {"stored": [f"{width} x {height}" for width, height in sizes]}
         total = hashlib.sha256()
         for name, file in zip(self.names, self.files, strict=True):
             total.update(f"{name} {_sha256(file, *_state(file))}\n".encode())
@@ -186,8 +199,8 @@ def _pictures(folder: Path) -> list[Path]:
 class _FileClip:
     """A clip whose frames arrive from a decoding thread while it is shown."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, side: int, smooth: bool) -> None:
+        self._path, self._side, self._smooth = path, side, smooth
         self._frames: list[np.ndarray] = []
         self._done, self._error = False, ""
         self._failure = ""  # of the decoder, whatever the file
@@ -198,7 +211,7 @@ class _FileClip:
     @property
     def size(self) -> int:
         """Bytes held."""
-        return len(self._frames) * FRAME_BYTES
+        return len(self._frames) * self._side**2 * 3
 
     def __len__(self) -> int:
         self._wait(MOST_FRAMES + 1)
@@ -252,7 +265,7 @@ class _FileClip:
         """Decode a folder of pictures."""
         for file in _pictures(self._path):
             try:
-                yield read_picture(file)
+                yield read_frame(file, self._side, self._smooth)
             except DecodeError as error:
                 raise DecodeError(f"has a bad frame: {file.name} {error}") from error
 
@@ -262,20 +275,20 @@ class _FileClip:
         def note(stop: Callable[[], None]) -> None:
             self._stop = stop
 
-        return read_video(self._path, MOST_FRAMES, note)
+        return read_video(self._path, MOST_FRAMES, note, self._side, self._smooth)
 
 
-_cache: OrderedDict[tuple[Path, int, int], _FileClip] = OrderedDict()
+_cache: OrderedDict[tuple[Path, int, int, int, bool], _FileClip] = OrderedDict()
 _cache_in_use = threading.Lock()  # environments may share a process
 
 
-def _open_file(path: Path) -> _FileClip:
+def _open_file(path: Path, side: int = SIDE, smooth: bool = True) -> _FileClip:
     """Return the decoded clip, keeping the most recently used ones within the memory bound."""
-    key = (path, *_state(path))
+    key = (path, *_state(path), side, smooth)
     with _cache_in_use:
         clip = _cache.get(key)
         if clip is None or clip._error:
-            clip = _cache[key] = _FileClip(path)
+            clip = _cache[key] = _FileClip(path, side, smooth)
         _cache.move_to_end(key)
         while len(_cache) > 1 and sum(kept.size for kept in _cache.values()) > MOST_BYTES:
             _cache.popitem(last=False)
@@ -289,6 +302,12 @@ def _state(path: Path) -> tuple[int, int]:
     except OSError as error:
         raise UserError(f"the video {path} cannot be read: {error.strerror}.") from error
     return state.st_mtime_ns, state.st_size
+
+
+@functools.lru_cache(4096)
+def _stored(path: Path, changed: int, size: int) -> tuple[int, int] | None:
+    """Width and height of a clip's frames, where that is cheap to know."""
+    return stored_size(_pictures(path)[0] if path.is_dir() else path)
 
 
 @functools.lru_cache(4096)

@@ -5,12 +5,14 @@ A hostile file must not take the machine's memory, hang it, or make a decoder op
 
 from __future__ import annotations
 
+import functools
 import math
+import struct
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from svea.data import ffmpeg
 from svea.errors import StorageError
 
 SIDE = 128
-"""Side of every decoded or generated frame in pixels: more than an observation shows. 49 kB."""
+"""Side of generated frames, and of those that are smoothed for pictures of any size. 49 kB."""
 
 FRAME_BYTES = SIDE * SIDE * 3
 MOST_PIXELS = 4096 * 2304
@@ -41,6 +43,10 @@ SECONDS = 60
 VIDEO_ENDINGS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
 PICTURE_ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 
+PPM = ("-f", "image2pipe", "-c:v", "ppm")
+"""How ffmpeg writes frames that tell their size."""
+
+_LARGEST_HEADER = 2**24
 _FORMATS = ("BMP", "JPEG", "PNG", "WEBP")  # Pillow hands some others to other programs
 _ERRORS = (OSError, SyntaxError, ValueError)  # what Pillow raises for damaged files
 
@@ -72,6 +78,58 @@ def read_picture(path: Path, *, square: bool = False, smallest: int = 1) -> np.n
         return np.asarray(small)
 
     return _decode(path, smallest, resize)
+
+
+def read_frame(path: Path, side: int, smooth: bool) -> np.ndarray:
+    """Decode a picture of a clip at `(side, side, 3)`, stretched to a square; see `read_video`.
+
+    Raises:
+        DecodeError: As in `read_picture`.
+    """
+    from PIL import Image
+
+    def resize(picture: Any) -> np.ndarray:
+        if not smooth:
+            return resample(np.asarray(picture.convert("RGB")), side)
+        picture.draft("RGB", (side, side))
+        return np.asarray(picture.convert("RGB").resize((side, side), Image.Resampling.BILINEAR))
+
+    return _decode(path, 1, resize)
+
+
+def resample(frame: np.ndarray, side: int) -> np.ndarray:
+    """A frame at another size as DMControl-GB shows it: bilinear, without smoothing.
+
+    Each pixel is a mean of the 2 x 2 pixels around its place in the frame, weighted by distance; of
+    a larger frame most pixels are not seen, and what is fine aliases. In the benchmark's arithmetic
+    (`interpolate(frame / 255, mode="bilinear", align_corners=False) * 255`, cut off to bytes).
+
+    Args:
+        frame: `(height, width, 3)` uint8.
+        side: Of the square to make.
+    """
+    if frame.shape[:2] == (side, side):
+        return frame
+    (above, below, down), (left, right, across) = (_neighbours(n, side) for n in frame.shape[:2])
+    # As rows of bytes: three times as fast as gathering pixels. 0.3 ms from 352 to 84 pixels.
+    lines = frame.reshape(len(frame), -1)[np.concatenate([above, below])]
+    columns = 3 * np.concatenate([left, right])[:, None] + np.arange(3)
+    corners = np.divide(lines.take(columns.ravel(), axis=1), np.float32(255), dtype=np.float32)
+    weights, half, one = np.repeat(across, 3), 3 * side, np.float32(1)
+    rows = corners[:, :half] * (one - weights) + corners[:, half:] * weights
+    mixed = rows[:side] * (one - down[:, None]) + rows[side:] * down[:, None]
+    return (mixed * np.float32(255)).astype(np.uint8).reshape(side, side, 3)
+
+
+@functools.lru_cache(16)
+def _neighbours(length: int, side: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which pixels of a line are around each of `side` places, and the weight of the second."""
+    scale = np.float32(length) / np.float32(side)
+    place = (np.arange(side, dtype=np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
+    place = place.clip(0)
+    first = np.minimum(place.astype(np.intp), length - 1)
+    weight = (place - first.astype(np.float32)).clip(0, 1)
+    return first, np.minimum(first + 1, length - 1), weight
 
 
 def check_picture(path: Path) -> None:
@@ -112,46 +170,57 @@ def _decode(path: Path, smallest: int, use: Callable[[Any], Any]) -> Any:
 
 
 def ffmpeg_command(
-    path: Path, filters: str, frames: int, before: Sequence[str] = (), after: Sequence[str] = ()
+    path: Path,
+    filters: str,
+    frames: int,
+    before: Sequence[str] = (),
+    form: Sequence[str] = ("-f", "rawvideo"),
 ) -> list[str]:
-    """The command that decodes a video to raw frames on its standard output.
+    """The command that decodes a video to frames on its standard output, each frame it has once.
 
     Args:
         path: The video; it may only be what its name says: no playlists, no network.
-        filters: ffmpeg's video filters, which must scale to `SIDE`.
+        filters: ffmpeg's video filters.
         frames: At most this many.
         before: Further options of the input.
-        after: Further options of the output.
+        form: What is written: raw frames, whose size the filters must set, or `PPM`.
     """
     command = [ffmpeg.executable(), "-nostdin", "-v", "error", "-threads", "1"]
     command += ["-protocol_whitelist", "file", "-format_whitelist", "mov,mp4,matroska,webm,avi"]
     command += ["-max_pixels", str(MOST_PIXELS), *before, "-i", f"file:{path}", "-an", "-sn", "-dn"]
-    command += ["-vf", filters, "-frames:v", str(frames), *after]
-    return [*command, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    command += ["-vf", filters, "-frames:v", str(frames), "-fps_mode", "passthrough"]
+    return [*command, *form, "-pix_fmt", "rgb24", "-"]
 
 
 def read_video(
-    path: Path, frames: int, on_start: Callable[[Callable[[], None]], None]
+    path: Path,
+    frames: int,
+    on_start: Callable[[Callable[[], None]], None],
+    side: int,
+    smooth: bool,
 ) -> Iterator[np.ndarray]:
-    """Decode a video frame by frame at `(SIDE, SIDE, 3)`, stretched to a square.
+    """Decode a video frame by frame at `(side, side, 3)`, stretched to a square.
 
     Args:
         path: The video.
         frames: At most this many.
         on_start: Called with a function that stops the decoder.
+        side: Of a frame in pixels.
+        smooth: Scaled by the decoder, which smooths; else from the full frame by `resample`.
 
     Raises:
         DecodeError: It is damaged, or not a video.
         FfmpegError: ffmpeg itself does not work.
     """
     limits = ("-xerror", "-timelimit", str(SECONDS))
-    command = ffmpeg_command(path, f"scale={SIDE}:{SIDE}:flags=bilinear", frames, limits)
+    filters = f"scale={side}:{side}:flags=bilinear" if smooth else "null"
+    command = ffmpeg_command(path, filters, frames, limits, PPM)
     done = 0
     with ffmpeg.Process(command) as process:
         on_start(process.stop)
         try:
-            while len(data := process.read(FRAME_BYTES)) == FRAME_BYTES:
-                yield np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)
+            while (frame := _read_ppm(process)) is not None:
+                yield resample(frame, side)
                 done += 1
             message = process.finish()
         except ffmpeg.Silent:
@@ -159,6 +228,20 @@ def read_video(
             message = f"ffmpeg gave no frame for {ffmpeg.SILENT_SECONDS:g} s"
     if message:
         raise DecodeError(f"is damaged or not a video after {done} frames ({message})")
+
+
+def _read_ppm(process: ffmpeg.Process) -> np.ndarray | None:
+    """The next frame, whose header tells its size; None at the end."""
+    head = b""
+    while head.count(b"\n") < 3 and len(head) < 32 and (byte := process.read(1)):
+        head += byte
+    if head.count(b"\n") < 3:
+        return None
+    width, height = map(int, head.split()[1:3])
+    data = process.read(width * height * 3)
+    if len(data) < width * height * 3:
+        return None
+    return np.frombuffer(data, np.uint8).reshape(height, width, 3)
 
 
 def read_key_frames(path: Path, frames: int = 64) -> np.ndarray:
@@ -171,7 +254,7 @@ def read_key_frames(path: Path, frames: int = 64) -> np.ndarray:
     """
     square = f"crop='min(iw,ih)':'min(iw,ih)',scale={SIDE}:{SIDE}"
     only = ("-skip_frame", "nokey", "-timelimit", str(SECONDS))
-    command = ffmpeg_command(path, square, frames, only, ("-fps_mode", "passthrough"))
+    command = ffmpeg_command(path, square, frames, only)
     with ffmpeg.Process(command) as process:
         try:
             output = process.read(frames * FRAME_BYTES)
@@ -180,6 +263,49 @@ def read_key_frames(path: Path, frames: int = 64) -> np.ndarray:
             output = b""
     whole = len(output) // FRAME_BYTES * FRAME_BYTES
     return np.frombuffer(output[:whole], np.uint8).reshape(-1, SIDE, SIDE, 3)
+
+
+def stored_size(path: Path) -> tuple[int, int] | None:
+    """Width and height of a picture or an mp4 video from its header; None where it is not told."""
+    if path.suffix.lower() in PICTURE_ENDINGS:
+        try:
+            return _decode(path, 1, lambda picture: picture.size)
+        except DecodeError:
+            return None
+    try:
+        with files.open_plain(path, MOST_BYTES) as content:
+            return _track_size(_movie_box(content))
+    except (OSError, StorageError, struct.error):
+        return None
+
+
+def _movie_box(content: IO[bytes]) -> bytes:
+    """The `moov` box of an mp4 file, which describes it; empty in other files."""
+    for _ in range(64):  # boxes before it: the type, the frames, free space
+        head = content.read(8)
+        if len(head) < 8:
+            break
+        length, kind = struct.unpack(">I4s", head)
+        if length == 1:  # 64 bits, for frames of more than 4 GB
+            (length,) = struct.unpack(">Q", content.read(8))
+            length -= 8
+        if kind == b"moov":
+            return content.read(min(length, _LARGEST_HEADER))
+        if length < 8:
+            break
+        content.seek(length - 8, 1)
+    return b""
+
+
+def _track_size(movie: bytes) -> tuple[int, int] | None:
+    """The size of the first track that has one: the last two numbers, 16.16, of its header."""
+    at = -1
+    while (at := movie.find(b"tkhd", at + 1)) >= 4:
+        (length,) = struct.unpack_from(">I", movie, at - 4)
+        width, height = struct.unpack_from(">II", movie, at - 4 + length - 8)
+        if width and height:
+            return width >> 16, height >> 16
+    return None
 
 
 def try_decoder() -> None:

@@ -86,6 +86,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         )
 
         model, data = self._physics.model.ptr, self._physics.data.ptr
+        mode.image_size = image_size
         mode.prepare(model, domain)
         camera = _CAMERA.get((domain, task), 0)
         renderer = Renderer(model, data, size=image_size, rendering=rendering, camera=camera)

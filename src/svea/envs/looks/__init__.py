@@ -43,6 +43,9 @@ class Mode:
     the last episode may have changed: except textures, the model is as it was compiled.
     """
 
+    image_size = 84
+    """Side of the pictures that agents see; the environment sets it before `prepare`."""
+
     def __init__(self, name: str = "train") -> None:
         """Name the mode; a test mode also loads its data here."""
         self.name = name

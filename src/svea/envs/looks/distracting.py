@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from svea.data import clips
-from svea.data.decode import SIDE
+from svea.data.decode import SIDE as GENERATED_SIDE
 from svea.data.folders import DAVIS
 from svea.envs.looks import Scene, WorldsMode
 from svea.envs.looks.colors import texture
@@ -35,6 +35,11 @@ DEFAULT_INTENSITY = 0.1
 _FLOOR_ALPHA = {"walker": 1.0, "cheetah": 1.0, "reacher": 0.0}
 _OTHER_FLOOR_ALPHA = 0.3
 _STEPS_PER_MOVE = 2
+
+SKY_SIDE = 256
+"""Of the sky's six sides in pixels. A picture spans 0.41 of one (the camera's 45 degrees), so 84
+pixels show 106 of them; the original's 800 would be smoothed away and cost more to upload.
+Generated clips have no more than their own 128."""
 
 
 class DistractingMode(WorldsMode):
@@ -60,20 +65,21 @@ class DistractingMode(WorldsMode):
         """
         self._intensity = check_intensity(intensity)
         self._clips = clips.find("distracting_cs", data_dir, videos, clip_count(self._intensity))
+        self._side = SKY_SIDE if self._clips.files else GENERATED_SIDE
         super().__init__(name, self._clips.worlds)
         self._clip: clips.Clip
         self._camera: Camera
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """The intensity, where the clips come from, how many there are, and their hash."""
-        return super().provenance | {"intensity": self._intensity} | self._clips.provenance
+        """The intensity, where the clips come from, how many, their sizes and hash."""
+        shown = {"shown": f"{self._side} x {self._side}"}
+        return super().provenance | {"intensity": self._intensity} | self._clips.provenance | shown
 
     def prepare(self, model: Any, domain: str) -> None:
         """Make room for a small picture as the sky, the same one on all six sides."""
         self._sky = model.tex("skybox").id
-        # The original's 800 pixels would double the cost of a decision and show no more.
-        model.tex_width[self._sky] = model.tex_height[self._sky] = SIDE
+        model.tex_width[self._sky] = model.tex_height[self._sky] = self._side
         self._floor = model.mat("grid").id
         self._floor_alpha = _FLOOR_ALPHA.get(domain, _OTHER_FLOOR_ALPHA)
         own = model.mat_rgba[:, :3].copy()
@@ -83,7 +89,7 @@ class DistractingMode(WorldsMode):
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
         """Draw where everything starts."""
         self._rng, self._steps = rng, 0
-        self._clip = self._clips.open(self.next_world(rng))
+        self._clip = self._clips.open(self.next_world(rng), self._side)
         self._frame = int(rng.integers(len(self._clip)))
         self._direction = int(rng.choice([-1, 1]))
         self._colors = rng.uniform(self._darkest, self._lightest)

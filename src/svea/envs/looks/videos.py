@@ -3,8 +3,9 @@
 The video modes of DMControl-GB (https://github.com/nicklashansen/dmcontrol-generalization-benchmark):
 the sky (easy) or sky and floor (hard) are green, and where the drawn picture is green the video
 shows. Light, shadows and reflections stay on, so a shaded floor may stay green in places: that is
-the benchmark's look. Every decision shows the next frame of the episode's clip, and the video is
-put in before pictures are stacked.
+the benchmark's look. Every decision shows the next frame of the episode's clip, resampled from the
+file to the observation as the benchmark does it, bilinear and without smoothing; the video is put
+in before pictures are stacked. Pictures of another size, those of `render()`, show a smooth frame.
 """
 
 from __future__ import annotations
@@ -71,8 +72,9 @@ class VideoMode(WorldsMode):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Where the clips come from, how many there are, and their hash."""
-        return super().provenance | self._clips.provenance | {"order": self._order}
+        """Where the clips come from, how many there are, their hash, and their sizes."""
+        shown = {"order": self._order, "shown": f"{self.image_size} x {self.image_size}"}
+        return super().provenance | self._clips.provenance | shown
 
     def choose(self, seed: int | None, options: dict[str, Any]) -> None:
         """Take the clip that is asked for, else the seed's or the next in the benchmark's order."""
@@ -91,7 +93,8 @@ class VideoMode(WorldsMode):
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
         """Open the episode's clip at its first frame."""
-        self._clip, self._decision = self._clips.open(self.next_world(rng)), 0
+        self._clip = self._clips.open(self.next_world(rng), self.image_size, smooth=False)
+        self._decision = 0
         self._clip.frame(0)  # a damaged file is reported by reset, not by a later picture
 
     def update(self, scene: Scene) -> None:
@@ -103,7 +106,8 @@ class VideoMode(WorldsMode):
         from PIL import Image
 
         side = picture.shape[0]
-        frame = self._clip.frame(self._decision)
+        clip = self._clip if side == self.image_size else self._clips.open(self._world)
+        frame = clip.frame(self._decision)
         if side != len(frame):
             smaller = Image.fromarray(frame).resize((side, side), Image.Resampling.BILINEAR)
             frame = np.asarray(smaller)
