@@ -4,8 +4,9 @@ Run it to see a sheet of the result, alone and composed with `conv`:
 
     python examples/new_augmentation.py --out gamma.png
 
-To train with it, import this file before training starts, for example from a script that calls
-`svea.train`, and use its name like any other: `conv+gamma`, `conv|gamma`.
+To train with it, name it by its module, from this folder:
+
+    svea train walker_walk --augment "conv|new_augmentation:gamma"
 """
 
 from __future__ import annotations

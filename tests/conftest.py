@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import hypothesis
 import pytest
@@ -28,3 +32,16 @@ def examples_on_path(monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = Path(__file__).parents[1] / "examples"
     monkeypatch.syspath_prepend(str(folder))
     return folder
+
+
+@pytest.fixture
+def own_augments() -> Iterator[ModuleType]:
+    """A user's module with augmentations, forgotten after the test."""
+    module = importlib.import_module("own_augments")
+    yield module
+    from svea.augment import AUGMENTATIONS
+    from svea.config import AUGMENTATION_NAMES
+
+    AUGMENTATIONS.pop("own_gamma")
+    AUGMENTATION_NAMES.remove("own_gamma")
+    sys.modules.pop("own_augments")

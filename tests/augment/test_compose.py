@@ -98,3 +98,27 @@ def test_unknown_names_get_a_suggestion():
 def test_overlay_without_pictures_says_how_to_pass_them():
     with pytest.raises(UserError, match="images="):
         augmentation("overlay")(observations())
+
+
+def test_an_augmentation_of_the_users_own_is_named_by_its_module(own_augments):
+    x = observations()
+    both = augmentation("conv+own_augments:own_gamma")
+    expected = own_augments.own_gamma(augment.conv(x, generator := seeded(3)), generator)
+    assert torch.equal(both(x, seeded(3)), expected)
+    halved = augmentation("own_augments:own_dim|own_augments:own_dim")(x, seeded(0))
+    assert torch.equal(halved, x / 2), "a plain function"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("own_augments:missing", "augmentation 'own_augments:missing' cannot be imported.*missing"),
+        ("no_such_module:gamma", "cannot be imported: No module named 'no_such_module'"),
+        ("own_augments:NOT_AN_AUGMENTATION", "is int; it must be made with svea.augment.register"),
+        ("own_augments:draw_nothing", "is function; it must be made with svea.augment.register"),
+        ("gama", "or one of your own as module:name"),
+    ],
+)
+def test_what_is_not_an_augmentation_is_named(name, message, own_augments):
+    with pytest.raises(UserError, match=message):
+        augmentation(f"conv|{name}")

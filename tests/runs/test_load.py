@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -138,3 +139,50 @@ def test_weights_that_are_damaged_or_of_another_shape(exported: Path) -> None:
     (exported / "actor.safetensors").write_bytes(b"junk")
     with pytest.raises(StorageError, match="cannot be read"):
         load_agent(exported)
+
+
+def change_config(folder: Path, **changes: object) -> None:
+    stored = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(stored | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"augment": "gamma_of_a_script"},
+        {"augment": "conv|no_such_module:gamma"},
+        {"augment": "overlay", "overlay_dir": "/no/such/folder"},
+    ],
+)
+def test_a_run_whose_augmentation_is_not_here_still_acts(
+    changes: dict[str, str], run: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    change_config(copy, **changes)
+    images = np.random.default_rng(0).integers(0, 256, (5, 9, 16, 16), dtype=np.uint8)
+    with pytest.warns(UserWarning, match="The agent acts without it") as warned:
+        agent = load_agent(copy)
+    assert len(warned) == 1
+    assert np.array_equal(agent.act(images), load_agent(run).act(images))
+    with pytest.warns(UserWarning, match="acts without it"):
+        records = evaluate(copy, episodes=2, environments=1)
+    expected = evaluate(run, episodes=2, environments=1)
+    assert [r["return"] for r in records] == [r["return"] for r in expected]
+    with pytest.warns(UserWarning, match="acts without it"):
+        export(copy, tmp_path / "exported")
+    with pytest.raises(UserError, match="the strong augmentation cannot be made here"):
+        agent.views(torch.from_numpy(images))["strong", 0]
+
+
+@pytest.mark.parametrize("augment", ["gamma_of_a_script", "no_such_module:gamma"])
+def test_training_needs_the_augmentation(augment: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"unknown augmentation|cannot be imported"):
+        train(tiny(tmp_path / "run", augment=augment))
+    assert not (tmp_path / "run").exists(), "nothing was started"
+
+
+def test_a_run_with_the_users_own_augmentation(tmp_path: Path, own_augments: ModuleType) -> None:
+    run = train(tiny(tmp_path / "run", augment="conv|own_augments:own_gamma"))
+    assert load_config(run).augment == "conv|own_augments:own_gamma"
+    assert train(tiny(run, augment="conv|own_augments:own_gamma", decisions=50)) == run
+    assert load_agent(run).decision == 50

@@ -1,13 +1,11 @@
-"""Modes and augmentations as a user writes them, in a module of their own."""
+"""Modes as a user writes them, in a module of their own."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import torch
 
-from svea.augment import register
 from svea.envs import Mode, PictureMode
 
 
@@ -36,17 +34,3 @@ class FloatMode(PictureMode):
 
 
 NOT_A_MODE = 3
-
-
-def draw_gamma(x: torch.Tensor, generator: torch.Generator | None = None) -> dict[str, Any]:
-    return {"exponent": 0.5 + torch.rand(len(x), generator=generator, device=x.device)}
-
-
-@register(draw_gamma)
-def own_gamma(x: torch.Tensor, *, exponent: torch.Tensor) -> torch.Tensor:
-    return x ** exponent.to(x.dtype).view(-1, 1, 1, 1)
-
-
-def own_dim(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-    """A plain function, without a draw."""
-    return x / 2

@@ -12,7 +12,7 @@ from svea.agents.auxiliary import AUXILIARIES, Auxiliary
 from svea.agents.ddpg import DDPG
 from svea.agents.dqn import DQN
 from svea.agents.sac import SAC
-from svea.augment import augmentation, centre_crop, crop, shift
+from svea.augment import Augment, augmentation, centre_crop, crop, shift
 from svea.augment.images import ImageBank
 from svea.config.augmentations import uses_pictures
 from svea.methods import METHODS
@@ -30,13 +30,19 @@ __all__ = ["BASES", "DDPG", "DQN", "SAC", "Agent", "make_agent", "make_replay"]
 BASES: dict[str, type[Agent]] = {"sac": SAC, "ddpg": DDPG, "dqn": DQN}
 
 
-def make_agent(config: Config, actions: int, device: torch.device | str = "cpu") -> Agent:
+def make_agent(
+    config: Config,
+    actions: int,
+    device: torch.device | str = "cpu",
+    strong: Augment | None = None,
+) -> Agent:
     """The agent that a configuration describes, freshly initialised.
 
     Args:
         config: what to make.
         actions: dimensions of the action, or the number of choices for DQN.
         device: where it computes.
+        strong: takes the place of the configuration's strong augmentation.
     """
     pictures = cache(
         lambda: ImageBank.find(config.overlay_dir or None, config.data_dir or None, device)
@@ -46,7 +52,7 @@ def make_agent(config: Config, actions: int, device: torch.device | str = "cpu")
         shift=shift,
         crop=crop,
         centre_crop=centre_crop,
-        strong=augmentation(config.augment, pictures),
+        strong=strong or augmentation(config.augment, pictures),
     )
     agent = BASES[config.base](
         partial(make_encoder, config),
@@ -60,7 +66,9 @@ def make_agent(config: Config, actions: int, device: torch.device | str = "cpu")
         device=device,
         seed=config.seed,
     )
-    agent.pictures = pictures().record if uses_pictures(config.augment) else None
+    agent.pictures = None
+    if strong is None and uses_pictures(config.augment):
+        agent.pictures = pictures().record
     return agent
 
 

@@ -21,6 +21,7 @@ from svea.augment.colour import Pictures, conv, overlay
 from svea.augment.compose import augmentation, none, transform
 from svea.augment.corruptions import blur, cutout
 from svea.augment.crops import centre_crop, crop, shift
+from svea.augment.find import find
 from svea.augment.registry import AUGMENTATIONS, Augment, Augmentation, Draw, check, register
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "conv",
     "crop",
     "cutout",
+    "find",
     "none",
     "overlay",
     "register",

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from svea.augment.colour import Pictures
+from svea.augment.find import find
 from svea.augment.registry import AUGMENTATIONS, Augment, Augmentation
 from svea.config.augmentations import parse_augmentation
 from svea.errors import UserError
@@ -67,7 +68,8 @@ def augmentation(spec: str, images: Callable[[], Pictures] | None = None) -> Aug
 
     Args:
         spec: Names joined by `+` (one after the other) and `|` (each sample goes one of the ways,
-            all equally likely); `+` binds tighter. `"none"` changes nothing.
+            all equally likely); `+` binds tighter. `"none"` changes nothing; `module:name` is a
+            user's own.
         images: Makes the pictures for `overlay`; called once, now, and only if `spec` needs it.
 
     Returns:
@@ -88,7 +90,7 @@ def _named(name: str, images: Callable[[], Pictures] | None) -> Augment:
     if name == "none":
         return none
     if name != "overlay":
-        return AUGMENTATIONS[name]
+        return find(name)
     if images is None:
         return _overlay_without_pictures
     return AUGMENTATIONS["overlay"].bind(images=images())

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from svea.augment import AUGMENTATIONS, Augment
+from svea.augment import AUGMENTATIONS, Augment, find
 from svea.augment.images import ImageBank
 from svea.bench.timing import fastest_ms
-from svea.errors import UserError, unknown_name
+from svea.errors import UserError
 from svea.speed import choose_speed
 from svea.speed.accelerate import with_kernels
 
@@ -72,8 +72,7 @@ def time_augmentations(
             raise UserError(f"{what} is {given}; allowed: 1 or more")
     names = [name.replace("-", "_") for name in names]
     for name in names:
-        if name not in AUGMENTATIONS:
-            raise unknown_name("augmentation", name, AUGMENTATIONS)
+        find(name)  # an unknown one is named before anything is timed
     rows = [_reference(torch.rand(batch, 9, size, size, device=device, dtype=dtype), repeats)]
     for name in names or AUGMENTATIONS:
         side = size + 16 if name == "crop" else size
@@ -87,7 +86,7 @@ def time_augmentations(
 
 def _augmentation_row(name: str, x: Tensor, parameters: dict[str, Any], repeats: int) -> AugmentRow:
     """Time one augmentation and its loop over single samples."""
-    plain = AUGMENTATIONS[name].bind(**parameters)
+    plain = find(name).bind(**parameters)
     eager = choose_speed("auto", x.device) == "eager"
     fast = plain if eager else with_kernels(plain, x.device)
 

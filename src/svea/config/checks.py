@@ -18,11 +18,16 @@ from svea.methods import METHODS, uses_strong
 from svea.recipes import streams
 
 
-def check(config: Config) -> Config:
-    """Refuse bad values, before any environment or device work; return a good configuration."""
+def check(config: Config, to_train: bool = True) -> Config:
+    """Refuse bad values, before any environment or device work; return a good configuration.
+
+    Args:
+        config: what to check.
+        to_train: False where an agent only acts: its augmentation may then be unknown.
+    """
     check_types(config)
     check_ranges(config)
-    check_names(config)
+    check_names(config, to_train)
     seconds(config.time_limit)
     check_milestones(config)
     check_networks(config)
@@ -156,7 +161,7 @@ def bounds_of(kind: Hashable) -> dict[str, Bounds | None]:
     return found
 
 
-def check_names(config: Config) -> None:
+def check_names(config: Config, to_train: bool = True) -> None:
     """Task, mode, method and augmentation exist and fit together."""
     envs.check_task(config.task)
     for name in ("out", "data_dir", "overlay_dir"):
@@ -170,7 +175,8 @@ def check_names(config: Config) -> None:
             "and crop cuts it smaller; leave it out. As the weak augmentation: --crop 16, or "
             "--method rad"
         )
-    parse_augmentation(config.augment)
+    if to_train:
+        parse_augmentation(config.augment)
     row = METHODS[config.method].recipe_for(config.augment)
     if not row.is_mixed and (config.recipe.alpha, config.recipe.beta) != (0.5, 0.5):
         raise UserError(

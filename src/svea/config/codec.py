@@ -11,9 +11,14 @@ from svea.config.run import MAY_CHANGE, Config
 from svea.errors import UserError, unknown_name
 
 
-def from_dict(values: dict[str, Any]) -> Config:
-    """A Config from nested dictionaries, as in config.json; unknown names are refused."""
-    return check(build(Config, values, ""))
+def from_dict(values: dict[str, Any], to_train: bool = True) -> Config:
+    """A Config from nested dictionaries, as in config.json; unknown names are refused.
+
+    Args:
+        values: of the fields.
+        to_train: False where an agent only acts: its augmentation may then be unknown.
+    """
+    return check(build(Config, values, ""), to_train)
 
 
 def to_dict(config: Config) -> dict[str, Any]:

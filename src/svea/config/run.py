@@ -66,7 +66,8 @@ class Config:
     recipe: Annotated[RecipeOptions, WHAT] = field(default_factory=RecipeOptions)
     """Coefficients and numbers of views."""
     augment: Annotated[str, WHAT] = "conv"
-    """The strong augmentation: a name, a+b in sequence, a|b one per sample, or none."""
+    """The strong augmentation: a name, a+b in sequence, a|b one per sample, or none; a name may be
+    module:name of your own."""
     overlay_dir: Annotated[str, WHAT] = ""
     """Pictures for overlay: a folder, or `procedural`; default: those of data_dir."""
     shift: Annotated[int, between(0, 1024), WHAT] = 4

@@ -19,6 +19,7 @@ from svea.agents import make_replay
 from svea.agents.diagnostics import q_gap_of, q_targets
 from svea.augment import AUGMENTATIONS, augmentation
 from svea.augment.images import ImageBank
+from svea.envs.importing import is_import_path
 from svea.errors import StorageError, UserError, unknown_name
 from svea.replay import Batch, Replay
 from svea.runs import checkpoint, layout, tensors
@@ -162,6 +163,6 @@ def choose_augmentations(names: Iterable[str]) -> list[str]:
         if name == "crop":
             raise UserError("crop changes the size of an observation; leave it out")
         for part in name.replace("|", "+").split("+"):
-            if part not in AUGMENTATIONS:
+            if part not in AUGMENTATIONS and not is_import_path(part):
                 raise unknown_name("augmentation", part, (*GAP_AUGMENTATIONS, "all"))
     return chosen

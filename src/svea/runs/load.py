@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from svea import files
@@ -26,9 +28,9 @@ EXPORTED = {
 
 
 def load_config(run: str | Path) -> Config:
-    """The configuration of a run or an export."""
-    stored = read_config(run)
-    return from_dict({key: value for key, value in stored.items() if key not in ABOUT})
+    """The configuration of a run or an export; its augmentation may be unknown here."""
+    stored = {key: value for key, value in read_config(run).items() if key not in ABOUT}
+    return from_dict(stored, to_train=False)
 
 
 def read_config(run: str | Path) -> dict[str, Any]:
@@ -69,13 +71,32 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
         state, decision = newest.agent, newest.decision
     try:
         actions = BASES[config.base].actions_in(state)
-        agent = make_agent(config, actions, choose_device(device))
+        agent = _agent_to_act(run, config, actions, choose_device(device))
         if layout.is_export(run):
             state = _completed(agent, state, run)
         agent.load_state_dict(state)
     except tensors.DAMAGE as error:
         raise StorageError(f"the weights in {run} do not fit its config.json: {error}") from error
     agent.decision = decision
+    return agent
+
+
+def _agent_to_act(run: Path, config: Config, actions: int, device: torch.device) -> Agent:
+    """The agent; where its strong augmentation cannot be made, all but the strong view works."""
+    try:
+        return make_agent(config, actions, device)
+    except UserError as error:
+        missing = str(error)
+
+    def strong(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        raise UserError(f"{run}: the strong augmentation cannot be made here: {missing}")
+
+    agent = make_agent(config, actions, device, strong)  # raises, if that was not the reason
+    warnings.warn(
+        f"{run}: the strong augmentation {config.augment!r} cannot be made here: "
+        f"{missing.rstrip('.')}. The agent acts without it.",
+        stacklevel=3,
+    )
     return agent
 
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from svea import speed
+from svea.augment import augmentation
 from svea.config import Config, check
 from svea.errors import SveaError
 from svea.runs import incidents
@@ -96,6 +97,7 @@ def open_trainer(
         learn_only: neither evaluate nor save, to measure the loop alone.
         name: of the run, before its lines, where several share the process.
     """
+    augmentation(config.augment)  # one that cannot be made is named before anything starts
     saved = open_folder(config, stack)
     if saved and is_finished(config, saved):
         print(
