@@ -15,7 +15,7 @@ from PIL import Image
 from tiny_runs import tiny
 
 import svea
-from svea.cli import evaluate, main
+from svea.cli import evaluate, main, terminal
 from svea.cli.evaluate import evaluate_and_print
 from svea.errors import UserError
 from svea.evidence.evaluation import Request
@@ -61,6 +61,25 @@ def test_the_same_command_again_plays_what_is_missing(
     assert len(read_records(run)) == 8, "all three were played once more"
     returns = read_run(run).final_returns("train")
     assert len(returns) == 3, "and the later record of an episode counts"
+
+
+def test_verbs_that_take_minutes_say_how_far_they_are_on_stderr(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "LINE_SECONDS", -1.0)
+    flags = ["eval", str(run), "--modes", "train", "--episodes", "2", "--envs", "1", "--json"]
+    assert main(flags) == 0
+    out, err = capsys.readouterr()
+    assert len([json.loads(line) for line in out.splitlines()]) == 2, "the records alone"
+    assert "evaluating run in train: 1 of 2 episodes done\n" in err
+    assert main(["watch", str(run), "--modes", "train"]) == 0
+    assert "playing in train: 0 modes done\n" in capsys.readouterr().err
+    assert main(["analyze", "q-variance", str(run), "--transitions", "8", "--draws", "2"]) == 0
+    shown = capsys.readouterr().err.splitlines()
+    assert shown[:2] == [
+        f"reading {run}: 0 of 1 runs done",
+        f"analysing 8 transitions of {run}: 0 of 1 runs done",
+    ]
 
 
 def test_all_episodes_of_a_mode_with_one_world(

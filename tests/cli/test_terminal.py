@@ -24,6 +24,32 @@ def test_elsewhere_every_row_is_one_plain_line(capsys: pytest.CaptureFixture[str
     assert second.index("–") == head.index("mean")
 
 
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with terminal.Steps("episodes", 60) as steps:
+        steps.begin("loading")
+        steps.finish("evaluating in train")  # seconds later: nothing new is worth a line
+        monkeypatch.setattr(terminal, "LINE_SECONDS", -1.0)
+        steps.finish("evaluating in color_hard")
+    out, err = capsys.readouterr()
+    assert out == "" and err.splitlines() == [
+        "loading: 0 of 60 episodes done",
+        "evaluating in color_hard: 2 of 60 episodes done",
+    ]
+
+
+def test_progress_is_a_bar_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = functools.partial(Console, force_terminal=True, width=90, color_system=None)
+    monkeypatch.setattr(terminal, "Console", made)
+    with terminal.Steps("episodes", 60) as steps:
+        steps.finish("evaluating in train")
+    out, err = capsys.readouterr()
+    assert out == "" and "evaluating in train" in err and "1/60" in err and "done" not in err
+
+
 def test_a_narrow_terminal_folds_names_and_never_cuts_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -133,6 +133,7 @@ def different_runs(**changes: Any) -> tuple[PlannedRun, ...]:
     return plan_runs(grids, values)
 
 
+@pytest.mark.slow
 def test_different_runs_stopped_and_continued_are_the_runs_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from svea import files
 from svea.cli.arguments import Out, Positional, parse_parts
-from svea.cli.terminal import collected, print_problems, print_results
+from svea.cli.terminal import Steps, collected, print_problems, print_results
 from svea.errors import SveaError, UserError
 from svea.evidence.read import find_runs, read_run, read_runs
 from svea.evidence.results import WallTime, common_level, group_runs, wall_times
@@ -120,7 +120,8 @@ def run(arguments: list[str]) -> int:
 
         run = zoo.working_copy(run)
         picture = files.output_file(out or run / layout.ANALYSIS / "saliency.png")
-        with collected() as problems:
+        with collected() as problems, Steps("pictures", 1) as steps:
+            steps.begin(f"playing {run} and drawing where it looks")
             path = draw(
                 run, modes, picture, samples=samples, seed=seed, device=device,
                 data_dir=data_dir or None, task=task,
@@ -186,13 +187,18 @@ def _table(
         raise UserError("no run to analyse; name at least one folder made by `svea train`")
     analysed: dict[Path, dict[str, Any]] = {}
     problems: list[SveaError] = []
-    for run in find_runs(runs):
-        try:
-            sample = Sample.of(run, transitions, draws, seed, device)
-            who = {"run": str(run), "decision": f"{sample.agent.decision:,}"}
-            analysed[run] = who | row(sample)
-        except SveaError as error:
-            problems.append(error)
+    found = find_runs(runs)
+    with Steps("runs", len(found)) as steps:
+        for run in found:
+            try:
+                steps.begin(f"reading {run}")
+                sample = Sample.of(run, transitions, draws, seed, device)
+                who = {"run": str(run), "decision": f"{sample.agent.decision:,}"}
+                steps.begin(f"analysing {transitions} transitions of {run}")
+                analysed[run] = who | row(sample)
+            except SveaError as error:
+                problems.append(error)
+            steps.finish(str(run))
     groups = {
         f"{group.task} {group.label}": [analysed[run.folder] for run in group.runs]
         for group in group_runs([read_run(run) for run in analysed])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from svea.cli.arguments import Positional, parse
-from svea.cli.terminal import print_results
+from svea.cli.terminal import Steps, print_results
 from svea.errors import StorageError, SveaError, UserError
 from svea.evidence.read import find_runs, read_runs
 from svea.evidence.results import Group, all_caveats, group_runs
@@ -19,8 +19,6 @@ from svea.runs.records import Record, append_records, protocol_key, read_records
 from svea.words import listed, plural
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from svea.evidence.evaluation import Request
 
 
@@ -99,7 +97,7 @@ class Scoring:
         }
         self._unwritable: dict[Path, StorageError] = {}
 
-    def play(self, progress: Progress) -> None:
+    def play(self) -> None:
         """Play and record; what fails is named, and the rest is played."""
         from svea.evidence.evaluation import evaluate_runs
 
@@ -107,23 +105,23 @@ class Scoring:
         modes = sum(map(self._modes, self.runs))
         each = request.episodes if isinstance(request.episodes, int) else None
         total = each and modes * len(request.policies) * each
-        bar = progress.add_task("evaluating", total=total)
 
         def take(run: Path, record: Record) -> None:
             self.records[run].append(record)
             if protocol_key(record) not in self._keys[run]:
                 self.played += 1
                 self._write(run, record)
-            progress.update(bar, advance=1, description=f"{run.name} {record['mode']}")
+            steps.finish(f"evaluating {run.name} in {record['mode']}")
 
         try:
-            evaluate_runs(
-                self.runs,
-                request,
-                known=self._recorded.__getitem__,
-                on_record=take,
-                on_problem=self._note,
-            )
+            with Steps("episodes", total) as steps:
+                evaluate_runs(
+                    self.runs,
+                    request,
+                    known=self._recorded.__getitem__,
+                    on_record=take,
+                    on_problem=self._note,
+                )
         except KeyboardInterrupt:
             played = plural(self.played, "new episode")
             print(f"stopped; {played} recorded, the same command continues", file=sys.stderr)
@@ -172,27 +170,11 @@ def evaluate_and_print(
     runs: Sequence[Path], request: Request, *, again: bool, videos: bool, as_json: bool
 ) -> int:
     """The verb: returns its exit code, which is not 0 if anything could not be evaluated."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
     from svea.envs.modes import mode_of_label
     from svea.evidence.film.video import record_episode
 
     scoring = Scoring(runs, request, again)
-    # Progress goes to stderr, so that `--json` can be piped.
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
-    with Progress(
-        *columns, TimeRemainingColumn(), transient=True, console=console,
-        disable=not console.is_terminal,
-    ) as progress:  # fmt: skip
-        scoring.play(progress)
+    scoring.play()
     if as_json:
         for records in scoring.records.values():
             for record in records:

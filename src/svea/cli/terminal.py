@@ -3,17 +3,70 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from svea.errors import SveaError
 from svea.evidence.tables import Table as Results
 from svea.evidence.tables.writers import to_rows
+
+LINE_SECONDS = 10.0  # between lines about progress where there is no terminal
+
+
+class Steps:
+    """How far a verb is: a bar on a terminal, a line every few seconds elsewhere.
+
+    On stderr, so that results can be piped.
+    """
+
+    def __init__(self, unit: str, total: int | None = None) -> None:
+        """Count steps of a unit, e.g. episodes; None: of an unknown number."""
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self._bar = Progress(
+            *columns, TimeRemainingColumn(), transient=True, console=console,
+            disable=not console.is_terminal,
+        )  # fmt: skip
+        self._unit, self._total, self._done = unit, total, 0
+        self._task = self._bar.add_task("", total=total)
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> Steps:
+        """Show the bar."""
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Remove it."""
+        self._bar.stop()
+
+    def begin(self, doing: str) -> None:
+        """Say what is begun, which may take minutes."""
+        self._show(doing, at_once=True)
+
+    def finish(self, doing: str) -> None:
+        """Count a step."""
+        self._done += 1
+        self._show(doing)
+
+    def _show(self, doing: str, at_once: bool = False) -> None:
+        self._bar.update(self._task, completed=self._done, description=doing)
+        if not self._bar.disable or not (at_once or self._is_due):
+            return
+        self._last_line = time.monotonic()
+        of = f" of {self._total}" if self._total else ""
+        print(f"{doing}: {self._done}{of} {self._unit} done", file=sys.stderr, flush=True)
+
+    @property
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._last_line > LINE_SECONDS
 
 
 @contextmanager

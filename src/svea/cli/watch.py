@@ -37,20 +37,18 @@ def run(arguments: list[str]) -> int:
             task: play in this task instead of the run's, e.g. module:function of your environment
                 in another look.
         """
-        from rich.console import Console
-
-        from svea.cli.terminal import collected, print_problems
+        from svea.cli.terminal import Steps, collected, print_problems
         from svea.evidence.film.video import watch as film
         from svea.runs import zoo
 
         run = zoo.working_copy(run)
         video = output_file(out or run / "watch.mp4")
-        with collected() as problems, Console(stderr=True).status("playing") as status:
+        with collected() as problems, Steps("modes") as steps:
             for path in film(
                 run, modes, video, gif=gif, seed=seed, size=size,
                 device=device, data_dir=data_dir or None, task=task,
                 on_problem=lambda mode, error: problems.append(error),
-                on_mode=lambda mode: status.update(f"playing in {mode}"),
+                on_mode=lambda mode: steps.begin(f"playing in {mode}"),
             ):  # fmt: skip
                 print(path)
         return print_problems(problems)
