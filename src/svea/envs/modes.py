@@ -204,6 +204,8 @@ def make_mode(name: str, task: str, data_dir: Path | None, options: dict[str, An
     look = factory(**{"data_dir": data_dir} if "data_dir" in parameters else {}, **options)
     if not isinstance(look, Mode):
         raise UserError(f"mode {name!r} made {type(look).__name__}, not a svea.envs.Mode.")
+    if is_own_mode(name):
+        look.name = name  # so that records and tables name what can be typed again
     if is_foreign(task) and name != "train" and not isinstance(look, PictureMode):
         raise UserError(
             f"mode {name!r} changes a scene that svea simulates, and {task!r} is an environment of "
