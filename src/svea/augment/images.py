@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from svea.data.folders import PICTURE_FOLDERS, data_folder
 from svea.data.inventory import find_picture_folder, pictures_below, storage_errors
 from svea.data.procedural import VERSION, procedural_pictures
 from svea.errors import UserError
+from svea.files.plain import open_plain
 
 MOST_PICTURES = 2048
 """At most this many pictures are kept: 100 MB, and 2 to 3 seconds to decode on two cores."""
@@ -213,7 +215,7 @@ def _digest(files: list[Path]) -> str:
     total = hashlib.sha256()
     for file in files:
         if file.is_file():  # a pipe would block
-            with storage_errors(file), file.open("rb") as content:
+            with storage_errors(file), open_plain(file, sys.maxsize) as content:
                 total.update(file.stat().st_size.to_bytes(8, "big"))
                 total.update(content.read(1 << 20))
     return total.hexdigest()

@@ -68,8 +68,9 @@ def working_copy(run: str | Path) -> Path:
     with files.writing(copy):
         files.make_folder(copy)
         for name, content in contents.items():
-            if not (copy / name).is_file() or (copy / name).read_bytes() != content:
-                files.replace(copy / name, [content])
+            path = copy / name
+            if not path.is_file() or files.read_bytes(path, layout.WEIGHTS_BYTES) != content:
+                files.replace(path, [content])
     return copy
 
 

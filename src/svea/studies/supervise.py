@@ -31,7 +31,7 @@ from svea.studies.state import Progress, read_progress, read_state
 LOCK_SECONDS = 120.0  # an orphaned run may still be saving
 GRACE_SECONDS = 600.0  # to save before it is killed: ten gigabytes of replay on slow storage
 POLL_SECONDS = 0.5
-_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND
+APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND
 
 MustStop = Callable[[], bool]
 """Whether the study was cancelled, or its time is up."""
@@ -192,7 +192,7 @@ class Process:
     def __call__(self, command: list[str], log: Path, must_stop: MustStop) -> int:
         """Wait for the command's exit code; when it must stop, let it save first."""
         child_command = [sys.executable, "-m", "svea.cli.child", str(os.getpid()), *command]
-        with os.fdopen(plain.descriptor(log, _APPEND), "ab") as output:
+        with os.fdopen(plain.descriptor(log, APPEND), "ab") as output:
             child = subprocess.Popen(
                 child_command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 env=self.environment, pass_fds=self.locks, start_new_session=True,
@@ -230,7 +230,7 @@ def locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
     path = journal_path(study, run)
     with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        journal = plain.descriptor(path, _APPEND)
+        journal = plain.descriptor(path, APPEND)
     try:
         yield journal if lock.acquire(journal, LOCK_SECONDS) else None
     finally:

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from svea.errors import SveaError
+from svea.files import plain
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
 from svea.studies.state import read_journal, read_progress, read_state
 from svea.studies.supervise import (
+    APPEND,
     Attempt,
     Execute,
     MustStop,
@@ -68,7 +70,7 @@ def supervise_together(
 def record_error(study: Path, run: PlannedRun, error: BaseException) -> None:
     """Say in a run's journal what ended it, from the process that trained it."""
     code = error.exit_code if isinstance(error, SveaError) else 1
-    journal = os.open(journal_path(study, run), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    journal = plain.descriptor(journal_path(study, run), APPEND)
     try:
         write_entry(journal, event="error", code=code, reason=str(error))
     finally:
@@ -93,8 +95,10 @@ def _train(
         before = read_progress(run_folder(study, run), run)
         begun.append((run, Attempt(journal, before, together=names)))
         if log_path(study, run) != log:
-            with log_path(study, run).open("a") as file:
-                file.write(f"trained together with {names[0]}: its lines are in {log.name}\n")
+            other = plain.descriptor(log_path(study, run), APPEND)
+            line = f"trained together with {names[0]}: its lines are in {log.name}\n"
+            os.write(other, line.encode())
+            os.close(other)
     code = execute(["sweep", "train", str(study), *names], log, must_stop)
     for run, attempt in begun:
         after, error = read_progress(run_folder(study, run), run), _error(study, run)
