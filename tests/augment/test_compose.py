@@ -12,7 +12,7 @@ from augmented import (
 
 from svea import augment
 from svea.augment import AUGMENTATIONS, Augmentation, augmentation
-from svea.augment.images import ImageBank
+from svea.augment.images import ImageBank, default_bank
 from svea.errors import UserError
 
 
@@ -95,9 +95,14 @@ def test_unknown_names_get_a_suggestion():
         augmentation("cutout|cnv")
 
 
-def test_overlay_without_pictures_says_how_to_pass_them():
-    with pytest.raises(UserError, match="images="):
-        augmentation("overlay")(observations())
+def test_overlay_by_itself_has_generated_pictures_made_once():
+    x = observations()
+    made = default_bank(x.device)
+    expected = augment.overlay(x, seeded(1), images=made)
+    assert torch.equal(augment.AUGMENTATIONS["overlay"](x, seeded(1)), expected)
+    assert torch.equal(augmentation("overlay")(x, seeded(1)), expected)
+    assert not torch.equal(expected, x) and default_bank(x.device) is made
+    assert made.record["source"] == "procedural"
 
 
 def test_an_augmentation_of_the_users_own_is_named_by_its_module(own_augments):

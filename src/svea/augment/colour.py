@@ -43,10 +43,18 @@ class Pictures(Protocol):
 
 
 def _draw_overlay(
-    x: Tensor, generator: Generator | None = None, *, images: Pictures, weight: float = 0.5
+    x: Tensor,
+    generator: Generator | None = None,
+    *,
+    images: Pictures | None = None,
+    weight: float = 0.5,
 ) -> Draw:
     if not 0 <= weight <= 1:
         raise UserError(f"overlay: weight is {weight}; expected 0 (no picture) to 1 (only it)")
+    if images is None:  # by itself: generated pictures, made when first asked for
+        from svea.augment.images import default_bank
+
+        images = default_bank(x.device)
     picture = images.draw(len(x), x.shape[2], x.shape[3], generator)
     return {"picture": picture, "weight": weight}
 

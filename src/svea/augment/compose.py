@@ -12,7 +12,6 @@ from svea.augment.colour import Pictures
 from svea.augment.find import find
 from svea.augment.registry import AUGMENTATIONS, Augment, Augmentation
 from svea.config.augmentations import parse_augmentation
-from svea.errors import UserError
 
 
 def none(x: Tensor, generator: Generator | None = None) -> Tensor:
@@ -70,7 +69,8 @@ def augmentation(spec: str, images: Callable[[], Pictures] | None = None) -> Aug
         spec: Names joined by `+` (one after the other) and `|` (each sample goes one of the ways,
             all equally likely); `+` binds tighter. `"none"` changes nothing; `module:name` is a
             user's own.
-        images: Makes the pictures for `overlay`; called once, now, and only if `spec` needs it.
+        images: Makes the pictures for `overlay`; called now, and only if `spec` needs it. By
+            default overlay has generated ones.
 
     Returns:
         A function `f(x, generator=None) -> x`.
@@ -89,15 +89,6 @@ def _named(name: str, images: Callable[[], Pictures] | None) -> Augment:
     """The augmentation of this name, with its pictures if it needs any."""
     if name == "none":
         return none
-    if name != "overlay":
+    if name != "overlay" or images is None:
         return find(name)
-    if images is None:
-        return _overlay_without_pictures
     return AUGMENTATIONS["overlay"].bind(images=images())
-
-
-def _overlay_without_pictures(x: Tensor, generator: Generator | None = None) -> Tensor:
-    """Stand in for overlay where a composition is only read, to check its names."""
-    raise UserError(
-        "overlay needs pictures: augmentation(..., images=svea.augment.images.ImageBank.procedural)"
-    )

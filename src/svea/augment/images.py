@@ -7,6 +7,7 @@ draw is a random resized crop and a random flip of a random picture.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import sys
@@ -39,6 +40,7 @@ MOST_PICTURES = 2048
 """At most this many pictures are kept: 100 MB, and 2 to 3 seconds to decode on two cores."""
 
 MOST_VIDEOS = 128
+TRIES = 10  # to draw a crop that fits
 _DECODERS = 4  # at once
 
 
@@ -158,28 +160,53 @@ class ImageBank:
         """
         device, side = self.pictures.device, self.pictures.shape[-1]
         chosen = torch.randint(len(self.pictures), (count,), generator=generator, device=device)
-        unit = torch.rand(5, count, generator=generator, device=device)
-        pixels = (area[0] + (area[1] - area[0]) * unit[0]) * side**2
-        low, high = math.log(aspect[0]), math.log(aspect[1])
-        root = torch.exp((low + (high - low) * unit[1]) / 2)
-        # torchvision draws again when a crop leaves the picture; clipping needs no loop
-        crop_width = (pixels.sqrt() * root).clamp(max=side)
-        crop_height = (pixels.sqrt() / root).clamp(max=side)
-        rows = _resampling(unit[2] * (side - crop_height), crop_height, height, side)
-        columns = _resampling(unit[3] * (side - crop_width), crop_width, width, side)
-        columns = torch.where((unit[4] < flip)[:, None, None], columns.flip(1), columns)
+        unit = torch.rand(2 * TRIES + 3, count, generator=generator, device=device)
+        tall, wide = _crop_sizes(unit[:TRIES], unit[TRIES : 2 * TRIES], side, area, aspect)
+        top = (unit[-3] * (side - tall + 1)).floor().minimum(side - tall)
+        left = (unit[-2] * (side - wide + 1)).floor().minimum(side - wide)
+        rows = _resampling(top, tall, height, side)
+        columns = _resampling(left, wide, width, side)
+        columns = torch.where((unit[-1] < flip)[:, None, None], columns.flip(1), columns)
         # half precision is exact for bytes and good to 1/2048 for weights; on a GPU it is faster
         dtype = torch.float16 if device.type == "cuda" else torch.float32
         source = self.pictures.index_select(0, chosen).to(dtype).transpose(1, 2)
         with torch.autocast(device.type, enabled=False):  # rows before colours: two plain products
-            tall = torch.bmm(rows.to(dtype), source.flatten(2)).view(count, height * 3, side)
-            small = torch.bmm(tall, columns.to(dtype).mT).view(count, height, 3, width)
+            middle = torch.bmm(rows.to(dtype), source.flatten(2)).view(count, height * 3, side)
+            small = torch.bmm(middle, columns.to(dtype).mT).view(count, height, 3, width)
         return (small.transpose(1, 2) / 255).clamp(0, 1)
 
 
 def _channels_first(pictures: np.ndarray) -> Tensor:
     """Pictures (count, side, side, 3) as a tensor (count, 3, side, side)."""
     return torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous()
+
+
+def _crop_sizes(
+    area_draw: Tensor,
+    aspect_draw: Tensor,
+    side: int,
+    area: tuple[float, float],
+    aspect: tuple[float, float],
+) -> tuple[Tensor, Tensor]:
+    """Heights and widths (count,) of crops from `TRIES` uniform draws (TRIES, count) each.
+
+    torchvision's `RandomResizedCrop`: the first of ten draws that fits, else the whole picture.
+    All ten are made at once, so that nothing waits for the device.
+    """
+    root = ((area[0] + (area[1] - area[0]) * area_draw) * side**2).sqrt()
+    low, high = math.log(aspect[0]), math.log(aspect[1])
+    stretch = torch.exp((low + (high - low) * aspect_draw) / 2)
+    tall, wide = (root / stretch).round(), (root * stretch).round()
+    fits = (tall <= side) & (wide <= side)
+    first = fits & (fits.cumsum(0) == 1)
+    none = ~fits.any(0) * side
+    return (tall * first).sum(0) + none, (wide * first).sum(0) + none
+
+
+@functools.cache
+def default_bank(device: torch.device) -> ImageBank:
+    """The generated pictures that `overlay` takes where none are given, made once per process."""
+    return ImageBank.procedural(device=device)
 
 
 def _resampling(start: Tensor, length: Tensor, size: int, side: int) -> Tensor:
