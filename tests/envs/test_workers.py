@@ -144,7 +144,7 @@ def test_our_own_errors_keep_their_class(
 ) -> None:
     with pytest.raises(UserError, match="unknown task 'waler_walk'"):
         Workers([{"task": "waler_walk"}] * 3, per_process=per_process)
-    with pytest.raises(UserError, match="only has mode 'train'"):
+    with pytest.raises(UserError, match="'color_hard' does not fit toy:make, which has train"):
         Workers([TOY, TOY, TOY | {"mode": "color_hard"}], per_process=per_process)
     assert capfd.readouterr() == ("", ""), "the others end without a word"
 

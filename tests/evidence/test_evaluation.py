@@ -261,7 +261,7 @@ def test_a_run_that_fails_keeps_no_other_from_being_evaluated(run: Path, tmp_pat
     assert [(where.name, mode) for where, mode, _ in problems] == [
         ("broken", "color_hard"), ("run", "color_hard"), ("missing", ""), ("broken", "train"),
     ]  # fmt: skip
-    assert "only has mode 'train'" in problems[1][2]
+    assert "does not fit toy:make, which has train" in problems[1][2]
     assert "no config.json" in problems[2][2]
     assert "no checkpoint" in problems[3][2]
 

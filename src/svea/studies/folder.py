@@ -174,6 +174,8 @@ def _check_kinds(content: dict[str, Any], kinds: dict[str, type]) -> None:
     """The values of a JSON object are what the plan calculates with."""
     for name, kind in kinds.items():
         value = content[name]
+        if name == "episodes" and value == "all":
+            continue
         good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         if good and kind is int:
             good = 1 <= value <= LARGEST
