@@ -27,8 +27,8 @@ def test_curves_see_an_even_subset_of_the_worlds(monkeypatch: pytest.MonkeyPatch
         with ExitStack() as stack:
             sets = evaluators.Evaluators(config, stack, print)
             for _ in range(2):
-                line = sets.play("color_hard", None, lambda: False)  # type: ignore[arg-type]
+                line = sets.play("color_hard", None, lambda: False, print)  # type: ignore[arg-type]
                 shown.append(line["worlds"])
                 assert len(line["returns"]) == line["episodes"] == 5
-            assert "worlds" not in sets.play("train", None, lambda: False)  # type: ignore[arg-type]
+            assert "worlds" not in sets.play("train", None, lambda: False, print)  # type: ignore[arg-type]
     assert shown == [world_order(100)[::20]] * 4
