@@ -143,7 +143,8 @@ def test_what_fails_is_named_and_the_rest_evaluated(
     assert "no config.json" in err and "empty" in err
     assert "no checkpoint of this run is whole" in err
     assert "unknown option 'from_the_future'" in err
-    assert err.count("does not fit toy:make, which has train") == 1, "said once, for all runs it holds for"
+    said = err.count("does not fit toy:make, which has train")
+    assert said == 1, "once, for all runs it holds for"
     assert out.count("toy:make") >= 1 and len(read_records(run)) == 2
 
 
