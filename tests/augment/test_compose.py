@@ -6,6 +6,8 @@ import pytest
 import torch
 from augmented import (
     BANK,
+    LARGE_BANK,
+    SIDE,
     observations,
     seeded,
 )
@@ -82,6 +84,42 @@ def test_pictures_are_made_only_for_overlay():
     y = augmentation("overlay", images)(x, seeded(1))
     assert calls == [1]
     assert torch.equal(y, augment.overlay(x, seeded(1), images=BANK))
+
+
+def test_a_number_sets_the_drift():
+    x = observations()
+    for spec, drift in (("overlay-drift:4", 4), ("overlay_drift:0", 0)):
+        expected = augment.overlay_drift(x, seeded(1), images=LARGE_BANK, drift=drift)
+        y = augmentation(spec, lambda: LARGE_BANK)(x, seeded(1))
+        assert torch.equal(y, expected)
+    with pytest.raises(UserError, match="need pictures of 108x108, but they are 64x64"):
+        augmentation("overlay_drift:12", lambda: LARGE_BANK)(x, seeded(1))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("overlay_drift:", "drift is ''; allowed: a whole number, 0 to 64"),
+        ("overlay_drift:2.5", "drift is '2.5'; allowed: a whole number"),
+        ("conv|overlay_drift:65", "drift is 65; allowed: 0 to 64"),
+        ("conv:3", "'conv:3': only some names take a number: overlay_drift:6"),
+    ],
+)
+def test_bad_numbers_are_named(spec, message):
+    with pytest.raises(UserError, match=message):
+        augmentation(spec)
+
+
+def test_conv_and_overlay_drift_one_per_sample_or_both():
+    x, images = observations(), lambda: LARGE_BANK
+    generator = seeded(3)
+    both = augment.overlay_drift(augment.conv(x, generator), generator, images=LARGE_BANK, drift=4)
+    assert torch.equal(augmentation("conv+overlay_drift:4", images)(x, seeded(3)), both)
+    still = torch.full((6, 9, SIDE, SIDE), 0.5)
+    y = augmentation("conv|overlay_drift:4", images)(still, seeded(3))
+    # a convolution leaves a grey picture flat in each channel; a picture does not
+    flat = (y[:, :, :1, :1] - y).abs().amax((1, 2, 3)) < 1e-5
+    assert flat.sum() == 3
 
 
 def test_the_ways_of_a_choice_have_one_size():

@@ -49,6 +49,26 @@ def test_the_full_sheet_draws_every_augmentation(grey_observations, tmp_path):
     assert first.read_bytes() == second.read_bytes() != other.read_bytes()
 
 
+def test_a_drifting_overlay_is_shown_as_the_frames_of_a_stack(grey_observations, tmp_path):
+    """The second frame is the first, moved; the fourth shows another picture."""
+    out = sheets.augmentations(
+        tmp_path / "a.png", rows=("overlay_drift",), tasks=("one",), samples=4
+    )
+    pixels = np.asarray(Image.open(out).convert("L"), dtype=int)[40 : 40 + 84]
+    cells = [pixels[:, LABEL + k * (84 + GAP) :][:, :84] for k in range(4)]
+
+    def apart(one: np.ndarray, other: np.ndarray) -> float:
+        """The least mean difference over all drifts of up to 6 pixels on each axis."""
+        inner = one[6:-6, 6:-6]
+        moved = (
+            other[6 + y : 78 + y, 6 + x : 78 + x] for y, x in np.array(list(np.ndindex(13, 13))) - 6
+        )
+        return min(np.abs(inner - each).mean() for each in moved)
+
+    assert apart(cells[0], cells[1]) < 1 and apart(cells[1], cells[2]) < 1
+    assert apart(cells[0], cells[3]) > 3
+
+
 def test_sheets_take_compositions(grey_observations, tmp_path):
     rows = ("none", "conv+cutout|shift")
     out = sheets.augmentations(tmp_path / "a.png", rows=rows, tasks=("one",), samples=2)

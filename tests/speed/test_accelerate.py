@@ -150,7 +150,7 @@ def test_on_a_gpu_everything_of_the_views_is_compiled(
 
 
 @pytest.mark.skipif(cannot_build(), reason="no C compiler is here")
-@pytest.mark.parametrize("name", ["conv", "shift", "blur"])
+@pytest.mark.parametrize("name", ["conv", "shift", "blur", "overlay_drift"])
 def test_a_fast_augmentation_draws_and_computes_the_same(name: str) -> None:
     x = torch.rand(3, 9, 24, 24)
     plain = AUGMENTATIONS[name]
@@ -174,7 +174,7 @@ def test_updates_compiled_by_torch_are_the_eager_ones(
     """As on a device without kernels of ours; traced here, but not turned into machine code."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     compiled.cache_clear()
-    config = tiny(tmp_path, augment="conv|blur")
+    config = tiny(tmp_path, augment="conv|overlay_drift:1", overlay_dir="procedural")
     plain, fast = (make_agent(config, 1) for _ in range(2))
     monkeypatch.setattr(fast, "device", torch.device("mps"))
     speed.accelerate(fast, "compiled")

@@ -85,9 +85,14 @@ def test_captured_updates_are_the_eager_ones(encoder: str, monkeypatch: pytest.M
 
 
 @cuda
-@pytest.mark.parametrize("method", ["svea", "drq", "curl", "pad", "soda", "sada", "sac"])
-def test_captured_updates_stay_finite_and_draw_afresh(method: str) -> None:
-    captured = learner("captured", torch.bfloat16, method=method)
+@pytest.mark.parametrize(
+    "settings",
+    [{"method": name} for name in ("svea", "drq", "curl", "pad", "soda", "sada", "sac")]
+    + [{"augment": name} for name in ("overlay_drift", "conv|overlay_drift", "conv+overlay_drift")],
+    ids=lambda settings: "-".join(settings.values()),
+)
+def test_captured_updates_stay_finite_and_draw_afresh(settings: dict[str, str]) -> None:
+    captured = learner("captured", torch.bfloat16, **settings)
     losses = []
     for decision in range(24):
         values = captured.step(decision)

@@ -15,7 +15,16 @@ BANK = ImageBank(
     torch.randint(256, (5, 3, 40, 40), generator=Generator().manual_seed(0), dtype=torch.uint8),
     "noise",
 )
-PARAMETERS: dict[str, dict] = {"crop": {"size": 32}, "overlay": {"images": BANK}}
+LARGE_BANK = ImageBank(
+    torch.randint(256, (5, 3, 64, 64), generator=Generator().manual_seed(1), dtype=torch.uint8),
+    "noise",
+)
+PARAMETERS: dict[str, dict] = {
+    "crop": {"size": 32},
+    "overlay": {"images": BANK},
+    "overlay_drift": {"images": LARGE_BANK, "drift": 4},
+}
+MOVING = {"overlay_drift"}  # frames of a stack are augmented differently
 
 names = st.sampled_from(sorted(AUGMENTATIONS))
 seeds = st.integers(0, 2**31)

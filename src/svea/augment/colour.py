@@ -1,4 +1,4 @@
-"""The strong augmentations of the paper's main results: random convolution and overlay."""
+"""Random convolution and overlay, the paper's main augmentations, and overlay that drifts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
+from svea.augment.crops import windows
+from svea.augment.draws import integers
 from svea.augment.registry import Draw, register
+from svea.config.augmentations import DRIFT, check_drift
 from svea.errors import UserError
 
 
@@ -49,13 +52,8 @@ def _draw_overlay(
     images: Pictures | None = None,
     weight: float = 0.5,
 ) -> Draw:
-    if not 0 <= weight <= 1:
-        raise UserError(f"overlay: weight is {weight}; expected 0 (no picture) to 1 (only it)")
-    if images is None:  # by itself: generated pictures, made when first asked for
-        from svea.augment.images import default_bank
-
-        images = default_bank(x.device)
-    picture = images.draw(len(x), x.shape[2], x.shape[3], generator)
+    check_weight("overlay", weight)
+    picture = pictures_for(x, images).draw(len(x), x.shape[2], x.shape[3], generator)
     return {"picture": picture, "weight": weight}
 
 
@@ -64,6 +62,57 @@ def overlay(x: Tensor, *, picture: Tensor, weight: float) -> Tensor:
     """Mix each sample with a picture: (1 - weight) * x + weight * picture (SODA)."""
     frames = as_frames(x)  # (B, k, 3, H, W)
     return frames.lerp(picture[:, None].to(x.dtype), weight).flatten(1, 2)
+
+
+def _draw_overlay_drift(
+    x: Tensor,
+    generator: Generator | None = None,
+    *,
+    images: Pictures | None = None,
+    weight: float = 0.5,
+    drift: int = DRIFT,
+) -> Draw:
+    check_weight("overlay_drift", weight)
+    if drift < 0:
+        raise UserError(f"overlay_drift: drift is {drift}; expected 0 or more pixels per frame")
+    images, frames = pictures_for(x, images), x.shape[1] // 3
+    if (side := getattr(images, "side", None)) is not None:  # a user's own may not tell
+        check_drift(max(x.shape[2:]), drift, frames, side)
+    margin = frames * drift
+    picture = images.draw(len(x), x.shape[2] + 2 * margin, x.shape[3] + 2 * margin, generator)
+    speed = integers(x, generator, 2 * drift + 1, 2) - drift
+    return {"picture": picture, "speed": speed, "margin": margin, "weight": weight}
+
+
+@register(_draw_overlay_drift)
+def overlay_drift(
+    x: Tensor, *, picture: Tensor, speed: Tensor, margin: int, weight: float
+) -> Tensor:
+    """Overlay with a picture that moves by a random constant step from frame to frame (SimGRL)."""
+    frames = as_frames(x)  # (B, k, 3, H, W)
+    seen = torch.stack(
+        [
+            windows(picture, margin + frame * speed, *x.shape[2:], pad=0)
+            for frame in range(frames.shape[1])
+        ],
+        dim=1,
+    )
+    return frames.lerp(seen.to(x.dtype), weight).flatten(1, 2)
+
+
+def check_weight(name: str, weight: float) -> None:
+    """Raise if a weight is not a part of the whole."""
+    if not 0 <= weight <= 1:
+        raise UserError(f"{name}: weight is {weight}; expected 0 (no picture) to 1 (only it)")
+
+
+def pictures_for(x: Tensor, images: Pictures | None) -> Pictures:
+    """The pictures that are given, else generated ones, made when first asked for."""
+    if images is None:
+        from svea.augment.images import default_bank
+
+        images = default_bank(x.device)
+    return images
 
 
 def as_frames(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from svea.augment.colour import Pictures
 from svea.augment.find import find
 from svea.augment.registry import AUGMENTATIONS, Augment, Augmentation
-from svea.config.augmentations import parse_augmentation
+from svea.config.augmentations import parse_augmentation, uses_pictures
 
 
 def none(x: Tensor, generator: Generator | None = None) -> Tensor:
@@ -67,10 +67,10 @@ def augmentation(spec: str, images: Callable[[], Pictures] | None = None) -> Aug
 
     Args:
         spec: Names joined by `+` (one after the other) and `|` (each sample goes one of the ways,
-            all equally likely); `+` binds tighter. `"none"` changes nothing; `module:name` is a
-            user's own.
-        images: Makes the pictures for `overlay`; called now, and only if `spec` needs it. By
-            default overlay has generated ones.
+            all equally likely); `+` binds tighter. `"none"` changes nothing;
+            `"overlay_drift:12"` sets its drift; `module:name` is a user's own.
+        images: Makes the pictures for overlays; called now, once for each of them in `spec`. By
+            default they have generated ones.
 
     Returns:
         A function `f(x, generator=None) -> x`.
@@ -89,6 +89,5 @@ def _named(name: str, images: Callable[[], Pictures] | None) -> Augment:
     """The augmentation of this name, with its pictures if it needs any."""
     if name == "none":
         return none
-    if name != "overlay" or images is None:
-        return find(name)
-    return AUGMENTATIONS["overlay"].bind(images=images())
+    found = find(name)
+    return found.bind(images=images()) if images and uses_pictures(name) else found

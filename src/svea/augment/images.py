@@ -63,6 +63,11 @@ class ImageBank:
     skipped: int = 0
     record: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def side(self) -> int:
+        """Height and width of the pictures in pixels."""
+        return self.pictures.shape[-1]
+
     @classmethod
     def find(
         cls,
@@ -158,7 +163,7 @@ class ImageBank:
         Returns:
             float `(count, 3, height, width)` in [0, 1]; float16 on a GPU, else float32.
         """
-        device, side = self.pictures.device, self.pictures.shape[-1]
+        device, side = self.pictures.device, self.side
         chosen = torch.randint(len(self.pictures), (count,), generator=generator, device=device)
         unit = torch.rand(2 * TRIES + 3, count, generator=generator, device=device)
         tall, wide = _crop_sizes(unit[:TRIES], unit[TRIES : 2 * TRIES], side, area, aspect)

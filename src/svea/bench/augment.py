@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from svea.augment import AUGMENTATIONS, Augment, find
 from svea.augment.images import ImageBank
 from svea.bench.timing import fastest_ms
+from svea.config.augmentations import WITH_PICTURES
 from svea.errors import UserError
 from svea.speed import choose_speed
 from svea.speed.accelerate import with_kernels
@@ -65,7 +66,7 @@ def time_augmentations(
     dtype = torch.bfloat16 if bfloat16 else torch.float32
     special: dict[str, dict[str, Any]] = {
         "crop": {"size": size},
-        "overlay": {"images": ImageBank.procedural(device=device)},
+        **dict.fromkeys(WITH_PICTURES, {"images": ImageBank.procedural(device=device)}),
     }
     for what, given in (("repeats", repeats), ("batch", batch), ("size", size)):
         if given < 1:
@@ -77,7 +78,7 @@ def time_augmentations(
     for name in names or AUGMENTATIONS:
         side = size + 16 if name == "crop" else size
         x = torch.rand(batch, 9, side, side, device=device, dtype=dtype)
-        parameters = special.get(name, {})
+        parameters = special.get(name.partition(":")[0], {})
         rows.append(_augmentation_row(name, x, parameters, repeats))
         if name == "shift":  # the replay holds bytes: shifting those moves less memory
             rows.append(_augmentation_row(name, (x * 255).byte(), parameters, repeats))

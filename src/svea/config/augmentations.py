@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
+from svea.data.decode import SIDE
 from svea.envs.importing import is_import_path
-from svea.errors import UserError, unknown_name
+from svea.envs.stacking import FRAMES
+from svea.errors import UserError, between, unknown_name
 
 AUGMENTATION_NAMES = {
-    "shift", "crop", "rotation", "conv", "overlay", "cutout", "blur", "affine_jitter",
+    "shift", "crop", "rotation", "conv", "overlay", "overlay_drift", "cutout", "blur",
+    "affine_jitter",
 }  # fmt: skip
 """What `--augment` takes; `svea.augment.register` adds to it."""
+
+WITH_PICTURES = {"overlay", "overlay_drift"}
+"""Those that mix pictures in."""
+
+DRIFT = 6
+"""Pixels per frame that the picture of `overlay_drift` moves at most, on each axis (SimGRL)."""
+
+NUMBERS = {"overlay_drift": ("drift", between(0, 64))}
+"""What a whole number after a name and a colon sets: `overlay_drift:12`."""
 
 
 def parse_augmentation(
@@ -19,18 +32,19 @@ def parse_augmentation(
     """The ways that samples may go, each a sequence of names.
 
     Names are joined by `+` (one after the other) and `|` (each sample goes one of the ways, all
-    equally likely); `+` binds tighter. `none` changes nothing. A name is one of `known`, or
-    `module:name` of a user's own, which is imported where it is needed.
+    equally likely); `+` binds tighter. `none` changes nothing. A name is one of `known`, with a
+    number after a colon where `NUMBERS` has it, or `module:name` of a user's own, which is imported
+    where it is needed.
 
     >>> parse_augmentation("conv+cutout|affine-jitter")
     (('conv', 'cutout'), ('affine_jitter',))
     >>> parse_augmentation("conv|my_module:gamma")
     (('conv',), ('my_module:gamma',))
+    >>> parse_augmentation("conv+overlay-drift:12")
+    (('conv', 'overlay_drift:12'),)
     """
-    ways = tuple(
-        tuple(name.strip().replace("-", "_") for name in way.split("+")) for way in spec.split("|")
-    )
-    for name in (name for way in ways for name in way):
+    ways = _split(spec)
+    for name in (split_number(name)[0] for way in ways for name in way):
         if name != "none" and name not in known and not is_import_path(name):
             unknown = unknown_name("augmentation", name, [*known, "none"])
             raise UserError(f"{unknown}; or one of your own as module:name")
@@ -43,9 +57,76 @@ def parse_augmentation(
 
 
 def uses_pictures(spec: str) -> bool:
-    """Whether a composition mixes pictures in: overlay does.
+    """Whether a composition mixes pictures in.
 
-    >>> uses_pictures("conv|overlay+cutout"), uses_pictures("conv")
+    >>> uses_pictures("conv|overlay-drift:12+cutout"), uses_pictures("conv")
     (True, False)
     """
-    return "overlay" in (name.strip() for way in spec.split("|") for name in way.split("+"))
+    return any(name.partition(":")[0] in WITH_PICTURES for way in _split(spec) for name in way)
+
+
+def split_number(name: str) -> tuple[str, dict[str, Any]]:
+    """A name, and what the number after it sets.
+
+    >>> split_number("overlay_drift:12"), split_number("my_module:gamma")
+    (('overlay_drift', {'drift': 12}), ('my_module:gamma', {}))
+    """
+    plain, colon, text = name.partition(":")
+    if not colon or is_import_path(name):
+        return name, {}
+    if plain not in NUMBERS:
+        some = ", ".join(f"{one}:{DRIFT}" for one in NUMBERS)
+        raise UserError(f"augmentation {name!r}: only some names take a number: {some}")
+    what, bounds = NUMBERS[plain]
+    if not text.isdecimal():
+        raise UserError(
+            f"augmentation {name!r}: {what} is {text!r}; allowed: a whole number, "
+            f"{bounds.least} to {bounds.most}"
+        )
+    bounds.check(f"augmentation {name!r}: {what}", int(text))
+    return plain, {what: int(text)}
+
+
+def check_drift(size: int, drift: int = DRIFT, frames: int = FRAMES, side: int = SIDE) -> None:
+    """Refuse a drift that leads out of the pictures.
+
+    Args:
+        size: of the observations in pixels.
+        drift: at most, in pixels per frame.
+        frames: in a stack.
+        side: of the pictures in pixels.
+    """
+    needed = drift_canvas(size, drift, frames)
+    if needed > side:
+        most = (side - size) // (2 * frames)
+        cure = f"use overlay_drift:{most} or less" if most > 0 else "use smaller observations"
+        raise UserError(
+            f"overlay_drift: {frames} frames of {size}x{size} pixels that drift by up to {drift} "
+            f"pixels each need pictures of {needed}x{needed}, but they are {side}x{side}; {cure}"
+        )
+
+
+def drift_canvas(size: int, drift: int, frames: int) -> int:
+    """The side of the picture over which windows drift in both directions.
+
+    >>> drift_canvas(84, drift=6, frames=3)
+    120
+    """
+    return size + 2 * frames * drift
+
+
+def drifts(spec: str) -> list[int]:
+    """The drift of each `overlay_drift` in a composition.
+
+    >>> drifts("conv|overlay_drift:12|overlay_drift")
+    [12, 6]
+    """
+    named = [split_number(name) for way in _split(spec) for name in way]
+    return [number.get("drift", DRIFT) for name, number in named if name == "overlay_drift"]
+
+
+def _split(spec: str) -> tuple[tuple[str, ...], ...]:
+    """The ways and their names, as `parse_augmentation` gives them, not checked."""
+    return tuple(
+        tuple(name.strip().replace("-", "_") for name in way.split("+")) for way in spec.split("|")
+    )

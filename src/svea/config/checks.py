@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from typing import Any, Literal
 
 from svea import envs, files
-from svea.config.augmentations import parse_augmentation
+from svea.config.augmentations import check_drift, drifts, parse_augmentation
 from svea.config.run import Config
 from svea.config.shapes import check_patches, output_size
 from svea.errors import Bounds, UserError, unknown_name
@@ -177,6 +177,8 @@ def check_names(config: Config, to_train: bool = True) -> None:
         )
     if to_train:
         parse_augmentation(config.augment)
+        for drift in drifts(config.augment):
+            check_drift(config.image_size, drift)
     row = METHODS[config.method].recipe_for(config.augment)
     if not row.is_mixed and (config.recipe.alpha, config.recipe.beta) != (0.5, 0.5):
         raise UserError(

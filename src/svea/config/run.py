@@ -67,7 +67,7 @@ class Config:
     """Coefficients and numbers of views."""
     augment: Annotated[str, WHAT] = "conv"
     """The strong augmentation: a name, a+b in sequence, a|b one per sample, or none; a name may be
-    module:name of your own."""
+    module:name of your own, or have a number (overlay_drift:12)."""
     overlay_dir: Annotated[str, WHAT] = ""
     """Pictures for overlay: a folder, or `procedural`; default: those of data_dir."""
     shift: Annotated[int, between(0, 1024), WHAT] = 4

@@ -19,6 +19,7 @@ from svea.agents import make_replay
 from svea.agents.diagnostics import q_gap_of, q_targets
 from svea.augment import AUGMENTATIONS, augmentation
 from svea.augment.images import ImageBank
+from svea.config.augmentations import split_number
 from svea.envs.importing import is_import_path
 from svea.errors import StorageError, UserError, unknown_name
 from svea.replay import Batch, Replay
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from svea.agents.agent import Agent
     from svea.config import Config
 
-GAP_AUGMENTATIONS = tuple(name for name in AUGMENTATIONS if name != "crop")
+GAP_AUGMENTATIONS = ("affine_jitter", "rotation", "conv", "overlay", "blur", "cutout", "shift")
 """Those that leave the size of an observation as it is: the six of the paper, and shift."""
 
 
@@ -163,6 +164,6 @@ def choose_augmentations(names: Iterable[str]) -> list[str]:
         if name == "crop":
             raise UserError("crop changes the size of an observation; leave it out")
         for part in name.replace("|", "+").split("+"):
-            if part not in AUGMENTATIONS and not is_import_path(part):
+            if split_number(part)[0] not in AUGMENTATIONS and not is_import_path(part):
                 raise unknown_name("augmentation", part, (*GAP_AUGMENTATIONS, "all"))
     return chosen

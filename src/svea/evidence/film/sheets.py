@@ -30,12 +30,16 @@ SHEET_ROWS = (
     "crop",
     "conv",
     "overlay",
+    "overlay_drift",
     "cutout",
     "blur",
     "affine_jitter",
     "rotation",
 )
-"""The rows of the sheet, in the order of the paper's appendix; crop is RAD's."""
+"""The rows of the sheet, in the order of the paper's appendix; crop is RAD's, drift SimGRL's."""
+
+MOVING = "overlay_drift"
+"""Its frames differ: a row with it shows the whole stacks of fewer samples."""
 
 SHEET_MODES = (
     "train",
@@ -86,7 +90,8 @@ def augmentations(
         generator = torch.Generator().manual_seed(seed)
         size = 100 if "crop" in name else 84  # crop cuts 84 pixels out of 100
         shown = [torch.as_tensor(_observations(task, samples, seed, size)) for task in tasks]
-        cells.append([augment(observations, generator).numpy() for observations in shown])
+        done = [augment(observations, generator).numpy() for observations in shown]
+        cells.append([_single_frames(stacks) if MOVING in name else stacks for stacks in done])
     titles = [task.replace("_", " ") for task in tasks]
     sheet = sheet_of([name.replace("_", "-") for name in rows], titles, cells, scale)
     return save(sheet, Path(out))
@@ -198,6 +203,11 @@ def sheet_of(
                 left = LABEL + column * block + index * (side + GAP)
                 sheet.paste(_picture(observation, side), (left, top))
     return sheet
+
+
+def _single_frames(stacks: Observations) -> Observations:
+    """As many single frames as there are stacks: the whole of the first, oldest frame first, ..."""
+    return stacks.reshape(-1, 3, *stacks.shape[2:])[: len(stacks)]
 
 
 def _picture(observation: np.ndarray, side: int) -> Image.Image:
