@@ -90,13 +90,9 @@ def overlay_drift(
 ) -> Tensor:
     """Overlay with a picture that moves by a random constant step from frame to frame (SimGRL)."""
     frames = as_frames(x)  # (B, k, 3, H, W)
-    seen = torch.stack(
-        [
-            windows(picture, margin + frame * speed, *x.shape[2:], pad=0)
-            for frame in range(frames.shape[1])
-        ],
-        dim=1,
-    )
+    rows, columns = x.shape[2:]
+    corners = [margin + frame * speed for frame in range(frames.shape[1])]
+    seen = torch.stack([windows(picture, each, rows, columns, pad=0) for each in corners], dim=1)
     return frames.lerp(seen.to(x.dtype), weight).flatten(1, 2)
 
 

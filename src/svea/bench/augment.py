@@ -64,10 +64,9 @@ def time_augmentations(
         raise UserError("bench augment: no CUDA device here; use --device cpu")
     batch = (256 if device == "cuda" else 64) if batch is None else batch
     dtype = torch.bfloat16 if bfloat16 else torch.float32
-    special: dict[str, dict[str, Any]] = {
-        "crop": {"size": size},
-        **dict.fromkeys(WITH_PICTURES, {"images": ImageBank.procedural(device=device)}),
-    }
+    bank = ImageBank.procedural(device=device)
+    special: dict[str, dict[str, Any]] = {name: {"images": bank} for name in WITH_PICTURES}
+    special["crop"] = {"size": size}
     for what, given in (("repeats", repeats), ("batch", batch), ("size", size)):
         if given < 1:
             raise UserError(f"{what} is {given}; allowed: 1 or more")
