@@ -47,6 +47,42 @@ def test_how_to_run_may_change(copied: Path) -> None:
     train(tiny(copied, save_every=7, eval_envs=2, time_limit="1h"))
 
 
+def test_a_run_saved_without_its_replay_can_be_used_but_not_continued(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tiny(tmp_path / "run", save_replay=False)
+    run, announced = train(config), capsys.readouterr().out
+    assert "in memory alone (--no-save-replay)" in announced
+    assert not list((run / "replay").iterdir())
+    assert evaluate(run, modes=["train"], episodes=1)
+    before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
+    train(config)
+    assert "is finished" in capsys.readouterr().out
+    for continued in (True, False):
+        with pytest.raises(UserError, match=r"at decision 40 .*without its replay.*--out"):
+            train(dataclasses.replace(config, decisions=60, save_replay=continued))
+    assert {p: p.read_bytes() for p in before} == before
+
+
+def test_a_run_without_its_replay_learns_what_a_run_with_it_learns(
+    copied: Path, tmp_path: Path
+) -> None:
+    run = train(tiny(tmp_path / "run", save_replay=False))
+    kept, other = checkpoint.load(copied), checkpoint.load(run)
+    assert kept and other and kept.segments and not other.segments
+    assert all(torch.equal(kept.agent[name], other.agent[name]) for name in kept.agent)
+
+
+def test_a_stopped_run_without_its_replay_says_that_it_ends_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tiny(tmp_path / "run", save_replay=False, time_limit="0s")
+    train(config)
+    assert "without its replay it cannot be continued" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"was saved without its replay"):
+        train(dataclasses.replace(config, time_limit="none"))
+
+
 def test_fewer_decisions_than_done_are_refused(copied: Path) -> None:
     with pytest.raises(UserError, match=r"decisions is 30.*already at 40"):
         train(tiny(copied, decisions=30))

@@ -119,6 +119,9 @@ class Config:
     """Decisions between log lines."""
     save_every: Annotated[int, at_least(1), HOW] = 10_000
     """Decisions between checkpoints."""
+    save_replay: Annotated[bool, HOW] = True
+    """Keep the replay in checkpoints. Without it saving takes no time and hardly any disk, and a
+    run that is stopped cannot be continued."""
     device: Annotated[Literal["auto", "cuda", "mps", "cpu"], HOW] = "auto"
     """The device to learn on."""
     precision: Annotated[Literal["auto", "float32", "float32-exact", "bfloat16"], WHAT] = "auto"

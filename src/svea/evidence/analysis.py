@@ -46,7 +46,7 @@ def open_replay(run: Path, seed: int = 0) -> Replay:
     if saved is None or not saved.segments:
         raise UserError(
             f"{run} has no replay buffer to take transitions from. Allowed: the folder of a run "
-            "with a checkpoint (an export holds the agent alone)"
+            "with a checkpoint (an export holds the agent alone, and so does --no-save-replay)"
         )
     stored = sum(segment["size"] for segment in saved.segments)
     machine.require(

@@ -56,7 +56,7 @@ def save(
     decision: int,
     agent: dict[str, Tensor],
     state: dict[str, Any],
-    replay: Replay,
+    replay: Replay | None,
     segments: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """Write a checkpoint and return the replay segments it needs.
@@ -66,19 +66,19 @@ def save(
         decision: how far the run is.
         agent: named tensors; all must be finite.
         state: everything else that draws or counts, JSON-able.
-        replay: what came since the last segment is written, once.
+        replay: what came since the last segment is written, once; None: none is kept.
         segments: those written so far.
     """
     if bad := not_finite(agent):
         raise divergence(bad)
-    new = replay_segments.since(replay, _cursor(segments))
+    new = replay_segments.since(replay, _cursor(segments)) if replay else {}
     needed = sum(tensor.nbytes for tensor in (*agent.values(), *new.values()))
     path = layout.next_checkpoint(run, decision)
     with files.writing(path, needed, "Earlier checkpoints are whole. "), _sweeping(run):
         for part in _FOLDERS:
             files.make_folder(run / part)
             files.sweep(run / part)  # what a killed process left
-        segments = _write_segment(run, replay, segments, new)
+        segments = _write_segment(run, replay, segments, new) if replay else []
         unfinished = files.partial(path)
         files.make_folder(unfinished)
         contents = {layout.AGENT: tensors.blocks(agent), layout.STATE: [files.to_json(state)]}

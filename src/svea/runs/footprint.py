@@ -42,4 +42,5 @@ def folder_bytes(config: Config, replay: int, agent: int) -> int:
     lines += 2 * config.decisions / min(config.log_every, config.eval_every)
     copies = layout.GENERATIONS + 1  # those that are kept, and the one being written
     copies += len(milestones(config.export_at))
-    return replay + copies * agent + round(LOG_LINE_BYTES * lines)
+    kept = replay if config.save_replay else 0
+    return kept + copies * agent + round(LOG_LINE_BYTES * lines)

@@ -119,7 +119,7 @@ def decisions_left(states: Sequence[RunState]) -> int:
 def _file_bytes(left: Sequence[RunState], at_once: int) -> int:
     """Bytes of all files; of the replays that are dropped, those of runs at the same time."""
     configs = [state.run.config for state in left]
-    replays = [replay_bytes(config) for config in configs]
+    replays = [replay_bytes(config) if config.save_replay else 0 for config in configs]
     total = sum(
         folder_bytes(config, replay, agent_bytes(config)) + files.SMALL_FILES
         for config, replay in zip(configs, replays, strict=True)

@@ -14,12 +14,10 @@ from svea.errors import SveaError
 
 
 class Stopped(SveaError):
-    """Training was asked to stop; the run is saved and the same command continues it."""
+    """Training was asked to stop; the run is saved."""
 
-    def __init__(self, signal_number: int, folder: Path, decision: int) -> None:
-        super().__init__(
-            f"stopped and saved at decision {decision:,} in {folder}; the same command continues"
-        )
+    def __init__(self, signal_number: int, folder: Path, decision: int, then: str) -> None:
+        super().__init__(f"stopped and saved at decision {decision:,} in {folder}; {then}")
         self.exit_code = 128 + signal_number
 
 

@@ -175,10 +175,12 @@ class Trainer(TrainingState):
         """The last line: done, out of time, or interrupted."""
         if self.decision >= self.config.decisions and self.next_evaluation > self.decision:
             self.display.done(self.folder)
-        elif self.interrupt.signal_number is not None:
-            raise Stopped(self.interrupt.signal_number, self.folder, self.decision)
-        else:
-            self.display.say(
-                f"time limit: saved at decision {self.decision:,} in {self.folder}; "
-                "the same command continues"
-            )
+            return
+        then = "the same command continues"
+        if not self.config.save_replay:
+            then = "without its replay it cannot be continued"
+        if self.interrupt.signal_number is not None:
+            raise Stopped(self.interrupt.signal_number, self.folder, self.decision, then)
+        self.display.say(
+            f"time limit: saved at decision {self.decision:,} in {self.folder}; {then}"
+        )

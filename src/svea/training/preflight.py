@@ -158,5 +158,6 @@ def announcement(
         f"{config.decisions * config.action_repeat:,} frames, {config.envs} environment(s), "
         f"{device.type} in {computed_in}, {speed}\n"
         f"run folder {config.folder}; replay {replay / 1e9:.2f} GB for "
-        f"{config.replay_capacity:,} decisions, in memory and in the folder"
+        f"{config.replay_capacity:,} decisions, in memory"
+        + (" and in the folder" if config.save_replay else " alone (--no-save-replay)")
     )

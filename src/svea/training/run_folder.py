@@ -44,6 +44,8 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     if saved:  # without a checkpoint there is nothing yet that other options could contradict
         _check_same_run(config, settings, saved)
         saved_state.check(config, saved)
+        if not is_finished(config, saved):
+            saved_state.check_replay(config, saved)
     about: dict[str, Any] = {"svea_version": __version__, "command": command_line()}
     if saved and (pictures := read_config(folder).get("pictures")):
         about["pictures"] = pictures

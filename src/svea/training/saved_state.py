@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from svea.config import Config
-from svea.errors import LARGEST, StorageError
+from svea.errors import LARGEST, StorageError, UserError
 from svea.runs import checks, layout, tensors
 from svea.runs.checkpoint import Checkpoint
 from svea.speed.device import SPEEDS
@@ -37,6 +37,21 @@ def check(config: Config, saved: Checkpoint) -> None:
                 raise ValueError(f"{name} is missing in {layout.AGENT}")
     except tensors.DAMAGE as error:
         raise unusable(config.folder, saved, error) from error
+
+
+def check_replay(config: Config, saved: Checkpoint) -> None:
+    """Refuse to continue a run that was saved without its replay.
+
+    Raises:
+        UserError: It was.
+    """
+    if not saved.segments and saved.state["replay"] is None:
+        raise UserError(
+            f"the run in {config.folder} stands at decision {saved.decision:,} and was saved "
+            "without its replay (--no-save-replay), so it cannot be continued. Its agent can be "
+            "evaluated, watched and exported. To train further, start again with another --out, "
+            "and leave --no-save-replay out"
+        )
 
 
 def check_episodes(episodes: list[dict[str, Any]], action_size: int) -> None:

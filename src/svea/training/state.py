@@ -192,8 +192,9 @@ class TrainingState:
             self.next_save = (self.decision // self.config.save_every + 1) * self.config.save_every
             generator = self.replay.generator.get_state()
             tensors = self.agent.state_dict() | {"replay.generator": generator}
+            replay = self.replay if self.config.save_replay else None
             self.segments = checkpoint.save(
-                self.folder, self.decision, tensors, self._state(), self.replay, self.segments
+                self.folder, self.decision, tensors, self._state(), replay, self.segments
             )
 
     def export(self) -> None:
@@ -236,7 +237,7 @@ class TrainingState:
             "random": self.random.bit_generator.state,
             "figures": self.losses.state(),
             "episodes": [vars(episode) for episode in self.environments.episodes],
-            "replay": counters(self.replay),
+            "replay": counters(self.replay) if self.config.save_replay else None,
         }
 
     @property
