@@ -14,7 +14,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --disable-pip-version-check
 READY := $(VENV)/.ready
 
-.PHONY: help setup system demo results test test-all faults lint format lock clean
+.PHONY: help setup system demo results docs docs-serve test test-all faults lint format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -26,6 +26,14 @@ demo: setup ## train SVEA on a DMControl task from pixels and write runs/demo/re
 
 results: $(READY) ## write docs/results.md, the README's table, figures and model cards from results/
 	@$(PY) scripts/results.py
+
+# The variable silences an advertisement.
+docs: $(READY) ## build the site into build/site; a dead link or missing picture is an error
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict -q
+	@echo "build/site/index.html"
+
+docs-serve: $(READY) ## show the site on 127.0.0.1:8000 while you write
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve -a 127.0.0.1:8000
 
 # Two processes with one thread each: more threads than cores makes small tensors slower.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist loadfile
@@ -65,7 +73,7 @@ $(READY): pyproject.toml requirements.txt
 
 lock: ## pin requirements.txt again from the ranges in pyproject.toml (needs uv)
 	@uv=$$(command -v uv || echo $(VENV)/bin/uv); echo torch | "$$uv" pip compile pyproject.toml \
-		--extra train --extra tensorboard --extra dev --universal --python-version 3.11 \
+		--extra train --extra tensorboard --extra docs --extra dev --universal --python-version 3.11 \
 		--fork-strategy fewest --excludes /dev/stdin --upgrade --generate-hashes --no-annotate \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" -q \
 		-o requirements.txt

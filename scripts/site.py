@@ -1,0 +1,164 @@
+"""What MkDocs does not do for this repository by itself; mkdocs.yml names this file as a hook.
+
+Pages of docs/ link to files outside it (source code, CHANGELOG.md), as readers of the repository
+expect. Here each such file becomes a page under `source/`, and the links are pointed at it.
+Equations become MathML and the diagram of the rooms plain HTML at build time: every browser draws
+them, and no script has to be fetched.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import textwrap
+from pathlib import Path
+
+import griffe
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )((?:\.\./)*[^)\s:#]+)(#[^)\s]*)?(?=\)|$)", re.M)
+CODE = re.compile(r"(```.*?^[ >]*```|`[^`\n]+`|<pre>.*?</pre>)", re.M | re.S)
+BLOCK = re.compile(r"\$\$(.+?)\$\$", re.S)
+INLINE = re.compile(r"(?<![\w\\$])\$(?=\S)([^$\n]+(?:\n[^$\n]+)?)(?<=\S)\$(?!\w)")
+DIAGRAM = re.compile(r"```mermaid\nflowchart TD\n(.*?)```", re.S)
+LANGUAGES = {".py": "python", ".json": "json", ".xml": "xml", ".toml": "toml", ".cpp": "cpp"}
+ALWAYS = ["CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/RESULTS.md", "results/README.md"]
+
+
+def page_of(path: str) -> str:
+    """Where the site shows a file or folder of the repository, given its path there."""
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    if path == "README.md":
+        return "index.md"
+    if (ROOT / path).is_dir():
+        return f"source/{path}/index.md"
+    return f"source/{path}" if path.endswith(".md") else f"source/{path}.md"
+
+
+def path_of(uri: str) -> str:
+    """The path in the repository of a page of the site."""
+    if not uri.startswith("source/"):
+        return f"docs/{uri}"
+    path = uri.removeprefix("source/")
+    if path.endswith("/index.md"):
+        return path.removesuffix("/index.md")
+    return path if (ROOT / path).exists() else path.removesuffix(".md")
+
+
+def outside(text: str, path: str) -> set[str]:
+    """The files of the repository outside docs/ that the page at `path` links to."""
+    folder = path if (ROOT / path).is_dir() else posixpath.dirname(path)
+    targets = {posixpath.normpath(posixpath.join(folder, m[2])) for m in LINK.finditer(text)}
+    return {t for t in targets if not t.startswith(("docs/", "http", "..")) and (ROOT / t).exists()}
+
+
+def shown(path: str) -> str:
+    """The text of the page for a file or folder outside docs/."""
+    place = ROOT / path
+    if place.is_dir():
+        names = sorted(p.name for p in place.iterdir() if p.name[0] not in "._")
+        rows = [f"- [{n}]({n})" if n.endswith(".md") else f"- `{n}`" for n in names]
+        return f"# {path}/\n\n" + "\n".join(rows) + "\n"
+    text = place.read_text()
+    if path.endswith(".md"):
+        return text
+    fence = "`````"
+    return f"# {path}\n\n{fence}{LANGUAGES.get(place.suffix, 'text')}\n{text}\n{fence}\n"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add a page for every file outside docs/ that a page links to, and so on from there."""
+    waiting = set(ALWAYS)
+    for file in files.documentation_pages():
+        waiting |= outside(file.content_string, f"docs/{file.src_uri}")
+    done = set()
+    while waiting:
+        path = waiting.pop()
+        done.add(path)
+        if path == "README.md":
+            continue
+        text = shown(path)
+        files.append(File.generated(config, page_of(path), content=text))
+        if path.endswith(".md"):
+            waiting |= outside(text, path) - done
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point links at pages of the site, and turn equations into MathML; code stays as it is."""
+    uri = page.file.src_uri
+    here = path_of(uri)
+    folder = here if (ROOT / here).is_dir() else posixpath.dirname(here)
+    if uri.startswith("source/"):
+        page.meta["search"] = {"exclude": not here.endswith(".md")}
+
+    def point(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(folder, match[2]))
+        if not (ROOT / target).exists() or (
+            target.startswith("docs/") and here.startswith("docs/")
+        ):
+            return match[0]
+        relative = posixpath.relpath(page_of(target), posixpath.dirname(uri) or ".")
+        return f"{match[1]}{relative}{match[3] or ''}"
+
+    parts = CODE.split(DIAGRAM.sub(layers, markdown))
+    for index in range(0, len(parts), 2):
+        parts[index] = mathml(parts[index], uri)
+    text = "".join(parts)
+    # Links may have code as their text, so they are looked for in the whole page but for fences.
+    parts = re.split(r"(^[ >]*(?:`{3,}).*?^[ >]*`{3,})", text, flags=re.M | re.S)
+    parts[::2] = [LINK.sub(point, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def mathml(text: str, uri: str) -> str:
+    """Replace `$$…$$` and `$…$` by MathML."""
+
+    def one(display: str) -> str:
+        def replace(match: re.Match[str]) -> str:
+            try:
+                made = convert(match[1].replace(r"\big", "").replace(r"\Big", ""), display=display)
+            except Exception as error:  # the converter raises many kinds
+                raise PluginError(
+                    f"{uri}: cannot convert {match[0]!r} to MathML: {error}"
+                ) from error
+            return f"\n<div class='equation'>{made}</div>\n" if display == "block" else made
+
+        return replace
+
+    return INLINE.sub(one("inline"), BLOCK.sub(one("block"), text))
+
+
+def layers(match: re.Match[str]) -> str:
+    """A Mermaid chain `a --> b & c --> d` as boxes from top to bottom."""
+    levels: list[str] = []
+    for line in match[1].strip().splitlines():
+        chain = [level.strip() for level in line.split(" --> ")]
+        levels += chain[1:] if levels else chain
+    rows = ("".join(f"<span>{room}</span>" for room in level.split(" & ")) for level in levels)
+    return "<div class='layers'>" + "".join(f"<div>{row}</div>" for row in rows) + "</div>\n"
+
+
+class Docstrings(griffe.Extension):
+    """Shows docstrings as they are written here."""
+
+    def on_object(self, *, obj: griffe.Object, **_: object) -> None:
+        """Show `>>>` lines as code, whether `Example:` stands above them or nothing."""
+        if obj.docstring and ">>>" in obj.docstring.value:
+            paragraphs = obj.docstring.value.split("\n\n")
+            for k, text in enumerate(paragraphs):
+                if text.startswith(">>>"):
+                    paragraphs[k] = "Examples:\n" + textwrap.indent(text, "    ")
+            obj.docstring.value = re.sub(r"(?m)^Example:$", "Examples:", "\n\n".join(paragraphs))
+
+    def on_attribute(self, *, attr: griffe.Attribute, **_: object) -> None:
+        """Leave out what `Annotated` adds to the type of an option: its bounds and its role."""
+        kind = attr.annotation
+        if isinstance(kind, griffe.ExprSubscript) and str(kind.left) == "Annotated":
+            attr.annotation = next(iter(kind.slice.elements))
