@@ -34,6 +34,18 @@ def test_seeds_group_and_settings_do_not(tmp_path):
     ]
 
 
+def test_runs_from_before_an_option_existed_group_with_its_default(tmp_path):
+    groups = groups_of(
+        write_run(tmp_path / "a", seed=0),
+        write_run(tmp_path / "b", seed=1, updates_per_decision=1.0),
+        write_run(tmp_path / "c", seed=0, updates_per_decision=0.5),
+    )
+    assert {g.label: [r.seed for r in g.runs] for g in groups} == {
+        "svea + conv, updates_per_decision 1.0": [0, 1],
+        "svea + conv, updates_per_decision 0.5": [0],
+    }
+
+
 def test_labels_are_as_short_as_they_can_be(tmp_path):
     sizes = {"image_size": 84, "network": {"filters": 32}, "sac": {"initial_temperature": 0.1}}
     groups = groups_of(

@@ -32,6 +32,24 @@ def test_time_is_estimated_from_the_studys_own_runs(tmp_path: Path) -> None:
     assert side_by_side.wall_seconds == pytest.approx(20.0), "50 and 100, then 100 and 100"
 
 
+def test_time_counts_updates_where_runs_make_different_numbers_of_them(tmp_path: Path) -> None:
+    runs = [
+        dataclasses.replace(planned, name=f"run{rate}")
+        for rate in (2.0, 0.5, 1.0)
+        for planned in plan_runs(
+            [Grid(["walker_walk"])], {"decisions": 100, "updates_per_decision": rate}
+        )
+    ]
+    study = Study(tmp_path, tuple(runs))
+    write_finished(tmp_path, runs[0])  # 100 decisions in 21 s: 200 updates
+    states = read_states(study)
+    found = cost.estimate_cost(states, at_once=1)
+    assert found.seconds == pytest.approx((50 + 100) / (200 / 21))
+    assert found.run_seconds(states[1]) == pytest.approx(50 / (200 / 21))
+    given = cost.estimate_cost(states, at_once=1, decisions_per_second=10.0)
+    assert given.seconds == pytest.approx(15.0), "of a run with an update per decision"
+
+
 def test_an_unknown_speed_is_called_unknown(tmp_path: Path) -> None:
     states = read_states(Study(tmp_path, short(seeds="0-19")))
     found = cost.estimate_cost(states, at_once=2)

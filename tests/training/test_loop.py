@@ -76,8 +76,8 @@ def test_a_diverged_run_says_so_and_keeps_its_last_checkpoint(
     config = tiny(tmp_path / "run", log_every=1000)
     make_update = Trainer.make_update
 
-    def diverge(trainer: Trainer, decision: int) -> None:
-        make_update(trainer, decision)
+    def diverge(trainer: Trainer, decision: int, update: int) -> None:
+        make_update(trainer, decision, update)
         if decision == 25:
             trainer.losses.add({"critic_loss": torch.tensor(torch.nan)})
 
@@ -123,8 +123,8 @@ def test_every_update_that_the_warm_up_owes_trains_policy_and_target(
     seen: list[tuple[int, Phase]] = []
     schedule = Agent.schedule
 
-    def recorded(agent: Agent, decision: int) -> Phase:
-        seen.append((decision, schedule(agent, decision)))
+    def recorded(agent: Agent, decision: int, update: int | None = None) -> Phase:
+        seen.append((decision, schedule(agent, decision, update)))
         return seen[-1][1]
 
     monkeypatch.setattr(Agent, "schedule", recorded)
@@ -134,3 +134,33 @@ def test_every_update_that_the_warm_up_owes_trains_policy_and_target(
     assert all(phase == Phase(True, True, True) for _, phase in owed)
     assert {decision for decision, _ in owed} == {12}  # the last even one
     assert [decision for decision, _ in rest] == [*range(warmup, 16)]
+
+
+@pytest.mark.parametrize("rate", [0.25, 0.3, 0.5, 2.5, 4])
+def test_updates_keep_pace_with_decisions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: float
+) -> None:
+    """Counted as in a bank account, and the policy has every second update, not decision."""
+    seen: list[tuple[int, int, Phase]] = []
+    schedule = Agent.schedule
+
+    def recorded(agent: Agent, decision: int, update: int | None = None) -> Phase:
+        assert update is not None
+        seen.append((decision, update, schedule(agent, decision, update)))
+        return seen[-1][2]
+
+    monkeypatch.setattr(Agent, "schedule", recorded)
+    run = train(tiny(tmp_path / "run", updates_per_decision=rate, decisions=60))
+    expected, paid, step = [], 0, round(rate * 20)
+    for decision in range(1, 60):  # in twentieths of an update: whole numbers, exact
+        paid += step
+        expected += [decision] * (paid // 20)
+        paid %= 20
+    late = [decision for decision in expected if decision >= 12]
+    assert [decision for decision, _, _ in seen[-len(late) :]] == late
+    assert len(seen) == len(expected), "the warm-up's decisions are paid for all at once"
+    numbers = [update for _, update, _ in seen[-len(late) :]]
+    assert numbers == [*range(len(expected) - len(late) + 1, len(expected) + 1)]
+    assert all(phase.actor == (update % 2 == 0) for _, update, phase in seen[-len(late) :])
+    saved = checkpoint.load(run)
+    assert saved is not None and saved.state["updates"] == len(expected)

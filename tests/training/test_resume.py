@@ -13,7 +13,7 @@ from tiny_runs import tiny
 from whole_runs import assert_same, metrics, train_until
 
 from svea import files
-from svea.errors import StorageError
+from svea.errors import StorageError, UserError
 from svea.runs import checkpoint
 from svea.speed.device import missing_for_compiling
 from svea.training import Trainer, preflight, train
@@ -44,6 +44,30 @@ def test_a_run_interrupted_everywhere_is_the_uninterrupted_run(
         assert saved.state["next_evaluation"] <= saved.decision or saved.decision < 40, where
     train(config)
     assert_same(uninterrupted, config.folder)
+
+
+@pytest.mark.parametrize(("rate", "envs"), [(0.25, 1), (0.3, 2), (4, 1)])
+def test_a_run_with_other_updates_per_decision_resumes_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: float, envs: int
+) -> None:
+    changes: dict[str, Any] = {"updates_per_decision": rate, "envs": envs}
+    whole = train(tiny(tmp_path / "whole", **changes))
+    config = tiny(tmp_path / "parts", **changes)
+    for decision in (7, 14, 17, 19, 22, 30):
+        train_until(monkeypatch, config, lambda trainer, at=decision: trainer.decision >= at)
+    train_until(monkeypatch, config, lambda trainer: 0 < trainer.owed_updates <= 2)
+    train(config)
+    assert_same(whole, config.folder)
+
+
+def test_a_run_from_before_an_option_existed_continues_with_its_default(copied: Path) -> None:
+    stored = json.loads((copied / "config.json").read_text())
+    del stored["updates_per_decision"], stored["sac"]["temperature_beta1"]
+    (copied / "config.json").write_text(json.dumps(stored))
+    with pytest.raises(UserError, match=r"updates_per_decision: 1.0 there, 0.5 here"):
+        train(tiny(copied, decisions=45, updates_per_decision=0.5))
+    train(tiny(copied, decisions=45))
+    assert json.loads((copied / "config.json").read_text())["updates_per_decision"] == 1.0
 
 
 @pytest.mark.skipif(

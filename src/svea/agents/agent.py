@@ -164,20 +164,21 @@ class Agent(Optimising, Saving):
 
     # Learning ----------------------------------------------------------------------------------
 
-    def schedule(self, decision: int) -> Phase:
-        """Set what changes with time, on the host; say which parts of an update are due."""
+    def schedule(self, decision: int, update: int | None = None) -> Phase:
+        """Set what changes with time, on the host; say which parts of this update are due."""
         self.anneal(decision)
         options, auxiliary = self.options, self.auxiliary
+        number = decision if update is None else update  # the same at one update per decision
         return Phase(
-            decision % options.actor_every == 0,
-            decision % options.target_every == 0,
-            auxiliary is not None and decision % auxiliary.every == 0,
+            number % options.actor_every == 0,
+            number % options.target_every == 0,
+            auxiliary is not None and number % auxiliary.every == 0,
         )
 
-    def last_whole_update(self, decision: int) -> int:
-        """The last decision, up to this one, whose update has every part."""
+    def last_whole_update(self, number: int) -> int:
+        """The last update, up to this one, that has every part."""
         own = [self.auxiliary.every] if self.auxiliary is not None else []
-        return decision - decision % lcm(self.options.actor_every, self.options.target_every, *own)
+        return number - number % lcm(self.options.actor_every, self.options.target_every, *own)
 
     def update(self, batch: Batch, phase: Phase, auxiliary_batch: Batch | None = None) -> Losses:
         """One update, in the reference's order: Q-functions, policy, target, auxiliary task.

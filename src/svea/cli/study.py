@@ -22,7 +22,7 @@ from rich.table import Table
 from svea.errors import UserError, at_least
 from svea.machine import usable_cores
 from svea.studies import RunState, Study, as_flags, read_states
-from svea.studies.cost import Cost, estimate_cost, require_space
+from svea.studies.cost import Cost, estimate_cost, require_space, updates_made
 from svea.studies.engines import Resources
 from svea.studies.engines.local import find_slots
 from svea.studies.folder import is_cancelled
@@ -44,7 +44,8 @@ class EngineFlags(Resources):
     drop_replay: bool = False
     """Remove a run's replay once it is done: less disk, but the run can no longer be extended."""
     decisions_per_second: float = 0.0
-    """Speed of one run (with --together: of each) for estimates; 0: as measured in this study."""
+    """Speed of one run (with --together: of each) for estimates, at one update per decision; 0: as
+    measured in this study."""
     dry_run: bool = False
     """List the runs and what they cost; write nothing."""
 
@@ -142,7 +143,7 @@ class StudyDisplay:
         self.study, self.console = study, Console(highlight=False)
         self._live: Live | None = None
         self._next_read, self._last_text = 0.0, ""
-        self._began, self._first_decisions = time.monotonic(), -1
+        self._began, self._first_updates = time.monotonic(), -1
 
     @contextmanager
     def show(self) -> Iterator[None]:
@@ -170,11 +171,11 @@ class StudyDisplay:
         self._last_text = text
 
     def _rate(self, states: Sequence[RunState]) -> float:
-        """Decisions per second of the whole study since the display began."""
-        done = sum(state.progress.decision for state in states)
-        if self._first_decisions < 0:
-            self._first_decisions = done
-        return (done - self._first_decisions) / max(time.monotonic() - self._began, 1e-9)
+        """Updates per second of the whole study since the display began."""
+        done = updates_made(states)
+        if self._first_updates < 0:
+            self._first_updates = done
+        return (done - self._first_updates) / max(time.monotonic() - self._began, 1e-9)
 
 
 def _warn_about_space(study: Study, states: Sequence[RunState], cost: Cost) -> None:

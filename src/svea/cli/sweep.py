@@ -15,7 +15,7 @@ from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.cli.terminal import print_table
 from svea.errors import UserError, unknown_name
 from svea.files import output_folder
-from svea.studies.cost import decisions_left, measured_speeds
+from svea.studies.cost import measured_speeds, updates_left
 from svea.studies.engines import slurm
 from svea.studies.together import record_error
 from svea.studies.watch import active, headline, rows, table
@@ -142,5 +142,5 @@ def _time_left(states: Sequence[studies.RunState]) -> str:
     at_once, speeds = sum(state.state == "running" for state in states), measured_speeds(states)
     if not at_once or not speeds:
         return ""
-    seconds = decisions_left(active(states)) / statistics.median(speeds) / at_once
+    seconds = updates_left(active(states)) / statistics.median(speeds) / at_once
     return f"; ETA {duration(seconds)} with {at_once} at once"

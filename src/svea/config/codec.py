@@ -26,9 +26,26 @@ def to_dict(config: Config) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
+def with_defaults(values: dict[str, Any], kind: type = Config) -> dict[str, Any]:
+    """A stored configuration, with the defaults of options that did not exist when it was stored.
+
+    A new option's default is what earlier runs did, so a run from before it can be continued.
+    """
+    filled, hints = dict(values), typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        name, nested = field.name, dataclasses.is_dataclass(hints[field.name])
+        given = filled.get(name, {} if nested else field.default)
+        if nested and isinstance(given, dict):
+            filled[name] = with_defaults(given, hints[name])
+        elif given is not dataclasses.MISSING:
+            filled[name] = given
+    return filled
+
+
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
     """The fields in which two runs differ in substance, as readable lines."""
     lines = []
+    old, new = (old, new) if prefix else (with_defaults(old), with_defaults(new))
     for name in sorted(old.keys() | new.keys()):
         path = prefix + name
         before, after = old.get(name), new.get(name)

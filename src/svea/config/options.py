@@ -13,7 +13,7 @@ from svea.errors import above, at_least, between
 Positive = Annotated[float, above(0)]
 Share = Annotated[float, between(0, 1)]
 Every = Annotated[int, at_least(1)]
-"""Of decisions: every n-th."""
+"""Of updates: every n-th."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class AgentOptions:
     q_tau: Share = 0.01
     """How fast the target's Q-functions follow."""
     actor_every: Every = 2
-    """The policy is updated on every n-th decision."""
+    """The policy is updated in every n-th update."""
     target_every: Every = 2
-    """The target network is updated on every n-th decision."""
+    """The target network is updated in every n-th update."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class DDPGOptions(AgentOptions):
     encoder_tau: Share = 1.0
     """How fast the target's encoder and projection follow; 1: it has no encoder of its own."""
     actor_every: Every = 1
-    """The policy is updated on every n-th decision."""
+    """The policy is updated in every n-th update."""
     target_every: Every = 1
-    """The target network is updated on every n-th decision."""
+    """The target network is updated in every n-th update."""
     noise_start: Annotated[float, at_least(0)] = 1.0
     """Standard deviation of the exploration noise at the start."""
     noise_end: Annotated[float, at_least(0)] = 0.1
@@ -125,7 +125,7 @@ class CURLOptions:
     learning_rate: Positive = 1e-3
     """Adam's learning rate for encoder and contrast."""
     every: Every = 1
-    """Updated on every n-th decision."""
+    """Updated in every n-th update."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class SODAOptions:
     learning_rate: Positive = 3e-4
     """Adam's learning rate (its script's and paper's value)."""
     every: Every = 2
-    """Updated on every n-th decision."""
+    """Updated in every n-th update."""
     batch_size: Annotated[int, between(2, 65_536)] = 256
     """Observations per update, drawn for this task alone."""
     tau: Share = 0.005
@@ -149,7 +149,7 @@ class PADOptions:
     learning_rate: Positive = 1e-3
     """Adam's learning rate, in training and at test time."""
     every: Every = 2
-    """Updated on every n-th decision."""
+    """Updated in every n-th update."""
     task: Literal["inverse_dynamics", "rotation"] = "inverse_dynamics"
     """Predict the action between two observations, or by how many quarter turns one is rotated."""
     copies: Annotated[int, between(1, 65_536)] = 32

@@ -90,6 +90,9 @@ class Config:
     """Hyperparameters of PAD."""
     batch_size: Annotated[int, between(1, 65_536), WHAT] = 128
     """Transitions per update."""
+    updates_per_decision: Annotated[float, between(0.25, 4), WHAT] = 1.0
+    """Updates for each decision, 0.25 to 4; the paper makes 1. With 0.5, every second decision is
+    followed by one."""
     replay: Annotated[int, at_least(1), WHAT] = 500_000
     """Capacity of the replay buffer in decisions."""
     image_size: Annotated[int, between(16, 1024), WHAT] = 84
@@ -151,6 +154,15 @@ class Config:
         from svea.config.naming import run_name  # it compares with presets, which are made of this
 
         return Path(self.out or Path("runs") / run_name(self))
+
+    def updates_after(self, decisions: int) -> int:
+        """Updates that a run has made by the time it has made this many decisions.
+
+        >>> half = Config("walker_walk", updates_per_decision=0.5)
+        >>> [half.updates_after(decisions) for decisions in range(6)]
+        [0, 0, 1, 1, 2, 2]
+        """
+        return int(decisions * self.updates_per_decision)
 
     @property
     def episode_length(self) -> int:

@@ -34,13 +34,13 @@ class Cost:
     """Of the files in their folders, once all are trained."""
     basis: str
     """Where the speed comes from."""
-    decisions_per_second: float = 0.0
-    """The speed; 0 where none is known."""
+    updates_per_second: float = 0.0
+    """The speed; 0 where none is known. Updates take nearly all of the time."""
 
     def run_seconds(self, state: RunState) -> float | None:
         """How long one of the runs will still take."""
-        speed = self.decisions_per_second
-        return decisions_left([state]) / speed if speed else None
+        speed = self.updates_per_second
+        return updates_left([state]) / speed if speed else None
 
     @property
     def disk_bytes(self) -> int:
@@ -60,22 +60,24 @@ def estimate_cost(
     Args:
         states: of its runs.
         at_once: how many processes run at the same time.
-        decisions_per_second: of one run; 0: the median of the study's own runs.
+        decisions_per_second: of one run at an update per decision; 0: the median of the study's
+            own runs.
         gpus: share of a GPU that one process takes; None: unknown before it starts.
         together: runs in one process. It ends with the longest of them.
     """
     left = unfinished(states)
     measured = measured_speeds(states)
+    updates_per_second = decisions_per_second
     if decisions_per_second:
         basis = "--decisions-per-second; evaluations are not included"
     elif measured:
-        decisions_per_second = statistics.median(measured)
+        updates_per_second = statistics.median(measured)
         basis = f"median speed of {plural(len(measured), 'run')} of this study"
     else:
         basis = "no run of this study has been timed yet; --decisions-per-second sets a speed"
-    processes = groups([decisions_left([state]) for state in left], together)
+    processes = groups([updates_left([state]) for state in left], together)
     longest = sum(max(group) for group in processes)
-    seconds = longest / decisions_per_second if decisions_per_second else None
+    seconds = longest / updates_per_second if updates_per_second else None
     return Cost(
         runs=len(states),
         finished=len(states) - len(left),
@@ -84,7 +86,7 @@ def estimate_cost(
         gpu_hours=_gpu_hours(seconds, gpus),
         file_bytes=_file_bytes(left, at_once * together),
         basis=basis,
-        decisions_per_second=decisions_per_second,
+        updates_per_second=updates_per_second,
     )
 
 
@@ -101,9 +103,9 @@ def require_space(study: Study, states: Sequence[RunState], cost: Cost) -> None:
 
 
 def measured_speeds(states: Sequence[RunState]) -> list[float]:
-    """Decisions per second of the study's own runs, evaluations included."""
-    progress = [state.progress for state in states]
-    return [each.decision / each.seconds for each in progress if each.seconds and each.decision]
+    """Updates per second of the study's own runs, evaluations included."""
+    timed = [(updates_made([state]), state.progress.seconds) for state in states]
+    return [updates / seconds for updates, seconds in timed if updates and seconds]
 
 
 def unfinished(states: Sequence[RunState]) -> list[RunState]:
@@ -111,9 +113,15 @@ def unfinished(states: Sequence[RunState]) -> list[RunState]:
     return [state for state in states if state.state != "done"]
 
 
-def decisions_left(states: Sequence[RunState]) -> int:
-    """Decisions that these runs still have to make."""
-    return sum(max(state.run.decisions - state.progress.decision, 0) for state in states)
+def updates_made(states: Sequence[RunState]) -> int:
+    """Updates that these runs have made."""
+    return sum(s.run.config.updates_after(s.progress.decision) for s in states)
+
+
+def updates_left(states: Sequence[RunState]) -> int:
+    """Updates that these runs still have to make."""
+    left = [(s.run.config, s.run.decisions - s.progress.decision) for s in states]
+    return sum(config.updates_after(max(decisions, 0)) for config, decisions in left)
 
 
 def _file_bytes(left: Sequence[RunState], at_once: int) -> int:

@@ -76,7 +76,7 @@ class PlannedRun:
     analyses: tuple[str, ...] = ()
     drop_replay: bool = False
 
-    @property
+    @functools.cached_property
     def config(self) -> Config:
         """The configuration that `svea train` will resolve."""
         return resolve(self.values)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from svea.studies.cost import decisions_left
+from svea.studies.cost import updates_left
 from svea.studies.state import STATES, RunState
 from svea.words import duration
 
@@ -14,10 +14,10 @@ MOST_ROWS = 30
 
 
 def headline(states: Sequence[RunState], rate: float = 0.0) -> str:
-    """Counts by state, and the time left at a rate (decisions per second of all runs)."""
+    """Counts by state, and the time left at a rate (updates per second of all runs)."""
     counts = Counter(state.state for state in states)
     text = f"{len(states)} runs: " + ", ".join(f"{counts[name]} {name}" for name in STATES)
-    if (left := decisions_left(active(states))) and rate > 0:
+    if (left := updates_left(active(states))) and rate > 0:
         text += f"; ETA {duration(left / rate)}"
     return text
 

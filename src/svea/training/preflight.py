@@ -111,8 +111,8 @@ def slow_warning(config: Config, device: torch.device, decisions: int) -> str:
     """
     if device.type == "cuda":
         return ""
-    each = update_seconds(config, device)
-    if decisions * each < SLOW_SECONDS:
+    each, updates = update_seconds(config, device), config.updates_after(decisions)
+    if updates * each < SLOW_SECONDS:
         return ""
     cure = (
         "--preset quick is made for this"
@@ -120,8 +120,8 @@ def slow_warning(config: Config, device: torch.device, decisions: int) -> str:
         else "use fewer --decisions, or a GPU"
     )
     return (
-        f"warning: about {duration(decisions * each)} on this machine "
-        f"({plural(usable_cores(), 'core')}, no NVIDIA GPU; {decisions:,} updates of about "
+        f"warning: about {duration(updates * each)} on this machine "
+        f"({plural(usable_cores(), 'core')}, no NVIDIA GPU; {updates:,} updates of about "
         f"{each:.2g} s each); {cure}"
     )
 
@@ -150,12 +150,15 @@ def announcement(
     config: Config, device: torch.device, precision: torch.dtype, speed: str, replay: int
 ) -> str:
     """What is about to happen, in numbers, before it happens."""
+    rate = config.updates_per_decision
+    updates = "" if rate == 1 else f", {rate:g} updates per decision"
     computed_in = EXACT if config.precision == EXACT else str(precision).removeprefix("torch.")
     return (
         f"{config.task}, {config.method} on {config.base} with {config.encoder} (augment "
         f"{config.augment}), seed {config.seed}, "
         f"preset {config.preset}: {config.decisions:,} decisions = "
-        f"{config.decisions * config.action_repeat:,} frames, {config.envs} environment(s), "
+        f"{config.decisions * config.action_repeat:,} frames{updates}, "
+        f"{config.envs} environment(s), "
         f"{device.type} in {computed_in}, {speed}\n"
         f"run folder {config.folder}; replay {replay / 1e9:.2f} GB for "
         f"{config.replay_capacity:,} decisions, in memory"

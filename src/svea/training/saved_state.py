@@ -79,9 +79,9 @@ def unusable(folder: Path, saved: Checkpoint, error: BaseException) -> StorageEr
 def _check_counters(config: Config, decision: int, state: dict[str, Any]) -> None:
     """Refuse counters that would make the loop wait, hurry or stop for ever."""
     checks.text("speed", state["speed"], SPEEDS)
-    checks.integer("updates", state["updates"], 0, decision)
-    warm = decision >= config.warmup
-    checks.integer("owed_updates", state["owed_updates"], 0, config.warmup if warm else 0)
+    checks.integer("updates", state["updates"], 0, config.updates_after(decision))
+    owed = config.updates_after(config.warmup) if decision >= config.warmup else 0
+    checks.integer("owed_updates", state["owed_updates"], 0, owed)
     checks.integer("next_evaluation", state["next_evaluation"], 0, decision + LARGEST)
     for name in ("next_save", "next_log"):
         checks.integer(name, state[name], decision + 1, decision + LARGEST)
