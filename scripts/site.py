@@ -20,6 +20,8 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from svea.methods import METHODS, views_row
+
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )((?:\.\./)*[^)\s:#]+)(#[^)\s]*)?(?=\)|$)", re.M)
 CODE = re.compile(r"(```.*?^[ >]*```|`[^`\n]+`|<pre>.*?</pre>)", re.M | re.S)
@@ -72,8 +74,19 @@ def shown(path: str) -> str:
     return f"# {path}\n\n{fence}{LANGUAGES.get(place.suffix, 'text')}\n{text}\n{fence}\n"
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Give every method its page in the navigation."""
+    pages = [f"methods/{name}.md" for name in METHODS]
+    for entry in config.nav or []:
+        if "Methods" in entry:
+            entry["Methods"] += pages
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a page for every file outside docs/ that a page links to, and so on from there."""
+    for name in METHODS:
+        files.append(File.generated(config, f"methods/{name}.md", content=method_page(name)))
     waiting = set(ALWAYS)
     for file in files.documentation_pages():
         waiting |= outside(file.content_string, f"docs/{file.src_uri}")
@@ -143,6 +156,53 @@ def layers(match: re.Match[str]) -> str:
         levels += chain[1:] if levels else chain
     rows = ("".join(f"<span>{room}</span>" for room in level.split(" & ")) for level in levels)
     return "<div class='layers'>" + "".join(f"<div>{row}</div>" for row in rows) + "</div>\n"
+
+
+def method_page(name: str) -> str:
+    """A method's row, its section of docs/methods.md, and its rows of docs/results.md."""
+    row = views_row(name)
+    text = (ROOT / "docs/methods.md").read_text()
+    section = section_about(name, text)
+    title = section.partition("\n")[0].strip("# ")
+    body = LINK.sub(lambda m: f"{m[1]}../{m[2]}{m[3] or ''}", section.partition("\n")[2])
+    columns = [key for key in row if key not in ("about", "method")]
+    lines = [
+        f"# {name}\n",
+        f"{row['about']}.\n",
+        "| " + " | ".join(columns) + " |",
+        "|" + "---|" * len(columns),
+        "| " + " | ".join(row[key].replace("|", "\\|") for key in columns) + " |\n",
+        f"    svea train walker_walk --method {name}\n",
+        f"## {title}\n" if title.lower() != name else "",
+        body,
+        f"\nFrom [Methods](../methods.md), which has all of them. {results_about(name)}",
+    ]
+    return "\n".join(lines)
+
+
+def section_about(name: str, text: str) -> str:
+    """The first section that names a method as something to type, or has it as its title."""
+    sections = re.split(r"^(?=#{2,3} )", text, flags=re.M)
+    own = [s for s in sections if s.partition("\n")[0].strip("# ").lower() == name]
+    spelled = re.compile(rf"`(?:--method |svea train \S+ --method )?{re.escape(name)}(?: [^`]*)?`")
+    naming = [s for s in sections if s.startswith("### ") and spelled.search(s)]
+    found = own or naming or [s for s in sections if spelled.search(s)]
+    if not found:
+        raise PluginError(f"docs/methods.md has no section about {name!r}")
+    return found[0]
+
+
+def results_about(name: str) -> str:
+    """The rows of the results page for a method, or that there are none yet."""
+    text = (ROOT / "docs/results.md").read_text()
+    tables = re.findall(r"^\| task \| setting .*\n\|[-| :]+\n", text, re.M)
+    rows = re.findall(
+        rf"^\| \w+ \| {re.escape(name)} [+(].*$|^\| \w+ \| {re.escape(name)} \|.*$", text, re.M
+    )
+    rows = [row for row in rows if "not yet" not in row]
+    if not tables or not rows:
+        return "[Results](../results.md) of this method: not run yet at the paper's length."
+    return "\n\n## Results\n\n" + tables[0] + "\n".join(rows) + "\n\nAll: [results](../results.md)."
 
 
 class Docstrings(griffe.Extension):

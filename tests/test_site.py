@@ -86,6 +86,14 @@ def test_equations_and_the_diagram_are_drawn_without_scripts(site: Path) -> None
     assert "mermaid" not in (site / "architecture.html").read_text()
 
 
+def test_every_method_has_a_page_with_its_row_and_section(site: Path) -> None:
+    from svea.methods import METHODS
+
+    for name in METHODS:
+        text = (site / f"methods/{name}.html").read_text()
+        assert f"--method {name}" in text and "Q-prediction" in text and "Results" in text
+
+
 def test_search_finds_methods_and_functions(site: Path) -> None:
     index = json.loads((site / "search/search_index.json").read_text())["docs"]
     text = " ".join(entry["title"] + " " + entry["text"] for entry in index)
