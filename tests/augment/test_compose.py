@@ -14,7 +14,7 @@ from augmented import (
 
 from svea import augment
 from svea.augment import AUGMENTATIONS, Augmentation, augmentation
-from svea.augment.images import ImageBank, default_bank
+from svea.augment.images import ImageBank
 from svea.errors import UserError
 
 
@@ -135,11 +135,11 @@ def test_unknown_names_get_a_suggestion():
 
 def test_overlay_by_itself_has_generated_pictures_made_once():
     x = observations()
-    made = default_bank(x.device)
+    made = ImageBank.procedural()
     expected = augment.overlay(x, seeded(1), images=made)
     assert torch.equal(augment.AUGMENTATIONS["overlay"](x, seeded(1)), expected)
     assert torch.equal(augmentation("overlay")(x, seeded(1)), expected)
-    assert not torch.equal(expected, x) and default_bank(x.device) is made
+    assert not torch.equal(expected, x) and ImageBank.procedural() is made
     assert made.record["source"] == "procedural"
 
 

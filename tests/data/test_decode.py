@@ -8,8 +8,8 @@ from PIL import Image
 from small_media import full_frames, picture, put, write_video
 
 from svea.data.clips import in_folder
+from svea.data.decode import OVERLAY_SIDE as SIDE
 from svea.data.decode import (
-    SIDE,
     DecodeError,
     check_picture,
     read_key_frames,
@@ -19,14 +19,13 @@ from svea.data.decode import (
 )
 
 
-def test_a_picture_is_stretched_or_cut_to_a_square(tmp_path):
+def test_a_picture_is_cut_to_its_middle_square(tmp_path):
     wide = np.zeros((SIDE, 3 * SIDE, 3), np.uint8)
     wide[:, SIDE : 2 * SIDE] = 200
     Image.fromarray(wide).save(tmp_path / "wide.png")
-    assert read_picture(tmp_path / "wide.png", square=True).min() == 200
-    stretched = read_picture(tmp_path / "wide.png")
-    assert stretched.shape == (SIDE, SIDE, 3)
-    assert stretched[:, 0].max() == 0 and stretched[:, SIDE // 2].min() == 200
+    square = read_picture(tmp_path / "wide.png")
+    assert square.shape == (SIDE, SIDE, 3) and square.min() == 200
+    assert read_picture(tmp_path / "wide.png", side=40).shape == (40, 40, 3)
 
 
 @pytest.mark.parametrize(

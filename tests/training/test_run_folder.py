@@ -185,6 +185,19 @@ def test_a_run_does_not_continue_with_other_pictures(tmp_path: Path) -> None:
     train(tiny(tmp_path / "run", **overlay, decisions=16))
 
 
+def test_a_run_with_smaller_pictures_says_what_differs(tmp_path: Path) -> None:
+    overlay = {"augment": "overlay", "overlay_dir": str(picture_folder(tmp_path / "photos", 9))}
+    run = train(tiny(tmp_path / "run", **overlay, decisions=14))
+    old = stored(run)
+    old["pictures"] |= {"side": 128, "sha256": "0" * 64}
+    (run / "config.json").write_text(json.dumps(old))
+    words = (
+        r"at 128 px \(sha256 00000000…\), but overlay has .* at 256 px .*version that started it"
+    )
+    with pytest.raises(UserError, match=words):
+        train(tiny(tmp_path / "run", **overlay, decisions=16))
+
+
 def test_a_run_without_a_record_of_its_pictures_warns_and_notes_when_it_began(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

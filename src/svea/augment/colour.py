@@ -75,7 +75,7 @@ def check_weight(name: str, weight: float) -> None:
 def pictures_for(x: Tensor, images: Pictures | None) -> Pictures:
     """The pictures that are given, else generated ones, made when first asked for."""
     if images is None:
-        from svea.augment.images import default_bank
+        from svea.augment.images import ImageBank
 
-        images = default_bank(x.device)
+        images = ImageBank.procedural(device=x.device)
     return images

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from svea.data.decode import SIDE
+from svea.data.decode import OVERLAY_SIDE
 from svea.envs.importing import is_import_path
 from svea.envs.stacking import FRAMES
 from svea.errors import UserError, between, unknown_name
@@ -87,7 +87,9 @@ def split_number(name: str) -> tuple[str, dict[str, Any]]:
     return plain, {what: int(text)}
 
 
-def check_drift(size: int, drift: int = DRIFT, frames: int = FRAMES, side: int = SIDE) -> None:
+def check_drift(
+    size: int, drift: int = DRIFT, frames: int = FRAMES, side: int = OVERLAY_SIDE
+) -> None:
     """Refuse a drift that leads out of the pictures.
 
     Args:

@@ -23,7 +23,9 @@ from svea.errors import StorageError
 SIDE = 128
 """Side of generated frames, and of those that are smoothed for pictures of any size. 49 kB."""
 
-FRAME_BYTES = SIDE * SIDE * 3
+OVERLAY_SIDE = 256
+"""Side of the pictures that overlay crops: that of Places365's small pictures. 197 kB."""
+
 MOST_PIXELS = 4096 * 2304
 """Larger video frames are refused."""
 
@@ -55,13 +57,12 @@ class DecodeError(Exception):
     """What is wrong with a file, in words that follow `it`."""
 
 
-def read_picture(path: Path, *, square: bool = False, smallest: int = 1) -> np.ndarray:
-    """Decode a picture at `(SIDE, SIDE, 3)` uint8.
+def read_picture(path: Path, side: int = OVERLAY_SIDE) -> np.ndarray:
+    """Decode the middle square of a picture at `(side, side, 3)` uint8.
 
     Args:
         path: The file; it must be of one of the common formats, whatever its name says.
-        square: Cut out the middle; else the picture is stretched to a square.
-        smallest: Pictures with a shorter side are refused.
+        side: Of the square to make.
 
     Raises:
         DecodeError: It is damaged, too large or too small, or not a picture.
@@ -69,15 +70,16 @@ def read_picture(path: Path, *, square: bool = False, smallest: int = 1) -> np.n
     from PIL import Image
 
     def resize(picture: Any) -> np.ndarray:
-        picture.draft("RGB", (SIDE, SIDE))  # JPEG: decodes at 1/2, 1/4, 1/8 where that is enough
+        picture.draft("RGB", (side, side))  # JPEG: decodes at 1/2, 1/4, 1/8 where that is enough
         width, height = picture.size
         edge = min(width, height)
         left, top = (width - edge) // 2, (height - edge) // 2
-        box = (left, top, left + edge, top + edge) if square else None
-        small = picture.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR, box)
-        return np.asarray(small)
+        box = (left, top, left + edge, top + edge)
+        return np.asarray(
+            picture.convert("RGB").resize((side, side), Image.Resampling.BILINEAR, box)
+        )
 
-    return _decode(path, smallest, resize)
+    return _decode(path, SMALLEST_SIDE, resize)
 
 
 def read_frame(path: Path, side: int, smooth: bool) -> np.ndarray:
@@ -244,25 +246,26 @@ def _read_ppm(process: ffmpeg.Process) -> np.ndarray | None:
     return np.frombuffer(data, np.uint8).reshape(height, width, 3)
 
 
-def read_key_frames(path: Path, frames: int = 64) -> np.ndarray:
-    """The key frames of a video, `(count, SIDE, SIDE, 3)`: the frames between cost no decoding.
+def read_key_frames(path: Path, frames: int = 64, side: int = OVERLAY_SIDE) -> np.ndarray:
+    """The key frames of a video, `(count, side, side, 3)`: the frames between cost no decoding.
 
     The middle square of each; none if the video is damaged or takes too long.
 
     Raises:
         FfmpegError: ffmpeg itself does not work.
     """
-    square = f"crop='min(iw,ih)':'min(iw,ih)',scale={SIDE}:{SIDE}"
+    square = f"crop='min(iw,ih)':'min(iw,ih)',scale={side}:{side}"
+    frame_bytes = side * side * 3
     only = ("-skip_frame", "nokey", "-timelimit", str(SECONDS))
     command = ffmpeg_command(path, square, frames, only)
     with ffmpeg.Process(command) as process:
         try:
-            output = process.read(frames * FRAME_BYTES)
+            output = process.read(frames * frame_bytes)
         except ffmpeg.Silent:
             try_decoder()
             output = b""
-    whole = len(output) // FRAME_BYTES * FRAME_BYTES
-    return np.frombuffer(output[:whole], np.uint8).reshape(-1, SIDE, SIDE, 3)
+    whole = len(output) // frame_bytes * frame_bytes
+    return np.frombuffer(output[:whole], np.uint8).reshape(-1, side, side, 3)
 
 
 def stored_size(path: Path) -> tuple[int, int] | None:
@@ -324,7 +327,7 @@ def try_decoder() -> None:
             if not problem:
                 decoding = ffmpeg_command(clip, f"scale={SIDE}:{SIDE}", 3)
                 with ffmpeg.Process(decoding) as process:
-                    given = len(process.read(3 * FRAME_BYTES))
+                    given = len(process.read(3 * SIDE * SIDE * 3))
                     problem = process.finish() or ("" if given else "it decodes no frame")
         except ffmpeg.Silent:
             problem = f"it gave nothing for {ffmpeg.SILENT_SECONDS:g} s"

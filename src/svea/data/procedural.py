@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from svea.data.decode import SIDE
+from svea.data.decode import OVERLAY_SIDE, SIDE
 
 FRAMES = 256
 VERSION = 1
@@ -24,24 +24,24 @@ _KEPT = 128  # clips per process: 32 MB
 
 Random = np.random.RandomState
 Painter = Callable[[int], np.ndarray]
-"""Frame number to `(SIDE, SIDE, 3)` uint8."""
+"""Frame number to `(side, side, 3)` uint8."""
 
 
 class ProceduralClip:
     """One endless video."""
 
-    def __init__(self, name: str, number: int) -> None:
-        """Make clip `number` of the set `name`."""
+    def __init__(self, name: str, number: int, side: int = SIDE) -> None:
+        """Make clip `number` of the set `name`; another side is another clip."""
         # RandomState, because its stream is frozen for good.
         random = Random([VERSION, number, *name.encode()])
-        self._paint = _KINDS[number % len(_KINDS)](random)
+        self._paint = _KINDS[number % len(_KINDS)](random, side)
 
     def __len__(self) -> int:
         """How many frames there are before the clip repeats."""
         return FRAMES
 
     def frame(self, index: int) -> np.ndarray:
-        """Compute a frame, `(SIDE, SIDE, 3)` uint8; the clip repeats forever."""
+        """Compute a frame, `(side, side, 3)` uint8; the clip repeats forever."""
         return self._paint(index % FRAMES)
 
 
@@ -51,21 +51,21 @@ def procedural_clip(name: str, number: int) -> ProceduralClip:
     return ProceduralClip(name, number)
 
 
-def procedural_pictures(count: int, seed: int = 0) -> np.ndarray:
-    """Make pictures, uint8 `(count, SIDE, SIDE, 3)`, a quarter of each kind.
+def procedural_pictures(count: int, seed: int = 0, side: int = OVERLAY_SIDE) -> np.ndarray:
+    """Make pictures, uint8 `(count, side, side, 3)`, a quarter of each kind.
 
     They share what photographs share: amplitude falling roughly as 1/f, and colours that vary less
     than brightness.
     """
     name = f"pictures {seed}"
-    return np.stack([ProceduralClip(name, number).frame(0) for number in range(count)])
+    return np.stack([ProceduralClip(name, number, side).frame(0) for number in range(count)])
 
 
-def _clouds(random: Random) -> Painter:
+def _clouds(random: Random, side: int) -> Painter:
     """Two layers of coloured 1/f noise that drift in different directions."""
     base = 255 * (0.25 + 0.5 * _colours(random, 1)[0])  # in the middle, to clip little
-    near = (0.5 * _coloured_noise(random, 1.2) + base).astype(np.int16)
-    far = (0.5 * _coloured_noise(random, 1.7)).astype(np.int16)
+    near = (0.5 * _coloured_noise(random, side, 1.2) + base).astype(np.int16)
+    far = (0.5 * _coloured_noise(random, side, 1.7)).astype(np.int16)
     speeds = _speeds(random), _speeds(random)
 
     def paint(index: int) -> np.ndarray:
@@ -75,15 +75,17 @@ def _clouds(random: Random) -> Painter:
     return paint
 
 
-def _textures(random: Random) -> Painter:
+def _textures(random: Random, side: int) -> Painter:
     """Bent waves; their colours flow through a cyclic palette while they drift."""
-    angle = np.arange(SIDE) * (2 * np.pi / SIDE)
+    angle = np.arange(side) * (2 * np.pi / side)
     row, column = angle[:, None], angle
     waves = sum(
-        np.sin(random.randint(-6, 7) * row + random.randint(1, 7) * column + _noise(random, 1.8))
+        np.sin(
+            random.randint(-6, 7) * row + random.randint(1, 7) * column + _noise(random, side, 1.8)
+        )
         for _ in range(2)
     )
-    phase = ((waves + 0.5 * _noise(random, 1.4)) * 48).astype(np.int16).astype(np.uint8)
+    phase = ((waves + 0.5 * _noise(random, side, 1.4)) * 48).astype(np.int16).astype(np.uint8)
     dark, light = 0.5 * _colours(random, 2) + [[0.0], [0.5]]
     cycle = np.arange(256)[:, None] * (2 * np.pi / 256)
     weight = 0.5 + 0.5 * np.cos(cycle + 0.6 * random.randn(3))
@@ -94,19 +96,19 @@ def _textures(random: Random) -> Painter:
 
     def paint(index: int) -> np.ndarray:
         colour = _drift(phase, speed, index) + np.uint8(flow * index & 255)
-        frame = packed.take(colour).view(np.uint8).reshape(SIDE, SIDE, 4)
+        frame = packed.take(colour).view(np.uint8).reshape(side, side, 4)
         return np.ascontiguousarray(frame[..., :3])
 
     return paint
 
 
-def _blobs(random: Random) -> Painter:
+def _blobs(random: Random, side: int) -> Painter:
     """Discs, lit from the top left, that circle over a cloudy ground."""
     count = 8
-    ground = _to_bytes(0.35 * _coloured_noise(random, 1.4) + 255 * _colours(random, 1)[0])
-    radii = random.uniform(0.06, 0.2, count) * SIDE
-    centres = random.uniform(0.1, 0.9, (count, 2)) * SIDE
-    reach = random.uniform(0.1, 0.4, (count, 2)) * SIDE
+    ground = _to_bytes(0.35 * _coloured_noise(random, side, 1.4) + 255 * _colours(random, 1)[0])
+    radii = random.uniform(0.06, 0.2, count) * side
+    centres = random.uniform(0.1, 0.9, (count, 2)) * side
+    reach = random.uniform(0.1, 0.4, (count, 2)) * side
     turns = random.choice([-2, -1, 1, 2], (count, 2))
     starts = random.uniform(0, 2 * np.pi, (count, 2))
     discs = [
@@ -123,19 +125,19 @@ def _blobs(random: Random) -> Painter:
     return paint
 
 
-def _scenes(random: Random) -> Painter:
+def _scenes(random: Random, side: int) -> Painter:
     """A sky and three ranges of hills: the nearer, the faster they pass."""
     colours = _colours(random, 4)
-    rows = np.linspace(0, 1, SIDE)[:, None, None]
+    rows = np.linspace(0, 1, side)[:, None, None]
     light = 0.4 + 0.6 * colours[0]
-    sky = _to_bytes(255 * light * (0.7 + 0.3 * rows) + 0.25 * _coloured_noise(random, 1.6))
+    sky = _to_bytes(255 * light * (0.7 + 0.3 * rows) + 0.25 * _coloured_noise(random, side, 1.6))
     direction = random.choice([-1, 1])
     layers = []
     for distance, colour in zip((3, 2, 1), colours[1:], strict=True):
-        ridge = (0.85 - 0.16 * distance) * SIDE + 7 * _noise(random, 1.5)[0]
+        ridge = (0.85 - 0.16 * distance) * side + 7 * side / SIDE * _noise(random, side, 1.5)[0]
         hill = 255 * (colour * (4 - distance) + light * distance) / 4  # haze
-        grain = 0.2 * _coloured_noise(random, 0.9)
-        outside = np.where(np.arange(SIDE)[:, None] < ridge, 255, 0).astype(np.uint8)
+        grain = 0.2 * _coloured_noise(random, side, 0.9)
+        outside = np.where(np.arange(side)[:, None] < ridge, 255, 0).astype(np.uint8)
         outside = np.repeat(outside[..., None], 3, axis=2)
         speed = (0, direction * (4 - distance))
         layers.append((outside, _to_bytes(hill + grain) & ~outside, speed))
@@ -150,22 +152,28 @@ def _scenes(random: Random) -> Painter:
     return paint
 
 
-_KINDS: tuple[Callable[[Random], Painter], ...] = (_clouds, _textures, _blobs, _scenes)
+_KINDS: tuple[Callable[[Random, int], Painter], ...] = (_clouds, _textures, _blobs, _scenes)
 
 
-def _noise(random: Random, power: float) -> np.ndarray:
+def _noise(random: Random, side: int, power: float) -> np.ndarray:
     """Periodic noise with amplitude 1/f**power, mean 0 and deviation 1."""
-    frequency = np.hypot(np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE))
-    frequency[0, 0] = np.inf
-    noise = np.fft.irfft2(np.fft.rfft2(random.randn(SIDE, SIDE)) / frequency**power)
+    noise = np.fft.irfft2(np.fft.rfft2(random.randn(side, side)) / _decay(side, power))
     return noise / noise.std()
 
 
-def _coloured_noise(random: Random, power: float) -> np.ndarray:
-    """Noise `(SIDE, SIDE, 3)` in levels: strong in brightness, weaker in two colours."""
+@functools.lru_cache(16)
+def _decay(side: int, power: float) -> np.ndarray:
+    """f**power for every wave of a picture; infinite for the mean."""
+    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side))
+    frequency[0, 0] = np.inf
+    return frequency**power
+
+
+def _coloured_noise(random: Random, side: int, power: float) -> np.ndarray:
+    """Noise `(side, side, 3)` in levels: strong in brightness, weaker in two colours."""
     strength = random.uniform(50, 90) * np.array([1.0, 0.45, 0.35])
     axes = np.stack([np.ones(3), [1, 0, -1], [-0.5, 1, -0.5]])
-    fields = np.stack([_noise(random, power) for _ in range(3)], axis=-1)
+    fields = np.stack([_noise(random, side, power) for _ in range(3)], axis=-1)
     return (fields * strength) @ axes
 
 
@@ -201,7 +209,8 @@ def _disc(radius: float, colour: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _stamp(frame: np.ndarray, pixels: np.ndarray, inside: np.ndarray, top: int, left: int) -> None:
     """Paint what lies inside onto the frame, cut off at its edges."""
     first_row, first_column = max(0, top), max(0, left)
-    last_row, last_column = min(SIDE, top + len(pixels)), min(SIDE, left + len(pixels))
+    last_row = min(len(frame), top + len(pixels))
+    last_column = min(len(frame), left + len(pixels))
     if first_row < last_row and first_column < last_column:
         part = (
             slice(first_row - top, last_row - top),

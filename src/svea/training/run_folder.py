@@ -114,10 +114,13 @@ def record_pictures(
     stored = read_config(config.folder)
     before, warning = stored.get("pictures"), ""
     if isinstance(before, dict) and before.get("sha256") != pictures["sha256"]:
+        cure = "Name the same with --overlay-dir, --data-dir or SVEA_DATA to continue it"
+        if before.get("side") != pictures["side"]:
+            cure = f"This version holds pictures at {pictures['side']} px: continue the run with "
+            cure += "the version that started it"
         raise UserError(
             f"the run in {config.folder} was trained with {_in_words(before)}, but overlay has "
-            f"{_in_words(pictures)} now. Name the same with --overlay-dir, --data-dir or "
-            "SVEA_DATA to continue it, or give another --out"
+            f"{_in_words(pictures)} now. {cure}, or give another --out"
         )
     if saved and not before:
         warning = (
@@ -133,7 +136,8 @@ def record_pictures(
 def _in_words(pictures: dict[str, Any]) -> str:
     """Pictures as an error names them."""
     short = str(pictures.get("sha256"))[:8]
-    return f"{pictures.get('count')} pictures of {pictures.get('source')} (sha256 {short}…)"
+    count, source, side = (pictures.get(name) for name in ("count", "source", "side"))
+    return f"{count} pictures of {source} at {side} px (sha256 {short}…)"
 
 
 def is_finished(config: Config, saved: checkpoint.Checkpoint | None) -> bool:

@@ -41,7 +41,8 @@ def settings_of(run: Run) -> dict[str, str]:
     if pictures := run.pictures:  # where they lay does not matter then
         settings.pop("overlay_dir", None)
         source, digest = pictures.get("source"), str(pictures.get("sha256"))[:8]
-        settings["pictures"] = f"{pictures.get('count')} of {source} ({digest})"
+        count, side = pictures.get("count"), pictures.get("side")
+        settings["pictures"] = f"{count} of {source} at {side} px ({digest})"
     return settings
 
 
