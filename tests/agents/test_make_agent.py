@@ -27,6 +27,7 @@ SMALL: dict[str, Any] = {
     "batch_size": 4,
     "overlay_dir": "procedural",
     "network.layers": 3,
+    "network.frame_layers": 1,
     "network.filters": 4,
     "network.projection": 8,
     "network.hidden": 12,
@@ -84,7 +85,7 @@ def learn(agent: Agent, config: Config, decisions: range) -> None:
 PRODUCTS = [
     (method, encoder, base)
     for method in METHODS
-    for encoder in ("cnn", "vit", "drqv2")
+    for encoder in ("cnn", "vit", "drqv2", "frames")
     for base in ("sac", "ddpg", "dqn")
 ]
 QUICK = {  # every method, encoder and base once; all products are slow together
@@ -94,6 +95,9 @@ QUICK = {  # every method, encoder and base once; all products are slow together
     ("svea", "drqv2", "ddpg"),
     ("pad", "drqv2", "ddpg"),
     ("sada", "vit", "dqn"),
+    ("svea", "frames", "sac"),
+    ("pad", "frames", "ddpg"),
+    ("soda", "frames", "dqn"),
 }
 COMBINATIONS = [
     pytest.param(*product, marks=[] if product in QUICK else pytest.mark.slow)
@@ -121,7 +125,7 @@ def test_save_load_and_resume_with_equal_actions(method: str, encoder: str, base
 
 
 @pytest.mark.parametrize("base", ["sac", "ddpg", "dqn"])
-@pytest.mark.parametrize("encoder", ["cnn", "vit", "drqv2"])
+@pytest.mark.parametrize("encoder", ["cnn", "vit", "drqv2", "frames"])
 def test_svea_has_no_parameter_more_than_drq(encoder: str, base: str) -> None:
     svea, drq = (agent_of(small(method, encoder, base)) for method in ("svea", "drq"))
 
@@ -225,6 +229,7 @@ RUNS = {
     "soda": {"method": "soda", "augment": "conv", "crop": 4, "soda": {"batch_size": 8}},
     "curl-dqn": {"method": "curl", "crop": 4, "base": "dqn", "action_bins": 3},
     "svea-ddpg": {"base": "ddpg", "encoder": "drqv2"},
+    "svea-frames": {"encoder": "frames", "network": {"frame_layers": 1}},
 }  # fmt: skip
 
 

@@ -104,6 +104,14 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"task": 5}, ["task is 5"]),
         ({"seed": 1, "seed.x": 2}, ["seed.x cannot be set", "seed is 1", "named values"]),
         ({"recipe": {"alpha": 3, "alpha.x": 2}}, ["recipe.alpha.x cannot", "recipe.alpha is 3"]),
+        (
+            {"encoder": "frames", "network": {"frame_layers": 11}},
+            ["network.frame_layers is 11 of 11", "1 to 10"],
+        ),
+        (
+            {"encoder": "frames", "method": "pad", "network": {"frame_layers": 9}},
+            ["least one has to see all frames, next to the 3 of PAD's task", "1 to 7"],
+        ),
         ({"augment": "overlay-drift:65"}, ["drift is 65", "0 to 64"]),
         ({"augment": "conv|overlay_drift:60"}, ["84x84", "444x444", "use overlay_drift:"]),
         ({"augment": "overlay_drift:1", "image_size": 500}, ["506x506", "smaller observations"]),

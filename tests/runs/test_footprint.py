@@ -27,6 +27,7 @@ def test_the_replay_takes_as_many_bytes_as_announced() -> None:
         {"base": "ddpg"},
         {"base": "dqn", "action_bins": 3},
         {"encoder": "drqv2"},
+        {"encoder": "frames"},
         {"encoder": "vit"},
         {"method": "curl"},
         {"method": "soda"},

@@ -19,8 +19,9 @@ from svea.agents import Agent, make_agent
 from svea.augment import AUGMENTATIONS, Augment, Augmentation, augmentation, conv, shift, transform
 from svea.bench.update import noise_replay
 from svea.config import configure
+from svea.networks import FrameCNN
 from svea.speed import kernels
-from svea.speed.accelerate import compiled, fast_augmentation
+from svea.speed.accelerate import compiled, fast_augmentation, fuse_convolutions
 from svea.speed.graphs import SideStream
 from svea.speed.kernels import cpu
 
@@ -147,6 +148,11 @@ def test_on_a_gpu_everything_of_the_views_is_compiled(
         assert part.parameters == ({"pad": 1} if part.name == "shift" else {})
     assert [part.name for part in parts(plain)] == [part.name for part in parts(maker.strong)]
     assert maker.pixels is not views.pixels and isinstance(agent.overlap, SideStream)
+
+
+def test_it_is_said_that_encoder_frames_has_no_kernels_on_a_gpu() -> None:
+    with pytest.warns(UserWarning, match="encoder frames: our kernels are made for the CNN"):
+        assert not fuse_convolutions(FrameCNN())
 
 
 @pytest.mark.skipif(cannot_build(), reason="no C compiler is here")

@@ -223,6 +223,7 @@ def learner(how: str, **changes: Any) -> speed.Learner:
         {"method": "curl"},
         {"method": "sada", "encoder": "drqv2", "augment": "conv|blur"},
         {"base": "dqn", "action_bins": 2},
+        {"encoder": "frames", "network": {"layers": 4, "filters": 32, "frame_layers": 2}},
         {"encoder": "vit", "network": {"width": 16, "depth": 1, "heads": 2, "hidden": 16}},
     ],
     ids=lambda settings: "-".join(map(str, settings.values())) or "svea",
@@ -236,6 +237,13 @@ def test_compiled_updates_are_the_eager_ones(settings: dict[str, Any]) -> None:
         first, second = eager.step(decision), compiled.step(decision)
         for name, loss in first.items():
             torch.testing.assert_close(second[name], loss, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@builds
+def test_the_part_of_encoder_frames_that_fits_is_computed_in_c() -> None:
+    agent = learner("compiled", encoder="frames", network={"layers": 4, "filters": 32}).agent
+    assert isinstance(agent.trunk.single.forward, cpu.Convolutions), "16 filters on three channels"
+    assert not isinstance(agent.trunk.joint.forward, cpu.Convolutions)
 
 
 @builds

@@ -16,7 +16,7 @@ from svea.augment import Augment, augmentation, centre_crop, crop, shift
 from svea.augment.images import ImageBank
 from svea.config.augmentations import uses_pictures
 from svea.methods import METHODS
-from svea.networks import CNN, Trunk, ViT
+from svea.networks import CNN, FrameCNN, Trunk, ViT
 from svea.recipes import streams
 from svea.replay import Replay
 from svea.seeds import seed_for
@@ -108,13 +108,15 @@ def make_encoder(config: Config) -> Trunk:
             heads=network.heads,
             mlp_ratio=network.mlp_ratio,
         )
-    return CNN(
-        image_size=config.image_size,
-        layers=network.layers,
-        filters=network.filters,
-        strided_layers=network.strided_layers,
-        drqv2=config.encoder == "drqv2",
-    )
+    sizes: dict[str, int] = {
+        "image_size": config.image_size,
+        "layers": network.layers,
+        "filters": network.filters,
+        "strided_layers": network.strided_layers,
+    }
+    if config.encoder == "frames":
+        return FrameCNN(**sizes, frame_layers=network.frame_layers)
+    return CNN(**sizes, drqv2=config.encoder == "drqv2")
 
 
 def make_auxiliary(config: Config, agent: Agent) -> Auxiliary:

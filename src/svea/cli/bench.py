@@ -100,7 +100,7 @@ def run(arguments: list[str]) -> int:
         Args:
             methods: which; `all` is every method.
             base: sac, ddpg or dqn.
-            encoder: cnn, vit or drqv2.
+            encoder: cnn, vit, drqv2 or frames.
             preset: sizes: paper or quick.
             device: auto, cuda, mps or cpu.
             precision: auto, float32, float32-exact or bfloat16.
@@ -139,7 +139,7 @@ def run(arguments: list[str]) -> int:
         Args:
             task: which task.
             method: which method.
-            encoder: cnn, vit or drqv2.
+            encoder: cnn, vit, drqv2 or frames.
             preset: sizes: paper or quick.
             envs: environments of each seed.
             seeds: one seed or several together, e.g. 0-4.

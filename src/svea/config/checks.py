@@ -48,6 +48,13 @@ def check_networks(config: Config) -> None:
             )
         return
     output_size(config.image_size, network.layers, network.strided_layers)
+    if config.encoder == "frames" and network.frame_layers + network.head_layers >= network.layers:
+        raise UserError(
+            f"network.frame_layers is {network.frame_layers} of {network.layers} layers, but at "
+            "least one has to see all frames"
+            + (f", next to the {network.head_layers} of PAD's task" if network.head_layers else "")
+            + f"; allowed: 1 to {network.layers - network.head_layers - 1} of them"
+        )
     if network.head_layers >= network.layers:
         raise UserError(
             f"network.head_layers is {network.head_layers} of {network.layers} layers, but PAD's "

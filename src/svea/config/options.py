@@ -26,6 +26,8 @@ class NetworkOptions:
     """Filters of each convolution."""
     strided_layers: Annotated[int, at_least(0)] = 1
     """How many convolutions, from the first, have stride 2."""
+    frame_layers: Annotated[int, between(1, 99)] = 3
+    """How many convolutions, from the first, see one frame at a time (encoder frames)."""
     head_layers: Annotated[int, between(0, 99)] = 0
     """How many of the last convolutions PAD's task has for itself (with PAD: 3)."""
     patch: Annotated[int, between(1, 1024)] = 8

@@ -56,6 +56,7 @@ ENCODERS: dict[str, dict[str, dict[str, Any]]] = {
         "quick": {"network": {"width": 64, "depth": 2, "heads": 4}},
     },
     "drqv2": {"paper": {"network": {"layers": 4}}, "quick": {}},
+    "frames": {"paper": {}, "quick": {"network": {"frame_layers": 2}}},
 }
 CROP = {"paper": 16, "quick": 8}  # extra pixels to render if the weak augmentation is a crop
 OWN_HEADS = {"paper": 3, "quick": 1}  # last convolutions that PAD's task has for itself

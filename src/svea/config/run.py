@@ -49,8 +49,9 @@ class Config:
     """A method or recipe; `svea methods` lists them."""
     base: Annotated[Literal["sac", "ddpg", "dqn"], WHAT] = "sac"
     """The base algorithm; dqn is for discrete actions (see action_bins)."""
-    encoder: Annotated[Literal["cnn", "vit", "drqv2"], WHAT] = "cnn"
-    """The trunk: the paper's CNN or ViT, or DrQ-v2's four convolutions."""
+    encoder: Annotated[Literal["cnn", "vit", "drqv2", "frames"], WHAT] = "cnn"
+    """The trunk: the paper's CNN or ViT, DrQ-v2's four convolutions, or SimGRL's, whose first
+    layers see each frame by itself."""
     auxiliary: Annotated[Literal["none", "curl", "soda", "pad"], WHAT] = "none"
     """An auxiliary loss that also trains the trunk; set by the method."""
     preset: Annotated[Literal["paper", "quick"], WHAT] = "paper"

@@ -3,6 +3,7 @@
 from svea.networks.cnn import CNN
 from svea.networks.deterministic import DeterministicActor
 from svea.networks.discrete import DiscreteCritic, DuelingCritic
+from svea.networks.frame_cnn import FrameCNN
 from svea.networks.head_cnn import HeadCNN
 from svea.networks.heads import Actor, Critic, Projection
 from svea.networks.trunk import Trunk
@@ -15,6 +16,7 @@ __all__ = [
     "DeterministicActor",
     "DiscreteCritic",
     "DuelingCritic",
+    "FrameCNN",
     "HeadCNN",
     "Projection",
     "Trunk",

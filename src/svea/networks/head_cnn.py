@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 from torch import Tensor, nn
 
 from svea.config.shapes import output_size
 from svea.networks.cnn import CNN
+from svea.networks.frame_cnn import FrameCNN
 from svea.networks.trunk import Trunk, initialise
 
 
@@ -42,14 +45,16 @@ def own_head(trunk: Trunk, layers: int) -> nn.Module:
     return HeadCNN(shared.maps, layers, shared.drqv2)
 
 
-def without_last(trunk: Trunk, layers: int) -> CNN:
+def without_last(trunk: Trunk, layers: int) -> CNN | FrameCNN:
     """A trunk that ends this many convolutions earlier; its weights are the given trunk's own."""
-    assert isinstance(trunk, CNN), "only convolutions can be shared in part"
-    part = CNN.__new__(CNN)
-    nn.Module.__init__(part)
-    part.drqv2, part.centre, part.input_shape = trunk.drqv2, trunk.centre, trunk.input_shape
-    part.layers = nn.Sequential(*list(trunk.layers)[: -2 * layers])
+    assert isinstance(trunk, CNN | FrameCNN), "only convolutions can be shared in part"
+    part = copy.copy(trunk)
+    part._modules = dict(trunk._modules)  # which copying alone would share
     filters, side, _ = trunk.maps
     side += 2 * layers  # each of them takes a pixel from every edge
     part.maps, part.features = (filters, side, side), filters * side**2
+    if isinstance(trunk, FrameCNN):
+        part.joint = without_last(trunk.joint, layers)
+    else:
+        part.layers = nn.Sequential(*list(trunk.layers)[: -2 * layers])
     return part

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from svea import views
 from svea.agents.auxiliary import PAD
 from svea.augment import Augmentation, conv, transform
+from svea.networks.frame_cnn import FrameCNN
 from svea.networks.vit import Attention
 from svea.speed.graphs import SideStream
 
@@ -153,6 +154,10 @@ def compile_networks(agent: Agent) -> None:
 
 def fuse_convolutions(network: nn.Module) -> bool:
     """Let our own kernels compute a CNN's forward and backward pass, where they fit."""
+    if isinstance(network, FrameCNN):
+        slow = "encoder frames: our kernels are made for the CNN; torch compiles this one"
+        warnings.warn(f"{slow}, and an update takes longer", stacklevel=2)
+        return False
     from svea.speed.kernels import nvrtc
     from svea.speed.kernels.convolutions import FusedConvolutions
     from svea.speed.kernels.trunk import FusedTrunk
