@@ -22,7 +22,7 @@ from svea.envs.rendering import backend, renderer
 from svea.envs.workers import pool, worker
 from svea.envs.workers.episode import OpenEpisode
 from svea.envs.workers.pool import Workers
-from svea.errors import NumericsError, UserError, WorkerError
+from svea.errors import NumericsError, RendererError, UserError, WorkerError
 
 TOY = {"task": "toy:make", "image_size": 16}
 
@@ -147,6 +147,44 @@ def test_our_own_errors_keep_their_class(
     with pytest.raises(UserError, match="'color_hard' does not fit toy:make, which has train"):
         Workers([TOY, TOY, TOY | {"mode": "color_hard"}], per_process=per_process)
     assert capfd.readouterr() == ("", ""), "the others end without a word"
+
+
+def test_processes_start_while_their_parent_does_something_else() -> None:
+    with Workers([TOY] * 2, wait=False) as workers:
+        assert len(workers) == 2 and not hasattr(workers, "action_size")
+        workers.wait()
+        workers.wait()  # again: nothing to do
+        workers.reset([0, 1])
+        assert workers.action_size == 1
+    failing = Workers([{"task": "waler_walk"}] * 2, wait=False)
+    processes = [worker.process for worker in failing._workers]
+    with pytest.raises(UserError, match="waler_walk"):
+        failing.wait()
+    assert all(process.poll() is not None for process in processes)
+
+
+def test_sets_that_started_before_another_fell_back_to_osmesa_follow_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(backend, "_fallen_back", False)
+    monkeypatch.setattr(backend, "environment_of_workers", dict)
+    failed: list[Workers] = []
+
+    def fail_once(self: Workers) -> list[dict[str, Any]]:
+        if self not in failed:
+            failed.append(self)
+            raise RendererError("no picture")
+        return introductions(self)
+
+    introductions = Workers._introductions
+    monkeypatch.setattr(Workers, "_introductions", fail_once)
+    monkeypatch.setattr(backend, "can_fall_back", lambda: not backend._fallen_back)
+    with Workers([TOY], wait=False) as one, Workers([TOY], wait=False) as other:
+        one.wait()
+        other.wait()
+    assert capsys.readouterr().err.count("Drawing with OSMesa") == 1
+    with pytest.raises(RendererError):
+        Workers([TOY])  # it began with OSMesa, so there is no way out
 
 
 @pytest.mark.parametrize("per_process", [1, 2])

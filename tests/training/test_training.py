@@ -13,6 +13,7 @@ from tiny_runs import tiny
 from whole_runs import assert_same
 
 from svea.config import Config
+from svea.envs.workers.pool import Workers
 from svea.errors import SveaError, UserError
 from svea.runs import checkpoint
 from svea.training import Interrupt, Trainer, train, train_each, train_together
@@ -51,6 +52,20 @@ def test_runs_that_take_turns_are_the_runs_alone_where_the_number_of_threads_cha
         torch.set_num_threads(1)
     for one, other in zip(alone, together, strict=True):
         assert_same(one, other)
+
+
+def test_the_processes_of_all_runs_start_before_any_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Environments for training and for the first evaluation, of both runs."""
+    events: list[str] = []
+    start, wait = Workers._start_all, Workers.wait
+    monkeypatch.setattr(
+        Workers, "_start_all", lambda self, count: [events.append("start"), start(self, count)]
+    )
+    monkeypatch.setattr(Workers, "wait", lambda self: [events.append("wait"), wait(self)])
+    train_together([tiny(tmp_path / f"{seed}", seed=seed, decisions=4) for seed in (0, 1)])
+    assert events[:4] == ["start"] * 4 and "start" not in events[4:]
 
 
 def test_a_run_that_fails_does_not_end_the_others(

@@ -52,6 +52,8 @@ def time_training(seeds: list[int], seconds: float, **settings: Any) -> list[Tra
             for config in configs
         ]
         trainers = [trainer for trainer in opened if trainer is not None]  # all: folders are new
+        for trainer in trainers:
+            trainer.begin()
         runs = []
         for number, trainer in enumerate(trainers):
             runs.append((trainer, trainer.turns(), speed.lane(trainer.device, number)))

@@ -15,6 +15,7 @@ from svea.speed.device import (
     synchronise,
 )
 from svea.speed.graphs import lane
+from svea.speed.host import warm_up
 from svea.speed.learner import WARM_UP, Learner
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "precision_context",
     "synchronise",
     "uncompiled",
+    "warm_up",
 ]

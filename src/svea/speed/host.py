@@ -29,6 +29,16 @@ def prepare(device: torch.device, exact: bool = False) -> None:
         leave_a_core()
 
 
+def warm_up(device: torch.device) -> None:
+    """Let a GPU make its context and load its matrix library, while the environments start.
+
+    Both happen at the first use otherwise, and take seconds.
+    """
+    if device.type == "cuda":
+        square = torch.ones((64, 64), dtype=torch.bfloat16, device=device)
+        (square @ square).sum().item()
+
+
 def keep_freed_memory() -> None:
     """Let the C library keep the memory of freed tensors for the next ones.
 

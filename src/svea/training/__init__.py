@@ -39,6 +39,7 @@ def train(config: Config) -> Path:
     with incidents.recorded(config.folder), speed.explained(), ExitStack() as stack:
         interrupt = stack.enter_context(interrupts())
         if trainer := open_trainer(config, stack, interrupt):
+            trainer.begin()
             trainer.run()
     return config.folder
 
@@ -71,6 +72,8 @@ def train_each(configs: Sequence[Config]) -> list[Exception | None]:
             stack.push(run.opened)
             run.open(interrupt, len(configs), number)
         for run in runs:
+            run.begin()  # the processes of all have been started: no run waits for another's
+        for run in runs:
             if run.trainer:
                 speed.synchronise(run.trainer.device)  # it was made outside the lanes
         active = runs
@@ -88,6 +91,8 @@ def open_trainer(
     name: str = "",
 ) -> Trainer | None:
     """The trainer of a run, new or continued; None if the run is finished already.
+
+    Its environments are starting: call its `begin` before anything else.
 
     Args:
         config: of the run.
@@ -118,13 +123,19 @@ class _Turns:
         self.error: Exception | None = None
 
     def open(self, interrupt: Interrupt, runs_in_process: int, number: int) -> None:
-        """Make the trainer, unless the run is finished already or refused."""
+        """Start the trainer, unless the run is finished already or refused."""
         with self._ends_alone():
             self.trainer = open_trainer(
                 self.config, self.opened, interrupt, runs_in_process, name=self.name
             )
         if self.trainer:
             self._turns, self._lane = self.trainer.turns(), speed.lane(self.trainer.device, number)
+
+    def begin(self) -> None:
+        """Wait until its environments are ready."""
+        if self.trainer:
+            with self._ends_alone():
+                self.trainer.begin()
 
     def take_turn(self) -> bool:
         """One turn; False if the run has ended."""

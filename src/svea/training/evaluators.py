@@ -79,7 +79,17 @@ class Evaluators:
             **({"success_rate": float(np.mean(successes))} if successes else {}),
         }
 
+    def start(self) -> None:
+        """Let the processes of all modes start now, while something else is done."""
+        for mode in self.modes:
+            self._started(mode)
+
     def _environments(self, mode: str) -> Workers:
+        workers = self._started(mode)
+        workers.wait()
+        return workers
+
+    def _started(self, mode: str) -> Workers:
         if mode not in self._sets:
             config = self._config
             count = parallel_environments(config.eval_envs, config.eval_episodes)
@@ -87,6 +97,7 @@ class Evaluators:
                 [config.environment_in(mode)] * count,
                 self._on_incident,
                 step_timeout=config.step_timeout,
+                wait=False,
             )
             self._sets[mode] = self._stack.enter_context(workers)
         return self._sets[mode]

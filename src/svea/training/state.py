@@ -52,7 +52,7 @@ class TrainingState:
         learn_only: bool = False,
         name: str = "",
     ) -> None:
-        """Check memory and disk, start the environments, and resume if there is a checkpoint.
+        """Start the environments' processes; `begin` waits for them.
 
         The arguments are those of `training.open_trainer`, and the checkpoint to continue from.
         """
@@ -75,23 +75,32 @@ class TrainingState:
                 self.record_incident,
                 preflight.environments_per_process(config, self.device),
                 config.step_timeout,
+                wait=False,
             )
         )
         self.evaluators = Evaluators(config, stack, self.record_incident)
-        self._saved = saved
-        self._make_learner(runs_in_process)
+        if not (saved or learn_only):
+            self.evaluators.start()  # a new run begins with an evaluation
+        self._stack, self._saved = stack, saved
+        self._runs_in_process, self._learn_only = runs_in_process, learn_only
+
+    def begin(self) -> None:
+        """Check memory and disk, wait for the environments, and resume if there is a checkpoint."""
+        speed.warm_up(self.device)
+        self.environments.wait()
+        self._make_learner(self._runs_in_process)
         self.losses = Accumulator()
-        self.random = np.random.default_rng(seed_for(config.seed, "warm-up"))  # its actions
-        if saved:
-            self._try_to_resume(saved)
+        self.random = np.random.default_rng(seed_for(self.config.seed, "warm-up"))  # its actions
+        if self._saved:
+            self._try_to_resume(self._saved)
         else:
             self._begin()
         self._plan_exports()
-        if learn_only:
+        if self._learn_only:
             self.next_evaluation = self.next_export = self.next_save = NEVER
         self.rates = Rates(self.updates, self.decision)
         self.log = Log(self.folder / layout.METRICS, self._log_offset, self._sinks())
-        stack.callback(self.log.close)
+        self._stack.callback(self.log.close)
 
     def _make_learner(self, runs_in_process: int) -> None:
         """Agent and replay, if they fit the environments, the memory and the disk."""

@@ -70,6 +70,11 @@ def draws_on_gpu() -> bool:
     return "nvidia" in (_egl_vendor() or "").lower()
 
 
+def has_fallen_back() -> bool:
+    """Whether workers that start from here on draw with OSMesa because something else failed."""
+    return _fallen_back
+
+
 def fall_back() -> None:
     """Let workers that start from here on draw with OSMesa."""
     global _fallen_back

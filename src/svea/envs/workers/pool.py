@@ -63,6 +63,7 @@ class Workers:
         on_incident: Callable[[dict[str, Any]], None] | None = None,
         per_process: int = 1,
         step_timeout: float | None = None,
+        wait: bool = True,
     ) -> None:
         """Start the processes, all at once.
 
@@ -73,6 +74,8 @@ class Workers:
             per_process: the most environments in one process, which draw their pictures together.
             step_timeout: seconds without an answer to a step, after which a process is killed and
                 replaced; 0: never, and starting has no limit either; `HANG_SECONDS` if None.
+            wait: return when they are ready. Otherwise they start while the caller does something
+                else, and `wait` must be called before they are used.
         """
         self.on_incident = on_incident or print_incident
         self._step_timeout = step_timeout
@@ -81,18 +84,31 @@ class Workers:
         self._waiting: dict[int, int | None] = {}  # environments that step, and their next seeds
         self._restarts: list[float] = []  # when they were
         self._memory: IO[bytes] | None = None
+        self._environments, self._per_process = list(environments), per_process
+        self._drew_in_software = False
+        self._start_all(per_process)
+        if wait:
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until the environments are ready; a renderer that fails is replaced by OSMesa."""
+        if self._memory is not None:
+            return
         try:
             try:
-                specs = self._start_all(environments, per_process)
+                specs = self._introductions()
             except RendererError as error:
                 for worker in self._workers:
                     worker.process.kill()  # a stuck driver does not react to a closed socket
-                if not backend.can_fall_back():
+                others_fell_back = backend.has_fallen_back() and not self._drew_in_software
+                if not (backend.can_fall_back() or others_fell_back):
                     raise
                 backend.fall_back()
-                print(f"warning: {error} Drawing with OSMesa (in software).", file=sys.stderr)
+                if not others_fell_back:
+                    print(f"warning: {error} Drawing with OSMesa (in software).", file=sys.stderr)
                 self.close()
-                specs = self._start_all(environments, 1)  # a core draws for one at a time
+                self._start_all(1)  # a core draws for one at a time
+                specs = self._introductions()
             self._share(specs)
         except BaseException:
             self.close()
@@ -191,14 +207,21 @@ class Workers:
 
     # Starting ----------------------------------------------------------------------------------
 
-    def _start_all(
-        self, environments: Sequence[dict[str, Any]], per_process: int
-    ) -> list[dict[str, Any]]:
-        """Start every process, and return how the environments describe their spaces."""
+    def _start_all(self, per_process: int) -> None:
+        """Start every process."""
+        environments = self._environments
         count = math.ceil(len(environments) / per_process)
         borders = [len(environments) * number // count for number in range(count + 1)]
-        for first, end in itertools.pairwise(borders):
-            self._workers.append(Worker(first, list(environments[first:end])))
+        self._drew_in_software = backend.has_fallen_back()
+        try:
+            for first, end in itertools.pairwise(borders):
+                self._workers.append(Worker(first, environments[first:end]))
+        except BaseException:
+            self.close()
+            raise
+
+    def _introductions(self) -> list[dict[str, Any]]:
+        """Wait for every process, and return how the environments describe their spaces."""
         seconds = self._start_seconds
         specs = [spec for worker in self._workers for spec in self._answer(worker, seconds)]
         for worker in self._workers:

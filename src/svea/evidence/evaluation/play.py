@@ -63,18 +63,20 @@ def play(
     waiting = iter(episodes)
     playing: list[EpisodeResult | None] = [None] * len(workers)
 
-    def start(worker: int) -> None:
-        playing[worker] = episode = next(waiting, None)
-        if episode is not None:
-            workers.reset([episode.seed], [worker])
+    def start(idle: Iterable[int]) -> None:  # all at once: an episode's first picture takes long
+        taken = dict(zip(idle, waiting, strict=False))
+        for worker, episode in taken.items():
+            playing[worker] = episode
+        if taken:
+            workers.reset([episode.seed for episode in taken.values()], list(taken))
 
-    for worker in range(len(workers)):
-        start(worker)
+    start(range(len(workers)))
     while active := [worker for worker, episode in enumerate(playing) if episode is not None]:
         if should_stop():
             raise Interrupted
         actions = policy(workers.observations, playing)
         workers.send(actions[active], [None] * len(active), active)
+        ended = []
         for worker, step in zip(active, workers.receive(), strict=True):
             episode = playing[worker]
             assert episode is not None
@@ -86,7 +88,9 @@ def play(
                     episode.success = bool(step.info[name])
             if step.done:
                 on_episode(episode)
-                start(worker)
+                playing[worker] = None
+                ended.append(worker)
+        start(ended)
     return episodes
 
 
