@@ -69,3 +69,38 @@ def test_a_mode_of_your_own_is_a_class_and_a_line(monkeypatch):
     np.testing.assert_array_equal(dark, (bright * 0.25).astype(np.uint8))
     day.close()
     night.close()
+
+
+def test_groups_are_the_modes_of_their_kind():
+    assert expand_modes(["colors", "videos"]) == [
+        *("color_easy", "color_hard", "video_easy", "video_hard")
+    ]
+    assert expand_modes(["geometry"]) == list(svea.envs.GEOMETRY_MODES)
+    assert expand_modes(["lights"], "finger_spin") == list(svea.envs.LIGHT_MODES)
+    everything = expand_modes(["everything"], "walker_walk")
+    assert everything == list(svea.envs.modes_of("walker_walk")) and len(everything) == 24
+    assert expand_modes(["everything"], "toy:make") == expand_modes(["all"], "toy:make")
+    assert "test" in expand_modes(["everything"], "robot_push")
+    assert "test" not in expand_modes(["everything"])
+
+
+def test_a_group_is_what_the_task_has_of_it():
+    """DMC-GB2 says how far to shift for five domains; reacher's camera sees no sky."""
+    assert expand_modes(["geometry"], "hopper_hop") == [
+        *("rotate_easy", "rotate_hard", "camera_easy", "camera_hard")
+    ]
+    assert expand_modes(["videos"], "reacher_easy") == ["video_hard"]
+    assert "video_easy" not in expand_modes(["all"], "reacher_easy")
+    with pytest.raises(UserError, match=r"robot_push has no mode of the group 'lights' .*has tr"):
+        expand_modes(["lights"], "robot_push")
+
+
+def test_a_mode_by_itself_must_be_the_tasks():
+    with pytest.raises(UserError, match=r"'shift_hard' does not fit hopper_hop.*rotate_easy.*fing"):
+        expand_modes(["geometry", "shift_hard"], "hopper_hop")
+
+
+@pytest.mark.parametrize("group", ["all", "usual", "everything", *svea.envs.GROUPS])
+def test_a_group_is_not_a_mode(group):
+    with pytest.raises(UserError, match=f"'{group}' stands for several modes; name one of them"):
+        make_env("walker_walk", group)

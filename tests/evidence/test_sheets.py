@@ -101,11 +101,11 @@ def test_environments_have_a_row_for_each_mode(monkeypatch, tmp_path):
     monkeypatch.setattr(sheets, "_episodes", episodes)
     out = sheets.environments(tmp_path / "sheet.png", samples=2)
     modes = list(dict.fromkeys(mode for mode, _ in asked))
-    assert modes == list(sheets.SHEET_MODES) and len(asked) == 16
+    assert modes == list(sheets.SHEET_MODES) and len(asked) == 20
     pixels = np.asarray(Image.open(out).convert("L"))
     block = 2 * (84 + GAP) + 3 * GAP
-    levels = [pixels[40 + r * (84 + GAP) + 9, LABEL + c * block + 9] for r, c in np.ndindex(8, 2)]
-    assert levels == [round(255 * (k + 1) / 32) for k in range(16)]
+    levels = [pixels[40 + r * (84 + GAP) + 9, LABEL + c * block + 9] for r, c in np.ndindex(10, 2)]
+    assert levels == [round(255 * (k + 1) / 32) for k in range(20)]
 
 
 def test_episodes_of_the_sheet_show_their_mode(monkeypatch):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from svea.cli.arguments import Out, Positional, parse
+from svea.errors import UserError
 from svea.files import output_file
 
 
@@ -18,6 +19,8 @@ def run(arguments: list[str]) -> int:
         overlay_dir: str = "",
         data_dir: str = "",
         seed: int = 0,
+        modes: tuple[str, ...] = (),
+        tasks: tuple[str, ...] = (),
     ) -> int:
         """Write a contact sheet as PNG.
 
@@ -27,13 +30,22 @@ def run(arguments: list[str]) -> int:
             overlay_dir: pictures for overlay, or `procedural`.
             data_dir: folder with benchmark data; overrides SVEA_DATA.
             seed: of the draws.
+            modes: rows of environments: modes, or groups such as geometry and lights; default the
+                paper's, and those that fit any environment.
+            tasks: columns of environments; default walker_walk and cartpole_swingup.
         """
         from svea.evidence.film import sheets
 
+        if sheet != "environments" and (modes or tasks):
+            raise UserError(f"--modes and --tasks choose what environments shows, not {sheet}")
         path = output_file(out or Path(f"{sheet}.png"))
         sheets.check_name(path)
         if sheet == "environments":
-            print(sheets.environments(path, seed=seed, data_dir=data_dir or None))
+            shown = sheets.environments(
+                path, modes=modes or sheets.SHEET_MODES, tasks=tasks or sheets.SHEET_TASKS,
+                seed=seed, data_dir=data_dir or None,
+            )  # fmt: skip
+            print(shown)
         elif sheet == "robot":
             print(sheets.robot(path, seed=seed))
         else:

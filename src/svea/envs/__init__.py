@@ -12,6 +12,9 @@ from svea.envs.foreign import AdaptedEnv
 from svea.envs.looks import Mode, Scene, describe
 from svea.envs.looks.pictures import PictureMode
 from svea.envs.modes import (
+    GEOMETRY_MODES,
+    GROUPS,
+    LIGHT_MODES,
     MODES,
     PICTURE_MODES,
     ROBOT_MODES,
@@ -35,6 +38,9 @@ from svea.envs.tasks import (
 __all__ = [
     "ACTION_REPEAT",
     "EPISODE_FRAMES",
+    "GEOMETRY_MODES",
+    "GROUPS",
+    "LIGHT_MODES",
     "MODES",
     "PAPER_TASKS",
     "PICTURE_MODES",

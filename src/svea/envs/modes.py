@@ -10,12 +10,14 @@ from typing import Any
 
 from svea.envs.importing import import_named, is_import_path
 from svea.envs.looks import Mode
+from svea.envs.looks.cameras import GEOMETRY, SHIFT_LIMITS, CameraMode
 from svea.envs.looks.colors import COLOR_MODES, ColorMode
 from svea.envs.looks.distracting import INTENSITIES, DistractingMode, check_intensity
+from svea.envs.looks.lights import LIGHTS
 from svea.envs.looks.pictures import PictureColors, PictureMode, PictureVideo
-from svea.envs.looks.videos import VIDEO_MODES, VideoMode
+from svea.envs.looks.videos import VIDEO_MODES, VideoMode, why_unseen
 from svea.envs.robot.worlds import RobotMode, RobotTestMode, check_world
-from svea.envs.tasks import ROBOT_TASKS, is_foreign
+from svea.envs.tasks import DOMAIN_AND_TASK, ROBOT_TASKS, is_foreign
 from svea.errors import UserError, unknown_name
 
 
@@ -30,7 +32,18 @@ MODES: dict[str, Callable[..., Mode]] = {
     **{name: functools.partial(VideoMode, name) for name in VIDEO_MODES},
     "distracting_cs": DistractingMode,
 }
-"""Mode name to a factory called with `data_dir=` (a folder or None) and the mode's own options."""
+"""Mode name to a factory called with `data_dir=` (a folder or None) and the mode's own options.
+These are the paper's, and what `all` means."""
+
+GEOMETRY_MODES: dict[str, Callable[..., Mode]] = {
+    name: functools.partial(CameraMode, name) for name in GEOMETRY
+}
+"""The same where the camera is turned or moved: DMC-GB2's, and RL-ViGen's cameras."""
+
+LIGHT_MODES: dict[str, Callable[..., Mode]] = {
+    name: functools.partial(look, name) for name, look in LIGHTS.items()
+}
+"""The same where the lights are moved or coloured: RL-ViGen's."""
 
 ROBOT_MODES: dict[str, Callable[..., Mode]] = {"train": RobotMode, "test": RobotTestMode}
 """The same for the robot tasks."""
@@ -46,18 +59,43 @@ _BEHIND_COLON: dict[str, tuple[str, type, Callable[[Any], Any], str]] = {
     "distracting_cs": ("intensity", float, check_intensity, "distracting_cs:0.3"),
     "test": ("world", int, check_world, "test:7"),
 }
-_ALL = "all"
+_ALL, _EVERYTHING = "all", "everything"
 USUAL = "usual"
 """The modes that one looks at first: train, and color_hard or a robot's test."""
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "colors": COLOR_MODES,
+    "videos": VIDEO_MODES,
+    "geometry": tuple(GEOMETRY_MODES),
+    "lights": tuple(LIGHT_MODES),
+    "distracting_cs:all": tuple(f"distracting_cs:{each:g}" for each in INTENSITIES),
+}
+"""Names for several modes. `all` and `everything` depend on the task."""
 
 
 def modes_of(task: str | None) -> dict[str, Callable[..., Mode]]:
     """The modes that a task has; without a task, all there are."""
+    suite = MODES | GEOMETRY_MODES | LIGHT_MODES
     if task is None:
-        return MODES | ROBOT_MODES | PICTURE_MODES
+        return suite | ROBOT_MODES | PICTURE_MODES
     if is_foreign(task):
         return {"train": _train} | PICTURE_MODES
-    return (ROBOT_MODES if task in ROBOT_TASKS else MODES) | PICTURE_MODES
+    if task in ROBOT_TASKS:
+        return ROBOT_MODES | PICTURE_MODES
+    return {name: suite[name] for name in suite if not why_not(name, task)} | PICTURE_MODES
+
+
+def why_not(name: str, task: str) -> str:
+    """Why a task of the suite lacks a mode that others have; nothing where it has it.
+
+    >>> why_not("shift_hard", "walker_walk")
+    ''
+    """
+    if name in VIDEO_MODES:
+        return why_unseen(name, task)
+    if "shift" in name and name in GEOMETRY and DOMAIN_AND_TASK[task][0] not in SHIFT_LIMITS:
+        return f"DMC-GB2 defines how far to shift for the tasks of {', '.join(SHIFT_LIMITS)} only"
+    return ""
 
 
 def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]:
@@ -78,12 +116,8 @@ def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]
     fitting = modes_of(task)
     if is_own_mode(text):
         return text, {}
-    if name not in fitting:
-        if name in modes_of(None):
-            has = ", ".join(fitting)
-            raise UserError(f"mode {text!r} does not fit {task}, which has {has}.")
-        unknown = unknown_name("mode", text, fitting)
-        raise UserError(f"{unknown}. A mode of your own is named as module:class.")
+    if name not in fitting or text in GROUPS:
+        raise _unfit(text, name, task)
     if not colon:
         return name, {}
     if name not in _BEHIND_COLON:
@@ -100,17 +134,35 @@ def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]
     return name, {option: check(number)}
 
 
+def _unfit(text: str, name: str, task: str | None) -> UserError:
+    """What to say of a mode that is unknown, or that the task does not have."""
+    fitting = modes_of(task)
+    if text in (_ALL, _EVERYTHING, USUAL, *GROUPS):
+        members = GROUPS.get(text, ("train",))
+        first = next((mode for mode in members if mode.partition(":")[0] in fitting), "train")
+        return UserError(f"{text!r} stands for several modes; name one of them here, e.g. {first}.")
+    if task is not None and name in modes_of(None):
+        of_suite = task in DOMAIN_AND_TASK and task not in ROBOT_TASKS
+        because = why_not(name, task) if of_suite else ""
+        return UserError(
+            f"mode {text!r} does not fit {task}, which has {', '.join(fitting)}"
+            + (f"; {because}." if because else ".")
+        )
+    unknown = unknown_name("mode", text, fitting)
+    return UserError(f"{unknown}. A mode of your own is named as module:class.")
+
+
 def check_mode(text: str, task: str | None = None) -> None:
     """Refuse an unknown mode, one that the task does not have, or a value that it does not take."""
     parse_mode(text, task)
 
 
 def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
-    """Spell out `all` and `distracting_cs:all`, check every mode, and keep each once.
+    """Spell out groups such as `all` and `geometry`, check every mode, and keep each once.
 
     Args:
-        modes: What users type.
-        task: Whose modes `all` is, and which must have the others; a task of the suite without it.
+        modes: What users type: modes, and groups of them.
+        task: Whose modes a group is, and which must have the others; a task of the suite without.
 
     >>> expand_modes(["train", "distracting_cs:all"])[:3]
     ['train', 'distracting_cs:0.025', 'distracting_cs:0.05']
@@ -119,21 +171,31 @@ def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
     >>> expand_modes(["all"], "robot_push")
     ['train', 'test']
     """
-    groups = {
-        _ALL: _benchmark_modes(task),
-        f"distracting_cs:{_ALL}": [f"distracting_cs:{each:g}" for each in INTENSITIES],
-    }
-    expanded = [name for mode in modes for name in groups.get(mode, [mode])]
+    expanded = [name for mode in modes for name in _members(mode, task)]
     for mode in expanded:
         check_mode(mode, task)
     return list(dict.fromkeys(expanded))
 
 
-def _benchmark_modes(task: str | None) -> list[str]:
-    """What `all` means: the benchmark's modes, which a user's own environment does not have."""
-    if task is not None and is_foreign(task):
-        return list(modes_of(task))
-    return list(ROBOT_MODES if task in ROBOT_TASKS else MODES)
+def _members(mode: str, task: str | None) -> list[str]:
+    """The modes that a task has of a group, or the mode itself."""
+    fitting = modes_of(task)
+    if mode == _EVERYTHING:
+        return [name for name in fitting if task is not None or name != "test"]
+    if mode == _ALL:
+        if task is not None and is_foreign(task):
+            return list(fitting)
+        benchmark = ROBOT_MODES if task in ROBOT_TASKS else MODES
+        return [name for name in benchmark if name in fitting]
+    if mode not in GROUPS:
+        return [mode]
+    members = [name for name in GROUPS[mode] if name.partition(":")[0] in fitting]
+    if not members:
+        raise UserError(
+            f"{task} has no mode of the group {mode!r} ({', '.join(GROUPS[mode])}); it has "
+            f"{', '.join(fitting)}."
+        )
+    return members
 
 
 def is_own_mode(text: str) -> bool:

@@ -16,7 +16,6 @@ from svea.envs.actions import DiscreteActions
 from svea.envs.dmc import DMControlEnv, load_suite_task
 from svea.envs.foreign import call_factory
 from svea.envs.looks import Mode
-from svea.envs.looks.videos import VIDEO_MODES, check_visible
 from svea.envs.modes import make_mode, parse_mode
 from svea.envs.rendering import RENDERINGS
 from svea.envs.robot.worlds import RobotMode
@@ -55,8 +54,8 @@ def make_env(
     Args:
         task: A name in `TASKS`, or `module:function`: a function of yours that returns a Gymnasium
             environment of pictures. It is adapted: resized, stacked, actions rescaled.
-        mode: A name in `MODES`, or in `ROBOT_MODES` for a robot task, in `PICTURE_MODES` for any,
-            or `module:class` of yours: how the world looks. Physics and rewards are the same.
+        mode: A name in `modes_of(task)` or `module:class` of yours: how the world looks. Physics
+            and rewards are the same.
             `distracting_cs:0.3` is short for `distracting_cs` with `intensity=0.3`, and `test:7`
             for `test` with `world=7`.
         seed: Seed of the first episode when `reset` is called without one; None draws one, so that
@@ -116,8 +115,6 @@ def make_env(
         )
     if render_mode not in (None, "rgb_array"):
         raise UserError(f"render_mode is {render_mode!r}; allowed are 'rgb_array' and None.")
-    if name in VIDEO_MODES:
-        check_visible(name, task)
     look = make_mode(name, task, data_folder(data_dir), options | mode_options)
     shown: dict[str, Any] = {
         "seed": seed,

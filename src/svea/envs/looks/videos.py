@@ -18,7 +18,7 @@ import numpy as np
 from svea.data import clips
 from svea.envs.looks import Scene, WorldsMode
 from svea.envs.looks.colors import texture
-from svea.errors import UserError, unknown_name
+from svea.errors import unknown_name
 
 GREEN = (51, 204, 51)
 """(0.2, 0.8, 0.2) in bytes."""
@@ -114,15 +114,13 @@ class VideoMode(WorldsMode):
         return np.where(is_green(picture)[..., None], frame, picture)
 
 
-def check_visible(name: str, task: str) -> None:
-    """Refuse a task in which the mode would look like training."""
+def why_unseen(name: str, task: str) -> str:
+    """Why the mode would look like training in a task; nothing where it would not."""
     unseen = WITHOUT_SKY_AND_FLOOR + (WITHOUT_SKY if name == "video_easy" else ())
-    if any(part in task for part in unseen):
-        where = "sky" if name == "video_easy" else "sky and on the floor"
-        raise UserError(
-            f"mode {name!r} shows its videos in the {where}, which the camera of task {task!r} "
-            "does not see; use 'video_hard' or 'distracting_cs' there."
-        )
+    if not any(part in task for part in unseen):
+        return ""
+    where = "sky" if name == "video_easy" else "sky and on the floor"
+    return f"it shows its videos in the {where}, which the camera of {task} does not see"
 
 
 def is_green(picture: np.ndarray) -> np.ndarray:

@@ -14,9 +14,11 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from svea.envs import expand_modes, make_env
+from svea.envs.looks import provenance_of
 from svea.envs.robot.worlds import WORLDS
 from svea.errors import UserError
 from svea.evidence.film.pictures import write_picture
+from svea.seeds import world_order
 
 if TYPE_CHECKING:
     from svea.augment.images import ImageBank
@@ -50,12 +52,16 @@ SHEET_MODES = (
     "distracting_cs:0.1",
     "distracting_cs:0.2",
     "distracting_cs:0.5",
+    "picture_colors",
+    "picture_video",
 )
-"""The rows of the sheet of environments, in the order of the paper's appendix."""
+"""The rows of the sheet of environments: the paper's in the order of its appendix, then those that
+fit any environment."""
 
 SHEET_TASKS = ("walker_walk", "cartpole_swingup")
 SHEET_WORLDS = 5  # of the robot's test worlds in a row
-INK, PAPER, GAP, LABEL = (34, 34, 40), (255, 255, 255), 6, 150
+INK, PAPER, GAP = (34, 34, 40), (255, 255, 255), 6
+LABEL = 150  # width of the names, at least
 
 
 def augmentations(
@@ -111,14 +117,18 @@ def environments(
 
     Args:
         out: The PNG to write.
-        modes: The modes, one row each.
-        tasks: The tasks, side by side.
-        samples: Episodes of each, all of random actions, each some decisions after its start.
+        modes: The modes or groups of modes, one row per mode.
+        tasks: The tasks, side by side; all must have these modes.
+        samples: Episodes of each, all of random actions, each some decisions after its start. They
+            show different worlds, the same in every task; where a light moves, later ones are
+            further on.
         seed: Seed of the first episode.
         scale: Whole-number enlargement of the pictures.
         data_dir: Folder with the benchmark's data; generated data without one.
     """
-    rows = expand_modes(modes)
+    rows = list(dict.fromkeys(row for task in tasks for row in expand_modes(modes, task)))
+    for task in tasks:
+        expand_modes(rows, task)
     cells = [[_episodes(task, mode, samples, seed, data_dir) for task in tasks] for mode in rows]
     titles = [task.replace("_", " ") for task in tasks]
     names = [mode.replace("distracting_cs", "distracting").replace("_", " ") for mode in rows]
@@ -155,10 +165,14 @@ def _episodes(
     """One observation of each of several episodes, soon after its start."""
     env = make_env(task, mode, data_dir=data_dir)
     env.action_space.seed(seed)
+    worlds = world_order(provenance_of(env).get("worlds", 1))
     kept = []
     for episode in range(count):
-        env.reset(seed=seed + episode)
-        for _ in range(6):
+        world = worlds[(seed + episode) % len(worlds)]
+        asked = {} if mode == "test" else {"world": world}  # the robot's follow from the seed
+        env.reset(seed=seed + episode, options=asked)
+        later = 20 * episode if mode.startswith("moving_light") else 0
+        for _ in range(6 + later):
             observation, *_ = env.step(env.action_space.sample())
         kept.append(observation)
     env.close()
@@ -188,19 +202,20 @@ def sheet_of(
     count = len(cells[0][0])
     block = count * (side + GAP) + 3 * GAP  # the samples of one task
     head = 40
-    size = (LABEL + len(titles) * block, head + len(rows) * (side + GAP) + GAP)
+    font = ImageFont.load_default(size=18)
+    names = max(LABEL, *(round(font.getlength(row)) + 4 * GAP for row in rows))
+    size = (names + len(titles) * block, head + len(rows) * (side + GAP) + GAP)
     sheet = Image.new("RGB", size, PAPER)
     pen = ImageDraw.Draw(sheet)
-    font = ImageFont.load_default(size=18)
     for column, title in enumerate(titles):
-        centre = LABEL + column * block + (block - 3 * GAP) // 2
+        centre = names + column * block + (block - 3 * GAP) // 2
         pen.text((centre, head // 2), title, fill=INK, font=font, anchor="mm")
     for row, name in enumerate(rows):
         top = head + row * (side + GAP)
-        pen.text((LABEL - 2 * GAP, top + side // 2), name, fill=INK, font=font, anchor="rm")
+        pen.text((names - 2 * GAP, top + side // 2), name, fill=INK, font=font, anchor="rm")
         for column, batch in enumerate(cells[row]):
             for index, observation in enumerate(batch):
-                left = LABEL + column * block + index * (side + GAP)
+                left = names + column * block + index * (side + GAP)
                 sheet.paste(_picture(observation, side), (left, top))
     return sheet
 

@@ -1,0 +1,167 @@
+"""Cameras that are turned or moved, against second derivations of their definitions."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from svea.envs import PAPER_TASKS, make_env
+from svea.envs.looks.cameras import SHIFT_LIMITS, CameraMode, camera_offsets
+
+SMALL = {"image_size": 16, "rendering": "fast"}
+TASKS = (*PAPER_TASKS, "cheetah_run")
+
+# DMC-GB2's limits in degrees, written out for easy and hard: least and most about y, about x.
+LIMITS = {
+    ("walker", "hard"): (-10, 10, -10, 10),
+    ("walker", "easy"): (-20 / 3, 20 / 3, -20 / 3, 20 / 3),
+    ("cheetah", "hard"): (-10, 10, -10, 10),
+    ("cheetah", "easy"): (-20 / 3, 20 / 3, -20 / 3, 20 / 3),
+    ("cartpole", "hard"): (-8, 8, -10, 10),
+    ("cartpole", "easy"): (-16 / 3, 16 / 3, -20 / 3, 20 / 3),
+    ("finger", "hard"): (-6, 6, -6, 12),
+    ("finger", "easy"): (-4, 4, -4, 8),
+    ("ball", "hard"): (-6, 6, -6, 12),
+    ("ball", "easy"): (-4, 4, -4, 8),
+}
+
+
+def angle(world: int, level: str) -> float:
+    """The angle of one pose, one at a time."""
+    return {"easy": -90 + 1.8 * world, "hard": -180 + 3.6 * world}[level]
+
+
+def border(world: int, domain: str, level: str) -> tuple[float, float]:
+    """Where a walk around the rectangle is after `world` of its 100 steps."""
+    left, right, low, high = LIMITS[domain, level]
+    side, step = divmod(world, 25)
+    way = step / 25
+    return [
+        (left + way * (right - left), low),
+        (right, low + way * (high - low)),
+        (right - way * (right - left), high),
+        (left, high - way * (high - low)),
+    ][side]
+
+
+def turn(world: int, mode: str, domain: str) -> np.ndarray:
+    """The matrix that the camera's axes are multiplied with, by another library."""
+    kind, _, level = mode.rpartition("_")
+    about_y, about_x = border(world, domain, level) if "shift" in kind else (0.0, 0.0)
+    about_z = angle(world, level) if "rotate" in kind else 0.0
+    return Rotation.from_euler("YXZ", [about_y, about_x, about_z], degrees=True).as_matrix()
+
+
+def own_camera(env: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Place and axes of the task's own camera in the present state."""
+    scene = env.unwrapped._scene
+    data = copy.copy(scene.data)
+    mujoco.mj_kinematics(scene.model, data)
+    mujoco.mj_comPos(scene.model, data)
+    mujoco.mj_camlight(scene.model, data)
+    return data.cam_xpos[scene.camera].copy(), data.cam_xmat[scene.camera].reshape(3, 3).copy()
+
+
+def poses(mode: str, domain: str) -> np.ndarray:
+    """The mode's own, without a simulator."""
+    look = CameraMode(mode)
+    look.prepare(None, domain)
+    return look.turns
+
+
+def shown_camera(env: Any) -> tuple[np.ndarray, np.ndarray]:
+    scene = env.unwrapped._scene
+    return scene.data.cam_xpos[scene.camera], scene.data.cam_xmat[scene.camera].reshape(3, 3)
+
+
+def walk(env: Any, decisions: int) -> None:
+    for _ in range(decisions):
+        env.step(env.action_space.high)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_camera_is_turned_as_dmcgb2_defines_it(task: str) -> None:
+    domain = task.partition("_")[0]
+    env = make_env(task, "rotate_shift_hard", **SMALL)
+    for world in (0, 33, 75, 99):
+        _, info = env.reset(seed=300 + world)
+        assert info["world"] == world
+        expected = turn(world, "rotate_shift_hard", domain)
+        for _ in range(2):
+            place, axes = own_camera(env)
+            shown_place, shown_axes = shown_camera(env)
+            np.testing.assert_allclose(shown_axes, axes @ expected, atol=1e-12)
+            np.testing.assert_array_equal(shown_place, place)
+            walk(env, 2)
+    env.close()
+
+
+@pytest.mark.parametrize("domain", list(SHIFT_LIMITS))
+@pytest.mark.parametrize("level", ["easy", "hard"])
+@pytest.mark.parametrize("kind", ["rotate", "shift", "rotate_shift"])
+def test_all_hundred_poses_of_every_domain(domain: str, kind: str, level: str) -> None:
+    mode = f"{kind}_{level}"
+    expected = [turn(world, mode, domain.partition("_")[0]) for world in range(100)]
+    np.testing.assert_allclose(poses(mode, domain), expected, atol=1e-12)
+
+
+def test_dmcgb2_pairs_angle_and_border_whatever_the_seed() -> None:
+    """Two lists of one length, shuffled by two generators of one seed, keep their pairs."""
+    for seed in range(5):
+        one, other = list(range(100)), [f"pose {k}" for k in range(100)]
+        np.random.RandomState(seed).shuffle(one)
+        np.random.RandomState(seed).shuffle(other)
+        assert other == [f"pose {k}" for k in one]
+
+
+def test_unpaired_has_the_same_angles_and_poses_in_other_company() -> None:
+    both, rotations, shifts = (
+        poses(f"{kind}_hard", "walker") for kind in ("rotate_shift_unpaired", "rotate", "shift")
+    )
+    # What is left of the product when the k-th rotation is taken away is a pose of the border.
+    left = both @ rotations.transpose(0, 2, 1)
+    apart = np.abs(left[:, None] - shifts[None]).max(axis=(2, 3))
+    partners = apart.argmin(axis=1)
+    assert (apart.min(axis=1) < 1e-12).all() and sorted(partners) == list(range(100))
+    assert np.mean(partners == np.arange(100)) < 0.1
+    assert abs(np.corrcoef(partners, np.arange(100))[0, 1]) < 0.25, "no order is left"
+
+
+def test_the_picture_turns_about_its_centre() -> None:
+    """-180, -90, 0 and 90 degrees: a camera that turns one way turns its picture the other."""
+    plain, turned = (make_env("walker_walk", mode) for mode in ("train", "rotate_hard"))
+    for world, quarters in ((0, 2), (25, 1), (50, 0), (75, 3)):
+        expected = np.rot90(plain.reset(seed=world)[0], quarters, axes=(1, 2)).astype(int)
+        shown = turned.reset(seed=world)[0]
+        assert np.abs(shown - expected).mean() < 2  # antialiasing and the shadow's edge
+    for env in (plain, turned):
+        env.close()
+
+
+@pytest.mark.parametrize("task", ["walker_walk", "finger_spin"])
+@pytest.mark.parametrize(("level", "most"), [("easy", 0.08), ("hard", 0.15)])
+def test_the_camera_moves_and_still_follows(task: str, level: str, most: float) -> None:
+    env = make_env(task, f"camera_{level}", **SMALL)
+    for world in (0, 7, 99):
+        env.reset(seed=world)
+        for _ in range(3):
+            place, axes = own_camera(env)
+            shown_place, shown_axes = shown_camera(env)
+            moved = shown_place - place
+            np.testing.assert_allclose(moved, camera_offsets(level)[world], atol=1e-12)
+            assert np.abs(moved).max() <= most
+            np.testing.assert_array_equal(shown_axes, axes)
+            walk(env, 3)
+    env.close()
+
+
+def test_offsets_fill_the_cube_evenly() -> None:
+    offsets = camera_offsets("hard") / 0.15
+    assert len({tuple(row) for row in offsets}) == 100
+    assert np.abs(offsets.mean(axis=0)).max() < 0.2 and (np.abs(offsets).max(axis=0) > 0.9).all()
+    np.testing.assert_allclose(offsets, camera_offsets("easy") / 0.08)
