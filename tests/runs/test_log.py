@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from svea.config import configure
 from svea.errors import NumericsError, StorageError, UserError
-from svea.runs.log import Accumulator, Log, WeightsAndBiases, scalars
+from svea.runs.log import Accumulator, Log, WeightsAndBiases, check_loggers, scalars
 
 CPU = torch.device("cpu")
 
@@ -149,4 +150,42 @@ def test_weights_and_biases_that_cannot_begin_is_one_message(
 
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
     with pytest.raises(UserError, match=r"cannot begin: api\.wandb\.ai .*WANDB_MODE=offline"):
-        WeightsAndBiases(tmp_path, {})
+        WeightsAndBiases(tmp_path, configure("walker_walk"))
+
+
+def test_weights_and_biases_groups_seeds_and_draws_over_decisions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: dict[str, Any] = {}
+    logged: list[dict[str, Any]] = []
+    axes: list[tuple[Any, ...]] = []
+    run = SimpleNamespace(
+        define_metric=lambda *names, **axis: axes.append((*names, *axis.values())),
+        log=logged.append,
+        finish=lambda: None,
+    )
+    monkeypatch.setitem(
+        sys.modules, "wandb", SimpleNamespace(init=lambda **given: begun.update(given) or run)
+    )
+    monkeypatch.setenv("WANDB_PROJECT", "theirs")
+    seeds = []
+    for seed in (0, 1):
+        sink = WeightsAndBiases(tmp_path, configure("walker_walk", seed=seed))
+        seeds.append(begun["group"])
+    assert begun["project"] == "theirs"
+    assert seeds[0] == seeds[1] == "walker_walk-svea-conv-cnn-sac"
+    assert axes[:2] == [("decision",), ("*", "decision")]
+    sink.write({"kind": "train", "decision": 7, "critic_loss": 0.5})
+    assert logged == [{"train/critic_loss": 0.5, "decision": 7}]
+    WeightsAndBiases(tmp_path, configure("walker_walk", wandb_project="mine"))
+    assert begun["project"] == "mine"
+
+
+@pytest.mark.parametrize("options", [{"wandb": True}, {"wandb_project": "mine"}])
+def test_a_logger_that_is_missing_is_named_before_anything_starts(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    config = configure("walker_walk", out=str(tmp_path / "run"), **options)
+    with pytest.raises(UserError, match="--wandb needs the package wandb"):
+        check_loggers(config)

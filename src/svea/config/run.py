@@ -148,6 +148,8 @@ class Config:
     """Also write TensorBoard events into the run folder."""
     wandb: Annotated[bool, WHERE] = False
     """Also log to Weights & Biases."""
+    wandb_project: Annotated[str, WHERE] = ""
+    """The project there; given, it turns --wandb on. Default: WANDB_PROJECT, or svea."""
 
     @property
     def folder(self) -> Path:

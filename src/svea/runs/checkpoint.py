@@ -71,14 +71,14 @@ def save(
     """
     if bad := not_finite(agent):
         raise divergence(bad)
-    new = replay_segments.since(replay, _cursor(segments)) if replay else {}
+    new = replay_segments.since(replay, _cursor(segments)) if replay is not None else {}
     needed = sum(tensor.nbytes for tensor in (*agent.values(), *new.values()))
     path = layout.next_checkpoint(run, decision)
     with files.writing(path, needed, "Earlier checkpoints are whole. "), _sweeping(run):
         for part in _FOLDERS:
             files.make_folder(run / part)
             files.sweep(run / part)  # what a killed process left
-        segments = _write_segment(run, replay, segments, new) if replay else []
+        segments = _write_segment(run, replay, segments, new) if replay is not None else []
         unfinished = files.partial(path)
         files.make_folder(unfinished)
         contents = {layout.AGENT: tensors.blocks(agent), layout.STATE: [files.to_json(state)]}

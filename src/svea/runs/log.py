@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
+import os
 import sys
 import zlib
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from svea import files
 from svea.agents.finite import divergence
+from svea.config import Config, to_dict
 from svea.errors import NumericsError, UserError, install_hint
 
 
@@ -74,8 +77,11 @@ class Log:
     """metrics.jsonl: one JSON object a line, written at once.
 
     A resumed run cuts the file back to its length at the checkpoint, so no line is there twice.
-    Sinks are copies: one that fails is dropped with a warning, and training continues.
+    Sinks are copies: one that fails is dropped with a warning, and training continues. The
+    listener is the user's own function: what it raises ends the run.
     """
+
+    listener: Callable[[dict[str, Any]], None] | None = None
 
     def __init__(self, path: Path, offset: int = 0, sinks: list[Sink] | None = None) -> None:
         """Open the file and cut off what comes after the offset."""
@@ -98,6 +104,8 @@ class Log:
         self._lines.append(line.encode() + b"\n")
         for sink in list(self.sinks):
             self._try(sink, lambda sink=sink: sink.write(record))  # type: ignore[misc]
+        if self.listener:
+            self.listener(record)
 
     def close(self) -> None:
         """End the log."""
@@ -118,16 +126,20 @@ class Log:
             )
 
 
+def check_loggers(config: Config) -> None:
+    """Name a missing logger before the environments start, which takes a while."""
+    wanted = {"tensorboard": config.tensorboard, "wandb": config.wandb or config.wandb_project}
+    for package, asked in wanted.items():
+        if asked and importlib.util.find_spec(package) is None:
+            raise UserError(f"--{package} needs the package {package}: {install_hint(package)}")
+
+
 class TensorBoard:
     """Scalars as TensorBoard events, in the run folder."""
 
     def __init__(self, run: Path, decision: int) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise UserError(
-                f"--tensorboard needs the package tensorboard: {install_hint('tensorboard')}"
-            ) from None
+        from torch.utils.tensorboard import SummaryWriter
+
         # A resumed run withdraws what came after its checkpoint.
         self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=decision + 1)
 
@@ -142,23 +154,29 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """Scalars to Weights & Biases, under the run folder's name: a resume continues there."""
+    """Scalars to Weights & Biases, under the run folder's name: a resume continues there.
 
-    def __init__(self, run: Path, config: dict[str, Any]) -> None:
-        try:
-            import wandb
-        except ImportError:
-            raise UserError(f"--wandb needs the package wandb: {install_hint('wandb')}") from None
+    Seeds of one setting are one group, and every curve is drawn over decisions.
+    """
+
+    def __init__(self, run: Path, config: Config) -> None:
+        import wandb
+
+        setting = [config.task, config.method, config.augment, config.encoder, config.base]
         try:
             self._run = wandb.init(
-                project="svea", id=f"{run.name}-{zlib.crc32(str(run.resolve()).encode()):08x}",
-                name=run.name, dir=str(run), config=config, resume="allow",
+                project=config.wandb_project or os.environ.get("WANDB_PROJECT") or "svea",
+                id=f"{run.name}-{zlib.crc32(str(run.resolve()).encode()):08x}", name=run.name,
+                group="-".join(setting), tags=setting, dir=str(run), config=to_dict(config),
+                resume="allow",
             )  # fmt: skip
         except Exception as error:  # no login, no network, another version of the service
             raise UserError(
                 f"--wandb cannot begin: {error}. Use `wandb login`, set WANDB_MODE=offline, "
                 "or leave --wandb out"
             ) from error
+        self._run.define_metric("decision")
+        self._run.define_metric("*", step_metric="decision")
 
     def write(self, record: dict[str, Any]) -> None:
         """Write every number of the line."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from svea import speed
 from svea.augment import augmentation
 from svea.config import Config, check
 from svea.errors import SveaError
 from svea.runs import incidents
+from svea.runs.log import check_loggers
 from svea.training.display import next_commands, run_names
 from svea.training.interrupts import Interrupt, Stopped, interrupts
 from svea.training.loop import Trainer
@@ -29,8 +32,17 @@ __all__ = [
 ]
 
 
-def train(config: Config) -> Path:
+Callback = Callable[[dict[str, Any]], bool | None]
+
+
+def train(config: Config, callback: Callback | None = None) -> Path:
     """Train, or continue training, and return the run folder.
+
+    Args:
+        config: of the run.
+        callback: called with each line of metrics.jsonl as it is written: a dictionary with
+            `kind` (train, eval, episode), `decision` and its values. If it returns False, the run
+            saves and stops; what it raises ends the run.
 
     Example:
         >>> run = train(configure("walker_walk", preset="quick"))  # doctest: +SKIP
@@ -40,8 +52,15 @@ def train(config: Config) -> Path:
         interrupt = stack.enter_context(interrupts())
         if trainer := open_trainer(config, stack, interrupt):
             trainer.begin()
+            trainer.log.listener = partial(_tell, callback, interrupt) if callback else None
             trainer.run()
     return config.folder
+
+
+def _tell(callback: Callback, interrupt: Interrupt, record: dict[str, Any]) -> None:
+    """Give a line to the user's function, and stop if it says so."""
+    if callback(record) is False:
+        interrupt.by_callback = True
 
 
 def train_together(configs: Sequence[Config]) -> list[Path]:
@@ -102,6 +121,7 @@ def open_trainer(
         learn_only: neither evaluate nor save, to measure the loop alone.
         name: of the run, before its lines, where several share the process.
     """
+    check_loggers(config)
     augmentation(config.augment)  # one that cannot be made is named before anything starts
     saved = open_folder(config, stack)
     if saved and is_finished(config, saved):

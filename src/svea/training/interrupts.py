@@ -28,6 +28,7 @@ class Interrupt:
     """
 
     signal_number: int | None = None
+    by_callback = False
 
     def __init__(self) -> None:
         """Count time from here on."""
@@ -35,7 +36,7 @@ class Interrupt:
 
     def must_stop(self, time_limit: str) -> bool:
         """Whether a signal came or the time is up."""
-        if self.signal_number is not None:
+        if self.signal_number is not None or self.by_callback:
             return True
         return time.monotonic() - self._began > seconds(time_limit)
 

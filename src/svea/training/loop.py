@@ -189,6 +189,5 @@ class Trainer(TrainingState):
             then = "without its replay it cannot be continued"
         if self.interrupt.signal_number is not None:
             raise Stopped(self.interrupt.signal_number, self.folder, self.decision, then)
-        self.display.say(
-            f"time limit: saved at decision {self.decision:,} in {self.folder}; {then}"
-        )
+        why = "callback" if self.interrupt.by_callback else "time limit"
+        self.display.say(f"{why}: saved at decision {self.decision:,} in {self.folder}; {then}")

@@ -11,7 +11,7 @@ import numpy as np
 from svea import speed
 from svea.agents import make_agent, make_replay
 from svea.agents.saving import restore_generator
-from svea.config import Config, milestones, to_dict
+from svea.config import Config, milestones
 from svea.envs.workers.episode import OpenEpisode
 from svea.envs.workers.pool import Workers, print_incident
 from svea.errors import SveaError
@@ -277,6 +277,6 @@ class TrainingState:
         sinks: list[Sink] = []
         if self.config.tensorboard:
             sinks.append(TensorBoard(self.folder, self.decision))
-        if self.config.wandb:
-            sinks.append(WeightsAndBiases(self.folder, to_dict(self.config)))
+        if self.config.wandb or self.config.wandb_project:
+            sinks.append(WeightsAndBiases(self.folder, self.config))
         return sinks
