@@ -20,7 +20,8 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from svea.methods import METHODS, views_row
+from svea.cli.methods import views_row
+from svea.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )((?:\.\./)*[^)\s:#]+)(#[^)\s]*)?(?=\)|$)", re.M)

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from svea.methods import METHODS, uses_strong, views_row
+from svea.cli.methods import views_row
+from svea.methods import METHODS, uses_strong
 from svea.recipes import RECIPES
 
 

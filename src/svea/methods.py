@@ -1,10 +1,10 @@
-"""The names that users type: products of base algorithm, recipe, encoder and auxiliary task."""
+"""The names that users type: products of base, recipe, encoder, mask and auxiliary task."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from svea.recipes import OWN, RECIPES, Recipe
+from svea.recipes import RECIPES, Recipe
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Method:
             None if the recipe stays.
         augment: the strong augmentation by default.
         auxiliary: the auxiliary task.
+        mask: what covers pixels before the encoder.
         crop: whether the weak augmentation is a random crop of a larger picture, not a shift.
         own_heads: whether the auxiliary task has the last convolutions for itself (PAD).
     """
@@ -29,6 +30,7 @@ class Method:
     augmented_recipe: str | None = None
     augment: str = "none"
     auxiliary: str = "none"
+    mask: str = "none"
     crop: bool = False
     own_heads: bool = False
 
@@ -76,6 +78,7 @@ METHODS: dict[str, Method] = {
         crop=True,
     ),
     "sada": Method("sada", "SADA (2024): the policy sees strong too", augment="conv"),
+    "madi": Method("svea", "MaDi (2024): a learned mask", augment="overlay", mask="madi"),
 }
 """The rows of the paper's ablation table first, in its order."""
 
@@ -87,27 +90,3 @@ SAME_RUN = {"drq+aug": "drq", "rad+aug": "rad"}
 def uses_strong(recipe: Recipe, auxiliary: str) -> bool:
     """Whether anything looks at the strong view."""
     return recipe.is_strong or auxiliary == "soda"
-
-
-def views_row(name: str) -> dict[str, str]:
-    """A method's row for `svea methods`."""
-    method = METHODS[name]
-    recipe = method.recipe_for(method.augment)
-    prediction = ", ".join(
-        view if coefficient == 1 else f"{view} {coefficient}"
-        for view, coefficient in recipe.prediction
-    )
-    policy = ", ".join(recipe.policy)
-    if recipe.policy_q != OWN:
-        policy += f" (Q on {recipe.policy_q})"
-    return {
-        "row": method.rows or "-",
-        "method": name,
-        "Q-prediction": prediction,
-        "Q-target": "each stream its own" if recipe.target == OWN else recipe.target,
-        "policy": policy,
-        "weak": "crop" if method.crop else "none" if name == "sac" else "shift",
-        "strong": method.augment,
-        "auxiliary": method.auxiliary,
-        "about": method.about,
-    }

@@ -40,6 +40,9 @@ class Guesser:
 
         return Views(observations.float(), lambda images: images.clone(), weak, strong)
 
+    def masked(self, images: Tensor) -> Tensor:
+        return images
+
     def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
         drawn = torch.randn(len(images), generator=generator)
         return images.mean((1, 2, 3)) + self.noise * drawn

@@ -44,7 +44,9 @@ def test_attention_finds_the_patch_that_reaches_the_class_token() -> None:
         layers[:, 1, :, 0, 1 + 6] = 1.0  # the second layer's class token looks at patch 6 alone
         return layers
 
-    agent: Any = SimpleNamespace(trunk=SimpleNamespace(attention=maps))
+    agent: Any = SimpleNamespace(
+        trunk=SimpleNamespace(attention=maps), masked=lambda images: images
+    )
     found = attention(agent, torch.rand(1, 9, 32, 32))
     assert found is not None and found.shape == (1, 32, 32)
     place = int(found[0].argmax())
@@ -58,7 +60,9 @@ def test_attention_passes_on_through_the_layers() -> None:
         layers[:, 1, :, 0] = torch.tensor([0, 0, 1.0, 0, 0])  # then the class token looks at it
         return layers
 
-    agent: Any = SimpleNamespace(trunk=SimpleNamespace(attention=maps))
+    agent: Any = SimpleNamespace(
+        trunk=SimpleNamespace(attention=maps), masked=lambda images: images
+    )
     found = attention(agent, torch.rand(1, 9, 16, 16))
     assert found is not None
     corners = found[0, [0, 0, -1, -1], [0, -1, 0, -1]]

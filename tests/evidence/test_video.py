@@ -133,3 +133,27 @@ def test_another_function_and_a_look_can_be_watched(run: Path) -> None:
     said = r"toy:make_broken raised .*the toy broke \(\S*toy.py, line"
     with pytest.raises(WorkerError, match=said):
         record(agent, config, "train", task="toy:make_broken")
+
+
+def test_a_masker_shows_next_to_every_picture_and_below_the_strip(tmp_path: Path) -> None:
+    run = train(tiny(tmp_path / "run", decisions=12, mask="madi"))
+    agent = load_agent(run)
+    with torch.no_grad():  # keeps what is bright
+        first, second, last = (agent.masker.layers[k] for k in (0, 2, 4))
+        for layer in (first, second, last):
+            layer.weight.zero_()
+            layer.bias.zero_()
+        first.weight[0, :, 1, 1] = second.weight[0, 0, 1, 1] = last.weight[0, 0, 1, 1] = 10.0
+        last.bias -= 500.0
+    played = record(agent, load_config(run), "train", size=64)
+    assert len(played.masks) == len(played.pictures) == LENGTH
+    assert bright_column(played.masks[3]) == pytest.approx(
+        bright_column(played.pictures[3]), abs=0.05
+    )
+    frame = next(iter(grid([played])))
+    picture, mask = frame[16:-16, :64], frame[16:-16, 64:]
+    assert picture.shape == mask.shape and set(np.unique(mask)) == {0, 255}
+    path = record_episode(run, "train")
+    assert path is not None
+    with Image.open(path.with_suffix(".png")) as strip:
+        assert strip.size == (6 * 240, 2 * 240)

@@ -89,12 +89,13 @@ def test_a_whole_network_with_its_strided_first_layer() -> None:
     network = CNN(image_size=20, layers=4, filters=16).to(DEVICE)
     for parameter in network.parameters():
         parameter.data += 0.05 * torch.randn_like(parameter)
-    images = torch.rand(3, 9, 20, 20, device=DEVICE)
+    images = torch.rand(3, 9, 20, 20, device=DEVICE, requires_grad=True)  # as behind a masker
     with torch.autocast(DEVICE, dtype=torch.float16, cache_enabled=False):
         found = convolutions.FusedConvolutions(network)(images)
     assert error(found, CNN.forward(network, images)) < 5e-3
-    gradients = torch.autograd.grad(found.float().sum(), list(network.parameters()))
-    exact = torch.autograd.grad(CNN.forward(network, images).sum(), list(network.parameters()))
+    given = [images, *network.parameters()]
+    gradients = torch.autograd.grad(found.float().sum(), given)
+    exact = torch.autograd.grad(CNN.forward(network, images).sum(), given)
     for mine, wanted in zip(gradients[-2:], exact[-2:], strict=True):  # no ReLU in between
         assert error(mine, wanted) < 5e-3
     for mine, wanted in zip(gradients, exact, strict=True):  # rounding opens and closes some ReLUs

@@ -62,11 +62,13 @@ def take_over(one: speed.Learner, other: speed.Learner) -> None:
 
 
 @cuda
-@pytest.mark.parametrize("encoder", ["cnn", "vit"])
-def test_captured_updates_are_the_eager_ones(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("method", "encoder"), [("svea", "cnn"), ("svea", "vit"), ("madi", "cnn")])
+def test_captured_updates_are_the_eager_ones(
+    method: str, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each from the same state, with the same draws, in full precision."""
-    eager = learner("eager", torch.float32, encoder=encoder)
-    captured = learner("captured", torch.float32, encoder=encoder)
+    eager = learner("eager", torch.float32, method=method, encoder=encoder)
+    captured = learner("captured", torch.float32, method=method, encoder=encoder)
     torch.set_float32_matmul_precision("highest")  # no TF32: differences are those of order
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     for decision in range(12):  # each kind of update is replayed from its graph twice
@@ -87,7 +89,7 @@ def test_captured_updates_are_the_eager_ones(encoder: str, monkeypatch: pytest.M
 @cuda
 @pytest.mark.parametrize(
     "settings",
-    [{"method": name} for name in ("svea", "drq", "curl", "pad", "soda", "sada", "sac")]
+    [{"method": name} for name in ("svea", "drq", "curl", "pad", "soda", "sada", "sac", "madi")]
     + [{"augment": name} for name in ("overlay_drift", "conv|overlay_drift", "conv+overlay_drift")],
     ids=lambda settings: "-".join(settings.values()),
 )

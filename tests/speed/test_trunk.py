@@ -106,15 +106,16 @@ def test_emulated_kernels_are_plain_convolutions(
     fused = FusedTrunk(net, nobody, blocks)
     assert shape.items() <= fused.macros().items()
     fused.launch = emulator(tmp_path, fused.macros())
-    images = torch.rand(batch, channels, side, side).bfloat16().float()
+    images = torch.rand(batch, channels, side, side).bfloat16().float().requires_grad_(True)
     wanted = plainly(net, images)
     gradient = torch.randn_like(wanted).bfloat16().float()
-    wanted_gradients = torch.autograd.grad(wanted, fused.parameters, gradient)
+    wanted_gradients = torch.autograd.grad(wanted, [images, *fused.parameters], gradient)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = fused(images)
         with torch.no_grad():
             assert torch.equal(fused(images), found), "with and without what a gradient needs"
-    found_gradients = torch.autograd.grad(found, fused.parameters, gradient.bfloat16())
+    given = [images, *fused.parameters]
+    found_gradients = torch.autograd.grad(found, given, gradient.bfloat16())
     assert error(found, wanted) < 1e-3
     for one, other in zip(found_gradients, wanted_gradients, strict=True):
         assert one.shape == other.shape and error(one, other) < 5e-3
@@ -168,15 +169,16 @@ def test_kernels_on_a_gpu_are_plain_convolutions_and_repeat(
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     net = network(9, 84, 4, False, "cuda")
     fused = FusedTrunk(net)
-    images = torch.rand(batch, 9, 84, 84, device="cuda").bfloat16()
+    images = torch.rand(batch, 9, 84, 84, device="cuda").bfloat16().requires_grad_(True)
     wanted = plainly(net, images.float())
     gradient = torch.randn_like(wanted).bfloat16().float()
-    wanted_gradients = torch.autograd.grad(wanted, fused.parameters, gradient)
+    given = [images, *fused.parameters]
+    wanted_gradients = torch.autograd.grad(wanted, given, gradient)
 
     def outcome() -> list[Tensor]:
         with torch.autocast("cuda", dtype=torch.bfloat16):
             found = fused(images)
-        return [found, *torch.autograd.grad(found, fused.parameters, gradient.bfloat16())]
+        return [found, *torch.autograd.grad(found, given, gradient.bfloat16())]
 
     first, second = outcome(), outcome()
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))

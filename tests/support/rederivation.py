@@ -113,8 +113,24 @@ def view(images: Tensor, name: str, copy: int) -> Tensor:
     return {"clean": images / 255, "weak": weak, "strong": strong_of(weak)}[name]
 
 
+def masked(w: Weights, images: Tensor) -> Tensor:
+    """Each frame times what the masker keeps of its pixels; the images where there is no masker."""
+    if "masker.layers.0.weight" not in w:
+        return images
+    shown = []
+    for x in images.split(3, dim=1):
+        frame = x
+        for layer in (0, 2, 4):
+            x = x * (x > 0) if layer else x  # exact zeros, of black pixels, pass no gradient
+            key = f"masker.layers.{layer}"
+            x = F.conv2d(x, w[f"{key}.weight"], w[f"{key}.bias"], padding=1)
+        shown.append(frame / (1 + torch.exp(-x)))
+    return torch.cat(shown, 1)
+
+
 def trunk(w: Weights, images: Tensor, name: str = "trunk", layers: int = LAYERS) -> Tensor:
-    x = images
+    """Of a slow trunk too the pictures are masked by the one masker there is."""
+    x = masked(w, images)
     for layer in range(layers):
         key = f"{name}.layers.{2 * layer}"
         x = x.clamp(min=0) if layer else x
@@ -253,9 +269,15 @@ class Reference:
     draws = A  # standard normal numbers per action that is drawn
     encoder_tau, q_tau = 0.05, 0.01
 
-    def __init__(self, recipe: str, options: RecipeOptions | None = None) -> None:
+    def __init__(
+        self, recipe: str, options: RecipeOptions | None = None, masker: float = 0.0
+    ) -> None:
+        """``masker`` is the learning rate of one, if there is one."""
         self.recipe, self.options = recipe, options or RecipeOptions()
         self.adam = {group: PlainAdam(3e-3) for group in self.groups}
+        if masker:
+            self.groups = self.groups | {"masker": ("masker.",)}
+            self.adam["masker"] = PlainAdam(masker)
 
     def value(self, w: Weights, images: Tensor, noise: Tensor) -> Tensor:
         """Of successors."""
@@ -301,7 +323,7 @@ class Reference:
 
     def step(self, w: Weights, group: str, loss: Tensor) -> Weights:
         names = [name for name in w if name.startswith(self.groups[group])]
-        gradients = torch.autograd.grad(loss, [w[name] for name in names])
+        gradients = torch.autograd.grad(loss, [w[name] for name in names], retain_graph=True)
         after = dict(w)
         for name, gradient in zip(names, gradients, strict=True):
             after[name] = self.adam[group].step(name, w[name].detach(), gradient).requires_grad_()
@@ -314,7 +336,11 @@ class Reference:
         loss = critic_loss(
             w, batch, self.recipe, self.options, noise["target"], self.value, self.heads
         )
-        w, losses = self.step(w, "critic", loss), {"critic_loss": loss}
+        before, losses = w, {"critic_loss": loss}
+        w = self.step(before, "critic", loss)
+        if "masker" in self.groups:  # the same loss at the same weights
+            stepped = self.step(before, "masker", loss)
+            w |= {name: stepped[name] for name in stepped if name.startswith("masker.")}
         if even:
             w, policy_losses = self.improve(w, batch, noise["actor"])
             losses |= policy_losses
@@ -358,8 +384,10 @@ class PlainSAC(Reference):
     groups = {"critic": CRITIC, "actor": ACTOR, "temperature": ("log_temp",)}  # noqa: RUF012
     losses = ("actor_loss", "temperature_loss")
 
-    def __init__(self, recipe: str, options: RecipeOptions | None = None) -> None:
-        super().__init__(recipe, options)
+    def __init__(
+        self, recipe: str, options: RecipeOptions | None = None, masker: float = 0.0
+    ) -> None:
+        super().__init__(recipe, options, masker)
         self.adam["temperature"] = PlainAdam(2e-3, 0.5)
 
     def value(self, w: Weights, images: Tensor, noise: Tensor) -> Tensor:

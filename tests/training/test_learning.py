@@ -37,6 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
     "soda": {"method": "soda", "augment": "conv", "soda.batch_size": 64, **CROP},
     "sada": {"method": "sada"},
     "svea-rad": {"method": "svea-rad", **CROP},
+    "madi": {"method": "madi", "augment": "conv", "madi.filters": 8},
     "ddpg": {"base": "ddpg", "ddpg": {"learning_rate": 1e-3, "noise_decisions": 400}},
     "dqn": {
         "base": "dqn",

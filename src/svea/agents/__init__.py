@@ -62,6 +62,7 @@ def make_agent(
         projection=config.network.projection,
         hidden=config.network.hidden,
         options=config.options,
+        masker=config.madi if config.mask == "madi" else None,
         make_auxiliary=partial(make_auxiliary, config) if config.auxiliary != "none" else None,
         device=device,
         seed=config.seed,

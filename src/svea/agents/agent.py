@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from svea.agents.optimising import Losses, Optimising
 from svea.agents.saving import Saving
 from svea.agents.targets import critic_parts, follow, frozen_copy, parameters_of
-from svea.config.options import AgentOptions
-from svea.networks import Trunk
+from svea.config.options import AgentOptions, MaDiOptions
+from svea.networks import Masker, Trunk
 from svea.networks.heads import Noise
 from svea.networks.trunk import drawing_weights
 from svea.recipes import Streams
@@ -63,6 +63,7 @@ class Agent(Optimising, Saving):
         projection: int = 100,
         hidden: int = 1024,
         options: Any = None,
+        masker: MaDiOptions | None = None,
         make_auxiliary: Callable[[Agent], Auxiliary] | None = None,
         device: torch.device | str = "cpu",
         seed: int = 0,
@@ -77,6 +78,7 @@ class Agent(Optimising, Saving):
             projection: size of the projected features.
             hidden: width of the policy's and the Q-functions' layers.
             options: the numbers of the algorithm.
+            masker: the numbers of the masker before the trunk, if there is one (MaDi).
             make_auxiliary: makes the auxiliary task, if there is one.
             device: where it computes.
             seed: of the weights and of every later draw.
@@ -94,10 +96,13 @@ class Agent(Optimising, Saving):
             self.trunk = encoder().to(self.device)
             self.build()
             self.auxiliary = make_auxiliary(self) if make_auxiliary else None
+            self.masker = Masker(masker.filters, self.trunk).to(device) if masker else None
         self.target_trunk = frozen_copy(self.trunk) if self.has_target_trunk else self.trunk
         self.target_critic = frozen_copy(self.critic)
         trained = parameters_of([self.trunk, self.critic])
         self.add_optimiser("critic", trained, options.learning_rate)
+        if masker and self.masker is not None:
+            self.add_optimiser("masker", [*self.masker.parameters()], masker.learning_rate)
 
     # What a base algorithm adds ----------------------------------------------------------------
 
@@ -106,7 +111,7 @@ class Agent(Optimising, Saving):
         raise NotImplementedError
 
     def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """What the target network expects of successors (N, 9, H, W) in [0, 1]: (N,)."""
+        """What the target network expects of successors (N, 9, H, W), `masked` already: (N,)."""
         raise NotImplementedError
 
     def choose(self, features: Tensor, explore: bool, generator: Noise) -> Tensor:
@@ -142,7 +147,7 @@ class Agent(Optimising, Saving):
         images = clean(on_device(given, self.device)) if given.ndim in (3, 4) else given
         self.trunk.check(images, given)
         self.anneal(self.decision)
-        features = self.trunk(pixels(images if images.ndim == 4 else images[None]))
+        features = self.trunk(self.masked(pixels(images if images.ndim == 4 else images[None])))
         actions = self.choose(features, explore, generator or self.generator)
         return (
             (actions if images.ndim == 4 else actions[0]).float().cpu().numpy()
@@ -156,7 +161,11 @@ class Agent(Optimising, Saving):
 
     def q(self, images: Tensor, actions: Tensor) -> Tensor:
         """The smallest Q-value (N,) of actions (N, A) in views (N, 9, H, W), values in [0, 1]."""
-        return self.q_heads(self.critic, self.trunk(images), actions).amin(0)
+        return self.q_heads(self.critic, self.trunk(self.masked(images)), actions).amin(0)
+
+    def masked(self, images: Tensor) -> Tensor:
+        """What the trunk gets to see of views (N, 9, H, W): all of them, or what MaDi leaves."""
+        return images if self.masker is None else self.masker(images)
 
     def views(self, observations: Tensor, generator: torch.Generator | None = None) -> Views:
         """The views of uint8 observations, drawn from the agent's own generator or another."""
@@ -197,9 +206,10 @@ class Agent(Optimising, Saving):
         return losses
 
     def update_critic(self, batch: Batch, now: Views, successor: Views) -> Losses:
-        """One step of encoder and Q-functions."""
+        """One step of encoder and Q-functions, and of the masker, which nothing else trains."""
         loss, q = self.critic_loss(batch, now, successor)
-        return self.step("critic", loss) | {"q_mean": q.detach().mean()}
+        others = ("masker",) if self.masker is not None else ()
+        return self.step("critic", loss, *others) | {"q_mean": q.detach().mean()}
 
     def critic_loss(self, batch: Batch, now: Views, successor: Views) -> tuple[Tensor, Tensor]:
         """Eq. 4: a weighted sum of squared errors over the streams, in one batched pass.
@@ -209,7 +219,7 @@ class Agent(Optimising, Saving):
         streams, count = self.streams, len(self.streams.prediction)
         # The target is (V, B), or (1, B) where all streams share it.
         target = self.overlap(lambda: self.q_target(batch, successor))
-        features = self.trunk(now.stack(streams.prediction))  # (V*B, F)
+        features = self.trunk(self.masked(now.stack(streams.prediction)))  # (V*B, F)
         q = self.q_heads(self.critic, features, batch.actions.repeat(count, 1))
         errors = (q.unflatten(1, (count, -1)) - target()).square()  # (heads, V, B)
         error = errors.mean(-1).sum(0)  # (V,): mean over B, sum over both Qs
@@ -221,7 +231,7 @@ class Agent(Optimising, Saving):
     def q_target(self, batch: Batch, successor: Views) -> Tensor:
         """The target of Eq. 1, from the recipe's views of s_{t+1}."""
         streams = self.streams
-        value = self.value(successor.stack(streams.target), self.generator)  # (K*B,)
+        value = self.value(self.masked(successor.stack(streams.target)), self.generator)  # (K*B,)
         value = value.unflatten(0, (len(streams.target), -1))  # (K, B)
         if not streams.own_target:
             value = value.mean(0, keepdim=True)  # (1, B)
@@ -250,7 +260,7 @@ class Agent(Optimising, Saving):
         Without gradient: the policy's loss must not reach the trunk.
         """
         streams = self.streams
-        features = self.trunk(now.stack(streams.policy))
+        features = self.trunk(self.masked(now.stack(streams.policy)))
         if streams.policy_q == streams.policy:
             return features, features
         of_view = dict(zip(streams.policy, features.chunk(len(streams.policy)), strict=True))

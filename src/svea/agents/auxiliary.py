@@ -47,6 +47,11 @@ class Auxiliary(nn.Module):
         loss, values = self.loss(batch, now, successor, own_batch)
         return self.agent.step("auxiliary", loss) | values
 
+    def seen(self, images: Tensor) -> Tensor:
+        """What the trunk sees of views; the Q-loss alone trains a masker, so without gradient."""
+        with torch.no_grad():
+            return self.agent.masked(images)
+
     def optimise(self, shared: list[nn.Module], rate: float) -> None:
         """Train these networks of the agent and all parameters of the task."""
         learning = [p for p in parameters_of([*shared, self]) if p.requires_grad]
@@ -73,10 +78,10 @@ class CURL(Auxiliary):
         """Cross entropy of finding one's own positive among the batch's."""
         agent = self.agent
         name, copy = agent.streams.prediction[0]
-        anchor = projection_of(agent.critic)(agent.trunk(now[name, copy]))  # (B, P)
+        anchor = projection_of(agent.critic)(agent.trunk(self.seen(now[name, copy])))  # (B, P)
         with torch.no_grad():
             other = now[name, len(agent.streams.prediction)]  # a view that nothing has used yet
-            positive = projection_of(agent.target_critic)(agent.target_trunk(other))
+            positive = projection_of(agent.target_critic)(agent.target_trunk(self.seen(other)))
         # In float32: bfloat16 would round logits of 100 to halves.
         with torch.autocast(anchor.device.type, enabled=False):
             logits = anchor.float() @ self.bilinear @ positive.float().T  # (B, B)
@@ -112,9 +117,9 @@ class SODA(Auxiliary):
         """
         assert own_batch is not None, "SODA takes its own batch"
         views = self.agent.views(own_batch.observations)
-        online = self.predictor(self.projection(self.agent.trunk(views["strong", 0])))
+        online = self.predictor(self.projection(self.agent.trunk(self.seen(views["strong", 0]))))
         with torch.no_grad():
-            target = self.target_projection(self.target_trunk(views["weak", 1]))
+            target = self.target_projection(self.target_trunk(self.seen(views["weak", 1])))
         return F.mse_loss(F.normalize(online, dim=1), F.normalize(target, dim=1)), {}
 
     def update(self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None) -> Losses:
@@ -157,7 +162,7 @@ class PAD(Auxiliary):
 
     def features(self, images: Tensor) -> Tensor:
         """The task's projection (B, P) of images (B, 9, H, W) in [0, 1]."""
-        return self.projection(self.head(self.shared(images)))
+        return self.projection(self.head(self.shared(self.seen(images))))
 
     def loss(
         self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None

@@ -46,7 +46,7 @@ def q_targets(
     targets = []
     for _ in range(draws):
         images = agent.views(batch.next_observations, generator).stack(chosen)
-        value = agent.value(images, noise.manual_seed(seed)).double()  # (K*B,)
+        value = agent.value(agent.masked(images), noise.manual_seed(seed)).double()  # (K*B,)
         value = value.unflatten(0, (len(chosen), -1))  # (K, B)
         if shared:
             value = value.mean(0, keepdim=True)  # (1, B)

@@ -28,18 +28,28 @@ class Optimising:
             capturable=self.device.type == "cuda",  # its step count lives on the device
         )
 
-    def step(self, name: str, loss: Tensor) -> Losses:
+    def step(self, name: str, loss: Tensor, *others: str) -> Losses:
         """One optimiser step on the gradient of its own parameters alone; loss and gradient norm.
 
         A gradient that is not finite leaves the weights as they are, without asking the device:
         the fused optimiser skips the step itself, as it does under loss scaling.
+
+        Args:
+            name: of the optimiser, and of the loss in the log.
+            loss: what to lower.
+            others: further optimisers that step on the same loss, by the same backward pass.
         """
-        optimiser = self.optimisers[name]
-        parameters = optimiser.param_groups[0]["params"]
-        gradients = torch.autograd.grad(loss, parameters)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
-        norm = torch.stack(torch._foreach_norm(gradients)).norm()
-        optimiser.found_inf = 1 - torch.isfinite(norm).float()  # type: ignore[attr-defined]
-        optimiser.step()
-        return {f"{name}_loss": loss.detach(), f"{name}_gradient": norm}
+        optimisers = {each: self.optimisers[each] for each in (name, *others)}
+        groups = [optimiser.param_groups[0]["params"] for optimiser in optimisers.values()]
+        gradients = torch.autograd.grad(loss, [p for parameters in groups for p in parameters])
+        remaining, norms = list(gradients), {}
+        for each, parameters in zip(optimisers, groups, strict=True):
+            own, remaining = remaining[: len(parameters)], remaining[len(parameters) :]
+            for parameter, gradient in zip(parameters, own, strict=True):
+                parameter.grad = gradient
+            norms[f"{each}_gradient"] = torch.stack(torch._foreach_norm(own)).norm()
+        not_finite = 1 - torch.isfinite(sum(norms.values())).float()  # type: ignore[arg-type]
+        for optimiser in optimisers.values():
+            optimiser.found_inf = not_finite  # type: ignore[attr-defined]
+            optimiser.step()
+        return {f"{name}_loss": loss.detach()} | norms

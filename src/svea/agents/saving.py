@@ -12,6 +12,7 @@ from svea.errors import StorageError
 
 if TYPE_CHECKING:
     from svea.agents.auxiliary import Auxiliary
+    from svea.networks import Masker
 
 
 GENERATORS = ("generator", "replay.generator")
@@ -23,6 +24,7 @@ class Saving:
 
     has_target_trunk: bool
     auxiliary: Auxiliary | None
+    masker: Masker | None
     optimisers: dict[str, torch.optim.Adam]
     generator: torch.Generator
 
@@ -32,6 +34,7 @@ class Saving:
         names = ["trunk", "actor", "critic", "target_critic"]
         names += ["target_trunk"] if self.has_target_trunk else []
         found = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        found |= {"masker": self.masker} if self.masker is not None else {}
         return found | ({"auxiliary": self.auxiliary} if self.auxiliary is not None else {})
 
     def numbers(self) -> dict[str, Tensor]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json as jsonlib
 
 from svea.cli.arguments import parse
+from svea.methods import METHODS
+from svea.recipes import OWN
 
 
 def run(arguments: list[str]) -> int:
@@ -17,7 +19,6 @@ def run(arguments: list[str]) -> int:
             json: print JSON instead of a table.
         """
         from svea.cli.terminal import print_table
-        from svea.methods import METHODS, views_row
 
         rows = [views_row(name) for name in METHODS]
         if json:
@@ -27,3 +28,28 @@ def run(arguments: list[str]) -> int:
         return 0
 
     return parse(command, "methods", arguments)
+
+
+def views_row(name: str) -> dict[str, str]:
+    """A method's row for `svea methods`."""
+    method = METHODS[name]
+    recipe = method.recipe_for(method.augment)
+    prediction = ", ".join(
+        view if coefficient == 1 else f"{view} {coefficient}"
+        for view, coefficient in recipe.prediction
+    )
+    policy = ", ".join(recipe.policy)
+    if recipe.policy_q != OWN:
+        policy += f" (Q on {recipe.policy_q})"
+    return {
+        "row": method.rows or "-",
+        "method": name,
+        "Q-prediction": prediction,
+        "Q-target": "each stream its own" if recipe.target == OWN else recipe.target,
+        "policy": policy,
+        "weak": "crop" if method.crop else "none" if name == "sac" else "shift",
+        "strong": method.augment,
+        "auxiliary": method.auxiliary,
+        "mask": method.mask,
+        "about": method.about,
+    }

@@ -24,6 +24,8 @@ def run(arguments: list[str]) -> int:
     ) -> int:
         """Write a video: the same episode in each mode, with return and Q-value drawn in.
 
+        Of an agent with a masker (MaDi), the mask is shown next to each picture: white is kept.
+
         Args:
             run: folder made by `svea train` or `svea export`, or an agent of the zoo, zoo:NAME.
             modes: what to show; `usual` is train and color_hard (robot tasks: test), `all` train

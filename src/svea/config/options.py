@@ -121,6 +121,16 @@ class DQNOptions(AgentOptions):
 
 
 @dataclass(frozen=True)
+class MaDiOptions:
+    """Hyperparameters of MaDi's masker."""
+
+    learning_rate: Positive = 1e-3
+    """Adam's learning rate for the masker."""
+    filters: Annotated[int, between(1, 4096)] = 32
+    """Filters of its first two convolutions."""
+
+
+@dataclass(frozen=True)
 class CURLOptions:
     """Hyperparameters of CURL."""
 

@@ -108,6 +108,7 @@ def method_defaults(method: str, preset: str, encoder: str) -> dict[str, Any]:
     return {
         "augment": chosen.augment,
         "auxiliary": chosen.auxiliary,
+        "mask": chosen.mask,
         "crop": CROP[preset] if chosen.crop else 0,
         "network": {"head_layers": OWN_HEADS[preset] if own_heads else 0},
     }

@@ -15,6 +15,7 @@ from svea.config.options import (
     CURLOptions,
     DDPGOptions,
     DQNOptions,
+    MaDiOptions,
     NetworkOptions,
     PADOptions,
     SACOptions,
@@ -54,6 +55,9 @@ class Config:
     layers see each frame by itself."""
     auxiliary: Annotated[Literal["none", "curl", "soda", "pad"], WHAT] = "none"
     """An auxiliary loss that also trains the trunk; set by the method."""
+    mask: Annotated[Literal["none", "madi"], WHAT] = "none"
+    """What covers pixels before the encoder sees them: nothing, or MaDi's learned masker; set by
+    the method."""
     preset: Annotated[Literal["paper", "quick"], WHAT] = "paper"
     """paper: the published setting. quick: smaller images and networks, for a CPU."""
     seed: Annotated[int, at_least(0), SEED] = 0
@@ -83,6 +87,8 @@ class Config:
     """Hyperparameters of DDPG."""
     dqn: Annotated[DQNOptions, WHAT] = field(default_factory=DQNOptions)
     """Hyperparameters of DQN."""
+    madi: Annotated[MaDiOptions, WHAT] = field(default_factory=MaDiOptions)
+    """Hyperparameters of MaDi's masker."""
     curl: Annotated[CURLOptions, WHAT] = field(default_factory=CURLOptions)
     """Hyperparameters of CURL."""
     soda: Annotated[SODAOptions, WHAT] = field(default_factory=SODAOptions)

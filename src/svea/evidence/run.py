@@ -80,6 +80,11 @@ class Run:
         return self._setting("auxiliary", "none")
 
     @property
+    def mask(self) -> str:
+        """What covers pixels before the encoder; `none` where the configuration does not say."""
+        return self._setting("mask", "none")
+
+    @property
     def pictures(self) -> Record | None:
         """The pictures that overlay mixed in during training; None where it was not used.
 

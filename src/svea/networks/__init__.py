@@ -6,6 +6,7 @@ from svea.networks.discrete import DiscreteCritic, DuelingCritic
 from svea.networks.frame_cnn import FrameCNN
 from svea.networks.head_cnn import HeadCNN
 from svea.networks.heads import Actor, Critic, Projection
+from svea.networks.masker import Masker
 from svea.networks.trunk import Trunk
 from svea.networks.vit import ViT
 
@@ -18,6 +19,7 @@ __all__ = [
     "DuelingCritic",
     "FrameCNN",
     "HeadCNN",
+    "Masker",
     "Projection",
     "Trunk",
     "ViT",

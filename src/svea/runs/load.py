@@ -22,7 +22,7 @@ ABOUT = ("svea_version", "command", "pictures", "decision", "files")
 
 # Which networks are in which file of an export. The targets are copies that only training needs.
 EXPORTED = {
-    layout.ACTOR: ("trunk", "actor"),
+    layout.ACTOR: ("trunk", "actor", "masker"),
     layout.CRITIC: ("critic", "log_temperature", "auxiliary"),  # PAD's task adapts at test time
 }
 
@@ -192,7 +192,7 @@ def _acting(agent: Agent) -> dict[str, tuple[str, ...]]:
     """What it takes to act: DQN reads its policy off the Q-function, PAD adapts as it acts."""
     policy = "critic" if agent.discrete else "actor"
     adapts = ("auxiliary",) if isinstance(agent.auxiliary, PAD) else ()
-    return {layout.ACTOR: ("trunk", policy, "log_temperature", *adapts)}
+    return {layout.ACTOR: ("trunk", policy, "masker", "log_temperature", *adapts)}
 
 
 def _is_unfinished(folder: Path) -> bool:

@@ -44,6 +44,8 @@ class Recording:
     """The world before each decision; none where an environment does not draw itself."""
     totals: list[float] = field(default_factory=list)
     """The return before each decision."""
+    masks: list[Picture] = field(default_factory=list)
+    """How much a masker keeps of the newest frame's pixels, white all; none without a masker."""
     q: list[float] = field(default_factory=list)
     """The Q-value of each decision's observation and action; nan for an agent without critic."""
 
@@ -117,6 +119,17 @@ def _keep(
     recording.totals.append(total)
     seen, done = torch.as_tensor(observation)[None], torch.as_tensor(action)[None]
     recording.q.append(float(agent.q_value(seen, done)) if has_critic(agent) else math.nan)
+    if agent.masker is not None:
+        recording.masks.append(mask_picture(agent, seen))
     picture = environment.render() if environment is not None else None
     if picture is not None:  # a user's environment need not draw itself
         recording.pictures.append(np.asarray(picture))
+
+
+@torch.no_grad()
+def mask_picture(agent: Agent, observation: torch.Tensor) -> Picture:
+    """The mask of an observation's newest frame, (H, W, 3): black where nothing is kept."""
+    assert agent.masker is not None
+    view = agent.views(observation.to(agent.device))["clean", 0]
+    kept = (255 * agent.masker.masks(view)[0, -1]).round().to(torch.uint8).cpu().numpy()
+    return np.repeat(kept[..., None], 3, axis=2)

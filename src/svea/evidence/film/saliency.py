@@ -53,7 +53,7 @@ def attention(agent: Agent, images: Tensor) -> Tensor | None:
     maps = getattr(agent.trunk, "attention", None)
     if maps is None:
         return None
-    layers = maps(images).mean(2)  # (B, layers, tokens, tokens)
+    layers = maps(agent.masked(images)).mean(2)  # (B, layers, tokens, tokens)
     passed = torch.eye(layers.shape[-1], device=layers.device).expand(len(layers), -1, -1)
     for layer in layers.unbind(1):
         passed = (0.5 * layer + 0.5 * torch.eye(layer.shape[-1], device=layer.device)) @ passed

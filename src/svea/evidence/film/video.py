@@ -45,10 +45,22 @@ def record_episode(
         return None
     path = layout.media_file(run, recording.mode, ".mp4")
     chosen = np.linspace(0, len(recording.pictures) - 1, STRIP).astype(int)
-    strip = Image.fromarray(np.concatenate([recording.pictures[k] for k in chosen], axis=1))
-    write_video(path, recording.pictures, recording.rate)
+    columns = [with_mask(recording, k, axis=0) for k in chosen]
+    strip = Image.fromarray(np.concatenate(columns, axis=1))
+    decisions = range(len(recording.pictures))
+    write_video(path, (with_mask(recording, k) for k in decisions), recording.rate)
     write_picture(path.with_suffix(".png"), strip)
     return path
+
+
+def with_mask(recording: Recording, decision: int, axis: int = 1) -> Picture:
+    """A picture, and next to it (or below, with axis 0) its mask where the agent has a masker."""
+    picture = recording.pictures[decision]
+    if not recording.masks:
+        return picture
+    mask = Image.fromarray(recording.masks[decision])
+    size = picture.shape[1], picture.shape[0]
+    return np.concatenate([picture, mask.resize(size, Image.Resampling.NEAREST)], axis)
 
 
 def watch(
@@ -119,15 +131,16 @@ def grid(recordings: Sequence[Recording]) -> Iterator[Picture]:
 
 
 def _cell(recording: Recording, decision: int) -> Picture:
-    """A picture with its mode above, and return and Q-value below."""
-    picture = recording.pictures[decision]
+    """A picture with its mode above, and return and Q-value below; to its right any mask."""
+    picture = with_mask(recording, decision)
     height, width, _ = picture.shape
-    bar = max(16, width // 10) // 2 * 2  # even, as H.264 wants all sizes
+    bar = max(16, height // 10) // 2 * 2  # even, as H.264 wants all sizes
     cell = Image.new("RGB", (width, height + 2 * bar), (16, 18, 22))
     cell.paste(Image.fromarray(picture), (0, bar))
     pen, font = ImageDraw.Draw(cell), ImageFont.load_default(size=0.6 * bar)
     white, below = (240, 240, 240), height + 1.5 * bar
-    pen.text((width / 2, bar / 2), recording.mode, fill=white, font=font, anchor="mm")
+    title = f"{recording.mode} and mask" if recording.masks else recording.mode
+    pen.text((width / 2, bar / 2), title, fill=white, font=font, anchor="mm")
     pen.text((4, below), f"return {recording.totals[decision]:.1f}", white, font, "lm")
     q = recording.q[decision]
     pen.text((width - 4, below), f"Q {q:.1f}" if math.isfinite(q) else "no Q", white, font, "rm")

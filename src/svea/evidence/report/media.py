@@ -101,7 +101,8 @@ class Media:
             if video or strip:
                 returns = run.final_returns(mode)
                 mean = f": mean return {number(returns.mean())}" if returns.size else ""
-                yield Picture(mode, f"{mode}{mean}", video, strip)
+                mask = "; with the mask: white is kept" if run.mask == "madi" else ""
+                yield Picture(mode, f"{mode}{mean}{mask}", video, strip)
 
     def _analyses(self, run: Run) -> Iterator[Picture]:
         """The pictures of analyses."""

@@ -13,7 +13,7 @@ from svea.evidence.run import Run
 SETTINGS = fields_with(Role.WHAT, Role.LENGTH)
 """Fields of a configuration that say what is learned, not which seed, where or how watched."""
 
-EARLIER: dict[str, Any] = {"updates_per_decision": 1.0}
+EARLIER: dict[str, Any] = {"updates_per_decision": 1.0, "mask": "none"}
 """Settings that did not exist when earlier runs were recorded, and what those runs did."""
 
 MACHINE = frozenset({"overlay_dir", "precision"})
@@ -23,7 +23,7 @@ PLACES, SMALLEST_PLACES = "places365_standard", 36_500
 """Where overlay's pictures lie in the paper's data set, and how many its smaller part has."""
 
 PARTS = {"sac": "base", "ddpg": "base", "dqn": "base",
-         "curl": "auxiliary", "soda": "auxiliary", "pad": "auxiliary"}  # fmt: skip
+         "curl": "auxiliary", "soda": "auxiliary", "pad": "auxiliary", "madi": "mask"}  # fmt: skip
 """Tables of a configuration that count only where this field names them."""
 
 

@@ -16,6 +16,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn.grad import conv2d_input
 
 from svea.networks.cnn import CNN
 
@@ -183,7 +184,7 @@ class _Convolutions(torch.autograd.Function):
         for layer, weight, bias in zip(layers, weights, biases, strict=True):
             x = convolve(layer, x, weight, bias)
             activations.append(x)
-        ctx.layers, ctx.channels = layers, images.shape[1]
+        ctx.layers, ctx.shape, ctx.dtype = layers, images.shape, images.dtype
         ctx.save_for_backward(*activations, *weights)
         return x.permute(0, 3, 1, 2).flatten(1)
 
@@ -205,7 +206,12 @@ class _Convolutions(torch.autograd.Function):
             weight_gradient(layer, g, x, *sums.of(number))
             if number:
                 g = input_gradient(layer, g, turned[number], x)  # type: ignore[arg-type]
-        return None, None, *sums.gradients(ctx.channels)
+        of_images = None
+        if ctx.needs_input_grad[1]:  # a masker stands before the network: the library computes
+            first = weights[0][:, : ctx.shape[1]].permute(2, 1, 0).unflatten(2, (3, 3))
+            of_images = conv2d_input(ctx.shape, first, g.permute(0, 3, 1, 2), layers[0].stride)
+            of_images = of_images.to(ctx.dtype)
+        return None, of_images, *sums.gradients(ctx.shape[1])
 
 
 class PartialSums:

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.grad import conv2d_input
 
 from svea.errors import StorageError, UserError
 from svea.networks.cnn import CNN
@@ -181,7 +182,7 @@ class Convolutions:
     def __call__(self, images: Tensor) -> Tensor:
         """(B, 9, H, W) in [0, 1] -> (B, features)."""
         fit = images.dtype == torch.float32 and images.shape[1:] == self.network.input_shape
-        if not fit or images.requires_grad:  # the kernels are made for no others
+        if not fit:  # the kernels are made for no others
             return CNN.forward(self.network, images)
         if self.network.centre:
             images = images - self.network.centre
@@ -225,10 +226,16 @@ class _Convolutions(torch.autograd.Function):
             taps = weight.permute(2, 3, 0, 1).contiguous()  # (3, 3, out, in)
             dw = g.new_zeros(CHUNKS, 3, 3, layer.channels, layer.filters)
             dbias = g.new_zeros(CHUNKS, layer.filters)
-            dx = torch.empty_like(x) if number else g  # the images' gradient is not needed
+            dx = torch.empty_like(x) if number else g  # of the images: below, if at all
             call(kernels.kernel("backward", number), x, g, taps, dx, dw, dbias, len(x))
             # In the weight's own layout, which the fused optimiser insists on.
             in_layout = torch.empty_like(weight).copy_(dw.sum(0).permute(3, 2, 0, 1))
             gradients = [in_layout, dbias.sum(0), *gradients]
             g = dx
-        return None, None, *gradients
+        images, first, at_first = activations[0], weights[0], g.permute(0, 3, 1, 2)
+        of_images = (
+            conv2d_input(images.shape, first, at_first, kernels.layers[0].stride)
+            if ctx.needs_input_grad[1]  # a masker stands before the network: the library computes
+            else None
+        )
+        return None, of_images, *gradients

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.grad import conv2d_input
 
 from svea.networks.cnn import CNN
 
@@ -108,8 +109,8 @@ class FusedTrunk:
 
     def __call__(self, images: Tensor) -> Tensor:
         """(B, C, H, W) in [0, 1] -> (B, features)."""
-        if images.requires_grad or not torch.is_autocast_enabled(images.device.type):
-            return CNN.forward(self.network, images)  # or in full precision: the library's kernels
+        if not torch.is_autocast_enabled(images.device.type):
+            return CNN.forward(self.network, images)  # full precision: the library's kernels
         if self.network.centre:
             images = images - self.network.centre
         keep = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters)
@@ -142,9 +143,15 @@ class FusedTrunk:
         return features, hidden, turned
 
     def backward(
-        self, gradient: Tensor, images: Tensor, hidden: Tensor, turned: Tensor
-    ) -> list[Tensor]:
-        """The gradients of all parameters, in their order."""
+        self,
+        gradient: Tensor,
+        images: Tensor,
+        hidden: Tensor,
+        turned: Tensor,
+        first: Tensor,
+        of_images: bool = False,
+    ) -> list[Tensor | None]:
+        """The gradients of the images, if asked for, and of all parameters, in their order."""
         batch, device, side = len(images), images.device, self.sides[0]
         stride, all_pixels = self.kept_bytes(), self.pixels(self.layers)
         bias_sums = torch.empty(batch * self.layers * FILTERS, device=device)
@@ -173,10 +180,25 @@ class FusedTrunk:
             "total", (WEIGHTS // 256 + 1, self.layers), 256, 4 * 256,
             first_partial, partial, self.ranges, bias_sums, batch, flat,
         )  # fmt: skip
-        found: list[Tensor] = []
+        found: list[Tensor | None] = [None]
+        if of_images:  # a masker stands before the network: the library computes
+            at_first = self.at_first_layer(gradients.view(batch, all_pixels))
+            found = [conv2d_input(images.shape, first.to(images.dtype), at_first, 2)]
         for numbers, weight in zip(flat.split(sizes), self.parameters[::2], strict=True):
             found += [numbers[:-FILTERS].view(weight.shape), numbers[-FILTERS:]]
         return found
+
+    def at_first_layer(self, gradients: Tensor) -> Tensor:
+        """The gradients at the first layer's output, (B, 32, side, side), of all layers' bytes.
+
+        A pixel's channels lie in four groups of eight, whose places are swapped pixel by pixel
+        (`chunk` in trunk.cu).
+        """
+        side = self.sides[0]
+        pixels = torch.arange(side**2, device=gradients.device)[:, None]
+        places = torch.arange(4, device=gradients.device) ^ (pixels >> 1 & 3)
+        groups = gradients[:, : self.pixels(1)].view(torch.bfloat16).unflatten(1, (-1, 4, 8))
+        return groups[:, pixels, places].flatten(2).mT.unflatten(2, (side, side))
 
     def kept_bytes(self) -> int:
         """Of an image: pixels after all layers that clip."""
@@ -201,13 +223,14 @@ class _Trunk(torch.autograd.Function):
         features, hidden, turned = trunk.forward(images, keep)
         ctx.trunk = trunk
         if keep:
-            ctx.save_for_backward(images, hidden, turned)
+            ctx.save_for_backward(images, hidden, turned, parameters[0])
         return features
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
-        return None, None, None, *ctx.trunk.backward(gradient, *ctx.saved_tensors)
+        of_images = ctx.needs_input_grad[2]
+        return None, None, *ctx.trunk.backward(gradient, *ctx.saved_tensors, of_images)
 
 
 def convolutions_of(network: CNN) -> list[nn.Conv2d]:

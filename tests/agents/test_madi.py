@@ -1,0 +1,185 @@
+"""MaDi's masker before the encoder: one update, and who trains it."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rederivation import (
+    SIZE,
+    PlainDDPG,
+    PlainDQN,
+    PlainSAC,
+    Reference,
+    make_agent,
+    make_batch,
+    masked,
+    record_inputs,
+    view,
+    weights_of,
+)
+from torch import nn
+
+from svea.agents import DDPG, DQN, SAC, Agent
+from svea.agents import make_agent as configured_agent
+from svea.config import MaDiOptions, configure
+from svea.errors import UserError
+from svea.networks import CNN, Masker, Trunk, ViT
+from svea.recipes import RecipeOptions
+from svea.runs.load import load_agent, write_export
+
+RATE = 5e-3
+WITH_MASK: dict[str, Any] = {"masker": MaDiOptions(learning_rate=RATE, filters=4)}
+
+
+@pytest.mark.parametrize(
+    ("base", "reference", "recipe", "options"),
+    [
+        (SAC, PlainSAC, "svea", RecipeOptions()),
+        (SAC, PlainSAC, "sada", RecipeOptions(alpha=0.7, beta=0.4, K=2)),
+        (DDPG, PlainDDPG, "svea", RecipeOptions()),
+        (DQN, PlainDQN, "drq", RecipeOptions()),
+    ],
+)
+def test_updates_equal_a_plain_rederivation(
+    base: type[Agent], reference: type[Reference], recipe: str, options: RecipeOptions
+) -> None:
+    agent, plain = make_agent(recipe, options, base, **WITH_MASK), reference(recipe, options, RATE)
+    for decision in (0, 2, 3):
+        batch, even = make_batch(decision, base.discrete), decision % 2 == 0 or base is DDPG
+        if isinstance(plain, PlainDDPG):
+            agent.anneal(decision)
+            plain.deviation = float(agent.noise)
+        before, noise = weights_of(agent), plain.noise_of(agent)
+        expected, losses = plain.update(before, batch, noise, even)
+        found = agent.update(batch, agent.schedule(decision))
+        for name, loss in losses.items():
+            torch.testing.assert_close(found[name], loss.detach(), rtol=2e-5, atol=1e-6, msg=name)
+        plain.assert_equal(agent, expected)
+
+
+def test_the_masker_of_the_paper() -> None:
+    masker = Masker()
+    assert sum(parameter.numel() for parameter in masker.parameters()) == 10_433
+    images = torch.rand(2, 9, 84, 84)
+    masks = masker.masks(images)
+    assert masks.shape == (2, 3, 84, 84) and masks.min() > 0 and masks.max() < 1
+    torch.testing.assert_close(masker(images)[:, 3:6], images[:, 3:6] * masks[:, 1:2])
+    swapped = torch.cat([images[:, 6:], images[:, 3:6], images[:, :3]], 1)
+    torch.testing.assert_close(masker.masks(swapped), masks.flip(1)), "frames are masked alone"
+
+
+@pytest.mark.parametrize("base", [SAC, DDPG, DQN])
+def test_a_mask_that_keeps_everything_is_svea_bit_for_bit(base: type[Agent]) -> None:
+    svea, agent = make_agent("svea", base=base), make_agent("svea", base=base, **WITH_MASK)
+    with torch.no_grad():
+        agent.masker.layers[-1].bias.fill_(200.0)  # the sigmoid is exactly 1, and so is flat
+    for decision in range(4):
+        for each in (svea, agent):
+            each.update(make_batch(decision, base.discrete), each.schedule(decision))
+    plain, behind_mask = svea.state_dict(), agent.state_dict()
+    assert {n for n in behind_mask if "masker" not in n} == plain.keys()
+    assert all(torch.equal(behind_mask[name], tensor) for name, tensor in plain.items())
+
+
+def test_the_q_loss_alone_trains_the_masker_and_the_target_uses_the_same_one() -> None:
+    agent, batch = make_agent("svea", **WITH_MASK), make_batch()
+    assert "target_masker" not in agent.networks
+    start = deepcopy(agent.masker.state_dict())
+    now, successor = agent.views(batch.observations), agent.views(batch.next_observations)
+    agent.update_actor(now)
+    agent.update_target()
+    assert all(
+        torch.equal(start[name], tensor) for name, tensor in agent.masker.state_dict().items()
+    )
+    seen = record_inputs(agent.target_trunk)
+    agent.update_critic(batch, now, successor)
+    assert not any(torch.equal(start[n], t) for n, t in agent.masker.state_dict().items())
+    weights = {f"masker.{name}": tensor for name, tensor in start.items()}
+    torch.testing.assert_close(seen[0], masked(weights, view(batch.next_observations, "weak", 0)))
+
+
+def test_acting_and_q_values_see_masked_pictures() -> None:
+    agent, batch = make_agent("svea", **WITH_MASK), make_batch()
+    seen = record_inputs(agent.trunk)
+    agent.act(batch.observations)
+    agent.q_value(batch.observations, batch.actions)
+    wanted = masked(weights_of(agent), view(batch.observations, "clean", 0)).detach()
+    for images in seen:
+        torch.testing.assert_close(images, wanted)
+    assert len(seen) == 2
+
+
+def test_a_gradient_that_is_not_finite_moves_neither_encoder_nor_masker() -> None:
+    agent, batch = make_agent("svea", **WITH_MASK), make_batch()
+    batch.rewards[0] = torch.nan
+    before = weights_of(agent)
+    agent.update_critic(batch, *(agent.views(o) for o in (batch.observations,) * 2))
+    after = weights_of(agent)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_an_encoder_that_takes_no_frames_is_refused_with_the_cure() -> None:
+    class Depth(CNN):
+        pass
+
+    def encoder() -> Trunk:
+        return Depth(channels=4, image_size=SIZE, layers=2, filters=4)
+
+    agent = make_agent("svea")
+    with pytest.raises(UserError, match=r"RGB frames.*takes 4 channels; allowed: a multiple of 3"):
+        SAC(encoder, 2, agent.streams, agent.view_maker, **WITH_MASK)
+
+
+# From a configuration to a file -------------------------------------------------------------------
+
+
+def config_of(encoder: str = "cnn", **changes: Any) -> Any:
+    small: dict[str, Any] = {"layers": 2, "filters": 4, "projection": 8, "hidden": 8}
+    small |= {"patch": 4, "width": 8, "depth": 1, "heads": 2}
+    return configure(
+        "walker_walk", method="madi", encoder=encoder, image_size=16, shift=1, network=small,
+        overlay_dir="procedural", **changes,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("encoder", ["cnn", "vit", "drqv2"])
+def test_it_stands_before_every_encoder(encoder: str) -> None:
+    agent = configured_agent(config_of(encoder), actions=6)
+    assert isinstance(agent.masker, Masker) and isinstance(agent.trunk, ViT | CNN)
+    assert agent.act(np.zeros((9, 16, 16), np.uint8)).shape == (6,)
+    assert agent.optimisers["masker"].param_groups[0]["lr"] == 1e-3
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_exports_carry_the_masker(small: bool, tmp_path: Path) -> None:
+    import dataclasses
+
+    config = config_of()
+    agent = configured_agent(config, actions=6)
+    with torch.no_grad():
+        for parameter in agent.masker.parameters():  # type: ignore[union-attr]
+            parameter += 0.1
+    write_export(tmp_path / "export", agent, dataclasses.asdict(config), small=small)
+    loaded = load_agent(tmp_path / "export")
+    assert isinstance(loaded.masker, nn.Module)
+    image = np.random.default_rng(0).integers(0, 256, (1, 9, 16, 16), dtype=np.uint8)
+    close = 0.1 if small else 1e-6
+    np.testing.assert_allclose(loaded.act(image), agent.act(image), atol=close)
+    masks = [a.masker.masks(torch.as_tensor(image) / 255) for a in (agent, loaded)]  # type: ignore[union-attr]
+    torch.testing.assert_close(masks[0], masks[1], atol=close, rtol=0)
+
+
+def test_runs_from_before_there_were_masks_are_the_runs_without_one() -> None:
+    from svea.config import differences, to_dict
+
+    stored = to_dict(configure("walker_walk"))
+    for name in ("mask", "madi"):
+        del stored[name]
+    assert differences(stored, to_dict(configure("walker_walk"))) == []
+    asked = to_dict(configure("walker_walk", mask="madi"))
+    assert differences(stored, asked) == ["mask: 'none' there, 'madi' here"]
