@@ -3,6 +3,7 @@
     python tests/faults/run.py                       # all of it: at most 2 hours on 2 cores
     python tests/faults/run.py --scale 0.1 --jobs 16 --json results.json --markdown
     python tests/faults/run.py kills hostile         # some parts
+    python tests/faults/run.py --log faults.jsonl    # again after an interruption: what is missing
 
 It needs Linux, svea's training packages, and nothing else: no network, no pytest.
 """
@@ -10,7 +11,6 @@ It needs Linux, svea's training packages, and nothing else: no network, no pytes
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import ctypes.util
 import dataclasses
 import json
@@ -42,7 +42,8 @@ from faults import (  # noqa: E402
     special,
     undefined,
 )
-from faults.tally import MOST_REPORTS, Part, Tally, shards  # noqa: E402
+from faults.campaign import run  # noqa: E402
+from faults.tally import MOST_REPORTS, Part, Tally  # noqa: E402
 
 SHARD_SECONDS = 7200.0
 
@@ -54,8 +55,8 @@ PARTS = (  # the longest first, so that no core waits for it at the end
     Part("nan", "NaN and infinity put into an update", 180, 18, undefined.nan_injections),
     Part("workers", "runs with four worker failures each", 25, 5, environments.worker_failures),
     Part("signals", "SIGINT and SIGTERM at a random time", 40, 10, kills.signals),
-    Part("truncations", "truncated files, of each of 9 kinds", 4000, 500, damage.truncations),
-    Part("bit-flips", "files with flipped bits, of each of 9 kinds", 5000, 500, damage.bit_flips),
+    Part("truncations", "truncated files, of each of 8 kinds", 4000, 500, damage.truncations),
+    Part("bit-flips", "files with flipped bits, of each of 8 kinds", 5000, 500, damage.bit_flips),
     Part("save-kills", "SIGKILL at each system call of a save", 1000, 250, disks.save_kills),
     Part("storage", "six errors at each write", 1000, 250, disks.storage_errors),
     Part("full-disks", "runs with a storage error", 36, 6, disks.full_disks),
@@ -87,6 +88,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full size (1.0)")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (0)")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--log", type=Path, help="a line for each share; those there are not rerun")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--shard", type=int, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -96,7 +98,7 @@ def main() -> int:
     if options.shard:
         return run_shard(parts[0], range(*options.shard), options.seed, options.json)
     began = time.monotonic()
-    results = run(parts, options.jobs, options.scale, options.seed)
+    results = run(parts, options.jobs, options.scale, options.seed, start_shard, options.log)
     seconds = time.monotonic() - began
     print((markdown if options.markdown else plain)(results, options, seconds))
     if options.json:
@@ -105,29 +107,6 @@ def main() -> int:
         for loss in tally.losses[:MOST_REPORTS]:
             print(f"\nLOST in {part.name}: {loss}", file=sys.stderr)
     return int(any(tally.losses for _, tally in results))
-
-
-def run(parts: list[Part], jobs: int, scale: float, seed: int) -> list[tuple[Part, Tally]]:
-    """Run every shard in a process of its own, several at once."""
-    results = {part.name: Tally() for part in parts}
-    work = [(part, cases) for part in parts for cases in shards(part, scale)]
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(start_shard, p, cases, seed): (p, cases) for p, cases in work}
-        for number, future in enumerate(concurrent.futures.as_completed(waiting), 1):
-            part, cases = waiting[future]
-            tally = future.result()
-            results[part.name].add(tally)
-            lost = f", {len(tally.losses)} LOST" if tally.losses else ""
-            share = f"{part.name} {cases.start}-{cases.stop}"
-            print(
-                f"[{number}/{len(work)}] {share}: {tally.survived} of {tally.tried}{lost} "
-                f"({tally.measured.get('shard seconds', 0):.0f} s)",
-                file=sys.stderr,
-                flush=True,
-            )
-    for part in parts:
-        results[part.name].measured.pop("shard seconds", None)
-    return [(part, results[part.name]) for part in parts]
 
 
 def start_shard(part: Part, cases: range, seed: int) -> Tally:

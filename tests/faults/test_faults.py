@@ -16,6 +16,7 @@ if sys.platform != "linux":
 import torch
 
 from faults import (
+    campaign,
     configurations,
     damage,
     disks,
@@ -120,6 +121,25 @@ def test_shards_cover_every_case_once() -> None:
     plan = list("abcdefg") * 100
     taken = [disks.chosen(plan, range(start, start + 250)) for start in range(0, 1000, 250)]
     assert [item for share in taken for item in share] == plan
+
+
+def test_an_interrupted_campaign_runs_what_is_missing(tmp_path: Path) -> None:
+    part = Part("p", "a part", 10, 4, lambda cases, seed, folder: Tally())
+    asked: list[range] = []
+
+    def start(part: Part, cases: range, seed: int) -> Tally:
+        asked.append(cases)
+        lost = ["the reason"] if cases.start == 4 else []
+        return Tally(len(cases), len(cases) - len(lost), lost)
+
+    log = tmp_path / "log.jsonl"
+    campaign.run([part], 1, 0.8, 0, start, log)
+    with log.open("a") as file:
+        file.write('{"part": "p", "cas')  # killed here
+    [(_, tally)] = campaign.run([part], 1, 1.0, 0, start, log)
+    assert asked == [range(0, 4), range(4, 8), range(8, 10)]
+    assert (tally.tried, tally.survived, tally.losses) == (10, 9, ["the reason"])
+    assert campaign.run([part], 1, 1.0, 0, start, log)[0][1] == tally and len(asked) == 3
 
 
 def test_counts_add_up(tmp_path: Path) -> None:
