@@ -18,6 +18,7 @@ class Method:
         augmented_recipe: the row that takes its place when a strong augmentation is asked for;
             None if the recipe stays.
         augment: the strong augmentation by default.
+        encoder: the encoder by default.
         auxiliary: the auxiliary task.
         mask: what covers pixels before the encoder.
         crop: whether the weak augmentation is a random crop of a larger picture, not a shift.
@@ -29,6 +30,7 @@ class Method:
     rows: str = ""
     augmented_recipe: str | None = None
     augment: str = "none"
+    encoder: str = "cnn"
     auxiliary: str = "none"
     mask: str = "none"
     crop: bool = False
@@ -78,6 +80,7 @@ METHODS: dict[str, Method] = {
         crop=True,
     ),
     "sada": Method("sada", "SADA (2024): the policy sees strong too", augment="conv"),
+    "simgrl": Method("svea", "SimGRL (2024)", augment="overlay_drift", encoder="frames"),
     "madi": Method("svea", "MaDi (2024): a learned mask", augment="overlay", mask="madi"),
 }
 """The rows of the paper's ablation table first, in its order."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from svea.agents import Agent, make_agent
 from svea.agents.auxiliary import PAD
 from svea.config import Config, configure
+from svea.config.augmentations import uses_pictures
 from svea.methods import METHODS
 from svea.recipes import RecipeOptions
 from svea.replay import Batch
@@ -46,8 +47,8 @@ def small(method: str, encoder: str = "cnn", base: str = "sac", **changes: Any) 
         settings |= {"crop": 4}
     if METHODS[method].own_heads and encoder != "vit":
         settings |= CNN_HEADS
-    if METHODS[method].augment == "overlay":
-        settings |= {"augment": "conv"}  # the same network; overlay's pictures have their own tests
+    if uses_pictures(METHODS[method].augment):
+        settings |= {"augment": "conv"}  # the same network; pictures have their own tests
     if method == "pad" and base == "ddpg":
         settings |= {"ddpg.n_step": 1}
     return configure("toy:make", **(settings | changes))

@@ -24,6 +24,8 @@ from svea.config.naming import LONGEST, bounded, earlier_name, run_name
         ({"sac.learning_rate": 3e-4}, "walker_walk-svea-sac.learning_rate0.0003-0"),
         ({"replay": 1_000_000}, "walker_walk-svea-replay1000000-0"),
         ({"rendering": "fast", "eval_mode": "video_easy"}, "walker_walk-svea-fast-video_easy-0"),
+        ({"method": "simgrl"}, "walker_walk-simgrl-0"),
+        ({"method": "simgrl", "encoder": "cnn"}, "walker_walk-simgrl-cnn-0"),
         ({"overlay_dir": "/data/photos/"}, "walker_walk-svea-photos-0"),
         ({"method": "curl", "auxiliary": "none"}, "walker_walk-curl-auxiliary_none-0"),
         ({"base": "dqn", "action_bins": 3, "dqn.double": False, "dqn.dueling": True},

@@ -79,7 +79,8 @@ def make_agent(
         "seed": 5,
         "options": OPTIONS[base],
     }
-    encoder = partial(CNN, image_size=SIZE, layers=LAYERS, filters=8, strided_layers=STRIDED)
+    plain = partial(CNN, image_size=SIZE, layers=LAYERS, filters=8, strided_layers=STRIDED)
+    encoder = changes.pop("encoder", plain)
     row = streams(RECIPES[recipe], numbers or RecipeOptions())
     actions = CHOICES if base.discrete else A
     return base(encoder, actions, row, **(arguments | changes))

@@ -49,6 +49,7 @@ def views_row(name: str) -> dict[str, str]:
         "policy": policy,
         "weak": "crop" if method.crop else "none" if name == "sac" else "shift",
         "strong": method.augment,
+        "encoder": method.encoder,
         "auxiliary": method.auxiliary,
         "mask": method.mask,
         "about": method.about,

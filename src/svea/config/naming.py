@@ -53,8 +53,9 @@ def _plain(name: str) -> str:
 
 def _first_words(config: Config) -> list[str]:
     """Task and method, and what is unusual among FIRST."""
-    augment = METHODS[config.method].augment if config.method in METHODS else "none"
-    usual = {"base": "sac", "encoder": "cnn", "preset": "paper", "augment": augment}
+    method = METHODS.get(config.method)
+    augment, encoder = (method.augment, method.encoder) if method else ("none", "cnn")
+    usual = {"base": "sac", "encoder": encoder, "preset": "paper", "augment": augment}
     values = {name: str(getattr(config, name)) for name in FIRST}
     return [config.task, config.method, *(v for name, v in values.items() if v != usual[name])]
 

@@ -77,8 +77,8 @@ def configure(task: str, **explicit: Any) -> Config:
 
 def resolve(task: str, **explicit: Any) -> Config:
     """As `configure`, but without the checks: more flags may follow and make it valid."""
-    preset, encoder = explicit.get("preset", "paper"), explicit.get("encoder", "cnn")
-    method = explicit.get("method", "svea")
+    preset, method = explicit.get("preset", "paper"), explicit.get("method", "svea")
+    encoder = explicit.get("encoder") or usual_encoder(method)
     names = {"task": task, "preset": preset, "encoder": encoder, "method": method}
     for name, value in names.items():
         if not isinstance(value, str):
@@ -87,7 +87,7 @@ def resolve(task: str, **explicit: Any) -> Config:
     for name, known in (("preset", PRESETS), ("encoder", ENCODERS), ("method", METHODS)):
         if names[name] not in known:
             raise unknown_name(name, names[name], known)
-    values: dict[str, Any] = {"task": task}
+    values: dict[str, Any] = {"task": task, "encoder": encoder}
     merge(values, PRESETS[preset])
     if explicit.get("base", "sac") != "sac":
         # These bases explore by adding noise, which is not part of the policy.
@@ -99,6 +99,12 @@ def resolve(task: str, **explicit: Any) -> Config:
         merge(values, vit_coefficients(task, method))
     merge(values, explicit)
     return build(Config, values, "")
+
+
+def usual_encoder(method: Any) -> str:
+    """The encoder of a method where none is asked for; a bad name is refused elsewhere."""
+    known = isinstance(method, str) and method in METHODS
+    return METHODS[method].encoder if known else "cnn"
 
 
 def method_defaults(method: str, preset: str, encoder: str) -> dict[str, Any]:
