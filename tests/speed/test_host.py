@@ -9,10 +9,13 @@ import pytest
 import torch
 from tiny_runs import tiny
 
+from svea import speed
 from svea.config import configure
+from svea.errors import UserError
+from svea.runs import load
 from svea.runs.load import load_config
 from svea.speed import EXACT, host, learner
-from svea.training import train
+from svea.training import train, train_together
 
 
 @pytest.fixture
@@ -50,3 +53,26 @@ def test_the_option_reaches_the_process_and_is_recorded(
 def test_the_precision_is_in_the_name_of_the_folder() -> None:
     config = configure("walker_walk", precision=EXACT)
     assert config.folder.name == "walker_walk-svea-float32-exact-0"
+
+
+def test_an_agent_that_is_loaded_multiplies_as_its_run_does(
+    flags: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`svea eval`, `watch` and `analyze` have no learner: `load_agent` is their door."""
+    runs = [train(tiny(tmp_path / p, precision=p, decisions=13)) for p in ("float32", EXACT)]
+    monkeypatch.setattr(load, "choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(load, "_agent_to_act", lambda *given: pytest.fail("made before", False))
+    for run, exact in zip([*runs, runs[0]], (False, True, False), strict=True):
+        with pytest.raises(pytest.fail.Exception):
+            load.load_agent(run, device="cuda")
+        assert torch.backends.cudnn.allow_tf32 is not exact
+        assert torch.get_float32_matmul_precision() == ("highest" if exact else "high")
+
+
+def test_runs_of_both_kinds_do_not_share_a_process_on_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = [tiny(tmp_path / p, precision=p) for p in ("float32", EXACT)]
+    monkeypatch.setattr(speed, "choose_device", lambda name: torch.device("cuda"))
+    with pytest.raises(UserError, match=r"float32-exact and with another cannot share a process"):
+        train_together(configs)

@@ -15,7 +15,8 @@ from svea.agents.auxiliary import PAD
 from svea.config import Config, from_dict
 from svea.errors import StorageError, UserError
 from svea.runs import checkpoint, layout, quantised, tensors, zoo
-from svea.speed import choose_device
+from svea.speed import EXACT, choose_device
+from svea.speed.host import multiply_float32
 
 # What config.json holds in addition to the configuration.
 ABOUT = ("svea_version", "command", "pictures", "decision", "files")
@@ -53,6 +54,8 @@ def read_config(run: str | Path) -> dict[str, Any]:
 def load_agent(run: str | Path, device: str = "cpu") -> Agent:
     """The agent of a run (its newest checkpoint), of an export, or of the zoo.
 
+    On a GPU, float32 is multiplied from then on as the run's `precision` says.
+
     Example:
         >>> agent = load_agent("zoo:walker_walk-svea")  # doctest: +SKIP
         >>> action = agent.act(observation)  # doctest: +SKIP
@@ -71,7 +74,9 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
         state, decision = newest.agent, newest.decision
     try:
         actions = BASES[config.base].actions_in(state)
-        agent = _agent_to_act(run, config, actions, choose_device(device))
+        chosen = choose_device(device)
+        multiply_float32(chosen, config.precision == EXACT)
+        agent = _agent_to_act(run, config, actions, chosen)
         if layout.is_export(run):
             state = _completed(agent, state, run)
         agent.load_state_dict(state)

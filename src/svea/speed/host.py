@@ -13,20 +13,26 @@ from svea.machine import usable_cores
 
 
 def prepare(device: torch.device, exact: bool = False) -> None:
-    """Set up the process for updates.
-
-    Args:
-        device: where they run.
-        exact: multiply float32 as float32. Otherwise GPUs from Ampere on use TF32, whose mantissa
-            has 10 bits instead of 23, in matrix products ("high") and in convolutions.
-    """
+    """Set up the process for updates; the arguments are those of `multiply_float32`."""
+    multiply_float32(device, exact)
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = True  # shapes never change: try all kernels once
-        torch.set_float32_matmul_precision("highest" if exact else "high")
-        torch.backends.cudnn.allow_tf32 = not exact
     if device.type == "cpu":
         keep_freed_memory()
         leave_a_core()
+
+
+def multiply_float32(device: torch.device, exact: bool) -> None:
+    """Say how this process multiplies float32 on a GPU.
+
+    Args:
+        device: where it computes; a CPU multiplies float32 as float32 always.
+        exact: so does the GPU. Otherwise GPUs from Ampere on use TF32, whose mantissa has 10 bits
+            instead of 23, in matrix products ("high") and in convolutions.
+    """
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("highest" if exact else "high")
+        torch.backends.cudnn.allow_tf32 = not exact
 
 
 def warm_up(device: torch.device) -> None:

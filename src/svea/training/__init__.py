@@ -13,7 +13,7 @@ from typing import Any
 from svea import speed
 from svea.augment import augmentation
 from svea.config import Config, check
-from svea.errors import SveaError
+from svea.errors import SveaError, UserError
 from svea.runs import incidents
 from svea.runs.log import check_loggers
 from svea.training.display import next_commands, run_names
@@ -83,6 +83,7 @@ def train_each(configs: Sequence[Config]) -> list[Exception | None]:
     """
     for config in configs:
         check(config)
+    _check_one_arithmetic(configs)
     named = zip(configs, run_names(configs), strict=True)
     runs = [_Turns(config, name if len(configs) > 1 else "") for config, name in named]
     with ExitStack() as stack:
@@ -99,6 +100,17 @@ def train_each(configs: Sequence[Config]) -> list[Exception | None]:
         while active:
             active = [run for run in active if run.take_turn()]
     return [run.error for run in runs]
+
+
+def _check_one_arithmetic(configs: Sequence[Config]) -> None:
+    """Refuse runs that would change each other's products: a process has one way on a GPU."""
+    exact = [config for config in configs if config.precision == speed.EXACT]
+    mixed = 0 < len(exact) < len(configs)
+    if mixed and any(speed.choose_device(c.device).type == "cuda" for c in exact):
+        raise UserError(
+            f"runs with --precision {speed.EXACT} and with another cannot share a process on a "
+            "GPU; train them one after the other"
+        )
 
 
 def open_trainer(
