@@ -73,7 +73,8 @@ $(READY): pyproject.toml requirements.txt
 
 lock: ## pin requirements.txt again from the ranges in pyproject.toml (needs uv)
 	@uv=$$(command -v uv || echo $(VENV)/bin/uv); echo torch | "$$uv" pip compile pyproject.toml \
-		--extra train --extra tensorboard --extra docs --extra dev --universal --python-version 3.11 \
+		--extra train --extra tensorboard --extra play --extra docs --extra dev \
+		--universal --python-version 3.11 \
 		--fork-strategy fewest --excludes /dev/stdin --upgrade --generate-hashes --no-annotate \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" -q \
 		-o requirements.txt

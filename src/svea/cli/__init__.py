@@ -16,6 +16,7 @@ VERBS = {
     "train": "Train an agent, or continue a run (the same command again).",
     "eval": "Evaluate runs or exports in any mode.",
     "watch": "Film an agent in several modes side by side.",
+    "play": "Open a page to change the world by hand and watch agents in it.",
     "analyze": "Analyse agents as the paper does: Q-targets, Q-values, wall time, saliency.",
     "compare": "Compare two methods over tasks and seeds.",
     "report": "Write one self-contained HTML page about runs.",

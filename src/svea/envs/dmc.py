@@ -71,7 +71,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         """Load the task and prepare its renderer."""
         prepare_simulator()
         self.render_mode = render_mode
-        self._mode, self._action_repeat, self._render_size = mode, action_repeat, render_size
+        self._mode, self._action_repeat, self.render_size = mode, action_repeat, render_size
         self._episode = StackedEpisode(image_size, seed, episode_frames, frame_stack, channels_last)
         self.observation_space = self._episode.space
         self.most_decisions = -(-episode_frames // action_repeat)
@@ -105,6 +105,11 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
     def provenance(self) -> dict[str, Any]:
         """What data the mode's pictures are made with."""
         return self._mode.provenance
+
+    @property
+    def mode(self) -> Mode:
+        """The look."""
+        return self._mode
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -164,7 +169,11 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         if self.render_mode is None:
             warn_of_render_without_mode()
             return None
-        return np.array(compose(self._mode, self._scene.renderer.draw(self._render_size)))
+        return np.array(compose(self._mode, self._scene.renderer.draw(self.render_size)))
+
+    def redraw(self) -> np.ndarray:
+        """Draw the newest picture of the observation again, after its look was changed by hand."""
+        return self._episode.replace_newest(self._draw())
 
     @property
     def physics(self) -> Any:

@@ -58,7 +58,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         self._mode = mode if isinstance(mode, PictureMode) else None  # in train nothing changes
         self._looks = np.random.default_rng(seed)  # for episodes without a seed
         self._action_repeat, self._size = action_repeat, image_size
-        self._render_mode, self._render_size = render_mode, render_size
+        self._render_mode, self.render_size = render_mode, render_size
         self._episode = StackedEpisode(image_size, seed, episode_frames, frame_stack, channels_last)
         self.observation_space = self._episode.space
         self._stacked_before: np.ndarray | None = None
@@ -99,6 +99,11 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         return seen, total, bool(terminated), truncated, self._info(info)
 
     @property
+    def mode(self) -> Mode | None:
+        """The look; None where nothing is changed."""
+        return self._mode
+
+    @property
     def provenance(self) -> dict[str, Any]:
         """What data the pictures are made with: the environment's own, and the mode's."""
         own = getattr(self.env.unwrapped, "provenance", {})
@@ -122,7 +127,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         if self.env.render_mode == "rgb_array":
             drawn: Any = self.env.render()
             return drawn if self._mode is None else compose(self._mode, np.asarray(drawn))
-        enlarge = max(1, self._render_size // self._size)
+        enlarge = max(1, self.render_size // self._size)
         picture = self._episode.newest.transpose(1, 2, 0)
         return picture.repeat(enlarge, axis=0).repeat(enlarge, axis=1)
 

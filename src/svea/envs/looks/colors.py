@@ -31,7 +31,7 @@ from svea.errors import UserError
 
 COLOR_MODES = ("color_easy", "color_hard")
 
-_GRID_LINE = (0.2, 0.3, 0.4)
+GRID_LINE = (0.2, 0.3, 0.4)
 
 Setting = dict[str, list[float]]
 
@@ -77,12 +77,17 @@ class ColorMode(WorldsMode):
         """Put the episode's setting on."""
         self.wear(scene, self.settings[self.next_world(rng)])
 
+    @property
+    def setting(self) -> Setting:
+        """The colours of the running episode."""
+        return self.settings[self._world]
+
     def wear(self, scene: Scene, setting: Setting) -> None:
         """Write one setting into the model and upload what can be seen of the two textures."""
         model = scene.model
         model.mat_rgba[self._agent, :3] = setting["self_rgb"]
         fill_checker(
-            texture(model, self._grid), setting["grid_rgb1"], setting["grid_rgb2"], _GRID_LINE
+            texture(model, self._grid), setting["grid_rgb1"], setting["grid_rgb2"], GRID_LINE
         )
         scene.renderer.upload_texture(self._grid)
         sky, faces = texture(model, self._sky), scene.renderer.visible_sky_faces()

@@ -103,15 +103,20 @@ class VideoMode(WorldsMode):
 
     def compose(self, picture: np.ndarray) -> np.ndarray:
         """Put the video where the picture is green."""
-        from PIL import Image
+        is_seen = picture.shape[0] == self.image_size
+        clip = self._clip if is_seen else self._clips.open(self._world)
+        return show_behind(picture, clip.frame(self._decision))
 
-        side = picture.shape[0]
-        clip = self._clip if side == self.image_size else self._clips.open(self._world)
-        frame = clip.frame(self._decision)
-        if side != len(frame):
-            smaller = Image.fromarray(frame).resize((side, side), Image.Resampling.BILINEAR)
-            frame = np.asarray(smaller)
-        return np.where(is_green(picture)[..., None], frame, picture)
+
+def show_behind(picture: np.ndarray, frame: np.ndarray) -> np.ndarray:
+    """Put a video's frame, resized if need be, where the picture is green."""
+    from PIL import Image
+
+    side = picture.shape[0]
+    if side != len(frame):
+        smaller = Image.fromarray(frame).resize((side, side), Image.Resampling.BILINEAR)
+        frame = np.asarray(smaller)
+    return np.where(is_green(picture)[..., None], frame, picture)
 
 
 def why_unseen(name: str, task: str) -> str:

@@ -37,7 +37,7 @@ def input_gradients(agent: Agent, images: Tensor, actions: Tensor) -> Tensor:
     pixels = images.detach().clone().requires_grad_(True)
     # Rows of a batch do not mix, so the gradient of the sum holds each row's own.
     (gradient,) = torch.autograd.grad(agent.q(pixels, actions).sum(), pixels)
-    return _scaled(gradient.abs().amax(1))
+    return scaled(gradient.abs().amax(1))
 
 
 @torch.no_grad()
@@ -60,10 +60,10 @@ def attention(agent: Agent, images: Tensor) -> Tensor | None:
     reached = passed[:, 0, 1:]  # (B, patches)
     side = round(reached.shape[1] ** 0.5)
     coarse = reached.unflatten(1, (1, side, side))
-    return _scaled(F.interpolate(coarse, images.shape[-2:], mode="bilinear")[:, 0])
+    return scaled(F.interpolate(coarse, images.shape[-2:], mode="bilinear")[:, 0])
 
 
-def _scaled(maps: Tensor) -> Tensor:
+def scaled(maps: Tensor) -> Tensor:
     """Maps (B, H, W) between 0 and 1; their few largest values must not dim all others."""
     top = maps.flatten(1).float().quantile(0.99, dim=1).clamp_min(1e-12)
     return (maps / top[:, None, None]).clamp(0, 1)
@@ -130,7 +130,7 @@ def look(agent: Agent, recording: Recording, samples: int) -> dict[str, Tensor]:
     images = agent.views(observations.to(agent.device))["clean", 0].float()
     moved = input_gradients(agent, images, actions)
     smooth = F.avg_pool2d(moved[:, None], 3, 1, padding=1)[:, 0]  # strides leave a chequerboard
-    rows = {"seen": images, "moves Q": overlay(images, _scaled(smooth))}
+    rows = {"seen": images, "moves Q": overlay(images, scaled(smooth))}
     attended = attention(agent, images)
     if attended is not None:
         rows["attention"] = overlay(images, attended)

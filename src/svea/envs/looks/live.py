@@ -1,0 +1,390 @@
+"""A look that can be changed while an episode runs: any mode, and adjustments on top of it.
+
+The playground plays in it. Without adjustments it is the mode it shows, pixel for pixel: an episode
+that begins in it has the pictures of the mode's own environment.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from svea.data import clips
+from svea.data.folders import CLIP_SETS
+from svea.envs.looks import Mode, Scene
+from svea.envs.looks.colors import GRID_LINE, ColorMode, fill_checker, fill_sky, texture
+from svea.envs.looks.distracting import DistractingMode
+from svea.envs.looks.pictures import PictureMode
+from svea.envs.looks.videos import GREEN, VideoMode, show_behind
+from svea.errors import UserError, between
+
+PATH = f"{__name__}:LiveMode"
+"""How `make_env` is asked for it."""
+
+COLOR = re.compile(r"#[0-9a-f]{6}|")
+"""A colour as pages write it, #rrggbb, or nothing: the mode's own."""
+
+Clip = tuple[clips.Clips, int]
+
+# The visual part of a model: what modes write, and what is put back before another one begins.
+_VISUAL = ("mat_", "cam_", "light_", "geom_rgba", "geom_matid", "site_rgba", "tendon_rgba")
+
+
+@dataclass(frozen=True)
+class Adjustments:
+    """What is changed on top of a mode; the defaults change nothing."""
+
+    body: str = ""
+    """Colour of the agent."""
+    floor: str = ""
+    sky: str = ""
+    video: str = ""
+    """The name of a clip that is shown behind the agent (`find_clips`)."""
+    video_on_floor: bool = True
+    video_speed: Annotated[float, between(0, 4)] = 1.0
+    """Frames per decision."""
+    roll: Annotated[float, between(-180, 180)] = 0.0
+    """Of the camera, in degrees."""
+    shift_x: Annotated[float, between(-1, 1)] = 0.0
+    """Of the camera to its right, as a share of its distance to the agent."""
+    shift_y: Annotated[float, between(-1, 1)] = 0.0
+    light: Annotated[float, between(0, 3)] = 1.0
+    """Factor of all lights."""
+    light_tilt: Annotated[float, between(-90, 90)] = 0.0
+    """Turns the lights around the agent, to its left or right in the picture, in degrees."""
+    noise: Annotated[float, between(0, 0.5)] = 0.0
+    """Standard deviation of Gaussian noise on every pixel, of 1."""
+    drop: Annotated[float, between(0, 0.95)] = 0.0
+    """How often the agent sees the last frame again instead of the new one."""
+
+    @property
+    def paint(self) -> tuple[Any, ...]:
+        """What textures depend on."""
+        return self.floor, self.sky, bool(self.video), self.video and self.video_on_floor
+
+
+NEUTRAL = Adjustments()
+_UNPAINTED = (NEUTRAL.paint, None)
+
+
+def find_clips(data_dir: Path | None) -> dict[str, Clip]:
+    """The clips that can be shown behind the agent, by name: generated ones and the data folder's.
+
+    A page chooses among these names; it never names a file.
+    """
+    generated = clips.find("video_easy", None, clips.PROCEDURAL)
+    found: dict[str, Clip] = {f"generated/{k}": (generated, k) for k in range(len(generated))}
+    for name in CLIP_SETS if data_dir is not None else ():
+        try:
+            own = clips.find(name, data_dir, None)
+        except UserError:  # the folder has none of this set
+            continue
+        found |= {f"{name}/{clip}": (own, k) for k, clip in enumerate(own.names)}
+    return found
+
+
+class LiveMode(PictureMode):
+    """Shows a mode, `base`, which can be exchanged at any time, with adjustments on top."""
+
+    def __init__(self, name: str = "live", data_dir: Path | None = None) -> None:
+        """Begin with the training look."""
+        super().__init__(name)
+        self.base = Mode("train")
+        self.clips = find_clips(data_dir)
+        self.adjustments = NEUTRAL
+        self._model: Any = None
+        self._scene: Scene | None = None
+        self._rng: np.random.Generator | None = None
+        self._seed: int | None = None
+        self._fresh: dict[str, np.ndarray] = {}
+        """The visual part of the model at the beginning of the episode."""
+        self._now: dict[str, np.ndarray] = {}
+        self._kept: dict[str, np.ndarray] = {}
+        """What adjustments change in the scene, and a copy of how the mode left it."""
+        self._painted: dict[int, np.ndarray] = {}
+        """The mode's own pixels of the textures that are painted over."""
+        self._paint_now: tuple[Any, ...] = _UNPAINTED
+        self._stale = False
+        self._frame = 0.0
+        self._last: np.ndarray | None = None
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """That of the mode on show."""
+        return self.base.provenance
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the mode on show tells of the episode."""
+        return self.base.info
+
+    @property
+    def fits(self) -> dict[str, bool]:
+        """Which adjustments change anything here."""
+        if self._model is None:  # a user's environment: there is a picture alone
+            return dict.fromkeys(("body", "floor", "sky", "video", "camera", "light"), False)
+        sky, grid = self._texture("skybox"), self._texture("grid")
+        own_sky = sky >= 0 and self._model.tex_width[sky] == self._textures[sky][0]
+        still = not isinstance(self.base, DistractingMode)  # its sky is a video by itself
+        return {
+            "body": self._body >= 0,
+            "floor": grid >= 0,
+            "sky": bool(own_sky and still),
+            "video": sky >= 0 and grid >= 0 and still,
+            "camera": True,
+            "light": True,
+        }
+
+    # Changes from outside ----------------------------------------------------------------------
+
+    def wear(self, base: Mode) -> None:
+        """Show another mode from here on, also in the middle of an episode."""
+        base.image_size = self.image_size
+        if self._model is not None:
+            self._undo()
+            self._restore()
+            base.prepare(self._model, self._domain)
+            self._stale = True
+        self.base = base
+        if self._rng is not None:  # an episode runs
+            base.choose(self._seed, {})
+            self._upload()
+            base.begin(self._scene, copy.deepcopy(self._rng))  # type: ignore[arg-type]
+            self._dress()
+
+    def _restore(self) -> None:
+        """Make the model look as it was compiled, or as the task left it at reset."""
+        import mujoco
+
+        self._painted, self._paint_now = {}, _UNPAINTED
+        for index, (width, height, pixels) in enumerate(self._textures):
+            self._model.tex_width[index], self._model.tex_height[index] = width, height
+            texture(self._model, index)[...] = pixels
+        for name, values in self._fresh.items():
+            getattr(self._model, name)[...] = values
+        if self._scene is not None:
+            mujoco.mj_camlight(self._model, self._scene.data)
+
+    def _upload(self) -> None:
+        """Send all textures after another mode has prepared them."""
+        if self._stale and self._scene is not None:
+            for index in range(self._model.ntex):
+                self._scene.renderer.upload_texture(index)
+        self._stale = False
+
+    def adjust(self, adjustments: Adjustments) -> None:
+        """Put adjustments on in place of the last ones; raises on an unknown clip."""
+        if adjustments.video and adjustments.video not in self.clips:
+            raise UserError(f"there is no clip {adjustments.video!r} here.")
+        self._undo()
+        self.adjustments = adjustments
+        self._put_on()
+
+    # Hooks of a mode ---------------------------------------------------------------------------
+
+    def prepare(self, model: Any, domain: str) -> None:
+        """Remember the model's own textures, to be able to show other modes later."""
+        self._model, self._domain = model, domain
+        self._textures = [
+            (int(model.tex_width[k]), int(model.tex_height[k]), texture(model, k).copy())
+            for k in range(model.ntex)
+        ]
+        self._body = self._named("mat", "self")
+        sky = self._texture("skybox")
+        self._stars = np.flatnonzero(texture(model, sky)[..., 0] == 255) if sky >= 0 else None
+        self.base.image_size = self.image_size
+        self.base.prepare(model, domain)
+
+    def choose(self, seed: int | None, options: dict[str, Any]) -> None:
+        """Take the seed, which chooses the mode's world."""
+        self._seed = seed
+        self.base.choose(seed, options)
+
+    def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
+        """Dress the scene as the mode does, then adjust it."""
+        self._scene, self._rng = scene, copy.deepcopy(rng)
+        self._draws = np.random.default_rng(self._seed)  # of noise and dropped frames
+        self._frame, self._last = 0.0, None
+        if scene is not None:
+            self._upload()
+            self._unpaint()
+            self._undo("head_")  # the environment has restored the rest
+            self._fresh = {name: array.copy() for name, array in _visual_arrays(scene.model)}
+        self.base.begin(scene, rng)  # type: ignore[arg-type]
+        self._dress()
+
+    def advance(self, scene: Scene) -> None:
+        """Let the mode move on by a simulator step."""
+        self.base.advance(scene)
+
+    def update(self, scene: Scene | None) -> None:
+        """Let the mode move on by a decision, without the adjustments of the last one."""
+        self._undo("light_d", "light_a", "light_s", "head_", "mat_")  # all that the model holds
+        self.base.update(scene)  # type: ignore[arg-type]
+        self._frame += self.adjustments.video_speed
+        self._dress()
+
+    def compose(self, picture: np.ndarray) -> np.ndarray:
+        """The mode's picture or the chosen clip behind it, then noise and dropped frames."""
+        chosen, is_seen = self.adjustments, picture.shape[0] == self.image_size
+        if chosen.video and self.fits["video"]:
+            found, index = self.clips[chosen.video]
+            clip = (
+                found.open(index, self.image_size, smooth=False) if is_seen else found.open(index)
+            )
+            shown = show_behind(picture, clip.frame(int(self._frame)))
+        else:
+            shown = self.base.compose(picture)
+        if chosen.noise:
+            noise = self._draws.standard_normal(shown.shape, np.float32) * (255 * chosen.noise)
+            shown = np.rint((shown + noise).clip(0, 255)).astype(np.uint8)
+        if is_seen:
+            if self._last is not None and chosen.drop and self._draws.random() < chosen.drop:
+                return self._last
+            self._last = shown.copy()
+        return shown
+
+    # Adjusting ---------------------------------------------------------------------------------
+
+    def _dress(self) -> None:
+        """Remember how the mode left the scene, and put the adjustments on."""
+        if self._scene is None:
+            return
+        model, data, camera = self._scene.model, self._scene.data, self._scene.camera
+        head = model.vis.headlight
+        lights = {"light_diffuse": model.light_diffuse, "light_ambient": model.light_ambient,
+                  "light_specular": model.light_specular, "head_diffuse": head.diffuse,
+                  "head_ambient": head.ambient, "head_specular": head.specular}  # fmt: skip
+        places = {"cam_xpos": data.cam_xpos[camera], "cam_xmat": data.cam_xmat[camera],
+                  "light_xpos": data.light_xpos, "light_xdir": data.light_xdir}  # fmt: skip
+        self._now = lights | places | {"mat_rgba": model.mat_rgba}
+        self._kept = {name: array.copy() for name, array in self._now.items()}
+        self._put_on()
+
+    def _undo(self, *names: str) -> None:
+        """Leave the scene, or what begins with these names, as the mode did."""
+        for name, values in self._kept.items():
+            if name.startswith(names or ""):
+                self._now[name][...] = values
+
+    def _put_on(self) -> None:
+        """Change the scene from what the mode left."""
+        if self._scene is None or not self._kept:
+            return
+        chosen, now = self.adjustments, self._now
+        if chosen.body and self._body >= 0:
+            now["mat_rgba"][self._body, :3] = channels(chosen.body)
+        for name in now:
+            if name.startswith(("light_", "head_")) and not name.startswith("light_x"):
+                now[name][...] = self._kept[name] * chosen.light
+        axes = self._kept["cam_xmat"].reshape(3, 3)
+        centre = self._scene.data.subtree_com[min(1, len(self._scene.data.subtree_com) - 1)]
+        if chosen.light_tilt:
+            turn = _around(axes[:, 2], math.radians(chosen.light_tilt))
+            now["light_xpos"][...] = (self._kept["light_xpos"] - centre) @ turn.T + centre
+            now["light_xdir"][...] = self._kept["light_xdir"] @ turn.T
+        if chosen.roll or chosen.shift_x or chosen.shift_y:
+            away = float(np.linalg.norm(self._kept["cam_xpos"] - centre))
+            moved = away * (chosen.shift_x * axes[:, 0] + chosen.shift_y * axes[:, 1])
+            now["cam_xpos"][...] = self._kept["cam_xpos"] + moved
+            turned = axes @ _around(np.array([0.0, 0.0, 1.0]), math.radians(chosen.roll))
+            now["cam_xmat"][...] = turned.ravel()
+        self._paint()
+
+    def _paint(self) -> None:
+        """Paint floor and sky in their colours, or green for a video, if that has changed."""
+        assert self._scene is not None
+        chosen, fits = self.adjustments, self.fits
+        sky_color = channels(chosen.sky) if chosen.sky else None
+        if sky_color is None and isinstance(self.base, ColorMode) and chosen.roll:
+            sky_color = self.base.setting["skybox_rgb"]  # it has painted what it saw unrolled
+        faces = self._scene.renderer.visible_sky_faces() if sky_color else None
+        wanted = (chosen.paint, faces)
+        if wanted == self._paint_now:
+            return
+        self._unpaint()
+        grid, sky = self._texture("grid"), self._texture("skybox")
+        shows_video = bool(chosen.video) and fits["video"]
+        if (shows_video and chosen.video_on_floor) or (chosen.floor and fits["floor"]):
+            pixels = self._keep(grid)
+            if shows_video and chosen.video_on_floor:
+                pixels[:] = GREEN
+            else:
+                first = channels(chosen.floor)
+                second = [min(1.0, each + 0.1) for each in first]
+                fill_checker(pixels, first, second, GRID_LINE)
+            self._scene.renderer.upload_texture(grid)
+        if shows_video and not isinstance(self.base, VideoMode):
+            self._keep(sky)[:] = GREEN
+            self._scene.renderer.upload_texture(sky)
+        elif sky_color and faces and fits["sky"] and not shows_video:
+            pixels = self._keep(sky)
+            fill_sky(pixels, sky_color, faces)
+            pixels.reshape(-1, 3)[self._stars] = 255
+            self._scene.renderer.upload_sky_faces(sky, faces)
+        self._paint_now = wanted
+
+    def _keep(self, index: int) -> np.ndarray:
+        """A texture's pixels, to be painted over."""
+        pixels = texture(self._model, index)
+        self._painted.setdefault(index, pixels.copy())
+        return pixels
+
+    def _unpaint(self) -> None:
+        """Put the mode's own pixels back."""
+        for index, pixels in self._painted.items():
+            texture(self._model, index)[...] = pixels
+            if self._scene is not None:
+                self._scene.renderer.upload_texture(index)
+        self._painted, self._paint_now = {}, _UNPAINTED
+
+    def _texture(self, name: str) -> int:
+        """The index of a texture, -1 without it."""
+        return self._named("tex", name)
+
+    def _named(self, kind: str, name: str) -> int:
+        try:
+            return int(getattr(self._model, kind)(name).id)
+        except KeyError:
+            return -1
+
+
+def _visual_arrays(model: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays of a model that decide how it looks."""
+    for name in dir(model):
+        if name.startswith(_VISUAL):
+            array = getattr(model, name)
+            if isinstance(array, np.ndarray) and array.size and array.flags.writeable:
+                yield name, array
+
+
+def channels(color: str) -> list[float]:
+    """A colour #rrggbb as channels in [0, 1].
+
+    >>> channels("#ff0080")
+    [1.0, 0.0, 0.5019607843137255]
+    """
+    return [int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+
+
+def to_text(color: Any) -> str:
+    """Channels in [0, 1] as #rrggbb.
+
+    >>> to_text((1.0, 0.0, 0.502))
+    '#ff0080'
+    """
+    return "#" + "".join(f"{round(255 * float(each)):02x}" for each in color)
+
+
+def _around(axis: np.ndarray, angle: float) -> np.ndarray:
+    """The rotation around a unit vector."""
+    x, y, z = axis
+    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    return np.eye(3) + math.sin(angle) * cross + (1 - math.cos(angle)) * cross @ cross

@@ -1,0 +1,164 @@
+// The panel of controls: one setting, an object whose changes are sent, and which a link restores.
+
+export const DEFAULTS = {
+  mode: "train", intensity: 0.1, seed: 0, episode: 0, speed: 1, size: 256, overlay: "none",
+  body: "", floor: "", sky: "", video: "", video_on_floor: true, video_speed: 1,
+  roll: 0, shift_x: 0, shift_y: 0, light: 1, light_tilt: 0, noise: 0, drop: 0,
+};
+const SHOWN_AS = { // what stands right of a slider
+  intensity: (v) => v.toFixed(3), video_speed: (v) => `${v} ×`, roll: (v) => `${v}°`, light_tilt: (v) => `${v}°`,
+  shift_x: (v) => v.toFixed(2), shift_y: (v) => v.toFixed(2), light: (v) => `${v.toFixed(2)} ×`,
+  noise: (v) => v.toFixed(2), drop: (v) => `${Math.round(v * 100)} %`, size: (v) => `${v}`,
+};
+const LOOK = ["body", "floor", "sky", "video", "video_on_floor", "video_speed", "roll", "shift_x", "shift_y",
+  "light", "light_tilt", "noise", "drop"];
+const COLORS = ["body", "floor", "sky"];
+const MODES_ALSO = { train: "train: as it was trained", test: "test (robot)" };
+
+export const byId = (id) => document.getElementById(id);
+
+/** The setting of a link: what follows its #; what is unknown or malformed is left out. */
+export function readLink(text) {
+  const setting = {};
+  for (const [name, value] of new URLSearchParams(text.replace(/^#/, ""))) {
+    const usual = DEFAULTS[name];
+    if (usual === undefined) continue;
+    if (typeof usual === "boolean") setting[name] = value === "true";
+    else if (typeof usual === "number") {
+      if (Number.isFinite(Number(value))) setting[name] = Number(value);
+    } else setting[name] = value;
+  }
+  return setting;
+}
+
+export function writeLink(setting) {
+  const changed = Object.entries(setting).filter(([name, value]) => value !== DEFAULTS[name]);
+  return new URLSearchParams(changed).toString();
+}
+
+export class Controls {
+  constructor(onChange) {
+    this.setting = { ...DEFAULTS };
+    this.onChange = onChange;
+    this.orders = {};
+    this.worlds = [];
+    this.rate = 10;
+    for (const name of Object.keys(SHOWN_AS)) {
+      byId(name).addEventListener("input", () => this.set({ [name]: Number(byId(name).value) }));
+    }
+    for (const name of ["seed", "episode"]) {
+      byId(name).addEventListener("change", () => {
+        const input = byId(name);
+        const value = Math.min(Number(input.max), Math.max(0, Math.round(Number(input.value) || 0)));
+        this.set({ [name]: value });
+      });
+    }
+    for (const name of ["mode", "video", "overlay"]) {
+      byId(name).addEventListener("change", () => this.set({ [name]: byId(name).value }));
+    }
+    byId("video_on_floor").addEventListener("change", () => this.set({ video_on_floor: byId("video_on_floor").checked }));
+    byId("speed").addEventListener("input", () => this.set({ speed: Number((2 ** byId("speed").value).toFixed(2)) }));
+    byId("world").addEventListener("change", () => this.chooseWorld(byId("world").selectedIndex));
+    for (const name of COLORS) {
+      byId(name).addEventListener("input", () => this.set({ [name]: byId(name).value }));
+      byId(`${name}-hue`).addEventListener("input", () => this.set({ [name]: hueColor(Number(byId(`${name}-hue`).value)) }));
+    }
+    byId("colors-random").addEventListener("click", () => {
+      const [body, floor, sky] = this.colors[Math.floor(Math.random() * this.colors.length)];
+      this.set({ body, floor, sky });
+    });
+    byId("colors-own").addEventListener("click", () => this.set({ body: "", floor: "", sky: "" }));
+    byId("neutral").addEventListener("click", () =>
+      this.set(Object.fromEntries(LOOK.map((name) => [name, DEFAULTS[name]]))));
+  }
+
+  /** What the server offers. */
+  offer(hello) {
+    this.colors = hello.colors;
+    this.orders = hello.orders;
+    options(byId("mode"), hello.modes.map((name) => [name, MODES_ALSO[name] ?? name]));
+    options(byId("video"), [["", "none"], ...hello.clips.map((name) => [name, name])]);
+  }
+
+  set(changes) {
+    this.setting = { ...this.setting, ...changes };
+    this.show();
+    this.onChange(changes);
+  }
+
+  /** The server has gone on to another episode, or says what can be changed. */
+  follow(changes) {
+    this.setting = { ...this.setting, ...changes };
+    this.show();
+  }
+
+  /** Choosing a world chooses the evaluation's episode that shows it. */
+  chooseWorld(number) {
+    const order = this.orders[this.worlds.length];
+    this.set({ episode: order ? order.indexOf(number) : number });
+  }
+
+  showWorlds(worlds, world) {
+    const select = byId("world");
+    if (worlds.join() !== this.worlds.join() || !select.options.length) {
+      this.worlds = worlds;
+      options(select, worlds.length ? worlds.map((name) => [name, name]) : [["", "one"]]);
+      select.disabled = !worlds.length;
+    }
+    if (worlds.length) select.selectedIndex = worlds.indexOf(String(world));
+  }
+
+  showFits(fits) {
+    for (const label of document.querySelectorAll("[data-fits]")) {
+      const fit = fits[label.dataset.fits] !== false;
+      label.classList.toggle("off", !fit);
+      for (const input of label.querySelectorAll("input, select")) input.disabled = !fit;
+    }
+  }
+
+  show() {
+    const { setting } = this;
+    for (const [name, shown] of Object.entries(SHOWN_AS)) {
+      const input = byId(name);
+      if (document.activeElement !== input || Number(input.value) !== setting[name]) input.value = setting[name];
+      input.parentElement.querySelector("output").textContent = shown(setting[name]);
+    }
+    for (const name of ["seed", "episode"]) {
+      if (document.activeElement !== byId(name)) byId(name).value = setting[name];
+    }
+    for (const name of ["mode", "video", "overlay"]) byId(name).value = setting[name];
+    byId("video_on_floor").checked = setting.video_on_floor;
+    byId("speed").value = Math.log2(setting.speed);
+    byId("speed").parentElement.querySelector("output").textContent =
+      `${setting.speed.toFixed(1)} ×, ${(setting.speed * this.rate).toFixed(0)}/s`;
+    for (const name of COLORS) {
+      byId(name).value = setting[name] || "#808080";
+      byId(name).classList.toggle("unset", !setting[name]);
+      const hue = byId(`${name}-hue`);
+      if (document.activeElement !== hue) hue.value = setting[name] ? hueOf(setting[name]) : 0;
+      hue.parentElement.querySelector("output").textContent = setting[name] || "own";
+    }
+    for (const label of document.querySelectorAll("[data-for]")) label.hidden = label.dataset.for !== setting.mode;
+  }
+}
+
+function options(select, entries) {
+  select.replaceChildren(...entries.map(([value, text]) => new Option(text, value)));
+}
+
+function hueColor(hue) {
+  const channel = (n) => {
+    const k = (n + hue / 30) % 12;
+    return Math.round(255 * (0.5 - 0.42 * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
+  };
+  return `#${[0, 8, 4].map((n) => channel(n).toString(16).padStart(2, "0")).join("")}`;
+}
+
+function hueOf(color) {
+  const [r, g, b] = [1, 3, 5].map((k) => parseInt(color.slice(k, k + 2), 16));
+  const high = Math.max(r, g, b);
+  const spread = high - Math.min(r, g, b);
+  if (!spread) return 0;
+  const hue = high === r ? ((g - b) / spread) % 6 : high === g ? (b - r) / spread + 2 : (r - g) / spread + 4;
+  return Math.round(60 * hue + 360) % 360;
+}

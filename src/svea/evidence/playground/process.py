@@ -1,0 +1,92 @@
+"""One agent of a page, in a process of its own: it answers packets until its socket closes."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import signal
+import socket
+import sys
+import traceback
+from typing import Any
+
+import torch
+
+from svea.envs.workers.process import end_with_parent
+from svea.errors import SveaError, UserError
+from svea.evidence.playground import wire
+from svea.evidence.playground.player import Player, Seat
+from svea.evidence.playground.setting import Setting
+
+
+def main() -> None:
+    """Serve the parent; it ends this process by closing the socket, by a signal, or by dying."""
+    end_with_parent()
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the parent's to handle
+    with socket.socket(fileno=int(sys.argv[1])) as end, contextlib.suppress(ConnectionError):
+        lines = end.makefile("rb")
+        start = json.loads(lines.readline() or b"null")
+        if start is None:
+            return
+        torch.set_num_threads(start["threads"])
+        server = _Serving(end, start["agent"])
+        server.answer({"do": "start"} | start)
+        for line in lines:
+            server.answer(json.loads(line))
+
+
+class _Serving:
+    """The player, and how it answers."""
+
+    def __init__(self, end: socket.socket, agent: int) -> None:
+        self._end, self._agent = end, agent
+        self._player: Player | None = None
+
+    def answer(self, command: dict[str, Any]) -> None:
+        """Do as told and say so; what goes wrong is the answer's `error`."""
+        header: dict[str, Any] = {"agent": self._agent, "did": command["do"]}
+        parts: list[bytes] = []
+        try:
+            self._obey(command, header, parts)
+        except SveaError as error:
+            header["error"] = str(error)
+        except Exception as error:
+            traceback.print_exc()
+            header["error"] = f"{type(error).__name__}: {error}"
+        self._end.sendall(wire.framed(wire.pack(header, *parts)))
+
+    def _obey(self, command: dict[str, Any], header: dict[str, Any], parts: list[bytes]) -> None:
+        """Start, begin an episode, change the look, or decide; then show it if asked."""
+        do = command["do"]
+        if do == "start":
+            self._player = Player(Seat(**command["seat"]), Setting(**command["setting"]))
+            header["about"] = self._player.about()
+            return
+        player = self._player
+        if player is None:
+            raise UserError("the agent could not be loaded")
+        setting = Setting(**command["setting"])
+        if do == "begin":
+            player.begin(setting)
+        elif setting != player.setting:
+            player.change(setting)
+        if do == "decide":
+            player.decide()
+        header |= {
+            "seed": player.episode.seed,
+            "length": player.episode.length,
+            "return": player.episode.total,
+            "success": player.episode.success,
+            "done": player.done,
+        }
+        if do != "decide" or command["draw"]:
+            header |= player.situation() | vars(player.numbers)
+            parts += [player.scene(), *player.seen()]
+            header["overlay"] = setting.overlay if len(parts) > 2 else "none"
+            player.numbers = type(player.numbers)()
+
+
+if __name__ == "__main__":
+    main()

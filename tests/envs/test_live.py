@@ -1,0 +1,182 @@
+"""A look that is changed by hand: exact without changes, and never more than a look."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from svea.envs import DMControlEnv, make_env
+from svea.envs.looks.live import NEUTRAL, PATH, Adjustments, LiveMode, find_clips
+from svea.envs.modes import make_mode, parse_mode
+from svea.errors import UserError
+
+SHOWN: dict[str, Any] = {"render_mode": "rgb_array", "render_size": 64, "image_size": 48}
+EACH = {
+    "body": Adjustments(body="#00ff00"),
+    "floor": Adjustments(floor="#ff0000"),
+    "sky": Adjustments(sky="#ff00ff"),
+    "video": Adjustments(video="generated/3"),
+    "video_on_floor": Adjustments(video="generated/3", video_on_floor=False),
+    "roll": Adjustments(roll=40),
+    "shift_x": Adjustments(shift_x=0.2),
+    "shift_y": Adjustments(shift_y=-0.2),
+    "light": Adjustments(light=0.3),
+    "light_tilt": Adjustments(light_tilt=50),
+    "noise": Adjustments(noise=0.2),
+}
+ALL = Adjustments(
+    body="#00ff00", floor="#ff0000", sky="#ff00ff", roll=40, shift_x=0.2, light=0.3, light_tilt=50,
+    noise=0.2, drop=0.5,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def walker() -> Iterator[Any]:
+    env = make_env("walker_walk", PATH, **SHOWN)
+    yield env
+    env.close()
+
+
+@pytest.fixture
+def live(walker: Any) -> LiveMode:
+    mode: LiveMode = walker.unwrapped.mode
+    wear(mode, "walker_walk", "train")
+    mode.adjust(NEUTRAL)
+    return mode
+
+
+def wear(mode: LiveMode, task: str, text: str) -> None:
+    name, options = parse_mode(text, task)
+    mode.wear(make_mode(name, task, None, options))
+
+
+def play(env: Any, seed: int = 5, decisions: int = 4) -> list[np.ndarray]:
+    """Pictures and rewards of a few decisions."""
+    rng = np.random.default_rng(0)
+    seen, _ = env.reset(seed=seed)
+    found = [seen, env.render()]
+    for _ in range(decisions):
+        seen, reward, *_ = env.step(rng.uniform(-1, 1, env.action_space.shape))
+        found += [seen, np.array(reward)]
+    return [*found, env.render()]
+
+
+def test_without_changes_it_is_the_mode_whatever_was_shown_before(walker: Any, live: LiveMode):
+    for mode in ("color_hard", "video_easy", "video_hard", "distracting_cs:0.3", "train",
+                 "picture_colors"):  # fmt: skip
+        wear(live, "walker_walk", mode)
+        live.adjust(ALL)
+        play(walker, seed=1, decisions=1)
+        live.adjust(NEUTRAL)
+        own = make_env("walker_walk", mode, **SHOWN)
+        for ours, theirs in zip(play(walker), play(own), strict=True):
+            np.testing.assert_array_equal(ours, theirs, mode)
+        own.close()
+
+
+def test_the_robots_modes_are_the_same_too():
+    env = make_env("robot_reach", PATH, **SHOWN)
+    for mode in ("test", "train"):
+        wear(env.unwrapped.mode, "robot_reach", mode)
+        env.unwrapped.mode.adjust(ALL)
+        play(env, seed=1, decisions=1)
+        env.unwrapped.mode.adjust(NEUTRAL)
+        own = make_env("robot_reach", mode, **SHOWN)
+        for ours, theirs in zip(play(env), play(own), strict=True):
+            np.testing.assert_array_equal(ours, theirs, mode)
+        own.close()
+    env.close()
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_each_adjustment_shows_at_once_and_leaves_no_trace(walker: Any, live: LiveMode, name: str):
+    walker.reset(seed=2)
+    plain, scene = walker.unwrapped.redraw(), walker.render()
+    live.adjust(EACH[name])
+    changed, changed_scene = walker.unwrapped.redraw(), walker.render()
+    assert np.abs(changed[-3:].astype(int) - plain[-3:]).mean() > 0.5
+    assert np.abs(changed_scene.astype(int) - scene).mean() > 0.5
+    np.testing.assert_array_equal(changed[:-3], plain[:-3], "older frames stay")
+    live.adjust(NEUTRAL)
+    np.testing.assert_array_equal(walker.unwrapped.redraw(), plain)
+    np.testing.assert_array_equal(walker.render(), scene)
+
+
+def test_every_adjustment_is_tested():
+    others = {"video_speed", "drop"}  # they show over time: below
+    assert EACH.keys() | others == {field.name for field in fields(Adjustments)}
+
+
+def test_an_adjustment_beats_what_the_mode_shows(walker: Any, live: LiveMode):
+    wear(live, "walker_walk", "video_hard")
+    walker.reset(seed=2)
+    plain = walker.render()
+    live.adjust(Adjustments(video="generated/3"))
+    assert np.abs(walker.render().astype(int) - plain).mean() > 5
+
+
+def test_looks_never_change_the_physics(walker: Any, live: LiveMode):
+    plain = play(walker)
+    live.adjust(ALL)
+    changed = play(walker)
+    assert [float(r) for r in plain[3:-1:2]] == [float(r) for r in changed[3:-1:2]]
+
+
+def test_another_mode_in_the_middle_of_an_episode_goes_on_with_it(walker: Any, live: LiveMode):
+    walker.reset(seed=2)
+    action = np.full(walker.action_space.shape, 0.5)
+    walker.step(action)
+    state = walker.unwrapped.state()
+    for mode in ("distracting_cs:0.5", "video_hard", "color_hard", "train"):
+        wear(live, "walker_walk", mode)
+        np.testing.assert_array_equal(walker.unwrapped.state(), state, mode)
+        walker.unwrapped.redraw()
+    own = make_env("walker_walk", **SHOWN)
+    own.reset(seed=2)
+    theirs, *_ = own.step(action)
+    np.testing.assert_array_equal(walker.unwrapped.redraw()[-3:], theirs[-3:])
+    own.close()
+
+
+def test_dropped_frames_are_the_last_ones_and_the_scene_stays(walker: Any, live: LiveMode):
+    live.adjust(Adjustments(drop=0.95))
+    seen, _ = walker.reset(seed=2)
+    scenes, repeated = [walker.render()], 0
+    for _ in range(10):
+        before, (seen, *_) = seen, walker.step(np.ones(6))
+        repeated += int(np.array_equal(seen[-3:], before[-3:]))
+        scenes.append(walker.render())
+    assert repeated >= 7
+    assert all(not np.array_equal(a, b) for a, b in itertools.pairwise(scenes))
+
+
+def test_a_still_video_stands_and_a_fast_one_runs(walker: Any, live: LiveMode):
+    def sky(speed: float) -> list[np.ndarray]:
+        live.adjust(Adjustments(video="generated/3", video_speed=speed))
+        walker.reset(seed=2)
+        return [walker.step(np.zeros(6))[0][-3:, :4] for _ in range(3)]
+
+    still, moving = sky(0), sky(2)
+    assert np.array_equal(still[0], still[2]) and not np.array_equal(moving[0], moving[2])
+
+
+def test_only_clips_that_were_found_can_be_shown(live: LiveMode, tmp_path: Path):
+    with pytest.raises(UserError, match="no clip"):
+        live.adjust(Adjustments(video="../../etc/passwd"))
+    assert live.adjustments == NEUTRAL
+    (tmp_path / "empty").mkdir()
+    assert all(name.startswith("generated/") for name in find_clips(tmp_path))
+
+
+def test_it_says_what_can_be_changed(walker: Any, live: LiveMode):
+    assert all(live.fits.values())
+    wear(live, "walker_walk", "distracting_cs")
+    assert not live.fits["sky"] and not live.fits["video"] and live.fits["body"]
+    assert not any(LiveMode().fits.values()), "a picture alone, of a user's environment"
+    assert isinstance(walker.unwrapped, DMControlEnv)
