@@ -37,8 +37,8 @@ TORCH_FREE = [
     "errors", "words", "files", "machine", "seeds", "data", "envs", "recipes", "methods", "config",
     "runs.layout", "runs.lock", "runs.records", "runs.footprint", "runs.incidents", "runs.zoo",
     "evidence.read", "evidence.results", "evidence.stats", "evidence.published", "evidence.tables",
-    "evidence.compare", "evidence.film.sheets", "studies", "studies.cost", "studies.watch",
-    "studies.supervise", "studies.engines", "cli",
+    "evidence.compare", "evidence.film.sheets", "evidence.playground.session", "studies",
+    "studies.cost", "studies.watch", "studies.supervise", "studies.engines", "cli",
 ]  # fmt: skip
 """Each is imported alone, in a fresh interpreter."""
 

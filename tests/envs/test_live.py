@@ -13,7 +13,7 @@ import pytest
 
 from svea.envs import DMControlEnv, make_env
 from svea.envs.looks.live import NEUTRAL, PATH, Adjustments, LiveMode, find_clips
-from svea.envs.modes import make_mode, parse_mode
+from svea.envs.modes import GEOMETRY_MODES, LIGHT_MODES, make_mode, parse_mode
 from svea.errors import UserError
 
 SHOWN: dict[str, Any] = {"render_mode": "rgb_array", "render_size": 64, "image_size": 48}
@@ -68,7 +68,8 @@ def play(env: Any, seed: int = 5, decisions: int = 4) -> list[np.ndarray]:
 
 
 def test_without_changes_it_is_the_mode_whatever_was_shown_before(walker: Any, live: LiveMode):
-    for mode in ("color_hard", "video_easy", "video_hard", "distracting_cs:0.3", "train",
+    others = [name for name in (*GEOMETRY_MODES, *LIGHT_MODES) if name.endswith("hard")]
+    for mode in ("color_hard", "video_easy", "video_hard", "distracting_cs:0.3", *others, "train",
                  "picture_colors"):  # fmt: skip
         wear(live, "walker_walk", mode)
         live.adjust(ALL)

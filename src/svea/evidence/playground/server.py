@@ -35,7 +35,7 @@ from svea.evidence.playground.session import Allowance, Session
 from svea.evidence.playground.setting import (
     LONGEST_MESSAGE,
     OVERLAYS,
-    all_modes,
+    grouped_modes,
     read_message,
     read_setting,
 )
@@ -203,7 +203,7 @@ class Playground:
         return {
             "do": "hello",
             "agents": self.names,
-            "modes": list(all_modes()),
+            "groups": grouped_modes(),
             "clips": self.clips,
             "overlays": OVERLAYS,
             "colors": [[to_text(setting[kind]) for kind in kinds] for setting in colors],

@@ -9,8 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, get_args, get_type_hints
 
 from svea.envs.looks.live import COLOR, Adjustments
-from svea.envs.looks.videos import VIDEO_MODES, check_visible
-from svea.envs.modes import MODES, PICTURE_MODES, ROBOT_MODES, parse_mode
+from svea.envs.modes import GROUPS, modes_of, parse_mode
 from svea.errors import Bounds, UserError, between
 
 OVERLAYS = ("none", "saliency", "mask")
@@ -71,7 +70,15 @@ _BOUNDS = {
 
 def all_modes() -> dict[str, Any]:
     """The modes that a page can choose by name; a user's own are not among them."""
-    return MODES | ROBOT_MODES | PICTURE_MODES
+    return modes_of(None)
+
+
+def grouped_modes() -> dict[str, list[str]]:
+    """The same in groups, for a list to choose from."""
+    groups = {"training": ["train"]}
+    groups |= {name: list(modes) for name, modes in GROUPS.items() if ":" not in name}
+    named = {mode for modes in groups.values() for mode in modes}
+    return groups | {"others": [mode for mode in all_modes() if mode not in named]}
 
 
 def read_setting(given: Any, clips: Collection[str], base: Setting = DEFAULT) -> Setting:
@@ -136,9 +143,6 @@ def fitting_mode(setting: Setting, task: str) -> tuple[str, dict[str, Any], str]
     Agents of different tasks share a page, and not every task has every mode.
     """
     try:
-        name, options = parse_mode(setting.mode_name, task)
-        if name in VIDEO_MODES:
-            check_visible(name, task)
-        return name, options, ""
+        return *parse_mode(setting.mode_name, task), ""
     except UserError as error:
         return "train", {}, str(error)

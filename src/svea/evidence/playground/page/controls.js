@@ -76,7 +76,12 @@ export class Controls {
   offer(hello) {
     this.colors = hello.colors;
     this.orders = hello.orders;
-    options(byId("mode"), hello.modes.map((name) => [name, MODES_ALSO[name] ?? name]));
+    const groups = Object.entries(hello.groups).map(([label, names]) => {
+      const group = Object.assign(document.createElement("optgroup"), { label });
+      options(group, names.map((name) => [name, MODES_ALSO[name] ?? name]));
+      return group;
+    });
+    byId("mode").replaceChildren(...groups);
     options(byId("video"), [["", "none"], ...hello.clips.map((name) => [name, name])]);
   }
 
