@@ -19,7 +19,7 @@ pytest.importorskip("starlette", reason="needs the extra play")
 pytest.importorskip("uvicorn", reason="needs the extra play")
 websockets = pytest.importorskip("websockets", reason="needs the extra play")
 
-from hostile import malformed  # noqa: E402
+from hostile_pages import malformed  # noqa: E402
 from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: E402
 from websockets.sync.client import connect  # noqa: E402
 

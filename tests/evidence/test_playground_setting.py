@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 import pytest
-from hostile import malformed
+from hostile_pages import malformed
 from hypothesis import given
 from hypothesis import strategies as st
 
