@@ -49,12 +49,14 @@ class ViewMaker:
         weak: the weak augmentation, of the bytes.
         strong: the strong augmentation, of the weak view's pixels in [0, 1].
         pixels: makes pixels out of bytes.
+        join: puts views one after the other on the batch axis.
     """
 
     weak: Augment
     strong: Augment
     clean: Callable[[Tensor], Tensor] = unchanged
     pixels: Callable[[Tensor], Tensor] = pixels
+    join: Callable[[list[Tensor]], Tensor] = torch.cat
 
     @classmethod
     def of(
@@ -81,6 +83,7 @@ class ViewMaker:
             lambda images: self.weak(images, generator),
             lambda images: self.strong(images, generator),
             self.pixels,
+            self.join,
         )
 
 
@@ -97,9 +100,10 @@ class Views:
         weak: Callable[[Tensor], Tensor],
         strong: Callable[[Tensor], Tensor],
         pixels: Callable[[Tensor], Tensor] = pixels,
+        join: Callable[[list[Tensor]], Tensor] = torch.cat,
     ) -> None:
         """Take a batch and what makes its views: clean and weak of bytes, strong of weak pixels."""
-        self._observations, self._pixels = observations, pixels
+        self._observations, self._pixels, self._join = observations, pixels, join
         self._clean, self._weak, self._strong = clean, weak, strong
         self._drawn: dict[tuple[str, int], Tensor] = {}
 
@@ -121,4 +125,4 @@ class Views:
         """Several views, one after the other on the batch axis, (V*B, 9, H, W)."""
         if len(views) == 1:  # the usual case for targets and policies needs no copy
             return self[views[0]]
-        return torch.cat([self[view] for view in views])
+        return self._join([self[view] for view in views])

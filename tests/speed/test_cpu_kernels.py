@@ -6,6 +6,8 @@ import copy
 import re
 import shutil
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,14 @@ from torch import Tensor
 
 from svea import speed
 from svea.agents import make_agent
-from svea.augment import conv
+from svea.augment import conv, crop, shift
 from svea.bench.noise import noise_replay
 from svea.config import configure
 from svea.errors import UserError
 from svea.networks import CNN
-from svea.speed.accelerate import fast_augmentation
+from svea.speed.accelerate import fast_augmentation, join_views
 from svea.speed.kernels import cache, cpu
+from svea.views import pixels
 
 CPU = torch.device("cpu")
 torch.set_num_threads(1)
@@ -76,6 +79,7 @@ def outcome(forward: Any, images: Tensor, parameters: list[Tensor]) -> list[Tens
         ({"image_size": 40, "layers": 4, "filters": 16, "strided_layers": 2}, 37),  # quick
         ({"image_size": 40, "layers": 4, "strided_layers": 1, "drqv2": True}, 3),
         ({"image_size": 16, "layers": 2, "channels": 3, "strided_layers": 0}, 1),
+        ({"image_size": 16, "layers": 1, "strided_layers": 1}, 40),
         ({"image_size": 33, "layers": 3, "filters": 32, "strided_layers": 1}, 17),  # two vectors
     ],
 )
@@ -101,17 +105,49 @@ def test_gradients_lie_in_memory_like_their_parameters() -> None:
 
 
 @builds
-def test_the_number_of_threads_changes_no_bit() -> None:
+def test_the_number_of_threads_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     trunk = network()
-    parameters, images = list(trunk.parameters()), torch.rand(19, *trunk.input_shape)
+    parameters, images = list(trunk.parameters()), torch.rand(67, *trunk.input_shape)
     fused = cpu.Convolutions(trunk)
-    one = outcome(fused, images, parameters)
-    try:
-        torch.set_num_threads(3)
-        three = outcome(fused, images, parameters)
-    finally:
-        torch.set_num_threads(1)
-    assert all(torch.equal(a, b) for a, b in zip(one, three, strict=True))
+    weight, bytes_ = torch.randn(67, 3, 3, 3, 3), torch.randint(0, 256, (67, 9, 24, 24)).byte()
+    corner = torch.randint(0, 5, (67, 2))
+
+    def everything() -> list[Tensor]:
+        return [
+            *outcome(fused, images, parameters),
+            cpu.random_convolution(images, weight),
+            cpu.window_pixels(bytes_, corner, 24, 24, 2),
+        ]
+
+    monkeypatch.setattr(cpu, "threads", lambda: 1)
+    one = everything()
+    for count in (2, 3, 99):
+        monkeypatch.setattr(cpu, "threads", lambda count=count: count)
+        assert all(torch.equal(a, b) for a, b in zip(one, everything(), strict=True)), count
+
+
+@builds
+def test_a_thread_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its core may be taken by other programs for as long as they like."""
+    busy = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(busy.wait)
+        monkeypatch.setattr(cpu, "threads", lambda: 2)
+        monkeypatch.setattr(cpu, "helpers", lambda count: pool)
+        x, weight = torch.rand(40, 3, 16, 16), torch.randn(40, 3, 3, 3, 3)
+        found = cpu.random_convolution(x, weight)
+        busy.set()
+    torch.testing.assert_close(found, conv.function(x, weight=weight), rtol=0, atol=1e-6)
+
+
+def test_threads_are_all_cores_unless_the_user_says_how_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cpu, "usable_cores", lambda: 7)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert cpu.threads() == 7
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert cpu.threads() == torch.get_num_threads()
 
 
 @builds
@@ -199,6 +235,64 @@ def test_conv_uses_it_only_where_it_is_put_on_and_fits(monkeypatch: pytest.Monke
     for other in (x[..., :15], x.bfloat16()):  # too narrow, too coarse
         assert not (fast.apply(other, draw) == 0.5).all()
     assert not (conv.apply(x, draw) == 0.5).all()
+
+
+@builds
+def test_the_sigmoid_of_any_number() -> None:
+    """In double precision, from where it underflows to where it is 1; NaN is not hidden."""
+    values = torch.cat([torch.linspace(-120, 120, 32_000), torch.randn(768)]).view(1, 2, 128, 128)
+    x = torch.cat([values, torch.zeros(1, 1, 128, 128)], dim=1)
+    weight = torch.zeros(1, 3, 3, 3, 3)
+    weight[0, 0, 0, 1, 1] = weight[0, 1, 1, 1, 1] = 1.0
+    found, wanted = cpu.random_convolution(x, weight)[:, :2], values.double().sigmoid()
+    torch.testing.assert_close(found.double(), wanted, rtol=5e-7, atol=1e-37)
+    x[0, 0, 5, 5] = torch.nan
+    found = cpu.random_convolution(x, weight)
+    assert found[0, 0, 5, 5].isnan() and found[0, 0, 50, 50].isfinite()
+
+
+@builds
+@pytest.mark.parametrize(
+    ("rows", "columns", "pad"), [(40, 40, 2), (16, 21, 0), (7, 5, 4), (3, 2, 9), (84, 84, 4)]
+)
+def test_windows_of_pixels_are_shifted_bytes_divided_by_255(
+    rows: int, columns: int, pad: int
+) -> None:
+    """To the last bit, for every byte and every corner."""
+    random = torch.Generator().manual_seed(rows)
+    x = torch.randint(0, 256, (45, 9, rows, columns), generator=random).byte()
+    draw = shift.draw(x, random, pad=pad)
+    wanted = shift.apply(x, draw).float() / 255
+    found = fast_augmentation(shift, CPU).apply(x, draw)
+    assert found.dtype == torch.float32 and torch.equal(found, wanted)
+    gaps = x[:, :, ::2]  # not contiguous
+    assert torch.equal(
+        fast_augmentation(shift, CPU).apply(gaps, draw), shift.apply(gaps, draw).float() / 255
+    )
+    draw = crop.draw(x, random, size=min(rows, columns) - 1)
+    found = fast_augmentation(crop, CPU).apply(x, draw)
+    assert torch.equal(found, crop.apply(x, draw).float() / 255)
+
+
+@builds
+def test_every_byte_is_divided_as_torch_divides() -> None:
+    x = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16)
+    found = cpu.window_pixels(x, torch.zeros(1, 2, dtype=torch.int64), 16, 16, 0)
+    assert torch.equal(found, pixels(x))
+
+
+@builds
+def test_views_that_lie_side_by_side_are_joined_without_a_copy() -> None:
+    x = torch.randint(0, 256, (5, 9, 20, 20)).byte()
+    weak = fast_augmentation(shift, CPU)(x, torch.Generator().manual_seed(0))
+    before, draw = weak.clone(), conv.draw(weak)
+    strong = fast_augmentation(conv, CPU).apply(weak, draw)
+    joined = join_views([weak, strong])
+    assert torch.equal(weak, before) and joined.data_ptr() == weak.data_ptr()
+    assert torch.equal(joined, torch.cat([weak, strong]))
+    again = fast_augmentation(conv, CPU).apply(weak, draw)  # the room is taken
+    for views in ([weak, again], [strong, weak], [weak, strong, again], [weak, weak], [weak]):
+        assert torch.equal(join_views(views), torch.cat(views))
 
 
 # Whole updates ------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from svea import views
 from svea.agents.auxiliary import PAD
-from svea.augment import Augmentation, conv, transform
+from svea.augment import Augmentation, conv, crop, shift, transform
 from svea.networks.frame_cnn import FrameCNN
 from svea.networks.vit import Attention
 from svea.speed.graphs import SideStream
@@ -46,6 +46,7 @@ def accelerate(agent: Agent, speed: str) -> None:
         for augment in (maker.weak, maker.strong)
     )
     if device.type == "cpu":
+        maker.pixels, maker.join = remaining_pixels, join_views
         convolve_in_c(agent)
     else:
         maker.pixels = compiled_pixels
@@ -80,6 +81,22 @@ def _conv_in_c(x: Tensor, *, weight: Tensor) -> Tensor:
     return conv.function(x, weight=weight)
 
 
+def _shift_in_c(x: Tensor, *, corner: Tensor, pad: int) -> Tensor:
+    from svea.speed.kernels import cpu
+
+    if x.dtype != torch.uint8 or torch.is_autocast_enabled("cpu"):
+        return shift.function(x, corner=corner, pad=pad)
+    return cpu.window_pixels(x, corner, x.shape[2], x.shape[3], pad)
+
+
+def _crop_in_c(x: Tensor, *, corner: Tensor, size: int) -> Tensor:
+    from svea.speed.kernels import cpu
+
+    if x.dtype != torch.uint8 or torch.is_autocast_enabled("cpu"):
+        return crop.function(x, corner=corner, size=size)
+    return cpu.window_pixels(x, corner, size, size, 0)
+
+
 def _conv_on_cuda(x: Tensor, *, weight: Tensor) -> Tensor:
     from svea.speed.kernels.random_convolution import random_convolution
 
@@ -98,12 +115,32 @@ def _crop_on_cuda(x: Tensor, *, corner: Tensor, size: int) -> Tensor:
     return windows(x, corner, size, size, 0)
 
 
-IN_C: dict[str, Callable[..., Tensor]] = {"conv": _conv_in_c}
+IN_C: dict[str, Callable[..., Tensor]] = {
+    "conv": _conv_in_c,
+    "shift": _shift_in_c,
+    "crop": _crop_in_c,
+}
 ON_CUDA: dict[str, Callable[..., Tensor]] = {
     "conv": _conv_on_cuda,
     "shift": _shift_on_cuda,
     "crop": _crop_on_cuda,
 }
+
+
+def remaining_pixels(images: Tensor) -> Tensor:
+    """`views.pixels`, of what a kernel has not made pixels of already."""
+    return images if images.is_floating_point() else views.pixels(images)
+
+
+def join_views(views: list[Tensor]) -> Tensor:
+    """`torch.cat`, without a copy where kernels have written the views side by side."""
+    first = views[0]
+    for number, view in enumerate(views):
+        expected = first.storage_offset() + number * first.numel()
+        together = view.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        if not (together and view.storage_offset() == expected and view.shape == first.shape):
+            return torch.cat(views)
+    return first.as_strided((len(views) * len(first), *first.shape[1:]), first.stride())
 
 
 def compiled_pixels(images: Tensor) -> Tensor:

@@ -1,14 +1,24 @@
 /* Convolutions for CPUs: compiled by cpu.py for the sizes of one network when a run starts.
 
-   LAYERS is given on the command line: LAYER(number, side, channels, stride, filters, planar) for
-   each of them. All sizes are constants, so that the compiler keeps whole tiles in registers. A
+   LAYERS is given on the command line: LAYER(number, side, channels, stride, filters, relu) for each
+   of them, and REVERSED is the same from the last to the first. All sizes are constants, so that the
+   compiler keeps whole tiles in registers. A
    vector holds 16 filters of one pixel: pictures are (batch, height, width, channels), but for the
    first layer's input, which is planar (batch, channels, height, width) as the replay has it.
    Weights are (tap, channels in, channels out). */
 
+#include <stdlib.h>
+
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLLED _Pragma("GCC unroll 16")
-#define PARALLEL _Pragma("omp parallel for")
+
+/* Work comes in CHUNKS parts of a batch, and threads that call a function together take one after
+   the other off a counter. A thread that comes late, because its core is busy, costs nothing but
+   its help; and sums made part by part are the same for every number of threads. */
+#define SHARE(PART)                                                                                \
+  for (long PART; (PART = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < CHUNKS;)
+#define IN_PART(b, PART)                                                                           \
+  for (long b = batch * PART / CHUNKS; b < batch * (PART + 1) / CHUNKS; b++)
 
 /* Floats in a vector and pixels in a tile: a tile's sums fill most of the registers. */
 #ifdef __AVX512F__
@@ -115,37 +125,88 @@ INLINE void input_gradient(const float *x, const float *g, const float *w, float
     write(dx + i, keep(read(dx + i), ~(read(x + i) <= 0)));
 }
 
-/* Sums over the batch are made in CHUNKS parts: the same for every number of threads. */
-#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, PLANAR)                                     \
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU)                                       \
   enum { IN_##NUMBER = SIDE * SIDE * CHANNELS,                                                     \
-         OUT_##NUMBER = ((SIDE - 3) / STRIDE + 1) * ((SIDE - 3) / STRIDE + 1) * FILTERS };         \
-  void forward_##NUMBER(const float *x, const float *w, const float *bias, float *y, long batch,   \
-                        long relu) {                                                               \
-    PARALLEL for (long b = 0; b < batch; b++)                                                      \
-      convolve(x + b * IN_##NUMBER, w, bias, y + b * OUT_##NUMBER, relu,                           \
-               SIDE, CHANNELS, STRIDE, FILTERS, PLANAR);                                           \
-  }                                                                                                \
-  void backward_##NUMBER(const float *x, const float *g, const float *w, float *dx, float *dw,     \
-                         float *dbias, long batch) {                                               \
-    PARALLEL for (long chunk = 0; chunk < CHUNKS; chunk++)                                         \
-      for (long b = batch * chunk / CHUNKS; b < batch * (chunk + 1) / CHUNKS; b++) {               \
-        add_weight_gradient(x + b * IN_##NUMBER, g + b * OUT_##NUMBER,                             \
-                            dw + chunk * 9 * CHANNELS * FILTERS, dbias + chunk * FILTERS,          \
-                            SIDE, CHANNELS, STRIDE, FILTERS, PLANAR);                              \
-        if (!PLANAR)                                                                               \
-          input_gradient(x + b * IN_##NUMBER, g + b * OUT_##NUMBER, w, dx + b * IN_##NUMBER,       \
-                         SIDE, CHANNELS, STRIDE, FILTERS);                                         \
-      }                                                                                            \
-  }
-
+         OUT_##NUMBER = ((SIDE - 3) / STRIDE + 1) * ((SIDE - 3) / STRIDE + 1) * FILTERS };
 LAYERS
+#undef LAYER
 
-/* Every sample's frames with its own 3x3 filter (out, in, 3, 3); the border is repeated.
-   Planar; at least 16 pixels wide and 4 high. */
-void random_convolution(const float *x, const float *w, float *y, long batch, long frames,
-                        long height, long width) {
+/* All layers, picture by picture, so that a picture stays in the cache: x[0] are the images, x[n]
+   what layer n - 1 made of them. */
+void forward(float *const *x, const float *const *w, const float *const *bias, long batch,
+             long *next) {
+  SHARE(part) IN_PART(b, part) {
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU)                                       \
+    convolve(x[NUMBER] + b * IN_##NUMBER, w[NUMBER], bias[NUMBER],                                 \
+             x[NUMBER + 1] + b * OUT_##NUMBER, RELU, SIDE, CHANNELS, STRIDE, FILTERS, !NUMBER);
+    LAYERS
+#undef LAYER
+  }
+}
+
+/* The gradients of all weights and biases, in CHUNKS parts; gradient is that of the last output.
+   If first is given, it gets the gradient of the first layer's output. */
+void backward(float *const *x, const float *gradient, const float *const *w, float *const *dw,
+              float *const *dbias, float *first, long batch, long *next) {
+  enum { LARGEST = 0
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU)                                       \
+    | (NUMBER ? IN_##NUMBER : 0)
+    LAYERS
+#undef LAYER
+  };  /* at least the size of every input */
+  float *slopes = malloc(sizeof(float) * 2 * (LARGEST + LANES));
+  SHARE(part) IN_PART(b, part) {
+    const float *g = gradient;
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU)                                       \
+    {                                                                                              \
+      const float *input = x[NUMBER] + b * IN_##NUMBER;                                            \
+      const float *slope = g == gradient ? gradient + b * OUT_##NUMBER : g;                        \
+      float *scratch = slopes + NUMBER % 2 * LARGEST;                                              \
+      float *before = NUMBER == 1 && first ? first + b * IN_##NUMBER : scratch;                    \
+      add_weight_gradient(input, slope, dw[NUMBER] + part * 9 * CHANNELS * FILTERS,                \
+                          dbias[NUMBER] + part * FILTERS, SIDE, CHANNELS, STRIDE, FILTERS,         \
+                          !NUMBER);                                                                \
+      if (NUMBER)                                                                                  \
+        input_gradient(input, slope, w[NUMBER], before, SIDE, CHANNELS, STRIDE, FILTERS);          \
+      g = before;                                                                                  \
+    }
+    REVERSED
+#undef LAYER
+  }
+  free(slopes);
+}
+
+/* e to the power of x within 2 units of the last place, for -87 < x < 88. */
+INLINE vector exponential(vector x) {
+  const vector magic = {0};
+  const vector rounder = magic + 12582912.0f;  /* 1.5 * 2^23: adding it rounds to a whole number */
+  const vector whole = (x * 1.44269504f + rounder) - rounder;
+  const vector rest = (x - whole * 0.693359375f) - whole * -2.12194440e-4f;
+  vector sum = magic + 1.9875691500e-4f;
+  sum = sum * rest + 1.3981999507e-3f;
+  sum = sum * rest + 8.3334519073e-3f;
+  sum = sum * rest + 4.1665795894e-2f;
+  sum = sum * rest + 1.6666665459e-1f;
+  sum = sum * rest + 5.0000001201e-1f;
+  sum = sum * rest * rest + rest + 1.0f;
+  return (vector)((mask)sum + (__builtin_convertvector(whole, mask) << 23));
+}
+
+/* 1 / (1 + e^-x); what is not a number stays so. */
+INLINE vector sigmoid(vector x) {
+  const vector limit = (vector){0} + 87.0f;
+  vector bounded = (vector)(((mask)x & ~(x > limit)) | ((mask)limit & (x > limit)));
+  bounded = (vector)(((mask)bounded & ~(x < -limit)) | ((mask)-limit & (x < -limit)));
+  return 1.0f / (1.0f + exponential(-bounded));
+}
+
+/* The sigmoid of every sample's frames with its own 3x3 filter (out, in, 3, 3); the border is
+   repeated. Planar; at least 16 pixels wide and 4 high. */
+void random_convolution(const float *x, const float *w, float *y, long samples, long frames,
+                        long height, long width, long *next) {
   enum { ROWS = 4 };
-  PARALLEL for (long n = 0; n < batch * frames; n++) {
+  const long batch = samples * frames;
+  SHARE(part) IN_PART(n, part) {
     float padded[3][height + 2][width + 2];
     for (int i = 0; i < 3; i++)
       for (long r = 0; r < height + 2; r++) {
@@ -170,7 +231,35 @@ void random_convolution(const float *x, const float *w, float *y, long batch, lo
             }
           }
         UNROLLED for (int t = 0; t < 3 * ROWS; t++)
-          write(y + ((n * 3 + t / ROWS) * height + row + t % ROWS) * width + column, sum[t]);
+          write(y + ((n * 3 + t / ROWS) * height + row + t % ROWS) * width + column,
+                sigmoid(sum[t]));
+      }
+  }
+}
+
+/* One window of every sample's bytes, divided by 255, in one pass. The window begins at the sample's
+   corner (row, column) less pad, and the border is repeated. x / 255 is rounded as a division would
+   be: the product with 1 / 255 is corrected by what it lacks. */
+void window_pixels(const unsigned char *x, const long *corner, float *y, long batch, long channels,
+                   long rows, long columns, long height, long width, long pad, long *next) {
+  const float part_of_255 = 1 / 255.0f;
+  SHARE(part) IN_PART(b, part) {
+    const long top = corner[2 * b] - pad, left = corner[2 * b + 1] - pad;
+    const long before = left < 0 ? smaller(-left, width) : 0;  /* columns that repeat the first */
+    const long inside = smaller(left + width, columns) - left;  /* and where the last repeats */
+    for (long c = 0; c < channels; c++)
+      for (long r = 0; r < height; r++) {
+        const long row = top + r < 0 ? 0 : top + r < rows ? top + r : rows - 1;
+        const unsigned char *from = x + ((b * channels + c) * rows + row) * columns;
+        unsigned char bytes[width + LANES];
+        float *to = y + ((b * channels + c) * height + r) * width;
+        for (long k = 0; k < before; k++) bytes[k] = from[0];
+        for (long k = before; k < inside; k++) bytes[k] = from[left + k];
+        for (long k = inside < 0 ? 0 : inside; k < width; k++) bytes[k] = from[columns - 1];
+        for (long k = 0; k < width; k++) {
+          const float value = bytes[k], share = value * part_of_255;
+          to[k] = __builtin_fmaf(__builtin_fmaf(-share, 255, value), part_of_255, share);
+        }
       }
   }
 }

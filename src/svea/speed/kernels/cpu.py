@@ -16,7 +16,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,14 @@ from torch import Tensor, nn
 from torch.nn.grad import conv2d_input
 
 from svea.errors import StorageError, UserError
+from svea.machine import usable_cores
 from svea.networks.cnn import CNN
 from svea.speed.kernels import cache
 
 SOURCE = Path(__file__).with_name("cpu.c")
-CHUNKS = 16  # parts in which a gradient is summed over the batch; as in the source
+CHUNKS = 16  # parts of a batch that threads take one by one; as in the source
+KINDS = (torch.float32, torch.uint8, torch.int64)  # of the tensors that kernels read and write
+WORTH_SHARING = 32  # pictures; with fewer, waking another thread takes longer than the work
 OPTIMISE = ("-O3", "-fno-math-errno", "-fno-trapping-math")
 
 
@@ -61,7 +65,7 @@ def library_path(layers: str) -> Path:
     Home folders may be shared by unlike machines. The compiler is not part of it: a run that
     resumes where the compiler is gone, or is another one, keeps its bits.
     """
-    made_from = (SOURCE.read_text(), layers, *OPTIMISE, native(), threads().name, processor())
+    made_from = (SOURCE.read_text(), layers, *OPTIMISE, native(), processor())
     return cache.path_for(made_from, "so")
 
 
@@ -71,13 +75,11 @@ def build(layers: str, file: Path) -> None:
     if compiler is None:
         raise BuildError("a C compiler (gcc) is not installed")
     with tempfile.TemporaryDirectory() as folder:
-        made, linked = f"{folder}/kernels.o", f"{folder}/kernels.so"
-        options = [*OPTIMISE, native(), f"-DLAYERS={layers}", "-fopenmp", "-fPIC"]
-        for command in (
-            [compiler, *options, "-c", str(SOURCE), "-o", made],
-            [compiler, "-shared", made, str(threads()), "-o", linked],
-        ):
-            subprocess.run(command, check=True, capture_output=True)
+        linked = f"{folder}/kernels.so"
+        backwards = "LAYER" + " LAYER".join(reversed(layers.split("LAYER")[1:])) if layers else ""
+        options = [*OPTIMISE, native(), f"-DLAYERS={layers}", f"-DREVERSED={backwards}"]
+        command = [compiler, *options, "-fPIC", "-shared", str(SOURCE), "-o", linked]
+        subprocess.run(command, check=True, capture_output=True)
         content = Path(linked).read_bytes()
     cache.write(file, content)
 
@@ -87,14 +89,6 @@ def native() -> str:
     return "-march=native" if platform.machine() == "x86_64" else "-mcpu=native"
 
 
-def threads() -> Path:
-    """The library of torch's own threads: a second set of them would fight over the same cores."""
-    found = next((Path(torch.__file__).parent / "lib").glob("libgomp*"), None)
-    if found is None:
-        raise BuildError("torch comes without its OpenMP library (libgomp)")
-    return found
-
-
 def processor() -> str:
     """What tells processors with other instructions apart."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -102,20 +96,48 @@ def processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(named)}))
 
 
-def call(function: Callable[..., Any], *arguments: Tensor | int) -> None:
-    """Call a kernel with contiguous float32 tensors and whole numbers."""
-    given: list[Any] = []
-    for argument in arguments:
-        if isinstance(argument, Tensor):
-            if not argument.is_contiguous() or argument.dtype != torch.float32:
-                raise TypeError("a kernel in C was given a tensor that is not plain float32")
-            given.append(ctypes.c_void_p(argument.data_ptr()))
-        else:
-            given.append(ctypes.c_long(argument))
-    function(*given)
+def threads() -> int:
+    """How many threads share a kernel's work: every core, or as many as OMP_NUM_THREADS says.
+
+    A core that an environment keeps busy for a while takes fewer parts of the work; nothing waits
+    for it. That is not so for torch's own threads, which all wait for the slowest (`leave_a_core`).
+    """
+    return torch.get_num_threads() if "OMP_NUM_THREADS" in os.environ else usable_cores()
 
 
-# The random convolution ---------------------------------------------------------------------------
+@functools.cache
+def helpers(count: int) -> ThreadPoolExecutor:
+    """Threads that wait for work without using their core."""
+    return ThreadPoolExecutor(count, thread_name_prefix="kernels")
+
+
+def call(function: Callable[..., Any], batch: int, *arguments: Any) -> None:
+    """Call a kernel, with the help of other threads where the batch is worth it."""
+    following, given = ctypes.c_long(0), [_as_c(argument) for argument in arguments]
+    count = min(threads(), CHUNKS) - 1 if batch >= WORTH_SHARING else 0
+    helping = [
+        helpers(count).submit(function, *given, ctypes.byref(following)) for _ in range(count)
+    ]
+    function(*given, ctypes.byref(following))
+    for one in helping:
+        if not one.cancel():  # it has begun; at most one part is left to wait for
+            one.result()
+
+
+def _as_c(argument: Tensor | int | Sequence[Tensor] | None) -> Any:
+    """An argument of a kernel: a contiguous tensor or none, several of them, or a whole number."""
+    if argument is None:
+        return ctypes.c_void_p(None)
+    if isinstance(argument, Tensor):
+        if not argument.is_contiguous() or argument.dtype not in KINDS:
+            raise TypeError("a kernel in C was given a tensor that is not plain")
+        return ctypes.c_void_p(argument.data_ptr())
+    if isinstance(argument, int):
+        return ctypes.c_long(argument)
+    return (ctypes.c_void_p * len(argument))(*(_as_c(tensor) for tensor in argument))
+
+
+# Views --------------------------------------------------------------------------------------------
 
 
 def suits_random_convolution(x: Tensor) -> bool:
@@ -127,11 +149,26 @@ def suits_random_convolution(x: Tensor) -> bool:
 def random_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """(B, 3k, H, W) and a filter for each sample (B, 3, 3, 3, 3) -> sigmoid of the convolution."""
     batch, channels, rows, columns = x.shape
+    y = x.__dict__.pop("room", None)  # next to the view that it is made of
     x = x.contiguous()
-    y = torch.empty_like(x)
+    y = torch.empty_like(x) if y is None else y
     sizes = (batch, channels // 3, rows, columns)
-    call(library().random_convolution, x, weight.contiguous(), y, *sizes)
-    return y.sigmoid_()
+    call(library().random_convolution, batch, x, weight.contiguous(), y, *sizes)
+    return y
+
+
+def window_pixels(x: Tensor, corner: Tensor, height: int, width: int, pad: int) -> Tensor:
+    """One window per sample (`augment.crops.windows`) of bytes (B, C, H, W), as float32 in [0, 1].
+
+    The same bits as moving bytes and then dividing them by 255, in one pass instead of five. It
+    leaves room behind it for a strong view, so that both can enter a network without a copy.
+    """
+    batch, channels, rows, columns = x.shape
+    y, room = torch.empty(2, batch, channels, height, width)
+    y.room = room  # type: ignore[attr-defined]
+    sizes = (batch, channels, rows, columns, height, width, pad)
+    call(library().window_pixels, batch, x.contiguous(), corner.contiguous(), y, *sizes)
+    return y
 
 
 # A network's layers -------------------------------------------------------------------------------
@@ -169,7 +206,7 @@ class Convolutions:
         self.parameters = [p for one in convolutions for p in (one.weight, one.bias)]
         self.source = " ".join(
             f"LAYER({number}, {each.side}, {each.channels}, {each.stride}, {each.filters}, "
-            f"{int(number == 0)})"
+            f"{int(each.relu)})"
             for number, each in enumerate(self.layers)
         )
         library(self.source)  # compile now, not in the first update
@@ -188,26 +225,20 @@ class Convolutions:
             images = images - self.network.centre
         return _Convolutions.apply(self, images.contiguous(), *self.parameters)
 
-    def kernel(self, name: str, layer: int) -> Callable[..., Any]:
-        """A layer's kernel."""
-        return getattr(library(self.source), f"{name}_{layer}")
-
 
 class _Convolutions(torch.autograd.Function):
     """All layers at once, pictures as (batch, height, width, channels) after the first."""
 
     @staticmethod
     def forward(ctx: Any, kernels: Convolutions, images: Tensor, *parameters: Tensor) -> Tensor:
-        activations = [images]
-        for number, layer in enumerate(kernels.layers):
-            weight, bias = parameters[2 * number : 2 * number + 2]
-            y = images.new_empty(len(images), layer.after, layer.after, layer.filters)
-            taps = weight.permute(2, 3, 1, 0).contiguous()  # (3, 3, in, out)
-            forward = kernels.kernel("forward", number)
-            call(forward, activations[-1], taps, bias, y, len(images), layer.relu)
-            activations.append(y)
+        weights, biases = parameters[::2], parameters[1::2]
+        taps = [weight.permute(2, 3, 1, 0).contiguous() for weight in weights]  # (3, 3, in, out)
+        sizes = [(layer.after, layer.after, layer.filters) for layer in kernels.layers]
+        activations = [images, *(images.new_empty(len(images), *size) for size in sizes)]
+        forward = library(kernels.source).forward
+        call(forward, len(images), activations, taps, biases, len(images))
         ctx.kernels = kernels
-        ctx.save_for_backward(*activations, *parameters[::2])
+        ctx.save_for_backward(*activations, *weights)
         return activations[-1].permute(0, 3, 1, 2).flatten(1)
 
     @staticmethod
@@ -220,22 +251,21 @@ class _Convolutions(torch.autograd.Function):
         g = g.contiguous()
         if last.relu:
             g = g * (activations[-1] > 0)
+        taps = [weight.permute(2, 3, 0, 1).contiguous() for weight in weights]  # (3, 3, out, in)
+        shapes = [(CHUNKS, 3, 3, layer.channels, layer.filters) for layer in kernels.layers]
+        dw = [g.new_zeros(shape) for shape in shapes]
+        dbias = [g.new_zeros(CHUNKS, layer.filters) for layer in kernels.layers]
+        backward = library(kernels.source).backward
+        # At the first layer's output, where a masker stands before the network.
+        at_first = torch.empty_like(activations[1]) if ctx.needs_input_grad[1] else None
+        call(backward, len(g), activations, g, taps, dw, dbias, at_first, len(g))
         gradients: list[Tensor] = []
-        for number in reversed(range(count)):
-            layer, x, weight = kernels.layers[number], activations[number], weights[number]
-            taps = weight.permute(2, 3, 0, 1).contiguous()  # (3, 3, out, in)
-            dw = g.new_zeros(CHUNKS, 3, 3, layer.channels, layer.filters)
-            dbias = g.new_zeros(CHUNKS, layer.filters)
-            dx = torch.empty_like(x) if number else g  # of the images: below, if at all
-            call(kernels.kernel("backward", number), x, g, taps, dx, dw, dbias, len(x))
+        for weight, each, bias in zip(weights, dw, dbias, strict=True):
             # In the weight's own layout, which the fused optimiser insists on.
-            in_layout = torch.empty_like(weight).copy_(dw.sum(0).permute(3, 2, 0, 1))
-            gradients = [in_layout, dbias.sum(0), *gradients]
-            g = dx
-        images, first, at_first = activations[0], weights[0], g.permute(0, 3, 1, 2)
-        of_images = (
-            conv2d_input(images.shape, first, at_first, kernels.layers[0].stride)
-            if ctx.needs_input_grad[1]  # a masker stands before the network: the library computes
-            else None
-        )
-        return None, of_images, *gradients
+            in_layout = torch.empty_like(weight).copy_(each.sum(0).permute(3, 2, 0, 1))
+            gradients += [in_layout, bias.sum(0)]
+        if at_first is None:
+            return None, None, *gradients
+        slope = (at_first if count > 1 else g).permute(0, 3, 1, 2)
+        stride = kernels.layers[0].stride
+        return None, conv2d_input(activations[0].shape, weights[0], slope, stride), *gradients
