@@ -48,13 +48,18 @@ def test_scores_differences_and_chances(runs: Path) -> None:
     assert found is not None
     np.testing.assert_allclose(found.ours[1], [150, 160, 170])
     np.testing.assert_allclose(found.theirs[1], [50, 60])
-    assert [one.point for one in found.differences] == pytest.approx([-10, 105])
-    assert [one.point for one in found.chances] == [0.0, 1.0]
-    assert (found.chance.point, found.difference.point) == (0.5, pytest.approx(47.5))
+    for kind in (found.over_seeds, found.over_worlds):
+        assert [one.point for one in kind.differences] == pytest.approx([-10, 105])
+        assert [one.point for one in kind.chances] == [0.0, 1.0]
+        assert (kind.chance.point, kind.difference.point) == (0.5, pytest.approx(47.5))
+    assert found.shown is found.over_worlds
     assert found.wins == 1
     written = json.loads(json.dumps(found.to_json()))
     assert written["wins"] == 1 and written["probability"]["point"] == 0.5
     assert written["matches"][0]["ours"] == pytest.approx([25, 30])
+    assert written["matches"][0]["difference"]["point"] == pytest.approx(-10)
+    assert written["matches"][1]["probability_over_worlds"]["point"] == 1
+    assert written["difference_over_worlds"]["point"] == pytest.approx(47.5)
 
 
 def test_returns_of_several_suites_have_no_common_difference(tmp_path: Path) -> None:
@@ -65,11 +70,32 @@ def test_returns_of_several_suites_have_no_common_difference(tmp_path: Path) -> 
             write_run(folder, task=task, method=method, final=final, success=success)
     pairs, _ = matches(find_side("svea", tmp_path), find_side("drq", tmp_path))
     returns, success = (compare(pairs, "train", by) for by in ("return", "success"))
-    assert returns is not None and success is not None and success.difference is not None
-    assert returns.difference is None and returns.to_json()["difference"] is None
-    assert returns.chance.point == 1.0 and success.difference.point == pytest.approx(0.5)
+    assert returns is not None and success is not None and success.shown.difference is not None
+    assert returns.shown.difference is None and returns.to_json()["difference"] is None
+    assert returns.shown.chance.point == 1.0 and success.shown.difference.point == pytest.approx(
+        0.5
+    )
     last = to_rows(comparison_table([returns], "svea", "drq"))[-1]
     assert (last["task"], last["return of svea"], last["difference [95 %]"]) == ("all 2", "–", "–")
+
+
+def test_two_agents_are_compared_over_the_worlds_they_share(tmp_path: Path) -> None:
+    """One seed each. Worlds do 0 to 90 points to both, so only what differs counts."""
+    levels = np.arange(10) * 10.0
+    for method, gains in (("svea", [5.0, 6.0] * 5), ("drq", [0.0] * 10)):
+        records = write_run(tmp_path / method, method=method) / "eval.jsonl"
+        lines = [json.loads(line) for line in records.read_text().splitlines()]
+        for line in lines:
+            if line["mode"] == "color_hard" and line["policy"] == "agent":
+                world = line["episode"]
+                line |= {"world": world, "return": levels[world] + gains[world]}
+        records.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    pairs, _ = matches(find_side("svea", tmp_path), find_side("drq", tmp_path))
+    found = compare(pairs, "color_hard", "return")
+    assert found is not None and found.over_worlds is not None
+    seeds, both = found.over_seeds.differences[0], found.over_worlds.differences[0]
+    assert seeds.low == seeds.high == pytest.approx(5.5), "one seed has no spread"
+    assert 5 <= both.low < 5.5 < both.high <= 6
 
 
 def test_areas_end_where_the_shortest_run_ends(tmp_path: Path) -> None:
@@ -80,6 +106,8 @@ def test_areas_end_where_the_shortest_run_ends(tmp_path: Path) -> None:
     found = compare(pairs, "train", "area")
     assert found is not None
     assert (found.ours[0][0], found.theirs[0][0]) == pytest.approx((150, 50))
+    assert found.over_worlds is None and "difference_over_worlds" not in found.to_json()
+    assert found.shown is found.over_seeds
 
 
 def test_augmentations_pair_where_both_sides_vary_them(tmp_path: Path) -> None:

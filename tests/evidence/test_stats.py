@@ -186,3 +186,27 @@ def test_differences_are_averaged_over_tasks_and_resampled_within_them():
     interval = stats.mean_difference([[1, 1], [900, 900]], [[0, 0], [890, 890]])
     assert (interval.low, interval.point, interval.high) == (5.5, 5.5, 5.5)
     assert math.isnan(stats.mean_difference([[1]], [[]]).point)
+
+
+def test_a_difference_over_worlds_has_the_variance_of_its_closed_form():
+    """What a world does to both sides cancels; seeds of each side are drawn apart."""
+    shared, generator = np.linspace(-300, 300, 40), rng()
+    x = 500 + shared + generator.normal(0, 20, (6, 1)) + generator.normal(0, 30, 40)
+    y = 400 + shared + generator.normal(0, 10, (4, 1))
+    ours, theirs = by_world(x), by_world(y)
+    found = stats.mean_difference([ours], [theirs], resamples=40_000)
+    assert found.point == pytest.approx(x.mean() - y.mean())
+    gaps = x.mean(axis=0) - y.mean(axis=0)
+    variance = x.mean(axis=1).var() / 6 + y.mean(axis=1).var() / 4 + gaps.var() / 40
+    width = 2 * scipy.stats.norm.ppf(0.975) * math.sqrt(variance)  # no residual in these tables
+    assert found.high - found.low == pytest.approx(width, rel=0.03)
+
+
+def test_sides_that_were_judged_in_other_worlds_are_compared_too():
+    left, right = [{"a": [1.0], "b": [3.0]}], [{"b": [3.0], "c": [3.0]}]
+    sides = stats.SeedsAndWorlds.of(left, right), stats.SeedsAndWorlds.of(right, left)
+    assert sides[0].totals.shape == sides[1].totals.shape == (1, 3)
+    found = stats.mean_difference(sides[:1], sides[1:])
+    assert (found.low, found.point, found.high) == (-2, -1, 0)
+    chance = stats.probability_of_improvement(sides[:1], sides[1:])
+    assert (chance.low, chance.point, chance.high) == (0, 0, 0.5)

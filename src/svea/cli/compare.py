@@ -30,6 +30,8 @@ def run(arguments: list[str]) -> int:
     ) -> int:
         """Probability of improvement and difference, with 95 % bootstrap intervals.
 
+        Intervals are over seeds and worlds (areas: over seeds); JSON has both kinds.
+
         Args:
             a: one side: a folder of runs; or a method (svea), with its augmentation (svea+conv), or
                 a setting as `svea eval` prints it, among the runs in --runs.
@@ -73,6 +75,8 @@ def comparisons(
         notes.append(f"{mode}: {a_name} is better in {found.wins} of {len(found.names)}")
     if not made:
         raise UserError("nothing to compare:\n" + "\n".join(notes))
+    over = "seeds" if measure == "area" else "seeds and worlds (train: seeds and episodes)"
+    notes.append(f"[95 %]: bootstrap intervals over {over}")
     return made, notes
 
 

@@ -28,6 +28,33 @@ class Match:
     theirs: Group
 
 
+@dataclass(frozen=True)
+class Intervals:
+    """How much better ours is, and how likely, with 95 % bootstrap intervals."""
+
+    differences: tuple[stats.Interval, ...]
+    chances: tuple[stats.Interval, ...]
+    """One for each match."""
+    difference: stats.Interval | None
+    """Over all matches, each of them a stratum; None where their returns have other scales."""
+    chance: stats.Interval
+    """Over all matches."""
+
+    @classmethod
+    def of(
+        cls, ours: Sequence[stats.Scores], theirs: Sequence[stats.Scores], one_scale: bool
+    ) -> Intervals:
+        """Compare two sides, given by match."""
+        chance, difference = stats.probability_of_improvement, stats.mean_difference
+        each = list(zip(ours, theirs, strict=True))
+        return cls(
+            differences=tuple(difference([x], [y]) for x, y in each),
+            chances=tuple(chance([x], [y]) for x, y in each),
+            difference=difference(ours, theirs) if one_scale else None,
+            chance=chance(ours, theirs),
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """Two sides in one mode, by one measure."""
@@ -35,39 +62,35 @@ class Comparison:
     mode: str
     measure: Measure
     names: tuple[str, ...]
-    """Of the matches; all that follows has one entry for each."""
+    """Of the matches; both sides have one entry for each."""
     ours: tuple[NDArray[np.float64], ...]
     theirs: tuple[NDArray[np.float64], ...]
     """A score per seed."""
-    differences: tuple[stats.Interval, ...]
-    chances: tuple[stats.Interval, ...]
-    """Of ours being better, with 95 % bootstrap intervals."""
-    difference: stats.Interval | None
-    """Over all matches, each of them a stratum; None where their returns have other scales."""
-    chance: stats.Interval
-    """Over all matches."""
+    over_seeds: Intervals
+    over_worlds: Intervals | None
+    """Over seeds and worlds; None for areas, because curves keep no episodes."""
+
+    @property
+    def shown(self) -> Intervals:
+        """The intervals that tables show: over seeds and worlds where there are any."""
+        return self.over_worlds or self.over_seeds
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, in values that JSON can hold."""
-        return {
-            "mode": self.mode,
-            "measure": self.measure,
-            "matches": [
-                {
-                    "name": name,
-                    "ours": x.tolist(),
-                    "theirs": y.tolist(),
-                    "difference": asdict(difference),
-                    "probability": asdict(chance),
-                }
-                for name, x, y, difference, chance in zip(
-                    self.names, self.ours, self.theirs, self.differences, self.chances, strict=True
-                )
-            ],
-            "difference": asdict(self.difference) if self.difference else None,
-            "probability": asdict(self.chance),
-            "wins": self.wins,
-        }
+        kinds = {"": self.over_seeds, "_over_worlds": self.over_worlds}
+        made = {kind: intervals for kind, intervals in kinds.items() if intervals}
+        matches = [
+            {"name": name, "ours": x.tolist(), "theirs": y.tolist()}
+            for name, x, y in zip(self.names, self.ours, self.theirs, strict=True)
+        ]
+        all_of_them: dict[str, Any] = {}
+        for kind, found in made.items():
+            for match, gain, chance in zip(matches, found.differences, found.chances, strict=True):
+                match |= {f"difference{kind}": asdict(gain), f"probability{kind}": asdict(chance)}
+            whole = asdict(found.difference) if found.difference else None
+            all_of_them |= {f"difference{kind}": whole, f"probability{kind}": asdict(found.chance)}
+        head = {"mode": self.mode, "measure": self.measure, "matches": matches}
+        return {**head, **all_of_them, "wins": self.wins}
 
     @property
     def wins(self) -> int:
@@ -146,18 +169,28 @@ def compare(pairs: Sequence[Match], mode: str, measure: Measure) -> Comparison |
         return None
     competing, ours, theirs = zip(*scored, strict=True)
     scales = {"success" if measure == "success" else suite(pair.ours.task) for pair in competing}
-    chance, difference = stats.probability_of_improvement, stats.mean_difference
+    over_worlds = None
+    if measure != "area":
+        sides = zip(*(_by_world(pair, mode, measure) for pair in competing), strict=True)
+        over_worlds = Intervals.of(*sides, len(scales) == 1)
     return Comparison(
         mode=mode,
         measure=measure,
         names=tuple(pair.name for pair in competing),
         ours=ours,
         theirs=theirs,
-        differences=tuple(difference([x], [y]) for _, x, y in scored),
-        chances=tuple(chance([x], [y]) for _, x, y in scored),
-        difference=difference(ours, theirs) if len(scales) == 1 else None,
-        chance=chance(ours, theirs),
+        over_seeds=Intervals.of(ours, theirs, len(scales) == 1),
+        over_worlds=over_worlds,
     )
+
+
+def _by_world(
+    pair: Match, mode: str, measure: str
+) -> tuple[stats.SeedsAndWorlds, stats.SeedsAndWorlds]:
+    """The episodes of each side by seed and world, with the worlds of both."""
+    sides = [[r.final_by_world(mode, measure) for r in g.runs] for g in (pair.ours, pair.theirs)]
+    ours, theirs = sides
+    return stats.SeedsAndWorlds.of(ours, theirs), stats.SeedsAndWorlds.of(theirs, ours)
 
 
 def _scores(

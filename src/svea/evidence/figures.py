@@ -22,7 +22,7 @@ LEARNING, GENERALISATION, ROBOT, Q_VALUES = "learning", "generalisation", "robot
 """The topics, in the order of the page."""
 
 DISTRACTING = "distracting_cs"
-ONE_SEED = " (one seed: over its worlds or episodes)"
+OVER = "over seeds and worlds (train: seeds and episodes)"
 SPAN_FOR_LOG = 30.0  # a ratio of largest to smallest from which a linear axis hides the small ones
 
 
@@ -137,11 +137,11 @@ def _generalisation(
     modes = list(dict.fromkeys(result.mode for result in results))
     if not modes:
         return
-    cells: Heights = {(id(r.group), r.mode): (r.mean, r.mean_interval, r.paper) for r in results}
+    cells: Heights = {(id(r.group), r.mode): (r.mean, r.mean_over_worlds, r.paper) for r in results}
     groups = _owners(groups, cells)
     levels = [[random_return(group, mode) for group in groups] for mode in modes]
     random = [next((level for level in row if math.isfinite(level)), math.nan) for row in levels]
-    caption = f"Whiskers: 95 % bootstrap interval of the mean over seeds{ONE_SEED}."
+    caption = f"Whiskers: 95 % bootstrap interval of the mean {OVER}."
     if any(result.paper for result in results):
         caption += " Diamonds: the paper, 500,000 decisions × 5 seeds"
         smaller = any(result.paper and not result.is_replication for result in results)
@@ -214,8 +214,8 @@ def _distracting(
         here = [result for _, result in ordered]
         known = [(i, r.paper.mean) for i, r in ordered if r.paper]
         paper = Curve(*np.array(known).T) if known else None
-        low = np.array([r.mean_interval.low for r in here])
-        high = np.array([r.mean_interval.high for r in here])
+        low = np.array([r.mean_over_worlds.low for r in here])
+        high = np.array([r.mean_over_worlds.high for r in here])
         curve = Curve(x, np.array([r.mean for r in here]))
         dashed = colors[group.label] >= len(plots.PALETTE)
         series.append(
@@ -228,14 +228,14 @@ def _distracting(
                 "setting": group.label,
                 "intensity": intensity,
                 "mean": r.mean,
-                "low": r.mean_interval.low,
-                "high": r.mean_interval.high,
+                "low": r.mean_over_worlds.low,
+                "high": r.mean_over_worlds.high,
                 "seeds": r.seeds,
                 "paper": r.paper.mean if r.paper else math.nan,
             }
             for intensity, r in ordered
         ]
-    caption = f"Bands: 95 % bootstrap interval of the mean over seeds{ONE_SEED}."
+    caption = f"Bands: 95 % bootstrap interval of the mean {OVER}."
     if any(one.paper is not None for one in series):
         smaller = any(result.paper and not result.is_replication for result in results)
         caption += " Diamonds: the paper's curve, approximate (read off a plot)"
@@ -278,10 +278,12 @@ def _success(
     modes = list(dict.fromkeys(success.mode for success in successes))
     if not modes:
         return
-    cells: Heights = {(id(s.group), s.mode): (s.mean, s.mean_interval, s.paper) for s in successes}
+    cells: Heights = {
+        (id(s.group), s.mode): (s.mean, s.mean_over_worlds, s.paper) for s in successes
+    }
     groups = _owners(groups, cells)
     bars, numbers = _bars(groups, modes, colors, cells)
-    caption = f"Whiskers: 95 % bootstrap interval over seeds{ONE_SEED}."
+    caption = f"Whiskers: 95 % bootstrap interval {OVER}."
     if any(success.paper for success in successes):
         caption += " Diamonds: the paper, on its own robot tasks, which were never released: ours "
         caption += "is not a replication."

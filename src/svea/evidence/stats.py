@@ -20,6 +20,10 @@ Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Reduces the last axis of an array; the leading axes are bootstrap resamples."""
 
 
+Episodes = Sequence[Mapping[str, Sequence[float]]]
+"""For each seed, its values by world."""
+
+
 @dataclass(frozen=True)
 class Interval:
     """A point estimate with the two ends of its confidence interval."""
@@ -39,14 +43,16 @@ class SeedsAndWorlds:
     """(seeds, worlds): how many episodes there are."""
 
     @classmethod
-    def of(cls, episodes: Sequence[Mapping[str, Sequence[float]]]) -> SeedsAndWorlds:
+    def of(cls, episodes: Episodes, other: Episodes = ()) -> SeedsAndWorlds:
         """Sort episodes, given for each seed by world; a seed without any is left out.
+
+        The worlds of `other` have columns as well, so that two sides have the same ones.
 
         >>> SeedsAndWorlds.of([{"a": [1.0, 2.0], "b": [6.0]}, {"a": [4.0]}]).scores
         array([3., 4.])
         """
         present = [seed for seed in episodes if any(map(len, seed.values()))]
-        worlds = sorted({world for seed in present for world in seed})
+        worlds = sorted({world for seed in (*present, *other) for world in seed})
         shape = (len(present), len(worlds))
         each = [[np.asarray(seed.get(world, ()), float) for world in worlds] for seed in present]
         totals = np.array([[values.sum() for values in row] for row in each]).reshape(shape)
@@ -59,21 +65,40 @@ class SeedsAndWorlds:
         """The mean over episodes of each seed, ascending."""
         return self.totals.sum(axis=1) / self.counts.sum(axis=1)
 
-    def resample(self, generator: np.random.Generator, resamples: int) -> NDArray[np.float64]:
+    def draw_worlds(self, generator: np.random.Generator, resamples: int) -> NDArray[np.int64]:
+        """How often each world is drawn: (resamples, worlds)."""
+        worlds = self.totals.shape[1]
+        return generator.multinomial(worlds, np.full(worlds, 1 / worlds), size=resamples)
+
+    def resample(
+        self,
+        generator: np.random.Generator,
+        resamples: int,
+        weights: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.float64]:
         """Scores of drawn seeds in drawn worlds: (resamples, seeds).
 
         Seeds and worlds are drawn independently of each other, and all seeds of a resample are
         judged in the same worlds, as they are in an evaluation. Worlds drawn for each seed apart
         would average out what a world does to all seeds, and the interval would be too narrow.
+
+        Args:
+            generator: draws.
+            resamples: how many times.
+            weights: worlds that were drawn already, for another side of the same evaluation.
         """
-        seeds, worlds = self.totals.shape
+        seeds = len(self.totals)
         drawn = generator.integers(seeds, size=(resamples, seeds))
-        weights = generator.multinomial(worlds, np.full(worlds, 1 / worlds), size=resamples)
+        if weights is None:
+            weights = self.draw_worlds(generator, resamples)
         totals, counts = weights @ self.totals.T, weights @ self.counts.T  # (resamples, seeds)
         seen = counts > 0  # a seed that was judged in none of the drawn worlds keeps its score
         scores = np.where(seen, totals / np.where(seen, counts, 1), self.scores)
         return np.take_along_axis(scores, drawn, axis=1)
 
+
+Scores = ArrayLike | SeedsAndWorlds
+"""Of one task: a score per seed, or all episodes by seed and world."""
 
 NO_INTERVAL = Interval(float("nan"), float("nan"), float("nan"))
 
@@ -117,7 +142,7 @@ def interquartile_mean(values: ArrayLike) -> NDArray[np.float64]:
 
 
 def bootstrap_interval(
-    strata: Sequence[ArrayLike | SeedsAndWorlds],
+    strata: Sequence[Scores],
     statistic: Statistic,
     *,
     resamples: int = 2000,
@@ -195,56 +220,70 @@ def area_under_curve(decisions: ArrayLike, returns: ArrayLike, until: float | No
 
 
 def probability_of_improvement(
-    ours: Sequence[ArrayLike],
-    theirs: Sequence[ArrayLike],
+    ours: Sequence[Scores],
+    theirs: Sequence[Scores],
     *,
     resamples: int = 2000,
     confidence: float = 0.95,
 ) -> Interval:
     """The chance that a run of ours beats one of theirs on the same task, averaged over tasks.
 
-    Ties count half (the Mann-Whitney U statistic over its maximum). Both sides have one array
-    per task, in the same order, with one score per seed; seeds are resampled within each task.
+    Ties count half (the Mann-Whitney U statistic over its maximum). Both sides have one entry per
+    task, in the same order: an array with a score per seed, of which seeds are drawn within each
+    task and side; or `SeedsAndWorlds` with the same worlds, which are drawn for both sides at once.
     """
     return _averaged_over_tasks(_share_of_wins, ours, theirs, resamples, confidence)
 
 
 def mean_difference(
-    ours: Sequence[ArrayLike],
-    theirs: Sequence[ArrayLike],
+    ours: Sequence[Scores],
+    theirs: Sequence[Scores],
     *,
     resamples: int = 2000,
     confidence: float = 0.95,
 ) -> Interval:
     """How much higher our mean is than theirs on the same task, averaged over tasks.
 
-    Both sides have one array per task, in the same order, with one score per seed; seeds are
-    resampled within each task and side.
+    The arguments are those of `probability_of_improvement`.
     """
     return _averaged_over_tasks(_gain, ours, theirs, resamples, confidence)
 
 
 def _averaged_over_tasks(
     compare: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]],
-    ours: Sequence[ArrayLike],
-    theirs: Sequence[ArrayLike],
+    ours: Sequence[Scores],
+    theirs: Sequence[Scores],
     resamples: int,
     confidence: float,
 ) -> Interval:
     """A comparison of two sides, averaged over tasks; nan unless both have scores on every task."""
-    pairs = [
-        (np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
-        for x, y in zip(ours, theirs, strict=True)
-    ]
-    if not pairs or any(x.size == 0 or y.size == 0 for x, y in pairs):
+    pairs = list(zip(ours, theirs, strict=True))
+    scores = [(_scores(x), _scores(y)) for x, y in pairs]
+    if not pairs or any(x.size == 0 or y.size == 0 for x, y in scores):
         return NO_INTERVAL
-    point = float(np.mean([compare(x, y) for x, y in pairs]))
+    point = float(np.mean([compare(x, y) for x, y in scores]))
     generator = np.random.default_rng(BOOTSTRAP_SEED)
-    drawn = [
-        compare(_resample(x, generator, resamples), _resample(y, generator, resamples))
-        for x, y in pairs
-    ]
+    drawn = [compare(*_resample_pair(x, y, generator, resamples)) for x, y in pairs]
     return _percentiles(point, np.mean(drawn, axis=0), confidence)
+
+
+def _scores(one: Scores) -> NDArray[np.float64]:
+    """A score per seed."""
+    return one.scores if isinstance(one, SeedsAndWorlds) else np.asarray(one, dtype=np.float64)
+
+
+def _resample_pair(
+    x: Scores, y: Scores, generator: np.random.Generator, resamples: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draws of two sides: their seeds apart, their worlds, if they have any, at once.
+
+    Both sides were judged in the same worlds, so what a world does to both is not a difference.
+    """
+    if isinstance(x, SeedsAndWorlds) and isinstance(y, SeedsAndWorlds):
+        worlds = x.draw_worlds(generator, resamples)
+        return x.resample(generator, resamples, worlds), y.resample(generator, resamples, worlds)
+    ours, theirs = _resample(_scores(x), generator, resamples), _scores(y)
+    return ours, _resample(theirs, generator, resamples)
 
 
 def _gain(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -43,16 +43,17 @@ def _rows(found: Comparison, ours: str, theirs: str) -> Iterator[dict[str, Cell]
             f"P({ours} > {theirs}) [95 %]": _interval(chance, rate),
         }
 
-    each = zip(found.names, found.ours, found.theirs, found.differences, found.chances, strict=True)
+    shown = found.shown
+    each = zip(found.names, found.ours, found.theirs, shown.differences, shown.chances, strict=True)
     for name, x, y, gain, chance in each:
         yield row(name, x.mean(), y.mean(), f"{x.size}, {y.size}", gain, chance)
     if len(found.names) > 1:
         a, b = (float(np.mean([x.mean() for x in side])) for side in (found.ours, found.theirs))
-        if found.difference is None:  # returns of several suites have no common scale
+        if shown.difference is None:  # returns of several suites have no common scale
             a = b = math.nan
         n, m = (sum(x.size for x in side) for side in (found.ours, found.theirs))
         name = f"all {len(found.names)}"
-        yield row(name, a, b, f"{n}, {m}", found.difference, found.chance)
+        yield row(name, a, b, f"{n}, {m}", shown.difference, shown.chance)
 
 
 def _interval(one: Interval, form: Callable[[float], str] = number) -> Cell:

@@ -214,7 +214,7 @@ def _listed(result: Result, success: Result | None) -> dict[str, Cell]:
         kept = result.percent_of_train
         cells["of train"] = Cell(f"{kept:.0f} %", value=kept)
     if success is not None:
-        ends = interval(success.mean_interval.low, success.mean_interval.high, rate)
+        ends = interval(success.mean_over_worlds.low, success.mean_over_worlds.high, rate)
         cells["success [95 %]"] = Cell(rate(success.mean), ends, value=success.mean)
     compared = result if result.paper or success is None else success
     if (paper := compared.paper) is not None:
