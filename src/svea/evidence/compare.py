@@ -171,8 +171,8 @@ def compare(pairs: Sequence[Match], mode: str, measure: Measure) -> Comparison |
     scales = {"success" if measure == "success" else suite(pair.ours.task) for pair in competing}
     over_worlds = None
     if measure != "area":
-        sides = zip(*(_by_world(pair, mode, measure) for pair in competing), strict=True)
-        over_worlds = Intervals.of(*sides, len(scales) == 1)
+        ours_by, theirs_by = zip(*(_by_world(p, mode, measure) for p in competing), strict=True)
+        over_worlds = Intervals.of(ours_by, theirs_by, len(scales) == 1)
     return Comparison(
         mode=mode,
         measure=measure,
