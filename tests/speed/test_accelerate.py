@@ -6,6 +6,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+import types
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ from tiny_runs import tiny
 from svea import speed, views
 from svea.agents import Agent, make_agent
 from svea.augment import AUGMENTATIONS, Augment, Augmentation, augmentation, conv, shift, transform
+from svea.augment.images import ImageBank
 from svea.bench.update import noise_replay
 from svea.config import configure
 from svea.networks import FrameCNN
 from svea.speed import kernels
-from svea.speed.accelerate import compiled, fast_augmentation, fuse_convolutions
+from svea.speed.accelerate import compiled, fast_augmentation, fuse_convolutions, with_kernels
 from svea.speed.graphs import SideStream
 from svea.speed.kernels import cpu
 
@@ -148,6 +150,27 @@ def test_on_a_gpu_everything_of_the_views_is_compiled(
         assert part.parameters == ({"pad": 1} if part.name == "shift" else {})
     assert [part.name for part in parts(plain)] == [part.name for part in parts(maker.strong)]
     assert maker.pixels is not views.pixels and isinstance(agent.overlap, SideStream)
+
+
+def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bank = ImageBank(torch.zeros(2, 3, 40, 40, dtype=torch.uint8), "black")
+    drifting = AUGMENTATIONS["overlay_drift"].bind(images=bank, drift=2)
+    kernels = types.ModuleType("svea.speed.kernels.pictures")
+    monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
+    kernels.FastPictures = lambda bank, place: types.SimpleNamespace(check=lambda: None, bank=bank)  # type: ignore[attr-defined]
+    fast = with_kernels(drifting, torch.device("cuda"))
+    assert fast.parameters["images"].bank is bank and fast.parameters["drift"] == 2
+    assert with_kernels(drifting, CPU).parameters["images"] is bank
+
+    def broken(bank: ImageBank, place: Any) -> None:
+        raise RuntimeError("no such GPU")
+
+    kernels.FastPictures = broken  # type: ignore[attr-defined]
+    with pytest.warns(UserWarning, match="products of matrices and take longer: no such GPU"):
+        plain = with_kernels(drifting, torch.device("cuda"))
+    assert plain.parameters["images"] is bank
 
 
 def test_it_is_said_that_encoder_frames_has_no_kernels_on_a_gpu() -> None:

@@ -15,10 +15,12 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUDA builds")
 
 from svea.augment import conv, crop, shift
+from svea.augment.images import ImageBank
 from svea.networks import CNN
 from svea.speed.accelerate import fuse_convolutions
 from svea.speed.kernels import convolutions, nvrtc
 from svea.speed.kernels.attention import attention
+from svea.speed.kernels.pictures import FastPictures, resized_crops
 from svea.speed.kernels.random_convolution import random_convolution
 from svea.speed.kernels.trunk import FusedTrunk
 from svea.speed.kernels.windows import windows
@@ -133,6 +135,46 @@ def test_random_convolution_is_the_librarys_with_a_repeated_border() -> None:
     draw = conv.draw(x, torch.Generator().manual_seed(0))
     found = random_convolution(x.to(DEVICE), draw["weight"].to(DEVICE)).cpu()
     torch.testing.assert_close(found, conv.apply(x, draw), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize(("side", "height", "width"), [(48, 16, 18), (24, 20, 20), (16, 30, 24)])
+def test_resized_crops_are_a_sum_over_the_pixels_they_cover(
+    side: int, height: int, width: int
+) -> None:
+    """Against float64: the same level of 255, or its neighbour where rounding was close."""
+    pictures = torch.randint(0, 256, (5, 3, side, side), dtype=torch.uint8)
+    bank = ImageBank(pictures.to(DEVICE), "noise")
+    crops = bank.crops(7, torch.Generator(DEVICE).manual_seed(side))
+    found = resized_crops(bank.pictures, *crops, height, width).cpu().double() * 255
+    plain = pictures[crops.chosen.cpu()].double()
+    places = zip(*(column.tolist() for column in crops[1:]), plain, found, strict=True)
+    for top, left, tall, wide, mirrored, picture, mine in places:
+        rows, columns = (
+            triangles(*axis) for axis in ((top, tall, height, side), (left, wide, width, side))
+        )
+        exact = torch.einsum("yr,crs,xs->cyx", rows, picture, columns)
+        exact = exact.flip(-1) if mirrored else exact
+        assert (mine - exact).abs().max() < 0.63  # half a level, and what float16 rounds
+
+
+def triangles(start: float, length: float, size: int, side: int) -> Tensor:
+    """Weights (size, side) of a triangle filter over [start, start + length)."""
+    weights = torch.zeros(size, side, dtype=torch.float64)
+    step = length / size
+    for place in range(size):
+        centre = start + (place + 0.5) * step - 0.5
+        for pixel in range(int(start), int(start + length)):
+            weights[place, pixel] = max(0.0, 1 - abs(pixel - centre) / max(step, 1.0))
+    return weights / weights.sum(1, keepdim=True)
+
+
+def test_fast_pictures_are_the_banks() -> None:
+    bank = ImageBank(torch.randint(0, 256, (5, 3, 40, 40), dtype=torch.uint8).to(DEVICE), "noise")
+    fast, generator = FastPictures(bank), torch.Generator(DEVICE)
+    fast.check()
+    mine, plain = (each.draw(6, 30, 24, generator.manual_seed(2)) for each in (fast, bank))
+    assert fast.side == 40 and mine.dtype == torch.float16
+    torch.testing.assert_close(mine.float(), plain.float(), rtol=0, atol=1.2 / 255)
 
 
 @pytest.mark.parametrize("kind", [torch.uint8, torch.float32])

@@ -13,6 +13,7 @@ import hashlib
 import math
 import sys
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -186,15 +187,31 @@ class ImageBank:
         area: tuple[float, float] = (0.08, 1.0),
         aspect: tuple[float, float] = (3 / 4, 4 / 3),
         flip: float = 0.5,
+        place: Callable[..., Crops] | None = None,
     ) -> Crops:
-        """Draw which pieces of which pictures to show; the arguments are those of `draw`."""
+        """Draw which pieces of which pictures to show; the arguments are those of `draw`.
+
+        `place` stands in for `place_crops`: the same function, compiled.
+        """
         device, side = self.pictures.device, self.side
         chosen = torch.randint(len(self.pictures), (count,), generator=generator, device=device)
         unit = torch.rand(2 * TRIES + 3, count, generator=generator, device=device)
-        tall, wide = _crop_sizes(unit[:TRIES], unit[TRIES : 2 * TRIES], side, area, aspect)
-        top = (unit[-3] * (side - tall + 1)).floor().minimum(side - tall)
-        left = (unit[-2] * (side - wide + 1)).floor().minimum(side - wide)
-        return Crops(chosen, top, left, tall, wide, unit[-1] < flip)
+        return (place or place_crops)(chosen, unit, side, area, aspect, flip)
+
+
+def place_crops(
+    chosen: Tensor,
+    unit: Tensor,
+    side: int,
+    area: tuple[float, float],
+    aspect: tuple[float, float],
+    flip: float,
+) -> Crops:
+    """The crops of chosen pictures that uniform numbers `(2 * TRIES + 3, count)` make."""
+    tall, wide = _crop_sizes(unit[:TRIES], unit[TRIES : 2 * TRIES], side, area, aspect)
+    top = (unit[-3] * (side - tall + 1)).floor().minimum(side - tall)
+    left = (unit[-2] * (side - wide + 1)).floor().minimum(side - wide)
+    return Crops(chosen, top, left, tall, wide, unit[-1] < flip)
 
 
 def resize_each(pictures: Tensor, crops: Crops, height: int, width: int) -> Tensor:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from svea import views
 from svea.agents.auxiliary import PAD
-from svea.augment import Augmentation, conv, crop, shift, transform
+from svea.augment import Augmentation, Pictures, conv, crop, shift, transform
+from svea.augment.images import ImageBank, place_crops
 from svea.networks.frame_cnn import FrameCNN
 from svea.networks.vit import Attention
 from svea.speed.graphs import SideStream
@@ -70,7 +71,25 @@ def fast_augmentation(augment: Augmentation, device: torch.device) -> Augmentati
 def with_kernels(augment: Augmentation, device: torch.device) -> Augmentation:
     """The augmentation with our own kernel for a device, where there is one."""
     kernels = {"cpu": IN_C, "cuda": ON_CUDA}.get(device.type, {})
-    return replace(augment, function=kernels.get(augment.name, augment.function))
+    fast = replace(augment, function=kernels.get(augment.name, augment.function))
+    images = fast.parameters.get("images")
+    if device.type == "cuda" and isinstance(images, ImageBank):
+        return fast.bind(images=_pictures_on_cuda(images))
+    return fast
+
+
+def _pictures_on_cuda(bank: ImageBank) -> Pictures:
+    """The pictures of a bank, resized by our own kernel, unless that does not work on this GPU."""
+    try:
+        from svea.speed.kernels.pictures import FastPictures
+
+        fast = FastPictures(bank, compiled(place_crops))
+        fast.check()
+    except Exception as error:  # whatever a compiler or a driver may raise
+        slow = f"overlay's pictures are resized as products of matrices and take longer: {error}"
+        warnings.warn(slow, stacklevel=2)
+        return bank
+    return fast
 
 
 def _conv_in_c(x: Tensor, *, weight: Tensor) -> Tensor:
