@@ -55,6 +55,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         """Read the environment's spaces; refuse those that cannot be adapted."""
         super().__init__(env)
         self._layout = read_layout(env.observation_space)
+        mode.image_size = image_size
         self._mode = mode if isinstance(mode, PictureMode) else None  # in train nothing changes
         self._looks = np.random.default_rng(seed)  # for episodes without a seed
         self._action_repeat, self._size = action_repeat, image_size

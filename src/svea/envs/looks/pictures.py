@@ -12,6 +12,7 @@ import numpy as np
 
 from svea.data import clips
 from svea.envs.looks import Mode, Scene, WorldsMode
+from svea.envs.looks.videos import ClipMode, fitted
 from svea.errors import UserError
 
 SETTINGS = 100
@@ -70,8 +71,11 @@ def color_setting(world: int) -> tuple[np.ndarray, float]:
     return matrix.astype(np.float32), 127.5 * (1 - contrast)
 
 
-class PictureVideo(PictureMode, WorldsMode):
-    """A video laid over the whole picture, one clip per episode, a frame per decision."""
+class PictureVideo(ClipMode, PictureMode):
+    """A video laid over the whole picture, one clip per episode, a frame per decision.
+
+    Frames are resampled as the benchmark does it, like those of the video modes.
+    """
 
     def __init__(
         self,
@@ -93,33 +97,14 @@ class PictureVideo(PictureMode, WorldsMode):
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
             raise UserError(f"weight is {weight!r}; it must be a number from 0 to 1.")
         self._weight = float(weight)
-        self._clips = clips.find("video_hard", data_dir, videos)
-        super().__init__(name, self._clips.worlds)
-        self._clip: clips.Clip
-        self._decision = 0
+        super().__init__(name, clips.find("video_hard", data_dir, videos))
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Where the clips come from, how many there are, their hash, and their weight."""
-        return super().provenance | self._clips.provenance | {"weight": self._weight}
-
-    def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
-        """Open the episode's clip at its first frame."""
-        self._clip, self._decision = self._clips.open(self.next_world(rng)), 0
-        self._clip.frame(0)  # a damaged file is reported by reset, not by a later picture
-
-    def update(self, scene: Scene | None) -> None:
-        """Advance to the next frame."""
-        self._decision += 1
+        """That of the clips, and their weight."""
+        return super().provenance | {"weight": self._weight}
 
     def compose(self, picture: np.ndarray) -> np.ndarray:
         """Mix the clip's frame, stretched to the picture, into it."""
-        from PIL import Image
-
-        height, width, _ = picture.shape
-        frame = self._clip.frame(self._decision)
-        if frame.shape != picture.shape:
-            small = Image.fromarray(frame).resize((width, height), Image.Resampling.BILINEAR)
-            frame = np.asarray(small)
-        mixed = (1 - self._weight) * picture + self._weight * frame.astype(np.float32)
-        return np.rint(mixed).astype(np.uint8)
+        frame = fitted(self.frame(picture), picture).astype(np.float32)
+        return np.rint((1 - self._weight) * picture + self._weight * frame).astype(np.uint8)

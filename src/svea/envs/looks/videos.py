@@ -39,8 +39,40 @@ WITHOUT_SKY_AND_FLOOR = ("quadruped_escape",)
 _SKY_SIDE = 16  # of one colour: any size looks the same
 
 
-class VideoMode(WorldsMode):
-    """Shows one clip per episode."""
+class ClipMode(WorldsMode):
+    """A mode that shows one clip per episode, a frame per decision."""
+
+    def __init__(self, name: str, found: clips.Clips) -> None:
+        """Take the clips that were found; each is a world."""
+        super().__init__(name, found.worlds)
+        self._clips = found
+        self._clip: clips.Clip
+        self._decision = 0
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the clips come from, how many there are, their hash, and their sizes."""
+        shown = {"shown": f"{self.image_size} x {self.image_size}"}
+        return super().provenance | self._clips.provenance | shown
+
+    def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
+        """Open the episode's clip at its first frame."""
+        self._clip = self._clips.open(self.next_world(rng), self.image_size, smooth=False)
+        self._decision = 0
+        self._clip.frame(0)  # a damaged file is reported by reset, not by a later picture
+
+    def update(self, scene: Scene | None) -> None:
+        """Advance to the next frame."""
+        self._decision += 1
+
+    def frame(self, picture: np.ndarray) -> np.ndarray:
+        """The frame to show in a picture: the benchmark's for agents, a smooth one for others."""
+        seen = picture.shape[:2] == (self.image_size, self.image_size)
+        return (self._clip if seen else self._clips.open(self._world)).frame(self._decision)
+
+
+class VideoMode(ClipMode):
+    """Shows one clip per episode behind the agent."""
 
     def __init__(
         self,
@@ -65,16 +97,12 @@ class VideoMode(WorldsMode):
         if order not in ORDERS:
             raise unknown_name("order", order, ORDERS)
         self._order, self._episodes = order, 0
-        self._clips = clips.find(name, data_dir, videos)
-        super().__init__(name, self._clips.worlds)
-        self._clip: clips.Clip
-        self._decision = 0
+        super().__init__(name, clips.find(name, data_dir, videos))
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Where the clips come from, how many there are, their hash, and their sizes."""
-        shown = {"order": self._order, "shown": f"{self.image_size} x {self.image_size}"}
-        return super().provenance | self._clips.provenance | shown
+        """That of the clips, and in which order they are shown."""
+        return super().provenance | {"order": self._order}
 
     def choose(self, seed: int | None, options: dict[str, Any]) -> None:
         """Take the clip that is asked for, else the seed's or the next in the benchmark's order."""
@@ -91,32 +119,24 @@ class VideoMode(WorldsMode):
         if self.name == "video_hard":
             texture(model, model.tex("grid").id)[:] = GREEN
 
-    def begin(self, scene: Scene, rng: np.random.Generator) -> None:
-        """Open the episode's clip at its first frame."""
-        self._clip = self._clips.open(self.next_world(rng), self.image_size, smooth=False)
-        self._decision = 0
-        self._clip.frame(0)  # a damaged file is reported by reset, not by a later picture
-
-    def update(self, scene: Scene) -> None:
-        """Advance to the next frame."""
-        self._decision += 1
-
     def compose(self, picture: np.ndarray) -> np.ndarray:
         """Put the video where the picture is green."""
-        is_seen = picture.shape[0] == self.image_size
-        clip = self._clip if is_seen else self._clips.open(self._world)
-        return show_behind(picture, clip.frame(self._decision))
+        return show_behind(picture, self.frame(picture))
 
 
 def show_behind(picture: np.ndarray, frame: np.ndarray) -> np.ndarray:
-    """Put a video's frame, resized if need be, where the picture is green."""
+    """Put a video's frame where the picture is green."""
+    return np.where(is_green(picture)[..., None], fitted(frame, picture), picture)
+
+
+def fitted(frame: np.ndarray, picture: np.ndarray) -> np.ndarray:
+    """A video's frame, stretched to the picture if need be."""
     from PIL import Image
 
-    side = picture.shape[0]
-    if side != len(frame):
-        smaller = Image.fromarray(frame).resize((side, side), Image.Resampling.BILINEAR)
-        frame = np.asarray(smaller)
-    return np.where(is_green(picture)[..., None], frame, picture)
+    if frame.shape == picture.shape:
+        return frame
+    height, width, _ = picture.shape
+    return np.asarray(Image.fromarray(frame).resize((width, height), Image.Resampling.BILINEAR))
 
 
 def why_unseen(name: str, task: str) -> str:
