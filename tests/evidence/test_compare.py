@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fake_runs import write_run
 
+from svea.cli.compare import comparisons
 from svea.errors import UserError
 from svea.evidence.compare import compare, matches
 from svea.evidence.compare import find_side as find
@@ -60,6 +61,17 @@ def test_scores_differences_and_chances(runs: Path) -> None:
     assert written["matches"][0]["difference"]["point"] == pytest.approx(-10)
     assert written["matches"][1]["probability_over_worlds"]["point"] == 1
     assert written["difference_over_worlds"]["point"] == pytest.approx(47.5)
+
+
+def test_a_group_of_modes_is_what_both_sides_have_of_it(tmp_path: Path) -> None:
+    ours, theirs = {"train": 9, "shift_easy": 5, "rotate_easy": 7}, {"train": 8, "rotate_easy": 6}
+    for method, final in (("svea", ours), ("drq", theirs)):
+        write_run(tmp_path / method, method=method, augment="none", final=final)
+    made, _ = comparisons("svea", "drq", tmp_path, ["geometry", "train"], "return")
+    assert [one.mode for one in made] == ["rotate_easy", "train"]
+    made, notes = comparisons("svea", "drq", tmp_path, ["train", "lights"], "return")
+    assert [one.mode for one in made] == ["train"]
+    assert any("lights: no return on both sides" in note for note in notes)
 
 
 def test_returns_of_several_suites_have_no_common_difference(tmp_path: Path) -> None:

@@ -137,6 +137,18 @@ def test_intensities_leave_the_bars_only_when_there_are_several(tmp_path):
     assert "distracting-walker_walk" not in found
 
 
+def test_cameras_and_lights_have_bars_of_their_own_next_to_train(tmp_path):
+    final = {"light_color_easy": 80, "rotate_hard": 20, "rotate_easy": 60, "train": 100}
+    found = exhibits(write_run(tmp_path / "a", final=final | {"color_hard": 50}))
+    assert labels(found["generalisation-walker_walk"]) == ["train", "color_hard"]
+    geometry = found["geometry-walker_walk"]
+    assert labels(geometry) == ["train", "rotate_easy", "rotate_hard"]
+    (bars,) = heights(geometry).values()
+    np.testing.assert_allclose(bars, [100, 60, 20])
+    assert labels(found["lights-walker_walk"]) == ["train", "light_color_easy"]
+    assert [row["category"] for row in geometry.numbers] == ["train", "rotate_easy", "rotate_hard"]
+
+
 def test_robot_tasks_show_success_next_to_the_papers(tmp_path):
     folders = [
         write_run(

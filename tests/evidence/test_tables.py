@@ -66,6 +66,20 @@ def test_intensities_share_a_table_and_are_marked_as_read_off(tmp_path):
     assert "≈ Read off a plot, to about 10 points." in table.notes
 
 
+def test_cameras_share_a_table_with_a_row_per_task_and_mode(tmp_path):
+    final = {"shift_hard": 20, "train": 90, "rotate_easy": 50}
+    runs = [
+        write_run(tmp_path / task, task=task, final=final)
+        for task in ("walker_walk", "finger_spin")
+    ]
+    tables = returns(*runs)
+    assert [table.name for table in tables] == ["returns-train", "returns-geometry"]
+    assert [row.cells[0].text for row in tables[1].rows] == [
+        "finger_spin, rotate_easy", "finger_spin, shift_hard",
+        "walker_walk, rotate_easy", "walker_walk, shift_hard",
+    ]  # fmt: skip
+
+
 def test_success_is_printed_like_the_papers(tmp_path):
     folder = write_run(tmp_path / "r", task="robot_push", final={"test": 10}, success={"test": 0.4})
     table = results.success_table(gather([folder]).successes)

@@ -22,6 +22,19 @@ def test_a_grid_is_every_combination_once() -> None:
     assert ("cartpole_swingup", "drq", "overlay", 3) in configs and len(configs) == 40
 
 
+def test_a_group_of_modes_is_what_each_task_has_of_it() -> None:
+    grid = Grid(["walker_walk", "hopper_hop", "robot_push"])
+    walker, hopper, robot = plan_runs([grid], modes=["usual"])
+    assert walker.modes == hopper.modes == ("train", "color_hard")
+    assert robot.modes == ("train", "test")
+    walker, hopper = plan_runs([Grid(["walker_walk", "hopper_hop"])], modes=["geometry"])
+    assert len(walker.modes) == 10 and len(hopper.modes) == 4
+    with pytest.raises(UserError, match="'shift_easy' does not fit hopper_hop"):
+        plan_runs([Grid(["hopper_hop"])], modes=["shift_easy"])
+    with pytest.raises(UserError, match="robot_push has no mode of the group 'lights'"):
+        plan_runs([Grid(["robot_push"])], modes=["lights"])
+
+
 def test_without_augmentations_each_method_has_its_own() -> None:
     runs = short(methods=["svea", "drq", "soda"])
     assert [run.config.augment for run in runs] == ["conv", "none", "overlay"]

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from svea.config import configure
+from svea.envs import LIGHT_MODES
+from svea.errors import UserError
+from svea.evidence.evaluation.play import EpisodeResult
 from svea.seeds import world_order
 from svea.training import evaluators
 
@@ -32,3 +35,46 @@ def test_curves_see_an_even_subset_of_the_worlds(monkeypatch: pytest.MonkeyPatch
                 assert len(line["returns"]) == line["episodes"] == 5
             assert "worlds" not in sets.play("train", None, lambda: False, print)  # type: ignore[arg-type]
     assert shown == [world_order(100)[::20]] * 4
+
+
+def test_several_modes_and_groups_are_spelled_out() -> None:
+    config = configure("walker_walk", eval_mode="color_hard, lights,train")
+    assert config.eval_modes == ("train", "color_hard", *LIGHT_MODES)
+    assert configure("robot_push", eval_mode="usual").eval_modes == ("train", "test")
+    with pytest.raises(UserError, match="unknown mode 'color_hrad'"):
+        configure("walker_walk", eval_mode="video_hard,color_hrad")
+    with pytest.raises(UserError, match="'shift_easy' does not fit hopper_hop"):
+        configure("hopper_hop", eval_mode="shift_easy")
+
+
+def test_environments_of_the_first_modes_are_kept_and_of_others_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running: list[str] = []
+
+    class FakeWorkers:
+        def __init__(self, arguments: list[dict[str, Any]], *_: Any, **__: Any) -> None:
+            self.provenance: dict[str, Any] = {}
+            self.mode = arguments[0]["mode"]
+            running.append(self.mode)
+
+        def wait(self) -> None:
+            pass
+
+        def close(self) -> None:
+            running.remove(self.mode)
+
+    monkeypatch.setattr(evaluators, "Workers", FakeWorkers)
+    monkeypatch.setattr(evaluators, "agent_policy", lambda *_: None)
+    episode = EpisodeResult(seed=0, total=1.0, length=1, success=None, world=None)
+    monkeypatch.setattr(evaluators, "play", lambda *_: [episode])
+    config = configure("walker_walk", eval_mode="geometry")
+    with ExitStack() as stack:
+        sets = evaluators.Evaluators(config, stack, print)
+        sets.start()
+        assert running == list(sets.modes[:3]) and len(sets.modes) == 11
+        for _ in range(2):
+            for mode in sets.modes:
+                sets.play(mode, None, lambda: False, print)  # type: ignore[arg-type]
+                assert mode in running and len(running) <= 4
+    assert running == []

@@ -50,7 +50,7 @@ def time_environments(
 
     Args:
         tasks: Which tasks; the first is the yardstick of the others.
-        modes: Which modes; `all` is all that a task has.
+        modes: Which modes, or groups of them.
         decisions: Measured decisions of each.
         resets: Measured resets of each, with a new seed every time.
         size: Side of the observation in pixels.

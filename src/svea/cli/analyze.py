@@ -107,7 +107,8 @@ def run(arguments: list[str]) -> int:
 
         Args:
             run: folder made by `svea train` or `svea export`; agents of the zoo have no Q-values.
-            modes: side by side; `usual` is train and color_hard (robot tasks: test).
+            modes: side by side: modes, or groups as in `svea eval`; `usual` is train and color_hard
+                (robot tasks: test).
             out: the picture; default RUN/analysis/saliency.png.
             samples: moments of the episode.
             seed: of the evaluation whose first episode is shown.

@@ -65,7 +65,8 @@ def run(arguments: list[str]) -> int:
 
         Args:
             tasks: which tasks; the first is the yardstick of the others.
-            modes: which modes; the first is the yardstick of the others. `all` is all of a task's.
+            modes: which modes; the first is the yardstick of the others. Groups as
+                in `svea eval`: `all` is the paper's, `everything` all of a task's.
             decisions: timed in each mode.
             resets: timed in each mode.
             size: height and width in pixels.

@@ -9,6 +9,7 @@ from typing import Literal
 
 from svea.cli.arguments import Positional, parse
 from svea.cli.terminal import print_results
+from svea.envs.modes import expand_modes, in_order, is_group
 from svea.errors import UserError
 from svea.evidence import compare
 from svea.evidence.results import caveats_of
@@ -37,7 +38,7 @@ def run(arguments: list[str]) -> int:
                 a setting as `svea eval` prints it, among the runs in --runs.
             b: the other side, named in the same ways.
             runs: where names are looked for.
-            modes: which modes; default all that both have.
+            modes: which modes or groups of modes; default all that both have.
             measure: final return, area under the evaluation curve (sample efficiency), or success.
             json: print JSON instead of a table.
         """
@@ -66,7 +67,7 @@ def comparisons(
     sides = [] if a_name == ours else [f"A: {ours}; B: {theirs}"]
     notes = list(dict.fromkeys([*sides, *unread_a, *unread_b, *alone, *told]))
     made = []
-    for mode in modes or _common_modes(pairs):
+    for mode in _spelled_out(modes, _common_modes(pairs)):
         found = compare.compare(pairs, mode, measure)
         if found is None:
             notes.append(f"{mode}: no {measure} on both sides of any task")
@@ -85,8 +86,15 @@ def _side_names(ours: str, theirs: str) -> tuple[str, str]:
     return ("A", "B") if max(len(ours), len(theirs)) > LONGEST_NAME else (ours, theirs)
 
 
+def _spelled_out(modes: Sequence[str], common: Sequence[str]) -> list[str]:
+    """The modes that are asked for; of a group those that both sides have."""
+    asked: list[str] = []
+    for mode in modes:
+        members = [one for one in expand_modes([mode]) if one in common] if is_group(mode) else []
+        asked += members or [mode]
+    return list(dict.fromkeys(asked)) if modes else list(common)
+
+
 def _common_modes(pairs: Sequence[compare.Match]) -> list[str]:
     """Modes that any match has on both sides."""
-    return list(
-        dict.fromkeys(m for pair in pairs for m in pair.ours.modes if m in pair.theirs.modes)
-    )
+    return in_order(m for pair in pairs for m in pair.ours.modes if m in pair.theirs.modes)

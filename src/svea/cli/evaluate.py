@@ -46,9 +46,11 @@ def run(arguments: list[str]) -> int:
         Args:
             runs: folders made by `svea train` or `svea export`, folders with such beneath them, or
                 agents of the zoo, zoo:NAME, whose records go to runs/zoo/NAME/eval.jsonl.
-            modes: where to evaluate; `usual` is train and color_hard (robot tasks: test), `all`
-                train and every test mode of the task, `distracting_cs:all` the eight intensities;
-                picture_colors and picture_video fit any task; module:class is a mode of yours.
+            modes: where to evaluate: modes of `svea tasks`, or groups: `usual` is train and
+                color_hard (robot tasks: test), `all` train and the test modes of the paper's
+                benchmarks, colors, videos, geometry and lights those of a kind, `everything` all
+                that the task has, `distracting_cs:all` the eight intensities; module:class is a
+                mode of yours.
             episodes: per mode; `all` shows each of a mode's worlds once (train: 100 episodes), and
                 is what published numbers need.
             seed: of the evaluation; the same seed gives every agent the same episodes.

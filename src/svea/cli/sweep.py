@@ -58,7 +58,7 @@ def sweep(
         augments: strong augmentations; default: each method's own.
         seeds: numbers and ranges, e.g. 0-4.
         set: options of `svea train` for all runs, e.g. decisions=500000 recipe.alpha=1.
-        modes: to evaluate in after training.
+        modes: to evaluate in after training: modes, or groups as in `svea eval`.
         episodes: of that evaluation, per mode; `all` shows each of a mode's worlds once.
         out: the study's folder; default runs/sweep, or runs/NAME for a file NAME.toml.
         engine: where and how to run.

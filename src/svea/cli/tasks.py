@@ -13,12 +13,14 @@ def run(arguments: list[str]) -> int:
     def command(json: bool = False) -> int:
         """List every task with the length of a decision and of an episode, and all modes.
 
+        With --json each task has the modes that it has; shift is defined for five domains only.
+
         Args:
             json: print JSON instead of a table.
         """
         from svea.cli.terminal import print_table
-        from svea.envs import MODES, PAPER_TASKS, PICTURE_MODES, ROBOT_MODES, TASKS
-        from svea.envs.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS
+        from svea.envs import GROUPS, MODES, PAPER_TASKS, PICTURE_MODES, ROBOT_MODES, modes_of
+        from svea.envs.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, TASKS
 
         def source(task: str) -> str:
             suite = "dm_control, in the paper" if task in PAPER_TASKS else "dm_control"
@@ -34,12 +36,13 @@ def run(arguments: list[str]) -> int:
             for task in TASKS
         ]
         if json:
-            modes = {task: [*(ROBOT_MODES if task in ROBOT_TASKS else MODES)] for task in TASKS}
-            rows = [row | {"modes": modes[str(row["task"])]} for row in rows]
+            rows = [row | {"modes": list(modes_of(str(row["task"])))} for row in rows]
             print(jsonlib.dumps(rows, indent=1))
             return 0
         print_table(rows)
-        print(f"modes: {', '.join(MODES)}; robot tasks: {', '.join(ROBOT_MODES)}")
+        print(f"modes (all): {', '.join(MODES)}; robot tasks: {', '.join(ROBOT_MODES)}")
+        for group in ("geometry", "lights"):
+            print(f"{group}: {', '.join(GROUPS[group])}")
         print(f"any task: {', '.join(PICTURE_MODES)}, and module:class of your own")
         print("your own environment: module:function (docs/your-environment.md)")
         return 0

@@ -28,8 +28,8 @@ def run(arguments: list[str]) -> int:
 
         Args:
             run: folder made by `svea train` or `svea export`, or an agent of the zoo, zoo:NAME.
-            modes: what to show; `usual` is train and color_hard (robot tasks: test), `all` train
-                and every test mode of the task.
+            modes: what to show: modes, or groups as in `svea eval`; `usual` is train and color_hard
+                (robot tasks: test).
             out: the video; default RUN/watch.mp4.
             gif: also write a smaller GIF next to it.
             seed: of the evaluation whose first episode is shown.

@@ -173,7 +173,7 @@ def check_names(config: Config, to_train: bool = True) -> None:
     envs.check_task(config.task)
     for name in ("out", "data_dir", "overlay_dir"):
         files.check_path(getattr(config, name), name)
-    envs.check_mode(config.eval_mode, config.task)
+    envs.expand_modes(config.eval_modes, config.task)
     if config.method not in METHODS:
         raise unknown_name("method", config.method, METHODS)
     if "crop" in re.split(r"[+|\s]+", config.augment):

@@ -21,6 +21,7 @@ from svea.config.options import (
     SACOptions,
     SODAOptions,
 )
+from svea.envs.modes import expand_modes
 from svea.errors import at_least, between
 from svea.recipes import RecipeOptions
 
@@ -117,7 +118,8 @@ class Config:
     eval_episodes: Annotated[int, at_least(1), WATCH] = 30
     """Episodes per mode and evaluation."""
     eval_mode: Annotated[str, WHAT] = "color_hard"
-    """The test mode to evaluate in, in addition to train."""
+    """The test mode to evaluate in, in addition to train; several with commas between them, or a
+    group such as colors. Each takes the time of an evaluation."""
     eval_actions: Annotated[Literal["most_likely", "sampled"], WHAT] = "most_likely"
     """What evaluations take: the policy's most likely action (as in the paper) or a sample."""
     step_timeout: Annotated[float, at_least(0), HOW] = 30.0
@@ -199,6 +201,12 @@ class Config:
         """
         chosen = self.environment | {"mode": mode} | ({"task": task} if task else {})
         return chosen | {"data_dir": data_dir} if data_dir else chosen
+
+    @property
+    def eval_modes(self) -> tuple[str, ...]:
+        """Train and the test modes of ``eval_mode``, spelled out for the task."""
+        named = [name.strip() for name in self.eval_mode.split(",")]
+        return tuple(dict.fromkeys(("train", *expand_modes(named, self.task))))
 
     @property
     def rendered_size(self) -> int:

@@ -59,9 +59,8 @@ _BEHIND_COLON: dict[str, tuple[str, type, Callable[[Any], Any], str]] = {
     "distracting_cs": ("intensity", float, check_intensity, "distracting_cs:0.3"),
     "test": ("world", int, check_world, "test:7"),
 }
-_ALL, _EVERYTHING = "all", "everything"
-USUAL = "usual"
-"""The modes that one looks at first: train, and color_hard or a robot's test."""
+_ALL, _EVERYTHING, _USUAL = "all", "everything", "usual"
+_FIRST_LOOK = ("train", "color_hard", "test")  # what of these a task has is `usual`
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "colors": COLOR_MODES,
@@ -70,7 +69,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "lights": tuple(LIGHT_MODES),
     "distracting_cs:all": tuple(f"distracting_cs:{each:g}" for each in INTENSITIES),
 }
-"""Names for several modes. `all` and `everything` depend on the task."""
+"""Names for several modes. `usual`, `all` and `everything` depend on the task."""
 
 
 def modes_of(task: str | None) -> dict[str, Callable[..., Mode]]:
@@ -137,7 +136,7 @@ def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]
 def _unfit(text: str, name: str, task: str | None) -> UserError:
     """What to say of a mode that is unknown, or that the task does not have."""
     fitting = modes_of(task)
-    if text in (_ALL, _EVERYTHING, USUAL, *GROUPS):
+    if is_group(text):
         members = GROUPS.get(text, ("train",))
         first = next((mode for mode in members if mode.partition(":")[0] in fitting), "train")
         return UserError(f"{text!r} stands for several modes; name one of them here, e.g. {first}.")
@@ -179,14 +178,13 @@ def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
 
 def _members(mode: str, task: str | None) -> list[str]:
     """The modes that a task has of a group, or the mode itself."""
-    fitting = modes_of(task)
-    if mode == _EVERYTHING:
-        return [name for name in fitting if task is not None or name != "test"]
+    fitting = modes_of(task or "walker_walk")  # which has all but the robot's
+    if mode == _EVERYTHING or (mode == _ALL and task is not None and is_foreign(task)):
+        return list(fitting)
     if mode == _ALL:
-        if task is not None and is_foreign(task):
-            return list(fitting)
-        benchmark = ROBOT_MODES if task in ROBOT_TASKS else MODES
-        return [name for name in benchmark if name in fitting]
+        return [name for name in fitting if name in MODES | ROBOT_MODES]
+    if mode == _USUAL:
+        return [name for name in _FIRST_LOOK if name in fitting]
     if mode not in GROUPS:
         return [mode]
     members = [name for name in GROUPS[mode] if name.partition(":")[0] in fitting]
@@ -196,6 +194,41 @@ def _members(mode: str, task: str | None) -> list[str]:
             f"{', '.join(fitting)}."
         )
     return members
+
+
+def is_group(text: str) -> bool:
+    """Whether a name stands for several modes.
+
+    >>> is_group("geometry"), is_group("rotate_easy")
+    (True, False)
+    """
+    return text in (_USUAL, _ALL, _EVERYTHING, *GROUPS)
+
+
+def family(mode: str) -> str:
+    """What a table or figure shows a mode together with: its group if that is long, else itself.
+
+    >>> [family(mode) for mode in ("rotate_easy", "distracting_cs:0.3", "video_hard")]
+    ['geometry', 'distracting_cs', 'video_hard']
+    """
+    long = (name for name in ("geometry", "lights") if mode in GROUPS[name])
+    return next(long, mode.partition(":")[0] if not is_own_mode(mode) else mode)
+
+
+def in_order(modes: Iterable[str]) -> list[str]:
+    """Modes, each once, in the order in which tables list them: train first, users' own last.
+
+    >>> in_order(["my:Night", "shift_easy", "distracting_cs:0.5", "distracting_cs:0.05", "train"])
+    ['train', 'distracting_cs:0.05', 'distracting_cs:0.5', 'shift_easy', 'my:Night']
+    """
+    places = {name: place for place, name in enumerate(modes_of(None))}
+
+    def place(mode: str) -> tuple[int, float]:
+        name, _, value = mode.partition(":")
+        number = float(value) if value.replace(".", "", 1).isdecimal() else 0.0
+        return places.get(name, len(places)), number
+
+    return sorted(dict.fromkeys(modes), key=place)
 
 
 def is_own_mode(text: str) -> bool:
@@ -232,7 +265,7 @@ def mode_of_label(label: str, other_task: str) -> str:
 def modes_for(
     task: str, modes: Iterable[str], on_problem: Callable[[str, UserError], None]
 ) -> list[str]:
-    """The modes of a task that a user means; `all` is different for a robot task.
+    """The modes of a task that a user means, as far as it has them.
 
     Args:
         task: whose modes.
@@ -241,10 +274,6 @@ def modes_for(
     """
     found: list[str] = []
     for mode in modes:
-        if mode == USUAL:
-            shown = ("train", "color_hard", "test")
-            found += [name for name in shown if name in modes_of(task)]
-            continue
         try:
             found += expand_modes([mode], task)
         except UserError as error:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from svea.evidence import plots, published, stats
+from svea.envs.modes import family, in_order
+from svea.evidence import plots, stats
+from svea.evidence.bars import Heights, bars_of, owners_of
 from svea.evidence.results import Group, MeanCurve, Result, mean_curve, random_return
 from svea.evidence.run import Curve, Run
 from svea.evidence.tables import Record
@@ -22,6 +24,9 @@ LEARNING, GENERALISATION, ROBOT, Q_VALUES = "learning", "generalisation", "robot
 """The topics, in the order of the page."""
 
 DISTRACTING = "distracting_cs"
+KINDS = ("geometry", "lights")
+"""Groups of modes with figures of their own: many, and none of the paper's."""
+
 OVER = "over seeds and worlds (train: seeds and episodes)"
 SPAN_FOR_LOG = 30.0  # a ratio of largest to smallest from which a linear axis hides the small ones
 
@@ -131,14 +136,29 @@ def _rows(group: Group, mode: str, band: MeanCurve) -> Iterator[Record]:
 def _generalisation(
     task: str, groups: Sequence[Group], results: Sequence[Result], colors: dict[str, int]
 ) -> Iterator[Exhibit]:
-    """Mean return per mode; intensities have a figure of their own when there are several."""
+    """Mean return per mode; kinds of modes, and intensities, have figures of their own."""
     apart = {r.mode for r in results if _intensity(r) is not None} if _spans(results) else set()
     results = [result for result in results if result.mode not in apart]
-    modes = list(dict.fromkeys(result.mode for result in results))
-    if not modes:
-        return
+    usual = [result for result in results if family(result.mode) not in KINDS]
+    if usual:
+        yield _per_mode("generalisation", task, groups, usual, colors)
+    train = [result for result in results if result.mode == "train"]
+    for kind in KINDS:
+        if here := [result for result in results if family(result.mode) == kind]:
+            yield _per_mode(kind, task, groups, [*train, *here], colors)
+
+
+def _per_mode(
+    kind: str,
+    task: str,
+    groups: Sequence[Group],
+    results: Sequence[Result],
+    colors: dict[str, int],
+) -> Exhibit:
+    """Bars of the modes of a kind."""
+    modes = in_order(result.mode for result in results)
     cells: Heights = {(id(r.group), r.mode): (r.mean, r.mean_over_worlds, r.paper) for r in results}
-    groups = _owners(groups, cells)
+    groups = owners_of(groups, cells)
     levels = [[random_return(group, mode) for group in groups] for mode in modes]
     random = [next((level for level in row if math.isfinite(level)), math.nan) for row in levels]
     caption = f"Whiskers: 95 % bootstrap interval of the mean {OVER}."
@@ -146,56 +166,17 @@ def _generalisation(
         caption += " Diamonds: the paper, 500,000 decisions × 5 seeds"
         smaller = any(result.paper and not result.is_replication for result in results)
         caption += "; ours is not a replication, see the table." if smaller else "."
-    bars, numbers = _bars(groups, modes, colors, cells)
-    yield Exhibit(
-        name=f"generalisation-{task}",
+    bars, numbers = bars_of(groups, modes, colors, cells)
+    title = f"{task}: return per mode" + (f", {kind}" if kind in KINDS else "")
+    return Exhibit(
+        name=f"{kind}-{task}",
         topic=GENERALISATION,
         task=task,
-        figure=plots.grouped_bars(bars, modes, title=f"{task}: return per mode", random=random),
+        figure=plots.grouped_bars(bars, modes, title=title, random=random),
         caption=caption,
         methods=tuple(group.method for group in groups),
         numbers=numbers,
     )
-
-
-Height = tuple[float, stats.Interval, published.PaperResult | None]
-Heights = dict[tuple[int, str], Height]
-"""By the identity of a group, and a category."""
-
-
-def _owners(groups: Sequence[Group], cells: Heights) -> list[Group]:
-    """The groups that have a bar at all."""
-    having = {owner for owner, _ in cells}
-    return [group for group in groups if id(group) in having]
-
-
-def _bars(
-    groups: Sequence[Group],
-    categories: Sequence[str],
-    colors: dict[str, int],
-    cells: Heights,
-) -> tuple[list[plots.Bar], list[Record]]:
-    """The bars of each group, and the same as rows."""
-    nothing: Height = (math.nan, stats.Interval(math.nan, math.nan, math.nan), None)
-    bars, rows = [], []
-    for group in groups:
-        heights = [cells.get((id(group), category), nothing) for category in categories]
-        bar = plots.Bar(
-            label=group.label,
-            values=[value for value, _, _ in heights],
-            lows=[interval.low for _, interval, _ in heights],
-            highs=[interval.high for _, interval, _ in heights],
-            color=colors[group.label],
-            paper=[paper.mean if paper else math.nan for _, _, paper in heights],
-        )
-        bars.append(bar)
-        names = ("category", "value", "low", "high", "paper")
-        columns = zip(categories, bar.values, bar.lows, bar.highs, bar.paper, strict=True)
-        who: Record = {"task": group.task, "setting": group.label}
-        rows += [
-            who | dict(zip(names, row, strict=True)) for row in columns if math.isfinite(row[1])
-        ]
-    return bars, rows
 
 
 def _distracting(
@@ -281,8 +262,8 @@ def _success(
     cells: Heights = {
         (id(s.group), s.mode): (s.mean, s.mean_over_worlds, s.paper) for s in successes
     }
-    groups = _owners(groups, cells)
-    bars, numbers = _bars(groups, modes, colors, cells)
+    groups = owners_of(groups, cells)
+    bars, numbers = bars_of(groups, modes, colors, cells)
     caption = f"Whiskers: 95 % bootstrap interval {OVER}."
     if any(success.paper for success in successes):
         caption += " Diamonds: the paper, on its own robot tasks, which were never released: ours "
@@ -366,8 +347,8 @@ def _q_bars(task: str, groups: Sequence[Group], colors: dict[str, int]) -> Itera
         if not cells:
             continue
         found = list(dict.fromkeys(key for _, key in cells))
-        owners = _owners(groups, cells)
-        bars, numbers = _bars(owners, found, colors, cells)
+        owners = owners_of(groups, cells)
+        bars, numbers = bars_of(owners, found, colors, cells)
         yield Exhibit(
             name=f"{name}-{task}",
             topic=Q_VALUES,

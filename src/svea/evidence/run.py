@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svea.config.augmentations import uses_pictures
+from svea.envs.modes import in_order
 from svea.methods import SAME_RUN
 from svea.runs import layout
 from svea.runs.records import Record, is_agent
@@ -152,10 +153,10 @@ class Run:
 
     @cached_property
     def modes(self) -> list[str]:
-        """Every mode with a result of the agent: `train` first, then in order of appearance."""
+        """Every mode with a result of the agent, in the order of tables."""
         seen = [str(r["mode"]) for r in self.agent_episodes() if "mode" in r]
         seen += [str(r["mode"]) for r in self._evaluations() if "mode" in r]
-        return sorted(dict.fromkeys(seen), key=lambda mode: mode != "train")
+        return in_order(seen)
 
     def evaluation_curve(self, mode: str) -> Curve:
         """Mean return at each evaluation during training."""

@@ -102,7 +102,7 @@ def plan_runs(
     Args:
         grids: what to combine.
         common: options of `svea train` for all runs.
-        modes: to evaluate in after training.
+        modes: to evaluate in after training; a group is what each run's task has of it.
         episodes: of that evaluation, per mode; `all`: each of a mode's worlds once.
         analyses: names of `svea analyze` to run after training.
         drop_replay: remove each replay once its run is done.
@@ -113,7 +113,9 @@ def plan_runs(
         >>> [run.name for run in plan_runs([grid], {"decisions": 1000})][::5]
         ['walker_walk-svea-conv-s0', 'walker_walk-drq-none-s0']
     """
-    wanted = tuple(expand_modes(_names("modes", modes)))
+    named = _names("modes", modes)
+    expand_modes(named)
+    modes_of = functools.cache(lambda task: tuple(expand_modes(named, task)))
     check_episodes(episodes)
     shared = _with_absolute_paths(flatten(common or {}))
     runs: dict[str, PlannedRun] = {}
@@ -132,8 +134,9 @@ def plan_runs(
                 )
             names[config] = name
             runs[name] = PlannedRun(
-                name, values, config.decisions, wanted, episodes, tuple(analyses), drop_replay
-            )
+                name, values, config.decisions, modes_of(config.task), episodes, tuple(analyses),
+                drop_replay,
+            )  # fmt: skip
     if not runs:
         raise UserError("the study has no runs; name at least one task, method and seed")
     return tuple(runs.values())

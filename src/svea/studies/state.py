@@ -16,7 +16,7 @@ from svea.seeds import episodes_of_all
 from svea.studies.folder import ATTEMPTS, Study, journal_path, run_folder
 from svea.studies.plan import PlannedRun
 
-TAIL_BYTES = 16_384  # of metrics.jsonl: enough for the last evaluation in two modes
+TAIL_BYTES = 65_536  # of metrics.jsonl: enough for the last evaluation in a dozen modes
 STATES = ("queued", "running", "done", "failed")
 
 

@@ -25,16 +25,21 @@ from svea.seeds import evaluation_seeds, seed_for
 VARIANCE_BATCH, VARIANCE_DRAWS = 64, 8  # transitions and views of each, at every evaluation
 
 
+KEPT = 3
+"""Modes whose environments stay between evaluations; the processes of a set take gigabytes."""
+
+
 class Evaluators:
-    """One set of environments per mode; started when first needed, then kept."""
+    """One set of environments per mode; those of the first `KEPT` modes are kept."""
 
     def __init__(
         self, config: Config, stack: ExitStack, on_incident: Callable[[dict[str, Any]], None]
     ) -> None:
         """Start nothing yet; the processes end with the stack."""
-        self._config, self._stack, self._on_incident = config, stack, on_incident
+        self._config, self._on_incident = config, on_incident
         self._sets: dict[str, Workers] = {}
-        self.modes = tuple(dict.fromkeys(("train", config.eval_mode)))
+        self.modes = config.eval_modes
+        stack.callback(self._close)
 
     def play(
         self,
@@ -62,6 +67,7 @@ class Evaluators:
             show(f"evaluating in {mode}: {ended} of {config.eval_episodes} episodes")
 
         show(f"evaluating in {mode}")
+        self._close(keep=(*self.modes[:KEPT], mode))
         workers = self._environments(mode)
         worlds = workers.provenance.get("worlds", 1)
         seeds = evaluation_seeds(config.seed, config.eval_episodes, worlds, spread=True)
@@ -81,8 +87,13 @@ class Evaluators:
 
     def start(self) -> None:
         """Let the processes of all modes start now, while something else is done."""
-        for mode in self.modes:
+        for mode in self.modes[:KEPT]:
             self._started(mode)
+
+    def _close(self, keep: tuple[str, ...] = ()) -> None:
+        """Stop the processes of all modes but these."""
+        for mode in [mode for mode in self._sets if mode not in keep]:
+            self._sets.pop(mode).close()
 
     def _environments(self, mode: str) -> Workers:
         workers = self._started(mode)
@@ -99,7 +110,7 @@ class Evaluators:
                 step_timeout=config.step_timeout,
                 wait=False,
             )
-            self._sets[mode] = self._stack.enter_context(workers)
+            self._sets[mode] = workers
         return self._sets[mode]
 
 

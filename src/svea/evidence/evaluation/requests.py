@@ -18,7 +18,7 @@ import numpy as np
 from svea import __version__, envs
 from svea.agents.agent import Agent
 from svea.config import Config
-from svea.envs.modes import USUAL, label_mode, modes_for
+from svea.envs.modes import label_mode, modes_for
 from svea.envs.workers.pool import Workers
 from svea.errors import NumericsError, SveaError, UserError, unknown_name
 from svea.evidence.evaluation.adaptation import AdaptingPolicy, deployed_policy
@@ -41,7 +41,7 @@ class Request:
     """What to play: the same request gives every agent the same episodes."""
 
     modes: tuple[str, ...] = ("train",)
-    """Where; `all` is every mode that a task has."""
+    """Where: modes, and groups of them such as `all`."""
     episodes: int | str = 30
     """Per mode; `all` shows each of a mode's worlds once."""
     seed: int = 0
@@ -59,7 +59,7 @@ class Request:
             raise UserError(
                 "no modes to evaluate; name at least one, e.g. --modes train color_hard"
             )
-        envs.expand_modes(mode for mode in self.modes if mode != USUAL)
+        envs.expand_modes(self.modes)
         if self.task:
             envs.check_task(self.task)
         for policy in self.policies:

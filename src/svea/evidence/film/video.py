@@ -81,7 +81,7 @@ def watch(
 
     Args:
         run: folder of a run or of an export.
-        modes: one picture of the grid each, all of the same episode; `all` is what the task has.
+        modes: one picture of the grid each, all of the same episode; groups are spelled out.
         out: the video; it ends in .mp4.
         gif: also write a smaller GIF.
         seed: of the evaluation whose first episode is shown.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from svea import envs
+from svea.envs.modes import in_order
 from svea.evidence import published
 from svea.evidence.results.labels import labels, method_label
 from svea.evidence.results.settings import changed_settings, other_pictures, settings_of
@@ -45,9 +46,8 @@ class Group:
 
     @property
     def modes(self) -> list[str]:
-        """Modes that any run was evaluated in, `train` first."""
-        seen = dict.fromkeys(mode for run in self.runs for mode in run.modes)
-        return sorted(seen, key=lambda mode: mode != "train")
+        """Modes that any run was evaluated in, in the order of tables."""
+        return in_order(mode for run in self.runs for mode in run.modes)
 
     @property
     def test_mode(self) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal
 
 from svea.envs import describe
+from svea.envs.modes import family, in_order
 from svea.evidence.published import PaperResult
 from svea.evidence.results import (
     Aggregate,
@@ -281,22 +282,28 @@ def return_tables(results: Sequence[Result]) -> list[Table]:
     if len(tasks) == 1:
         title = f"{tasks[0]}: return per mode"
         return [side_by_side("returns", title, "Mode", results, lambda r: r.mode)]
-    families: dict[str, list[Result]] = {}  # the intensities of a mode share a table
-    for result in sorted(results, key=lambda result: result.mode != "train"):
-        families.setdefault(result.mode.partition(":")[0], []).append(result)
-    return [_over_tasks(mode, members) for mode, members in families.items()]
+    families: dict[str, list[Result]] = {}  # many modes of a kind share a table
+    for mode in in_order(result.mode for result in results):
+        members = [result for result in results if result.mode == mode]
+        families.setdefault(family(mode), []).extend(members)
+    return [_over_tasks(name, members) for name, members in families.items()]
 
 
-def _over_tasks(mode: str, results: Sequence[Result]) -> Table:
-    """The table of one mode, over tasks; with a row for each intensity where there are several."""
+def _over_tasks(name: str, results: Sequence[Result]) -> Table:
+    """The table of a mode, over tasks; with a row for each where there are several of its kind."""
 
-    def task_and_intensity(result: Result) -> str:
-        return f"{result.group.task}, {result.mode.partition(':')[2] or mode}"
+    def task_and_mode(result: Result) -> str:
+        own = result.mode.partition(":")[2] if is_intensity else result.mode
+        return f"{result.group.task}, {own or result.mode}"
 
-    name, title = f"returns-{mode}", f"Return in {mode}"
+    is_intensity = all(result.mode.partition(":")[0] == name for result in results)
+    corner = "Task, intensity" if is_intensity else "Task, mode"
+    title = f"Return in {name}"
     if len({result.mode for result in results}) > 1:
-        return side_by_side(name, title, "Task, intensity", results, task_and_intensity)
-    return side_by_side(name, title, "Task", results, lambda r: r.group.task)
+        tasks = list(dict.fromkeys(result.group.task for result in results))
+        results = sorted(results, key=lambda result: tasks.index(result.group.task))
+        return side_by_side(f"returns-{name}", title, corner, results, task_and_mode)
+    return side_by_side(f"returns-{name}", title, "Task", results, lambda r: r.group.task)
 
 
 def success_table(successes: Sequence[Result]) -> Table | None:
