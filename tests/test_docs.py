@@ -106,8 +106,7 @@ def test_every_hop_of_the_architecture_page_is_in_its_file() -> None:
 
 
 def test_methods_has_a_section_or_row_for_every_method_base_encoder_and_task() -> None:
-    from svea.agents import BASES
-    from svea.agents.auxiliary import AUXILIARIES
+    from svea.agents import AUXILIARIES, BASES
     from svea.config import ENCODERS
     from svea.methods import METHODS
 

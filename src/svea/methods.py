@@ -81,6 +81,7 @@ METHODS: dict[str, Method] = {
     ),
     "sada": Method("sada", "SADA (2024): the policy sees strong too", augment="conv"),
     "simgrl": Method("svea", "SimGRL (2024)", augment="overlay_drift", encoder="frames"),
+    "sgqn": Method("drq", "SGQN (2022): few pixels", augment="overlay", auxiliary="sgqn"),
     "madi": Method("svea", "MaDi (2024): a learned mask", augment="overlay", mask="madi"),
 }
 """The rows of the paper's ablation table first, in its order."""
@@ -92,4 +93,4 @@ SAME_RUN = {"drq+aug": "drq", "rad+aug": "rad"}
 
 def uses_strong(recipe: Recipe, auxiliary: str) -> bool:
     """Whether anything looks at the strong view."""
-    return recipe.is_strong or auxiliary == "soda"
+    return recipe.is_strong or auxiliary in ("soda", "sgqn")

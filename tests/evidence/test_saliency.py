@@ -13,9 +13,11 @@ from PIL import Image
 from tiny_runs import tiny
 from torch import Tensor
 
+from svea.agents.guided import guided_gradient
 from svea.errors import UserError
-from svea.evidence.film.saliency import attention, input_gradients, overlay, saliency
-from svea.runs.load import load_agent
+from svea.evidence.film.episode import record
+from svea.evidence.film.saliency import attention, input_gradients, look, overlay, saliency
+from svea.runs.load import load_agent, load_config
 from svea.training import train
 
 torch.set_num_threads(1)
@@ -97,3 +99,20 @@ def test_a_sheet_shows_the_modes_that_fit(tmp_path: Path) -> None:
         saliency(run, ["color_hard"], out, on_problem=lambda mode, error: None)
     with pytest.raises(UserError, match="samples is 0; allowed: 1 to 20"):
         saliency(run, ["train"], out, samples=0, on_problem=lambda mode, error: None)
+
+
+def test_guided_gradients_and_masks_have_rows_of_their_own(tmp_path: Path) -> None:
+    network = {"layers": 2, "filters": 8, "projection": 16, "hidden": 64}
+    run = train(tiny(tmp_path / "run", decisions=12, mask="madi", network=network))
+    agent, config = load_agent(run), load_config(run)
+    played = record(agent, config, "train", size=None)
+    assert list(look(agent, played, 2)) == ["seen", "moves Q", "mask"]
+    rows = look(agent, played, 2, guided=True)
+    assert list(rows) == ["seen", "moves Q", "raises Q, guided", "mask"]
+    assert not torch.equal(rows["moves Q"], rows["raises Q, guided"])
+    images = rows["seen"]
+    actions = torch.as_tensor(np.stack([played.actions[0], played.actions[-1]]))
+    expected = guided_gradient(agent, images, actions).abs().amax(1)
+    found = input_gradients(agent, images, actions, guided=True)
+    top = expected.flatten(1).quantile(0.99, dim=1)[:, None, None]
+    torch.testing.assert_close(found, (expected / top).clamp(max=1))

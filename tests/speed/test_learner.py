@@ -62,7 +62,10 @@ def take_over(one: speed.Learner, other: speed.Learner) -> None:
 
 
 @cuda
-@pytest.mark.parametrize(("method", "encoder"), [("svea", "cnn"), ("svea", "vit"), ("madi", "cnn")])
+@pytest.mark.parametrize(
+    ("method", "encoder"),
+    [("svea", "cnn"), ("svea", "vit"), ("madi", "cnn"), ("sgqn", "cnn")],
+)
 def test_captured_updates_are_the_eager_ones(
     method: str, encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,7 +92,10 @@ def test_captured_updates_are_the_eager_ones(
 @cuda
 @pytest.mark.parametrize(
     "settings",
-    [{"method": name} for name in ("svea", "drq", "curl", "pad", "soda", "sada", "sac", "madi")]
+    [
+        {"method": name}
+        for name in ("svea", "drq", "curl", "pad", "soda", "sada", "sac", "madi", "sgqn")
+    ]
     + [{"augment": name} for name in ("overlay_drift", "conv|overlay_drift", "conv+overlay_drift")],
     ids=lambda settings: "-".join(settings.values()),
 )

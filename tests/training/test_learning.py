@@ -40,6 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
     "frames": {"encoder": "frames", "network.frame_layers": 1},
     "overlay_drift": {"augment": "overlay_drift", "overlay_dir": "procedural"},
     "svea-rad": {"method": "svea-rad", **CROP},
+    "sgqn": {"method": "sgqn", "augment": "conv"},
     "madi": {"method": "madi", "augment": "conv", "madi.filters": 8},
     "ddpg": {"base": "ddpg", "ddpg": {"learning_rate": 1e-3, "noise_decisions": 400}},
     "dqn": {

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from svea.agents.agent import Agent
-from svea.agents.auxiliary import AUXILIARIES, Auxiliary
+from svea.agents.auxiliary import CURL, PAD, SODA, Auxiliary
 from svea.agents.ddpg import DDPG
 from svea.agents.dqn import DQN
 from svea.agents.sac import SAC
+from svea.agents.sgqn import SGQN
 from svea.augment import Augment, augmentation, centre_crop, crop, shift
 from svea.augment.images import ImageBank
 from svea.config.augmentations import uses_pictures
@@ -25,9 +27,15 @@ from svea.views import ViewMaker
 if TYPE_CHECKING:
     from svea.config import Config
 
-__all__ = ["BASES", "DDPG", "DQN", "SAC", "Agent", "make_agent", "make_replay"]
+__all__ = ["AUXILIARIES", "BASES", "DDPG", "DQN", "SAC", "Agent", "make_agent", "make_replay"]
 
 BASES: dict[str, type[Agent]] = {"sac": SAC, "ddpg": DDPG, "dqn": DQN}
+AUXILIARIES: dict[str, Callable[..., Auxiliary]] = {
+    "curl": CURL,
+    "soda": SODA,
+    "pad": PAD,
+    "sgqn": SGQN,
+}
 
 
 def make_agent(

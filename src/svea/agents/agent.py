@@ -208,8 +208,11 @@ class Agent(Optimising, Saving):
     def update_critic(self, batch: Batch, now: Views, successor: Views) -> Losses:
         """One step of encoder and Q-functions, and of the masker, which nothing else trains."""
         loss, q = self.critic_loss(batch, now, successor)
+        terms = self.auxiliary.critic_terms(batch, now, q) if self.auxiliary is not None else {}
         others = ("masker",) if self.masker is not None else ()
-        return self.step("critic", loss, *others) | {"q_mean": q.detach().mean()}
+        losses = self.step("critic", sum(terms.values(), loss), *others)
+        losses |= {name: term.detach() for name, term in terms.items()}
+        return losses | {"q_mean": q.detach().mean()}
 
     def critic_loss(self, batch: Batch, now: Views, successor: Views) -> tuple[Tensor, Tensor]:
         """Eq. 4: a weighted sum of squared errors over the streams, in one batched pass.

@@ -6,8 +6,6 @@ n-th decision, and may ask for its own batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -41,6 +39,10 @@ class Auxiliary(nn.Module):
     ) -> tuple[Tensor, Losses]:
         """The loss, and values for the log."""
         raise NotImplementedError
+
+    def critic_terms(self, batch: Batch, now: Views, q: Tensor) -> Losses:
+        """What the task adds to the Q-loss, given the Q-values (heads, V*B) of its streams."""
+        return {}
 
     def update(self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None) -> Losses:
         """One step on the loss."""
@@ -202,6 +204,3 @@ def two_layers(inputs: int, size: int) -> nn.Sequential:
         nn.Linear(inputs, size), nn.BatchNorm1d(size), nn.ReLU(), nn.Linear(size, size)
     )
     return network.apply(initialise)
-
-
-AUXILIARIES: dict[str, Callable[..., Auxiliary]] = {"curl": CURL, "soda": SODA, "pad": PAD}

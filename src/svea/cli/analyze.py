@@ -98,6 +98,7 @@ def run(arguments: list[str]) -> int:
         modes: tuple[str, ...] = ("usual",),
         out: Out = None,
         samples: int = 4,
+        guided: bool = False,
         seed: int = 0,
         device: str = "cpu",
         data_dir: str = "",
@@ -111,6 +112,7 @@ def run(arguments: list[str]) -> int:
                 (robot tasks: test).
             out: the picture; default RUN/analysis/saliency.png.
             samples: moments of the episode.
+            guided: also show the guided gradient, with which SGQN trains: what raises the Q-value.
             seed: of the evaluation whose first episode is shown.
             device: auto, cuda, mps or cpu.
             data_dir: folder with benchmark data; overrides SVEA_DATA.
@@ -124,7 +126,7 @@ def run(arguments: list[str]) -> int:
         with collected() as problems, Steps("pictures", 1) as steps:
             steps.begin(f"playing {run} and drawing where it looks")
             path = draw(
-                run, modes, picture, samples=samples, seed=seed, device=device,
+                run, modes, picture, samples=samples, guided=guided, seed=seed, device=device,
                 data_dir=data_dir or None, task=task,
                 on_problem=lambda mode, error: problems.append(error),
             )  # fmt: skip

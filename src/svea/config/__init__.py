@@ -12,6 +12,7 @@ from svea.config.options import (
     NetworkOptions,
     PADOptions,
     SACOptions,
+    SGQNOptions,
     SODAOptions,
 )
 from svea.config.presets import ENCODERS, PRESETS, configure, resolve
@@ -32,6 +33,7 @@ __all__ = [
     "PADOptions",
     "Role",
     "SACOptions",
+    "SGQNOptions",
     "SODAOptions",
     "check",
     "configure",

@@ -155,6 +155,20 @@ class SODAOptions:
 
 
 @dataclass(frozen=True)
+class SGQNOptions:
+    """Hyperparameters of SGQN."""
+
+    learning_rate: Positive = 3e-4
+    """Adam's learning rate for encoder and decoder."""
+    every: Every = 2
+    """Updated on every n-th decision."""
+    quantile: Share = 0.95
+    """Share of a frame's pixels that do not count (cartpole and ball_in_cup: 0.98)."""
+    consistency: Annotated[float, at_least(0)] = 0.5
+    """Coefficient in the Q-loss of staying the same when those pixels are painted over."""
+
+
+@dataclass(frozen=True)
 class PADOptions:
     """Hyperparameters of PAD."""
 

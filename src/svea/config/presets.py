@@ -95,6 +95,8 @@ def resolve(task: str, **explicit: Any) -> Config:
     merge(values, ENCODERS[encoder][preset])
     merge(values, method_defaults(method, preset, encoder))
     merge(values, task_defaults(task))
+    if METHODS[method].auxiliary == "sgqn":
+        merge(values, sgqn_quantile(task))
     if encoder == "vit":
         merge(values, vit_coefficients(task, method))
     merge(values, explicit)
@@ -128,6 +130,11 @@ def vit_coefficients(task: str, method: str) -> dict[str, Any]:
         task if task.startswith("robot") else task.split("_")[0], (0.5, 0.5)
     )
     return {"recipe": {"alpha": alpha, "beta": beta}}
+
+
+def sgqn_quantile(task: str) -> dict[str, Any]:
+    """SGQN's quantile by task: small bodies take fewer pixels."""
+    return {"sgqn": {"quantile": 0.98}} if task.startswith(("cartpole", "ball_in_cup")) else {}
 
 
 def task_defaults(task: str) -> dict[str, Any]:

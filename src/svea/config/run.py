@@ -19,6 +19,7 @@ from svea.config.options import (
     NetworkOptions,
     PADOptions,
     SACOptions,
+    SGQNOptions,
     SODAOptions,
 )
 from svea.envs.modes import expand_modes
@@ -54,7 +55,7 @@ class Config:
     encoder: Annotated[Literal["cnn", "vit", "drqv2", "frames"], WHAT] = "cnn"
     """The trunk: the paper's CNN or ViT, DrQ-v2's four convolutions, or SimGRL's, whose first
     layers see each frame by itself."""
-    auxiliary: Annotated[Literal["none", "curl", "soda", "pad"], WHAT] = "none"
+    auxiliary: Annotated[Literal["none", "curl", "soda", "pad", "sgqn"], WHAT] = "none"
     """An auxiliary loss that also trains the trunk; set by the method."""
     mask: Annotated[Literal["none", "madi"], WHAT] = "none"
     """What covers pixels before the encoder sees them: nothing, or MaDi's learned masker; set by
@@ -96,6 +97,8 @@ class Config:
     """Hyperparameters of SODA."""
     pad: Annotated[PADOptions, WHAT] = field(default_factory=PADOptions)
     """Hyperparameters of PAD."""
+    sgqn: Annotated[SGQNOptions, WHAT] = field(default_factory=SGQNOptions)
+    """Hyperparameters of SGQN."""
     batch_size: Annotated[int, between(1, 65_536), WHAT] = 128
     """Transitions per update."""
     updates_per_decision: Annotated[float, between(0.25, 4), WHAT] = 1.0

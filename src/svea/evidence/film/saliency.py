@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from svea.agents.guided import guided_gradient
 from svea.envs.modes import modes_for
 from svea.errors import UserError
 from svea.evidence.film import sheets
@@ -23,17 +24,21 @@ if TYPE_CHECKING:
 DIMMED = 0.35  # of a picture's brightness stays under its map
 
 
-def input_gradients(agent: Agent, images: Tensor, actions: Tensor) -> Tensor:
+def input_gradients(agent: Agent, images: Tensor, actions: Tensor, guided: bool = False) -> Tensor:
     """How much each pixel would move the Q-value: |dQ/dpixel|, the largest over frames and colours.
 
     Args:
         agent: whose Q.
         images: (B, 9, H, W) in [0, 1].
         actions: (B, A).
+        guided: the guided gradient of the first Q, which SGQN trains with: every ReLU passes back
+            what is positive alone.
 
     Returns:
         (B, H, W), the 99th percentile of each picture at 1.
     """
+    if guided:
+        return scaled(guided_gradient(agent, images, actions).abs().amax(1))
     pixels = images.detach().clone().requires_grad_(True)
     # Rows of a batch do not mix, so the gradient of the sum holds each row's own.
     (gradient,) = torch.autograd.grad(agent.q(pixels, actions).sum(), pixels)
@@ -82,6 +87,7 @@ def saliency(
     out: Path,
     *,
     samples: int = 4,
+    guided: bool = False,
     seed: int = 0,
     device: str = "cpu",
     data_dir: str | None = None,
@@ -95,6 +101,7 @@ def saliency(
         modes: side by side.
         out: the PNG.
         samples: moments of the episode, evenly spread.
+        guided: also show the guided gradient.
         seed: of the evaluation whose first episode is shown.
         device: where the agent computes.
         data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
@@ -113,7 +120,7 @@ def saliency(
         except UserError as error:
             on_problem(mode, error)
             continue
-        shown[recording.mode] = look(agent, recording, samples)
+        shown[recording.mode] = look(agent, recording, samples, guided)
     if not shown:
         raise UserError(f"nothing to look at: no mode of {task or config.task} could be shown")
     rows = list(next(iter(shown.values())))
@@ -122,15 +129,21 @@ def saliency(
     return sheets.save(sheets.sheet_of(rows, list(shown), cells, scale), out)
 
 
-def look(agent: Agent, recording: Recording, samples: int) -> dict[str, Tensor]:
+def look(
+    agent: Agent, recording: Recording, samples: int, guided: bool = False
+) -> dict[str, Tensor]:
     """Rows of the sheet for one episode: what the agent saw, and the maps over it."""
     chosen = np.linspace(0, len(recording.observations) - 1, samples).astype(int)
     observations = torch.as_tensor(np.stack([recording.observations[k] for k in chosen]))
     actions = torch.as_tensor(np.stack([recording.actions[k] for k in chosen])).to(agent.device)
     images = agent.views(observations.to(agent.device))["clean", 0].float()
-    moved = input_gradients(agent, images, actions)
-    smooth = F.avg_pool2d(moved[:, None], 3, 1, padding=1)[:, 0]  # strides leave a chequerboard
-    rows = {"seen": images, "moves Q": overlay(images, scaled(smooth))}
+    rows = {"seen": images}
+    for name in ("moves Q", "raises Q, guided") if guided else ("moves Q",):
+        maps = input_gradients(agent, images, actions, guided=name != "moves Q")
+        smooth = F.avg_pool2d(maps[:, None], 3, 1, padding=1)[:, 0]  # strides leave a chequerboard
+        rows[name] = overlay(images, scaled(smooth))
+    if agent.masker is not None:
+        rows["mask"] = agent.masker.masks(images)[:, -1:].detach().repeat(1, 3, 1, 1)
     attended = attention(agent, images)
     if attended is not None:
         rows["attention"] = overlay(images, attended)

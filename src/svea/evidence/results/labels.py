@@ -9,7 +9,7 @@ from svea.evidence.results.settings import PARTS
 Settings = dict[str, str]
 
 TASK_DECIDES = {"task", "action_repeat", "episode_frames", "eval_mode", "recipe.alpha",
-                "recipe.beta"}  # fmt: skip
+                "recipe.beta", "sgqn.quantile"}  # fmt: skip
 """Settings whose usual value depends on the task: across tasks they tell nothing apart."""
 
 FIRST_TO_TELL = ("preset", "base", "auxiliary", "decisions")

@@ -23,7 +23,8 @@ PLACES, SMALLEST_PLACES = "places365_standard", 36_500
 """Where overlay's pictures lie in the paper's data set, and how many its smaller part has."""
 
 PARTS = {"sac": "base", "ddpg": "base", "dqn": "base",
-         "curl": "auxiliary", "soda": "auxiliary", "pad": "auxiliary", "madi": "mask"}  # fmt: skip
+         "curl": "auxiliary", "soda": "auxiliary", "pad": "auxiliary", "sgqn": "auxiliary",
+         "madi": "mask"}  # fmt: skip
 """Tables of a configuration that count only where this field names them."""
 
 
