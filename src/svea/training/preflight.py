@@ -16,6 +16,7 @@ from svea.envs.workers.pool import PER_GPU_PROCESS, Workers
 from svea.errors import UserError
 from svea.machine import usable_cores
 from svea.methods import METHODS
+from svea.networks import Masker
 from svea.recipes import streams
 from svea.runs import footprint, layout
 from svea.speed import EXACT
@@ -129,17 +130,19 @@ def slow_warning(config: Config, device: torch.device, decisions: int) -> str:
 def update_seconds(config: Config, device: torch.device) -> float:
     """About how long an update takes, from one pass through a trunk like the agent's.
 
-    A trunk takes nearly all of an update's time. The Q-loss goes through it forwards and backwards,
-    once for each of its views; the target's and the policy's views go forwards only, a third of
-    that. Environments and evaluations are left out: with the paper's networks they hardly count.
+    A trunk, with a masker before it if there is one, takes nearly all of an update's time. The
+    Q-loss goes through it forwards and backwards, once for each of its views; the target's and the
+    policy's views go forwards only, a third of that. Environments and evaluations are left out:
+    with the paper's networks they hardly count.
     """
     with torch.random.fork_rng(devices=[]):  # the run's draws do not depend on this trunk's
         trunk = make_encoder(config).to(device)
+        masker = Masker(config.madi.filters, trunk).to(device) if config.mask == "madi" else None
     images = torch.zeros(TIMED_IMAGES, *trunk.input_shape, device=device)
     timed = []
     for _ in range(3):  # the shortest: the first sets up libraries, and others may be disturbed
         began = time.perf_counter()
-        trunk(images).sum().backward()
+        trunk(images if masker is None else masker(images)).sum().backward()
         timed.append(time.perf_counter() - began)
     views = streams(METHODS[config.method].recipe_for(config.augment), config.recipe)
     passes = len(views.prediction) + (len(views.target) + len(views.policy)) / 3

@@ -236,7 +236,7 @@ class Player:
     def _sensitivity(agent: Agent, images: torch.Tensor) -> torch.Tensor:
         """Which pixels move the Q-value; without critic, which move the action."""
         with torch.no_grad():
-            actions = agent.choose(agent.trunk(images), False, None)
+            actions = agent.choose(agent.trunk(agent.masked(images)), False, None)
         if has_critic(agent):
             return input_gradients(agent, images, actions)
         return action_gradients(agent, images)
@@ -253,16 +253,17 @@ def action_gradients(agent: Agent, images: torch.Tensor) -> torch.Tensor:
     """
     pixels = images.detach().clone().requires_grad_(True)
     with torch.enable_grad():
-        actions = agent.choose(agent.trunk(pixels), False, None)
+        actions = agent.choose(agent.trunk(agent.masked(pixels)), False, None)
         (gradient,) = torch.autograd.grad(actions.square().sum(-1).sqrt().sum(), pixels)
     return scaled(gradient.abs().amax(1))
 
 
 def has_mask(agent: Agent | None) -> bool:
     """Whether an agent masks what it sees."""
-    return False
+    return agent is not None and agent.masker is not None
 
 
 def masked(agent: Agent, images: torch.Tensor) -> torch.Tensor | None:
     """The newest frame as the agent's mask leaves it, (3, H, W)."""
-    return None
+    with torch.no_grad():
+        return agent.masked(images)[0, -3:].cpu() if has_mask(agent) else None
