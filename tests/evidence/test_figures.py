@@ -7,7 +7,7 @@ import pytest
 from fake_runs import write_analysis, write_run
 
 from svea.evidence import figures, published
-from svea.evidence.plots import PALETTE
+from svea.evidence.plots import PALETTE, color_of
 from svea.evidence.read import read_run
 from svea.evidence.report import gather
 
@@ -46,8 +46,10 @@ def test_one_setting_has_one_figure_with_a_line_per_mode(tmp_path):
     np.testing.assert_allclose(line(one, "series-0-line"), [[0, 0], [300, 150], [600, 300]])
     np.testing.assert_allclose(line(one, "series-1-line"), [[0, 0], [300, 120], [600, 240]])
     assert one.methods == ("svea", "svea")
-    colors = {mark.get_gid(): mark.get_color() for mark in one.figure.axes[0].lines}
-    assert colors["series-1-line"] == PALETTE[1] != colors["series-0-line"]
+    drawn = {mark.get_gid(): mark for mark in one.figure.axes[0].lines}
+    train, test = drawn["series-0-line"], drawn["series-1-line"]
+    assert train.get_color() == test.get_color() == PALETTE[color_of("svea")]
+    assert train.get_linestyle() != test.get_linestyle()  # modes differ by their line
     dots = [mark for mark in one.figure.axes[0].lines if mark.get_gid() == "series-0-episodes"]
     curve = read_run(folder).episode_curve()
     np.testing.assert_array_equal(
@@ -105,9 +107,50 @@ def test_bars_show_each_mode_next_to_the_papers(tmp_path):
     drawn = heights(one)
     assert drawn["svea + conv"] == pytest.approx([300, 240, 100])
     assert drawn["drq"][0] == pytest.approx(310) and np.isnan(drawn["drq"][1:]).all()
-    paper = [published.lookup("walker_walk", mode, "svea", "conv").mean for mode in final]
-    np.testing.assert_array_equal(line(one, "series-1-paper")[:, 1], paper)
-    assert "not a replication" in one.caption
+    assert "not a replication" in one.caption  # so no diamond presses its bars to the floor
+    assert not [mark for mark in one.figure.axes[0].lines if "paper" in (mark.get_gid() or "")]
+
+
+def test_a_replication_stands_next_to_the_papers_numbers(tmp_path):
+    runs = [
+        write_run(tmp_path / str(s), seed=s, decisions=500_000, preset="paper", evaluations=2)
+        for s in range(5)
+    ]
+    one = exhibits(*runs)["generalisation-walker_walk"]
+    paper = published.lookup("walker_walk", "train", "svea", "conv").mean
+    assert line(one, "series-0-paper")[0, 1] == paper
+
+
+def colors_of(*runs):
+    """The colour of every setting's line in training."""
+    one = exhibits(*runs)
+    (found,) = [e for name, e in one.items() if name.endswith("walk-train")]
+    return {m.get_label(): m.get_color() for m in found.figure.axes[0].lines if m.get_gid()}
+
+
+def test_a_method_has_the_same_colour_in_every_report(tmp_path):
+    svea, drq = write_run(tmp_path / "s"), write_run(tmp_path / "d", method="drq", augment="none")
+    rad = write_run(tmp_path / "r", method="rad", augment="none")
+    first, second = colors_of(svea, drq), colors_of(drq, rad, svea)
+    assert first["svea + conv"] == second["svea + conv"] != first["drq"] == second["drq"]
+
+
+def test_settings_of_one_method_differ_by_their_line(tmp_path):
+    conv, overlay = write_run(tmp_path / "c"), write_run(tmp_path / "o", augment="overlay")
+    one = exhibits(conv, overlay)["learning-walker_walk-train"]
+    lines = [m for m in one.figure.axes[0].lines if (m.get_gid() or "").endswith("-line")]
+    assert lines[0].get_color() == lines[1].get_color()
+    assert lines[0].get_linestyle() != lines[1].get_linestyle()
+
+
+def test_curves_in_train_and_test_end_at_the_same_height(tmp_path):
+    final = {"train": 900, "color_hard": 120}
+    svea = write_run(tmp_path / "s", final=final)
+    drq = write_run(tmp_path / "d", method="drq", augment="none", final=final)
+    found = exhibits(svea, drq)
+    train, test = (found[f"learning-walker_walk-{m}"].figure.axes[0] for m in final)
+    assert train.get_ylim() == test.get_ylim() and train.get_ylim()[1] > 900
+    assert train.get_ylabel() == "episode return (of 1,000)"
 
 
 def distracting_run(folder, **settings):

@@ -31,7 +31,7 @@ def figure_of_two():
     """Two series, the first with a band and episodes."""
     episodes = [Curve(X + 50, X / 9)]
     train = Series("train", Curve(X, X / 10), (X / 10 - 5, X / 10 + 7), episodes, color=0)
-    test = Series("color_hard", Curve(X, X / 20), color=1, dashed=True)
+    test = Series("color_hard", Curve(X, X / 20), color=1, line=1)
     return learning_curves([train, test], title="walker_walk", action_repeat=4, random=42.0)
 
 

@@ -394,7 +394,8 @@ def test_a_browser_shows_pictures_and_plays_videos(browser, large_page, tmp_path
       for (const picture of document.images) { picture.loading = "eager"; await picture.decode(); }
       const videos = [];
       for (const video of all("video")) {
-        await video.play();
+        await video.play();  // it may be at the seam of its loop
+        for (let k = 0; k < 40 && video.readyState < 2; k++) await pause();
         videos.push([video.videoWidth, video.duration, video.error, video.readyState >= 2]);
       }
       const picture = document.querySelector(".modes img");
@@ -478,6 +479,30 @@ def test_a_browser_reads_values_off_a_curve(browser, large_page, tmp_path):
     assert found == {
         "texts": ["6,000", "drq 1,000", "svea + conv 300"], "shown": True, "gone": True
     }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_browser_reads_bars_and_offers_figures_and_tables_as_files(browser, large_page, tmp_path):
+    script = """
+      const figure = all("figure.chart").find((one) => one.textContent.includes("return per mode"));
+      const svg = figure.querySelector("svg");
+      svg.scrollIntoView();
+      const bar = svg.querySelector('[id*="-bar"][data-series] path').getBoundingClientRect();
+      const at = { clientX: bar.left + bar.width / 2, clientY: bar.top + 2 };
+      svg.dispatchEvent(new PointerEvent("pointermove", at));
+      const tip = figure.querySelector(".tip").textContent;
+      const saved = [];
+      URL.createObjectURL = (blob) => { saved.push([blob.type, blob.size]); return "data:,"; };
+      figure.querySelectorAll(".take button").forEach((button) => button.click());
+      document.querySelector("#returns").parentElement.querySelector(".take button").click();
+      for (let k = 0; k < 100 && saved.length < 3; k++) await pause();
+      return {tip, saved, csv: asCsv(document.querySelector("#returns table")).split("\\n").length};
+    """
+    seen = browse(browser, large_page, script, 1200, tmp_path / "profile")
+    assert any(digit.isdigit() for digit in seen["tip"])
+    assert {kind for kind, _ in seen["saved"]} == {"image/svg+xml", "image/png", "text/csv"}
+    assert all(size > 200 for _, size in seen["saved"])
+    assert seen["csv"] > 4  # a head, a row per result, and the last line break
 
 
 @pytest.mark.slow

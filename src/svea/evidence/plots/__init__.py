@@ -9,7 +9,7 @@ from svea.evidence.plots.charts import (
     intensity_curves,
     learning_curves,
 )
-from svea.evidence.plots.layout import PALETTE
+from svea.evidence.plots.layout import PALETTE, color_of, looks
 from svea.evidence.plots.save import to_pdf, to_png, to_svg
 
 __all__ = [
@@ -18,9 +18,11 @@ __all__ = [
     "PALETTE",
     "Bar",
     "Series",
+    "color_of",
     "grouped_bars",
     "intensity_curves",
     "learning_curves",
+    "looks",
     "to_pdf",
     "to_png",
     "to_svg",

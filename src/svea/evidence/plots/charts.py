@@ -19,7 +19,9 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from svea.evidence.plots.layout import (
+    HATCHES,
     INK,
+    LINES,
     PALETTE,
     PAPER,
     STYLE,
@@ -49,7 +51,8 @@ class Series:
     """Training episodes of each seed, drawn faintly behind the line."""
     color: int = 0
     """Place in the palette."""
-    dashed: bool = False
+    line: int = 0
+    """Place in `LINES`: what tells settings of one colour apart."""
     paper: Curve | None = None
     """The same line as the paper has it, drawn as open diamonds."""
 
@@ -63,6 +66,8 @@ class Bar:
     lows: Sequence[float]
     highs: Sequence[float]
     color: int = 0
+    line: int = 0
+    """Place in `HATCHES`: what tells settings of one colour apart."""
     paper: Sequence[float] = field(default=())
     """The paper's number per category; nan where it has none."""
 
@@ -76,6 +81,7 @@ def learning_curves(
     height: str = "episode return",
     width: str = DECISIONS,
     log: bool = False,
+    top: float | None = None,
 ) -> Figure:
     """A quantity against decisions (frames on the upper axis) or hours, with one line per series.
 
@@ -87,6 +93,7 @@ def learning_curves(
         height: What the y axis shows.
         width: What the x axis shows: `DECISIONS` or `HOURS`.
         log: Whether the y axis is logarithmic.
+        top: Where the y axis ends, so that figures next to each other have the same.
     """
     with matplotlib.rc_context(STYLE):
         figure, axes = new_figure(title)
@@ -99,7 +106,7 @@ def learning_curves(
         axes.set_ylabel(height)
         axes.xaxis.set_major_formatter(TICKS)
         axes.xaxis.set_major_locator(MaxNLocator(6))
-        fit_heights(axes, log=log)
+        fit_heights(axes, log=log, top=top)
         add_legend(figure, axes)
         if action_repeat:
             add_frame_axis(axes, action_repeat)
@@ -154,13 +161,12 @@ def grouped_bars(
                 axes.plot(span, [level, level], color=INK, linestyle=":", linewidth=1, label=label)
         crowded = len(categories) > 6  # long names then collide, unless they lean
         lean: dict[str, Any] = {"rotation": 35, "ha": "right", "fontsize": 10} if crowded else {}
-        names = [plain(name) if crowded else _wrapped(name) for name in categories]
+        wide = len(categories) <= 3  # each name has room for one line
+        names = [plain(name) if crowded or wide else _wrapped(name) for name in categories]
         axes.set_xticks(centres, names, **lean)
         axes.set_xlim(-0.6, len(categories) - 0.4)
         axes.set_ylabel(height)
-        fit_heights(axes)
-        if top is not None:
-            axes.set_ylim(top=top)
+        fit_heights(axes, top=top)
         add_legend(figure, axes)
     return figure
 
@@ -186,7 +192,7 @@ def _draw_series(axes: Axes, one: Series, gid: str, *, rasterized: bool) -> None
     axes.plot(
         x,
         y,
-        linestyle="--" if one.dashed else "-",
+        linestyle=LINES[one.line % len(LINES)],
         marker="o" if x.size <= 40 else None,
         markersize=3.5,
         color=color,
@@ -222,7 +228,11 @@ def _draw_bar(axes: Axes, bar: Bar, x: NDArray[np.float64], width: float, gid: s
     """One group's bars with whiskers, and the paper's numbers as open diamonds."""
     values = np.array(bar.values, dtype=float)
     color = PALETTE[bar.color % len(PALETTE)]
-    drawn = axes.bar(x, values, width * 0.9, color=color, label=plain(bar.label))
+    hatch = HATCHES[bar.line % len(HATCHES)]
+    drawn = axes.bar(
+        x, values, width * 0.9, color=color, hatch=hatch, edgecolor=PAPER, linewidth=0,
+        label=plain(bar.label),
+    )  # fmt: skip
     for number, patch in enumerate(drawn):
         patch.set_gid(f"{gid}-bar{number}")
     below, above = values - np.array(bar.lows), np.array(bar.highs) - values

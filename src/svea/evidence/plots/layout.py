@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,18 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from svea.words import tick
 
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8a6d3b", "#6a51a3")
+METHOD_COLORS = {
+    "svea": 3, "drq": 0, "sac": 6, "rad": 5, "curl": 2, "pad": 4, "soda": 1, "sada": 7,
+    "simgrl": 2, "madi": 4, "sgqn": 1, "drq+aug": 0, "rad+aug": 5, "svea-rad": 5,
+}  # fmt: skip
+"""A method has one colour in every figure of every report; others take one by their name.
+
+There are more methods than colours that can be told apart: those that share one stand in different
+tables of the field. Settings of one method, or methods of one colour, differ by their line.
+"""
+
+LINES = ("-", "--", ":", "-.")
+HATCHES = ("", "////", "....", "xxxx")
 INK = "#333a45"
 GRID = "#d9dde3"
 PAPER = "#fefefe"
@@ -43,6 +56,20 @@ STYLE: dict[Any, Any] = {
 }
 
 TICKS = FuncFormatter(lambda value, _: tick(value))
+
+
+def color_of(method: str) -> int:
+    """A method's place in the palette: the same today, tomorrow and in every report."""
+    return METHOD_COLORS.get(method, zlib.crc32(method.encode()) % len(PALETTE))
+
+
+def looks(methods: Sequence[str]) -> list[tuple[int, int]]:
+    """Colour and kind of line of each setting, given its method: no two settings look the same."""
+    chosen: list[tuple[int, int]] = []
+    for method in methods:
+        color = color_of(method)
+        chosen.append((color, sum(other == color for other, _ in chosen)))
+    return chosen
 
 
 def new_figure(title: str) -> tuple[Figure, Axes]:
@@ -75,13 +102,21 @@ def add_frame_axis(axes: Axes, action_repeat: int) -> None:
     frames.spines["top"].set_visible(False)
 
 
-def fit_heights(axes: Axes, *, log: bool = False) -> None:
-    """Start the y axis at zero unless heights are negative: they then compare honestly."""
+def fit_heights(axes: Axes, *, log: bool = False, top: float | None = None) -> None:
+    """Start the y axis at zero unless heights are negative: they then compare honestly.
+
+    Args:
+        axes: Whose heights.
+        log: Whether the axis is logarithmic.
+        top: Where the axis ends, so that figures next to each other have the same.
+    """
     if log:
         axes.set_yscale("log")
         return
     axes.yaxis.set_major_formatter(TICKS)
     axes.yaxis.set_major_locator(MaxNLocator(6))
+    if top is not None:
+        axes.set_ylim(top=top)
     low, high = axes.get_ylim()
     if low > 0 or abs(low) < 0.1 * abs(high):
         axes.set_ylim(bottom=0)

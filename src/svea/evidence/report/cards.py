@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from svea.evidence.plots import color_of
 from svea.evidence.results import Group, Result, mean_curve
 from svea.evidence.run import Curve, Run
 from svea.words import count, decisions, duration, number, plural, rate
@@ -36,6 +37,41 @@ class Card:
     """What a reader must not miss."""
     curves: dict[str, str]
     """The points of the small learning curve of each mode, in a box of 120 × 36."""
+    color: int
+    """Of its method, as in every figure."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What would make the evidence better, and the command for it."""
+
+    why: str
+    command: str
+
+
+def next_steps(groups: Sequence[Group], results: Sequence[Result]) -> list[Step]:
+    """What is missing on the page, the most useful first."""
+    runs = [run for group in groups for run in group.runs]
+    names = " ".join(run.name for run in runs) if len(runs) <= FEW_CARDS else "RUNS"
+    tested = {id(result.group) for result in results if result.mode != "train"}
+    steps: list[Step] = []
+    if unfinished := [run for run in runs if not run.finished]:
+        why = f"{plural(len(unfinished), 'run')} can be continued by the command that began it."
+        steps.append(Step(why, unfinished[0].command or "svea train …"))
+    if any(id(group) not in tested for group in groups):
+        why = "Not evaluated in worlds that training never showed."
+        steps.append(Step(why, f"svea eval {names} --modes all --episodes all"))
+    if not any(math.isfinite(result.random) for result in results):
+        why = "The random policy is missing: it says what a return is worth."
+        steps.append(Step(why, f"svea eval {names} --modes train --random-policy"))
+    if not any(run.media(".mp4") for run in runs):
+        why = "There are no videos: they show what a return cannot."
+        steps.append(Step(why, f"svea eval {names} --modes train color_hard --videos"))
+    if all(len(group.runs) == 1 for group in groups):
+        why = "One seed says nothing about other seeds."
+        task, method = groups[0].task, groups[0].method
+        steps.append(Step(why, f"svea train {task} --method {method} --seeds 0-4"))
+    return steps
 
 
 def study(runs: Sequence[Run]) -> list[Tile]:
@@ -64,6 +100,7 @@ def cards(
             _size(group),
             list(_badges(group)),
             _curves(group),
+            color_of(group.method),
         )
         for group in groups
     ]

@@ -32,6 +32,8 @@ class Chart:
     """A figure on the page."""
 
     svg: Markup
+    name: str
+    """Of the file, when it is taken from the page."""
     caption: str
     methods: str
     """The method of each of its series, as JSON."""
@@ -67,7 +69,10 @@ def render(evidence: Evidence, generated: datetime) -> str:
     groups, results = evidence.groups, list_results(evidence.results, evidence.successes)
     success = success_table(evidence.successes)
     several = len(groups) > 1  # one setting alone has all of it in the table of all results
+    steps = cards.next_steps(groups, evidence.results)
     sections = [
+        Section("gallery", "Gallery", "What it does", blocks=media.of_modes(), kind="modes",
+                lead="Videos of the final policy in each mode, and frames of them."),
         Section("overview", "Overview"),
         *([Section("caveats", "Caveats")] if caveats else []),
         _topic(evidence, figures.LEARNING, "Learning"),
@@ -76,14 +81,13 @@ def render(evidence: Evidence, generated: datetime) -> str:
         _topic(evidence, figures.ROBOT, "Robot", [success] if success else ()),
         _topic(evidence, figures.Q_VALUES, "Q-values"),
         *([Section("results", "Results")] if results.rows else []),
-        Section("gallery", "Gallery", "Gallery", blocks=media.of_modes(), kind="modes",
-                lead="What the agent sees and does: videos of the final policy, and frames."),
         Section("saliency", "Saliency", "Saliency", blocks=media.of_analyses(),
                 kind="modes pictures",
                 lead="Where the encoder looks: what in the picture its answer depends on."),
+        *([Section("next", "What next")] if steps else []),
         Section("runs", "Runs"),
     ]  # fmt: skip
-    fixed = ("overview", "caveats", "results", "runs")
+    fixed = ("overview", "caveats", "results", "next", "runs")
     shown = [s for s in sections if s.anchor in fixed or s.figures or s.tables or s.blocks]
     return _template().render(
         title=_title(groups),
@@ -97,6 +101,7 @@ def render(evidence: Evidence, generated: datetime) -> str:
         cards=cards.cards(groups, evidence.results, evidence.successes),
         caveats=caveats,
         few_caveats=FEW_CAVEATS,
+        next_steps=steps,
         results=_without_repetition(results),
         citation=published.CITATION,
     )
@@ -144,7 +149,7 @@ def _topic(evidence: Evidence, topic: str, name: str, tables: Sequence[Table] = 
     for number, exhibit in enumerate(evidence.exhibits):
         if exhibit.topic == topic:
             svg = Markup(plots.to_svg(exhibit.figure, f"f{number}"))
-            chart = Chart(svg, exhibit.caption, json.dumps(exhibit.methods))
+            chart = Chart(svg, exhibit.name, exhibit.caption, json.dumps(exhibit.methods))
             charts.setdefault(exhibit.task, []).append(chart)
     title = "Robot: success" if topic == figures.ROBOT else name
     return Section(topic, name, title, charts, tables)

@@ -325,7 +325,8 @@ def side_by_side(
     row_of: Callable[[Result], str],
 ) -> Table:
     """A row for each of what `row_of` says, a column for each setting."""
-    methods = {result.group.label: result.group.method for result in results}
+    order = sorted({result.group.label: result.group.method for result in results}.items())
+    methods = dict(order)  # the same order in every table
     placed: dict[str, dict[str, Result]] = {}
     for result in results:
         placed.setdefault(row_of(result), {})[result.group.label] = result
@@ -353,7 +354,7 @@ def aggregate_table(aggregates: Sequence[Aggregate], methods: dict[str, str]) ->
     """
     if not aggregates:
         return None
-    labels = list(dict.fromkeys(one.label for one in aggregates))
+    labels = sorted({one.label for one in aggregates})
     placed: dict[str, dict[str, Cell]] = {}
     for one in aggregates:
         head = f"{one.mode}, {len(one.tasks)} {one.suite} tasks"

@@ -138,6 +138,7 @@ def _mean_intensities(found: ExperimentResults) -> Drawn:
 def _intensity(found: ExperimentResults, tasks: Sequence[str], title: str) -> Figure | None:
     """One figure over intensities; the paper's curves are read off a plot."""
     series = []
+    looks = plots.looks([setting.method for setting in found.experiment.settings])
     for number, setting in enumerate(found.experiment.settings):
         modes = found.experiment.modes
         x = np.array([float(mode.partition(":")[2]) for mode in modes])
@@ -152,22 +153,22 @@ def _intensity(found: ExperimentResults, tasks: Sequence[str], title: str) -> Fi
         reached = np.isfinite(ours)
         if reached.any():
             curve = Curve(x[reached], ours[reached])
-            color = number % len(plots.PALETTE)
-            series.append(plots.Series(setting.label, curve, color=color, paper=paper))
+            series.append(plots.Series(setting.label, curve, None, (), *looks[number], paper))
     return plots.intensity_curves(series, title=title) if series else None
 
 
 def _series(curves: dict[Setting, MeanCurve | None]) -> list[plots.Series]:
     """Mean curves with a band of one standard deviation over runs."""
+    looks = plots.looks([setting.method for setting in curves])
     return [
         plots.Series(
             setting.label,
             mean.curve,
             band=(mean.curve.returns - mean.std, mean.curve.returns + mean.std),
-            color=number % len(plots.PALETTE),
-            dashed=number >= len(plots.PALETTE),
+            color=color,
+            line=line,
         )
-        for number, (setting, mean) in enumerate(curves.items())
+        for (color, line), (setting, mean) in zip(looks, curves.items(), strict=True)
         if mean is not None
     ]
 

@@ -85,6 +85,17 @@ function readings(svg, x) {
   });
 }
 
+// A bar is read off at its end that is not on the ground.
+function bars(svg, x) {
+  return all('[id*="-bar"][data-series]', svg).flatMap((bar) => {
+    const box = bar.getBBox();
+    if (bar.style.display === "none" || x < box.x || x > box.x + box.width || !box.height) return [];
+    const name = svg.querySelector(`[id$="series-${bar.dataset.series}-text"]`)?.textContent.trim();
+    const near = [box.x + box.width / 2, box.y];
+    return [{ near, name, color: getComputedStyle(bar.querySelector("path")).fill, bar: true }];
+  });
+}
+
 function reader(figure) {
   const svg = figure.querySelector("svg");
   const [left, top, right, bottom] = svg.dataset.box.split(" ").map(Number);
@@ -106,7 +117,7 @@ function reader(figure) {
 
   svg.addEventListener("pointermove", (event) => {
     const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-    const found = at.x < left || at.x > right ? [] : readings(svg, at.x);
+    const found = at.x < left || at.x > right ? [] : [...readings(svg, at.x), ...bars(svg, at.x)];
     tip.hidden = !found.length;
     rule.style.display = found.length ? "" : "none";
     if (!found.length) return;
@@ -117,7 +128,7 @@ function reader(figure) {
     const here = found.filter(({ near }) => Math.abs(near[0] - x) < (right - left) / 40);
     here.sort((a, b) => a.near[1] - b.near[1]);
     tip.replaceChildren(
-      words(inX(x)),
+      here.some((one) => one.bar) ? "" : words(inX(x)),
       ...here.map(({ near, name, color }) => {
         const row = document.createElement("div");
         row.append(`${name ?? ""} `, Object.assign(document.createElement("b"), { textContent: words(inY(near[1])) }));
@@ -138,7 +149,81 @@ function reader(figure) {
 }
 
 for (const figure of all("figure.chart")) {
-  if (figure.querySelector('[id$="-line"][data-series]')) reader(figure);
+  if (figure.querySelector("[data-series]")) reader(figure);
+}
+
+// Take a figure (SVG, PNG) or a table (CSV) from the page.
+function save(name, kind, content) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([content], { type: kind }));
+  link.download = name.replace(/[^\w.-]+/g, "-");
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+// The figure by itself: light, on white, with its colours written out, as a page of paper wants it.
+function standalone(svg) {
+  const copy = svg.cloneNode(true);
+  all(".rule", copy).forEach((rule) => rule.remove());
+  const [, , width, height] = svg.getAttribute("viewBox").split(" ");
+  copy.setAttribute("width", width * 2);
+  copy.setAttribute("height", height * 2);
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.style.fontFamily = "system-ui, sans-serif";
+  const text = new XMLSerializer().serializeToString(copy).replace(/var\(--[\w-]+, ([^)]+)\)/g, "$1");
+  return text.replace(/(<svg[^>]*>)/, '$1<rect width="100%" height="100%" fill="#fff"/>');
+}
+
+function saveAsPicture(name, svg) {
+  const text = standalone(svg);
+  const picture = new Image();
+  picture.onload = () => {
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [picture.width * 1.5, picture.height * 1.5];
+    canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((blob) => save(name, "image/png", blob));
+  };
+  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+}
+
+function asCsv(table) {
+  const field = (cell) => {
+    const text = (cell.dataset.value || cell.innerText).trim().replace(/\s+/g, " ");
+    return /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const rows = all("tr", table).filter((row) => !row.hidden);
+  return rows.map((row) => [...row.cells].filter((cell) => !cell.hidden).map(field).join(",")).join("\n") + "\n";
+}
+
+function offer(holder, choices) {
+  const bar = document.createElement("div");
+  bar.className = "take";
+  for (const [label, action] of Object.entries(choices)) {
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: label });
+    button.title = `download as ${label}`;
+    button.addEventListener("click", action);
+    bar.append(button);
+  }
+  holder.classList.add("holds-take");
+  holder.append(bar);
+}
+
+for (const figure of all("figure.chart")) {
+  const svg = figure.querySelector("svg");
+  const name = figure.dataset.name || "figure";
+  offer(figure, {
+    SVG: () => save(`${name}.svg`, "image/svg+xml", standalone(svg)),
+    PNG: () => saveAsPicture(`${name}.png`, svg),
+  });
+}
+for (const table of all(".scroll > table")) {
+  const name = table.dataset.name || table.parentElement.dataset.name || "table";
+  const panel = table.parentElement;
+  const frame = document.createElement("div"); // the buttons stay where they are when it scrolls
+  if (panel.matches(".wide")) frame.className = "wide";
+  panel.replaceWith(frame);
+  frame.append(panel);
+  offer(frame, { CSV: () => save(`${name}.csv`, "text/csv", asCsv(table)) });
 }
 
 // Light and dark: the system's choice until the reader makes one.
