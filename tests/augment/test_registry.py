@@ -10,6 +10,7 @@ import torch
 from augmented import (
     BANK,
     LARGE_BANK,
+    MIXING,
     MOVING,
     SIDE,
     batches,
@@ -74,7 +75,7 @@ def test_a_draw_can_be_replayed(name, seed):
 
 
 @few
-@given(names, seeds)
+@given(names.filter(lambda name: name not in MIXING), seeds)
 def test_permuting_the_batch_permutes_the_result(name, seed):
     x = observations(5)
     draw, order = draw_of(name, x, seed), torch.randperm(5, generator=seeded(seed))
@@ -84,7 +85,7 @@ def test_permuting_the_batch_permutes_the_result(name, seed):
 
 
 @few
-@given(names, st.integers(0, 3), seeds)
+@given(names.filter(lambda name: name not in MIXING), st.integers(0, 3), seeds)
 def test_a_sample_does_not_depend_on_the_others(name, index, seed):
     x = observations()
     draw = draw_of(name, x, seed)
@@ -103,11 +104,14 @@ def test_frames_of_a_stack_share_their_parameters(name, seed):
     torch.testing.assert_close(y[:, :3], y[:, 6:])
 
 
+FEWER = {"rotation": 3, "spectrum": 8}  # at 36 pixels most narrow bands hold no frequency at all
+
+
 @pytest.mark.parametrize("name", sorted(AUGMENTATIONS))
 def test_samples_get_different_parameters(name):
     same = observations(1).expand(64, -1, -1, -1)
     y = call(name, same, 0)
-    assert len({sample.numpy().tobytes() for sample in y}) > (3 if name == "rotation" else 20)
+    assert len({sample.numpy().tobytes() for sample in y}) > FEWER.get(name, 20)
 
 
 @pytest.mark.parametrize("name", sorted(AUGMENTATIONS))
@@ -194,6 +198,10 @@ def test_bad_observations_are_named(x, message):
             "3 frames of 36x36 .* up to 6 .* need pictures of 72x72, but they are 64x64; "
             "use overlay_drift:4 or less",
         ),
+        ("spectrum", {"probability": 1.5}, "spectrum: probability is 1.5"),
+        ("spectrum", {"highest": 0.6}, "highest is 0.6"),
+        ("amplitude_mix", {"share": (0.9, 0.1)}, "share is"),
+        ("amplitude_mix", {"probability": -1.0}, "amplitude_mix: probability is -1"),
         ("affine_jitter", {"scale": (0.0, 1.0)}, "scale is"),
         ("affine_jitter", {"shear": 90.0}, "shear 90"),
     ],

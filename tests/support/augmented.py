@@ -25,6 +25,7 @@ PARAMETERS: dict[str, dict] = {
     "overlay_drift": {"images": LARGE_BANK, "drift": 4},
 }
 MOVING = {"overlay_drift"}  # frames of a stack are augmented differently
+MIXING = {"amplitude_mix"}  # a sample gets something of another one
 
 names = st.sampled_from(sorted(AUGMENTATIONS))
 seeds = st.integers(0, 2**31)

@@ -39,6 +39,8 @@ CASES: dict[str, dict[str, Any]] = {
     "simgrl": {"method": "simgrl", "network.frame_layers": 1, "overlay_dir": "procedural"},
     "frames": {"encoder": "frames", "network.frame_layers": 1},
     "overlay_drift": {"augment": "overlay_drift", "overlay_dir": "procedural"},
+    "spectrum": {"augment": "spectrum"},
+    "amplitude_mix": {"augment": "amplitude_mix"},
     "svea-rad": {"method": "svea-rad", **CROP},
     "sgqn": {"method": "sgqn", "augment": "conv"},
     "madi": {"method": "madi", "augment": "conv", "madi.filters": 8},

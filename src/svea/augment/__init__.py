@@ -24,6 +24,7 @@ from svea.augment.crops import centre_crop, crop, shift
 from svea.augment.drift import overlay_drift
 from svea.augment.find import find
 from svea.augment.registry import AUGMENTATIONS, Augment, Augmentation, Draw, check, register
+from svea.augment.spectrum import amplitude_mix, spectrum
 
 __all__ = [
     "AUGMENTATIONS",
@@ -32,6 +33,7 @@ __all__ = [
     "Draw",
     "Pictures",
     "affine_jitter",
+    "amplitude_mix",
     "augmentation",
     "blur",
     "centre_crop",
@@ -46,5 +48,6 @@ __all__ = [
     "register",
     "rotation",
     "shift",
+    "spectrum",
     "transform",
 ]

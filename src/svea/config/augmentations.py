@@ -12,7 +12,7 @@ from svea.errors import UserError, between, unknown_name
 
 AUGMENTATION_NAMES = {
     "shift", "crop", "rotation", "conv", "overlay", "overlay_drift", "cutout", "blur",
-    "affine_jitter",
+    "affine_jitter", "spectrum", "amplitude_mix",
 }  # fmt: skip
 """What `--augment` takes; `svea.augment.register` adds to it."""
 

@@ -37,8 +37,10 @@ SHEET_ROWS = (
     "blur",
     "affine_jitter",
     "rotation",
+    "spectrum",
+    "amplitude_mix",
 )
-"""The rows of the sheet, in the order of the paper's appendix; crop is RAD's, drift SimGRL's."""
+"""The rows of the sheet: the paper's in the order of its appendix, and those of other methods."""
 
 MOVING = "overlay_drift"
 """Its frames differ: a row with it shows the whole stacks of fewer samples."""
