@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,7 +56,42 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("verb", list(cli.VERBS))
 def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call([verb, "--help"]) == 0
-    assert f"svea {verb}" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"svea {verb}" in shown
+    words = " ".join(shown.replace("│", " ").split())
+    assert not re.search(r"\(default: (None|''|)\)", words), "says nothing"
+
+
+EXAMPLES = [
+    *("train", "eval", "watch", "report", "compare", "sweep", "paper", "export", "bench update"),
+    *("analyze q-variance", "analyze q-gap", "analyze walltime", "analyze saliency", "data get"),
+]
+
+
+@pytest.mark.parametrize("verb", EXAMPLES)
+def test_help_has_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([*verb.split(), "--help"]) == 0
+    assert f"Example: svea {verb}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "defaults"),
+    [
+        ("", ["500000", "84", "conv"]),
+        ("--preset paper", ["500000", "84", "conv"]),
+        ("cartpole_swingup --preset quick --method drq", ["6000", "40", "none"]),
+        ("walker_walk --encoder vit", ["300000", "96", "conv"]),
+        ("no_such_task --method drq", ["500000", "84", "none"]),
+    ],
+)
+def test_help_of_train_shows_the_defaults_of_the_command(
+    words: str, defaults: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(["train", *words.split(), "--help"])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for flag, default in zip(("decisions", "image-size", "augment"), defaults, strict=True):
+        about = shown[shown.index(f"--{flag} ") :]
+        assert about[about.index("(default: ") :].startswith(f"(default: {default})"), flag
 
 
 def test_help_of_train_shows_the_words_of_the_fields(capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,7 +151,7 @@ def test_the_cost_in_words(tmp_path: Path) -> None:
     study = Study(tmp_path, short(seeds="0-19"))
     first, time, gpu, disk = cost_lines(cost.estimate_cost(read_states(study), at_once=2))
     assert first == "20 runs" and "unknown" in time
-    assert gpu == "GPU hours: none, because no GPU is used" and disk.startswith("disk: up to")
+    assert gpu == "GPU hours: 0" and disk.startswith("disk: up to")
     unknown = cost.estimate_cost(read_states(study), at_once=2, gpus=0.5)
     assert cost_lines(unknown)[2] == "GPU hours: unknown"
     write_finished(tmp_path, study.runs[0])

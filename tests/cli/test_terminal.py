@@ -50,16 +50,34 @@ def test_progress_is_a_bar_on_a_terminal(
     assert out == "" and "evaluating in train" in err and "1/60" in err and "done" not in err
 
 
-def test_a_narrow_terminal_folds_names_and_never_cuts_them(
+def on_a_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> list[str]:
+    made = functools.partial(Console, force_terminal=True, width=width, color_system=None)
+    monkeypatch.setattr(terminal, "Console", made)
+    terminal.print_table(ROWS)
+    shown = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, shown)) <= width
+    return [line.rstrip() for line in shown]
+
+
+@pytest.mark.parametrize("width", [120, 65, 56, 55])
+def test_names_stay_in_one_piece_on_a_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = on_a_terminal(width, monkeypatch, capsys)
+    assert sum(ROWS[0]["run"] in line for line in lines) == 1
+    is_table = any("run" in line and "mean" in line for line in lines)
+    assert is_table == (width > 55)
+
+
+def test_a_narrow_terminal_gives_each_row_a_paragraph(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    narrow = functools.partial(Console, force_terminal=True, width=40, color_system=None)
-    monkeypatch.setattr(terminal, "Console", narrow)
-    terminal.print_table(ROWS)
-    shown = capsys.readouterr().out
-    lines = re.sub(r"\x1b\[\d*m", "", shown).splitlines()
-    assert max(map(len, lines)) <= 40 and "…" not in shown
-    start = next(n for n, line in enumerate(lines) if "walker" in line)
-    end = next(n for n, line in enumerate(lines) if "drq" in line)
-    name = "".join(line[: lines[start].index("760")].strip() for line in lines[start:end])
-    assert name == ROWS[0]["run"]
+    lines = on_a_terminal(55, monkeypatch, capsys)
+    assert lines[:4] == [f"run        {ROWS[0]['run']}", "mean ± std 760 ± 145", "n          5", ""]
+
+
+def test_columns_without_an_entry_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.print_table([{"ms": 1, "GPU GB": ""}, {"ms": 2, "GPU GB": ""}])
+    assert capsys.readouterr().out.split() == ["ms", "1", "2"]

@@ -102,6 +102,18 @@ def test_a_video_has_every_decision_and_the_gif_its_colours(run: Path, tmp_path:
     assert all(frame.max() > 200 for frame in frames) and (frames[0] != frames[1]).any()
 
 
+def test_a_video_of_some_seconds_shows_the_beginning(run: Path, tmp_path: Path) -> None:
+    def refuse(mode: str, error: UserError) -> None:
+        raise error
+
+    [whole] = watch(run, ["train"], tmp_path / "whole.mp4", on_problem=refuse)
+    frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(whole))
+    [part] = watch(run, ["train"], tmp_path / "part.mp4", seconds=seconds / 2, on_problem=refuse)
+    assert imageio_ffmpeg.count_frames_and_secs(str(part))[0] == round(frames / 2)
+    with pytest.raises(UserError, match="seconds is -1"):
+        watch(run, ["train"], tmp_path / "x.mp4", seconds=-1, on_problem=refuse)
+
+
 def test_one_mode_is_recorded_with_a_strip_of_frames(run: Path) -> None:
     path = record_episode(run, "train")
     assert path == run / "media" / "train.mp4"

@@ -40,6 +40,8 @@ def run(arguments: list[str]) -> int:
     ) -> int:
         """Variance of the Q-target over draws of the view that feeds it, and of the strong view.
 
+        Example: svea analyze q-variance runs/walker_walk-svea-0
+
         Args:
             runs: folders made by `svea train`.
             transitions: from each run's replay buffer.
@@ -62,6 +64,8 @@ def run(arguments: list[str]) -> int:
     ) -> int:
         """Mean |Q(s, a) - Q(aug(s), a)| for each augmentation.
 
+        Example: svea analyze q-gap runs/walker_walk-drq-0 --augment conv overlay
+
         Args:
             runs: folders made by `svea train`.
             augment: which augmentations; `all` is the paper's six and shift.
@@ -82,6 +86,8 @@ def run(arguments: list[str]) -> int:
         out: Out = None,
     ) -> int:
         """Return against wall time, and how long each setting takes to a common return.
+
+        Example: svea analyze walltime runs
 
         Args:
             runs: folders made by `svea train`.
@@ -105,6 +111,8 @@ def run(arguments: list[str]) -> int:
         task: str = "",
     ) -> int:
         """Where the agent looks: pixels that move its Q-value, and attention for a ViT.
+
+        Example: svea analyze saliency runs/walker_walk-svea-0 --modes color_hard
 
         Args:
             run: folder made by `svea train` or `svea export`; agents of the zoo have no Q-values.

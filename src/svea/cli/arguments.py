@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
 from tyro.conf import Positional
@@ -24,7 +25,16 @@ SWITCHES = (*STYLE, tyro.conf.FlagCreatePairsOff)
 
 PATH_FLAGS = ("--out", "-o", "--figures", "--runs", "--data-dir", "--overlay-dir")
 
-__all__ = ["STYLE", "Out", "Positional", "parse", "parse_parts", "refuse_dashes", "tyro"]
+__all__ = [
+    "STYLE",
+    "Out",
+    "Positional",
+    "brief_help",
+    "parse",
+    "parse_parts",
+    "refuse_dashes",
+    "tyro",
+]
 
 
 def parse(function: Callable[..., int | None], verb: str, arguments: list[str]) -> int:
@@ -56,14 +66,41 @@ def refuse_dashes(arguments: list[str]) -> None:
 
 def _with_checked_paths(function: Callable[..., int | None]) -> Callable[..., int | None]:
     """Refuse paths that cannot exist before the command sees them."""
+    signature = inspect.signature(function)
 
     @functools.wraps(function)
     def command(*positional: Any, **named: Any) -> int | None:
-        given = inspect.signature(function).bind(*positional, **named).arguments
+        given = signature.bind(*positional, **named).arguments
         for name, value in given.items():
             for path in value if isinstance(value, tuple) else (value,):
                 if isinstance(path, Path):
                     check_path(path, name)
         return function(*positional, **named)
 
+    defaults = {name: one.default for name, one in signature.parameters.items()}
+    hints = _without_empty_defaults(get_type_hints(function, include_extras=True), defaults)
+    del command.__wrapped__  # type: ignore[attr-defined]  # tyro would read its annotations
+    command.__annotations__ = hints
+    parameters = [p.replace(annotation=hints[p.name]) for p in signature.parameters.values()]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return command
+
+
+Flags = TypeVar("Flags", bound=type)
+
+
+def brief_help(flags: Flags) -> Flags:
+    """A decorator of a dataclass of flags, whose help then does not say `(default: '')`."""
+    defaults = {field.name: field.default for field in dataclasses.fields(flags)}
+    hints = get_type_hints(flags, include_extras=True)
+    flags.__annotations__ |= _without_empty_defaults(hints, defaults)
+    return flags
+
+
+def _without_empty_defaults(hints: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Annotations whose help does not say `(default: None)`: what happens then is in the text."""
+    silent = tyro.conf.arg(help_behavior_hint="")
+    empty = {name for name, value in defaults.items() if value is None or value in ("", ())}
+    missing = [name for name, value in defaults.items() if value is inspect.Parameter.empty]
+    empty |= {name for name in missing if "tuple[" in str(hints[name])}  # tyro: none is allowed
+    return {n: Annotated[hint, silent] if n in empty else hint for n, hint in hints.items()}

@@ -93,10 +93,12 @@ def run(arguments: list[str]) -> int:
         speed: str = "auto",
         batch: int | None = None,
         repeats: int = 40,
-        parts: bool = True,
+        no_parts: bool = False,
         json: bool = False,
     ) -> int:
         """Time one update of each method, with its parts, next to the least time it could take.
+
+        Example: svea bench update --methods svea drq --preset quick
 
         Args:
             methods: which; `all` is every method.
@@ -108,7 +110,7 @@ def run(arguments: list[str]) -> int:
             speed: auto, eager, compiled or captured.
             batch: transitions; default the preset's.
             repeats: how often each is run.
-            parts: time the parts too.
+            no_parts: time whole updates alone.
             json: print JSON too.
         """
         from svea.bench.update import time_updates
@@ -118,8 +120,10 @@ def run(arguments: list[str]) -> int:
         chosen = tuple(METHODS) if "all" in methods else methods
         rows = time_updates(
             chosen, base=base, encoder=encoder, preset=preset, device=choose_device(device),
-            precision=precision, how=speed, batch=batch, repeats=repeats, parts=parts,
-            on_row=lambda row: print(f"{row.method}: {row.ms:.2f} ms", file=sys.stderr, flush=True),
+            precision=precision, how=speed, batch=batch, repeats=repeats, parts=not no_parts,
+            on_row=lambda row: print(
+                f"timed {row.method}: {row.ms:.2f} ms", file=sys.stderr, flush=True
+            ),
         )  # fmt: skip
         return show("one update, sampling included", update_table(rows), rows, json)
 

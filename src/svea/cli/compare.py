@@ -31,6 +31,8 @@ def run(arguments: list[str]) -> int:
     ) -> int:
         """Probability of improvement and difference, with 95 % bootstrap intervals.
 
+        Example: svea compare svea drq --modes color_hard
+
         Intervals are over seeds and worlds (areas: over seeds); JSON has both kinds.
 
         Args:

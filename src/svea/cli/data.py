@@ -34,6 +34,8 @@ def run(arguments: list[str]) -> int:
     def get(name: Positional[str], folder: Positional[Path]) -> int:
         """Download a data set.
 
+        Example: svea data get dmcgb ~/svea-data
+
         Args:
             name: dmcgb, davis or places365-val.
             folder: where to put the data; later give it as --data-dir or SVEA_DATA.

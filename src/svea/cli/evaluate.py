@@ -41,6 +41,8 @@ def run(arguments: list[str]) -> int:
     ) -> int:
         """Evaluate agents over whole episodes, and record every episode in RUN/eval.jsonl.
 
+        Example: svea eval runs/walker_walk-svea-0 --modes all --episodes 30
+
         The same command again plays only what is not recorded yet.
 
         Args:

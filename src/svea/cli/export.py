@@ -14,6 +14,8 @@ def run(arguments: list[str]) -> int:
     def command(run: Positional[Path], folder: Positional[Path], small: bool = False) -> int:
         """Export the newest checkpoint; `svea eval` and `load_agent` take the folder like a run.
 
+        Example: svea export runs/walker_walk-svea-0 exported
+
         Args:
             run: folder made by `svea train`.
             folder: a new folder.

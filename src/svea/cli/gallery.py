@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> int:
             out: the picture; default SHEET.png.
             overlay_dir: pictures for overlay, or `procedural`.
             data_dir: folder with benchmark data; overrides SVEA_DATA.
-            seed: of the draws.
+            seed: of everything that is drawn at random.
             modes: rows of environments: modes, or groups such as geometry and lights; default the
                 paper's, and those that fit any environment.
             tasks: columns of environments; default walker_walk and cartpole_swingup.

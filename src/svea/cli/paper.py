@@ -25,6 +25,8 @@ def run(arguments: list[str]) -> int:
     ) -> int:
         """Train the runs behind a table or figure of the paper, and draw ours next to it.
 
+        Example: svea paper table1 --scale 0.1 --dry-run
+
         `svea paper list` names them; `svea paper claims` decides the paper's claims by the runs.
 
         Args:

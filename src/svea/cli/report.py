@@ -19,6 +19,8 @@ def run(arguments: list[str]) -> int:
     ) -> int:
         """Write a report: curves, tables, frames, videos, configuration. No network needed.
 
+        Example: svea report runs -o report.html
+
         What is missing or damaged is named on stderr and on the page; the rest is reported.
 
         Args:

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from svea.cli.arguments import brief_help
 from svea.errors import UserError, at_least
 from svea.machine import usable_cores
 from svea.studies import RunState, Study, as_flags, read_states
@@ -33,6 +34,7 @@ FAILED = 1  # exit code of a study in which runs failed
 REFRESH_SECONDS = 2.0  # between reads of the folders; ten times as long as a read, if that is more
 
 
+@brief_help
 @dataclass(frozen=True)
 class EngineFlags(Resources):
     """Where and how a study runs, as flags."""
@@ -126,10 +128,10 @@ def cost_lines(cost: Cost, flags: EngineFlags = DEFAULT_ENGINE) -> list[str]:
         calls = math.ceil(cost.wall_seconds / limit) if limit else math.inf
         time += f", {calls:,} calls with --time-limit {flags.time_limit}"
     gpu = "unknown" if cost.gpu_hours is None else f"about {cost.gpu_hours:,.1f}"
-    gpu = "none, because no GPU is used" if cost.gpu_hours == 0 else gpu
+    gpu = "0" if cost.gpu_hours == 0 else gpu
     return [
         runs + (f", {cost.finished} of them done" if cost.finished else ""),
-        f"time for the {left} left: {time} ({cost.basis})",
+        f"time left ({plural(left, 'run')}): {time} ({cost.basis})",
         f"GPU hours: {gpu}",
         f"disk: up to {cost.disk_bytes / 1e9:,.1f} GB",
     ]

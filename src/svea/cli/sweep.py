@@ -48,6 +48,8 @@ def sweep(
 ) -> int:
     """Plan every combination and run it. The same command again continues where it stopped.
 
+    Example: svea sweep --tasks walker_walk finger_spin --methods svea drq --seeds 0-4
+
     `svea sweep status STUDY` shows the progress of a study, `svea sweep cancel STUDY` stops it,
     `svea sweep train STUDY RUN ...` trains some of its runs in one process.
 

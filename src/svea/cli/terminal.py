@@ -88,21 +88,45 @@ def print_problems(problems: Sequence[SveaError]) -> int:
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
-    """A table on a terminal; one plain, unwrapped line per row elsewhere."""
+    """A table on a terminal; one plain, unwrapped line per row elsewhere.
+
+    Columns without an entry are left out. Where a terminal is too narrow to keep names in one
+    piece, so that they can be copied, each row is a paragraph.
+    """
     console = Console()
+    names = [name for name in rows[0] if any(str(row[name]) for row in rows)] if rows else []
+    rows = [{name: str(row[name]) for name in names} for row in rows]
     if not rows:
         return
     if not console.is_terminal:
-        widths = {k: max(len(k), *(len(str(row[k])) for row in rows)) for k in rows[0]}
-        for row in [{k: k for k in rows[0]}, *rows]:
-            print("  ".join(str(row[k]).ljust(width) for k, width in widths.items()).rstrip())
-        return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in rows[0]:
-        table.add_column(name, overflow="fold")  # two names cut short could look the same
+        widths = {k: max(len(k), *(len(row[k]) for row in rows)) for k in names}
+        for row in [{k: k for k in names}, *rows]:
+            print("  ".join(row[k].ljust(width) for k, width in widths.items()).rstrip())
+    elif 1 + sum(_narrowest(name, rows) + 2 for name in names) > console.width:
+        _print_paragraphs(console, rows)
+    else:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        for name in names:
+            table.add_column(name, min_width=_narrowest(name, rows))
+        for row in rows:
+            table.add_row(*row.values())
+        console.print(table)
+
+
+def _narrowest(name: str, rows: list[dict[str, str]]) -> int:
+    """The width of a column in which no word of its head or its entries is broken."""
+    return max(len(word) for row in [{name: name}, *rows] for word in row[name].split() or [""])
+
+
+def _print_paragraphs(console: Console, rows: list[dict[str, str]]) -> None:
+    """Each row as lines of name and entry."""
     for row in rows:
-        table.add_row(*map(str, row.values()))
-    console.print(table)
+        lines = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
+        for name, entry in row.items():
+            if entry:
+                lines.add_row(name, entry)
+        console.print(lines)
+        console.print()
 
 
 def print_results(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 
-from svea.cli.arguments import STYLE, Positional, refuse_dashes, tyro
+from svea.cli.arguments import STYLE, Positional, brief_help, refuse_dashes, tyro
 from svea.config import Config, check, resolve
 from svea.errors import UserError
 from svea.studies import parse_seeds
@@ -23,10 +24,16 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
+DESCRIPTION = """Train an agent. The same command again continues the run.
+
+Example: svea train walker_walk --preset quick --method svea --seed 1"""
+
+
 def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
     """Read the flags twice: once to learn preset, method and task, once over their defaults."""
     refuse_dashes(arguments)
 
+    @brief_help
     @dataclasses.dataclass(frozen=True)
     class Train(Config):
         """Train an agent. The same command again continues the run."""
@@ -44,7 +51,7 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
         flags = tyro.cli(
             Train,
             prog="svea train",
-            description="Train an agent. The same command again continues the run.",
+            description=DESCRIPTION,
             args=arguments,
             default=Train(**values | {"task": tyro.MISSING}),
             config=STYLE,
@@ -56,7 +63,7 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
             raise UserError(f"both seed {flags.seed} and seeds are given; allowed: one of them")
         return Config(**{f.name: getattr(flags, f.name) for f in dataclasses.fields(Config)})
 
-    first = read(Config(task=tyro.MISSING))
+    first = read(_defaults_to_show(arguments))
     defaults = resolve(
         first.task,
         preset=first.preset,
@@ -65,3 +72,19 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
         method=first.method,
     )
     return check(read(defaults)), seeds
+
+
+def _defaults_to_show(arguments: list[str]) -> Config:
+    """The defaults that --help shows: of the task, preset and method in the same command."""
+    nothing = Config(task=tyro.MISSING)
+    if not {"-h", "--help"} & set(arguments):
+        return nothing
+    flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("preset", "method", "base", "encoder"):
+        flags.add_argument(f"--{name}", default=getattr(Config, name))
+    chosen, _ = flags.parse_known_args(arguments)
+    task = arguments[0] if not arguments[0].startswith("-") else "walker_walk"
+    try:
+        return resolve(task, **vars(chosen))
+    except UserError:
+        return nothing

@@ -16,6 +16,7 @@ def run(arguments: list[str]) -> int:
         modes: tuple[str, ...] = ("usual",),
         out: Out = None,
         gif: bool = False,
+        seconds: float = 0.0,
         seed: int = 0,
         size: int = 240,
         device: str = "cpu",
@@ -24,6 +25,8 @@ def run(arguments: list[str]) -> int:
     ) -> int:
         """Write a video: the same episode in each mode, with return and Q-value drawn in.
 
+        Example: svea watch runs/walker_walk-svea-0 --modes all --gif --seconds 10
+
         Of an agent with a masker (MaDi), the mask is shown next to each picture: white is kept.
 
         Args:
@@ -31,7 +34,8 @@ def run(arguments: list[str]) -> int:
             modes: what to show: modes, or groups as in `svea eval`; `usual` is train and color_hard
                 (robot tasks: test).
             out: the video; default RUN/watch.mp4.
-            gif: also write a smaller GIF next to it.
+            gif: also write a GIF next to it, 480 pixels wide with 10 frames a second.
+            seconds: show only the beginning of the episode; 0: all of it.
             seed: of the evaluation whose first episode is shown.
             size: side of each picture in pixels.
             device: auto, cuda, mps or cpu.
@@ -47,7 +51,7 @@ def run(arguments: list[str]) -> int:
         video = output_file(out or run / "watch.mp4")
         with collected() as problems, Steps("modes") as steps:
             for path in film(
-                run, modes, video, gif=gif, seed=seed, size=size,
+                run, modes, video, gif=gif, seconds=seconds, seed=seed, size=size,
                 device=device, data_dir=data_dir or None, task=task,
                 on_problem=lambda mode, error: problems.append(error),
                 on_mode=lambda mode: steps.begin(f"playing in {mode}"),

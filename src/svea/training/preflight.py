@@ -161,7 +161,7 @@ def announcement(
         f"{config.augment}), seed {config.seed}, "
         f"preset {config.preset}: {config.decisions:,} decisions = "
         f"{config.decisions * config.action_repeat:,} frames{updates}, "
-        f"{config.envs} environment(s), "
+        f"{plural(config.envs, 'environment')}, "
         f"{device.type} in {computed_in}, {speed}\n"
         f"run folder {config.folder}; replay {replay / 1e9:.2f} GB for "
         f"{config.replay_capacity:,} decisions, in memory"

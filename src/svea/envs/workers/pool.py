@@ -365,4 +365,6 @@ def print_incident(incident: dict[str, Any]) -> None:
         outcome = "Waiting for it (--step-timeout sets a limit in seconds)."
     else:
         outcome = "The next episode begins."
-    print(f"warning: {incident['cause'].rstrip(':. ')}. {outcome}", file=sys.stderr)
+    cause = incident["cause"].rstrip(":. ")
+    cause += "" if cause.endswith("?") else "."
+    print(f"warning: {cause} {outcome}", file=sys.stderr)

@@ -69,6 +69,7 @@ def watch(
     out: Path,
     *,
     gif: bool = False,
+    seconds: float = 0.0,
     seed: int = 0,
     size: int = SIZE,
     device: str = "cpu",
@@ -83,7 +84,8 @@ def watch(
         run: folder of a run or of an export.
         modes: one picture of the grid each, all of the same episode; groups are spelled out.
         out: the video; it ends in .mp4.
-        gif: also write a smaller GIF.
+        gif: also write a GIF.
+        seconds: only the beginning of the episode; 0: all of it.
         seed: of the evaluation whose first episode is shown.
         size: side of a picture, in pixels.
         device: where the agent computes.
@@ -96,6 +98,8 @@ def watch(
         raise UserError(f"out is {str(out)!r}; allowed: a file that ends in .mp4")
     if not 32 <= size <= 2048:
         raise UserError(f"size is {size}; allowed: 32 to 2048 pixels")
+    if not 0 <= seconds < math.inf:
+        raise UserError(f"seconds is {seconds}; allowed: 0 (the whole episode) or more")
     config, agent = load_config(run), load_agent(run, device=device)
     if not has_critic(agent):
         warnings.warn(f"{run} was stored without its critic: no Q-values are shown", stacklevel=2)
@@ -110,8 +114,9 @@ def watch(
     shown = [recording for recording in recordings if recording.pictures]
     if not shown:
         raise UserError(f"nothing to watch: no mode of {task or config.task} could be shown")
-    frames = list(grid(shown))
-    write_video(out, frames, shown[0].rate)
+    rate = shown[0].rate
+    most = max(1, round(seconds * rate)) if seconds else None
+    write_video(out, itertools.islice(grid(shown), most), rate)
     if gif:
         write_gif(out.with_suffix(".gif"), out)
     return [out, out.with_suffix(".gif")] if gif else [out]
@@ -164,7 +169,8 @@ def write_video(path: Path, pictures: Iterable[Picture], rate: float) -> None:
 
 def write_gif(path: Path, video: Path) -> None:
     """A small GIF of a video, in the colours that suit it best; it plays forever."""
-    palette = "split[a][b];[a]palettegen=max_colors=128[p];[b][p]paletteuse=dither=bayer"
+    palette = "split[a][b];[a]palettegen=max_colors=128[p];[b][p]paletteuse="
+    palette += "dither=bayer:bayer_scale=5:diff_mode=rectangle"  # weak: noise does not compress
     filters = f"fps={GIF_RATE},scale='min({GIF_WIDTH},iw)':-2:flags=lanczos,{palette}"
     _encode(path, ["-i", f"file:{video}", "-vf", filters, "-loop", "0", "-f", "gif"])
 
