@@ -30,6 +30,7 @@ VERBS = {
     "paper": "Run and draw the paper's tables, figures and claims.",
     "data": "List, check or download benchmark data; none of it is needed to train.",
     "doctor": "Check this machine: versions, device, renderer, data; and say how to fix problems.",
+    "completion": "Print a script that lets bash or zsh complete verbs and flags.",
 }
 """What each verb does, for `svea --help`; `eval` is a name of Python's, so its module is longer."""
 
@@ -109,6 +110,6 @@ def run_verb(verb: str, arguments: list[str]) -> int:
 def overview() -> str:
     """What `svea --help` prints."""
     lines = ["svea: image-based reinforcement learning that stays stable under augmentation", ""]
-    lines += [f"  svea {verb:<9} {about}" for verb, about in VERBS.items()]
+    lines += [f"  svea {verb:<10} {about}" for verb, about in VERBS.items()]
     lines += ["", "`svea VERB --help` lists its options; `svea doctor` checks this machine."]
     return "\n".join(lines)

@@ -1,0 +1,63 @@
+"""Completion in a real shell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from svea.cli import VERBS, main
+from svea.methods import METHODS
+
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+
+
+@pytest.fixture
+def complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """What bash offers for a line whose last word is being typed."""
+    assert main(["completion", "bash"]) == 0
+    script = tmp_path / "completion.bash"
+    script.write_text(capsys.readouterr().out)
+    command = tmp_path / "svea"  # the shell asks it for the flags of a verb
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m svea "$@"\n')
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+
+    def offered(*words: str) -> list[str]:
+        quoted = " ".join(f"'{word}'" for word in words)
+        line = f"source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _svea"
+        found = subprocess.run(
+            ["bash", "-c", line + "; printf '%s\\n' \"${COMPREPLY[@]}\""],
+            capture_output=True, text=True, check=True,
+            env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        )  # fmt: skip
+        assert not found.stderr
+        return found.stdout.split()
+
+    return offered
+
+
+@needs_bash
+def test_verbs_tasks_methods_modes_and_flags_are_offered(complete) -> None:
+    assert complete("svea", "tr") == ["train"]
+    assert set(VERBS) <= set(complete("svea", ""))
+    assert "walker_walk" in complete("svea", "train", "walker_")
+    assert complete("svea", "train", "walker_walk", "--method", "") == list(METHODS)
+    assert "color_hard" in complete("svea", "eval", "run", "--modes", "color")
+    assert "--wandb-project" in complete("svea", "train", "walker_walk", "--wan")
+
+
+def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["completion", "tcsh"])
+    assert ended.value.code == 2
+    assert "bash" in capsys.readouterr().err
+
+
+def test_zsh_loads_its_bridge_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "zsh"]) == 0
+    assert capsys.readouterr().out.startswith("autoload")
