@@ -197,9 +197,10 @@ def test_a_copied_network_computes_with_its_own_weights() -> None:
 
 
 def test_only_narrow_cnns_fit() -> None:
-    assert cpu.Convolutions.fits(network())
-    assert not cpu.Convolutions.fits(network(filters=32))
+    assert cpu.Convolutions.fits(network()) and cpu.Convolutions.fits(network(filters=32))
+    assert not cpu.Convolutions.fits(network(filters=64))
     assert not cpu.Convolutions.fits(network(filters=8))
+    assert not cpu.Convolutions.fits(network(channels=48)), "of six pictures more than one pass"
     assert not cpu.Convolutions.fits(torch.nn.Linear(2, 2))
 
 

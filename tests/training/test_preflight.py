@@ -72,9 +72,8 @@ def test_the_time_of_an_update_comes_from_its_passes_through_the_trunk(
         )
         for method in ("svea", "drq")
     }
-    assert drawn["svea"] == pytest.approx(8 * (2 + 2 / 3)) and drawn["drq"] == pytest.approx(
-        8 * (1 + 2 / 3)
-    )
+    assert drawn["svea"] == pytest.approx(4 * (2 + 2 / 3)), "128 pictures are four times 32"
+    assert drawn["drq"] == pytest.approx(4 * (1 + 2 / 3))
     assert torch.equal(torch.get_rng_state(), before), "nothing is drawn from the global generator"
 
 

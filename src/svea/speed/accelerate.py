@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ def accelerate(agent: Agent, speed: str) -> None:
     )
     if device.type == "cpu":
         maker.pixels, maker.join = remaining_pixels, join_views
-        convolve_in_c(agent)
+        convolve_in_c(agent.networks.values())
     else:
         maker.pixels = compiled_pixels
         compile_networks(agent)
@@ -176,11 +176,11 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 # Networks -----------------------------------------------------------------------------------------
 
 
-def convolve_in_c(agent: Agent) -> None:
+def convolve_in_c(networks: Iterable[nn.Module]) -> None:
     """Let kernels in C compute convolutions, where they fit: most of an update on a CPU."""
     from svea.speed.kernels import cpu
 
-    for network in agent.networks.values():
+    for network in networks:
         for part in (network, *further_trunks(network)):
             if cpu.Convolutions.fits(part):
                 part.forward = cpu.Convolutions(part)  # type: ignore[arg-type, assignment]

@@ -19,12 +19,13 @@ from svea.methods import METHODS
 from svea.networks import Masker
 from svea.recipes import streams
 from svea.runs import footprint, layout
-from svea.speed import EXACT
+from svea.speed import EXACT, choose_speed
+from svea.speed.accelerate import convolve_in_c
 from svea.words import duration, plural
 
 GPU_SHARE = 0.8  # of a GPU's free memory that the replay may take
 SLOW_SECONDS = 6 * 3600.0  # a run without a GPU that takes longer is announced with a warning
-TIMED_IMAGES = 16  # an eighth of a batch: the measurement takes less than one update
+TIMED_IMAGES = 32  # a quarter of a batch: enough for several threads, less than one update
 
 
 def environments_per_process(config: Config, device: torch.device) -> int:
@@ -138,6 +139,8 @@ def update_seconds(config: Config, device: torch.device) -> float:
     with torch.random.fork_rng(devices=[]):  # the run's draws do not depend on this trunk's
         trunk = make_encoder(config).to(device)
         masker = Masker(config.madi.filters, trunk).to(device) if config.mask == "madi" else None
+    if device.type == "cpu" and choose_speed(config.speed, device) == "compiled":
+        convolve_in_c([trunk])
     images = torch.zeros(TIMED_IMAGES, *trunk.input_shape, device=device)
     timed = []
     for _ in range(3):  # the shortest: the first sets up libraries, and others may be disturbed
