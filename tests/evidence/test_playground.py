@@ -37,7 +37,8 @@ SMALL = {name: TINY[name] for name in ("network", "shift", "precision", "device"
 
 def make_export(folder: Path, task: str, *, small: bool = False, **changes: Any) -> Path:
     """An agent that has learned nothing, of a task whose episodes are short."""
-    config = configure(task, method="svea", image_size=48, out=str(folder), **SMALL | changes)
+    chosen = {"method": "svea", "image_size": 48, "out": str(folder)} | SMALL | changes
+    config = configure(task, **chosen)
     actions = {"walker_walk": 6, "robot_reach": 3, "cartpole_swingup": 1}[task]
     write_export(folder, make_agent(config, actions, torch.device("cpu")), to_dict(config),
                  small=small)  # fmt: skip
@@ -114,6 +115,22 @@ def test_saliency_is_laid_over_what_the_agent_sees(player: Player, tmp_path: Pat
     assert len(player.seen()) == 1, "this agent has no mask"
 
 
+def test_a_mask_is_shown_as_what_it_leaves(tmp_path: Path):
+    folder = make_export(tmp_path / "madi", "walker_walk", method="madi", overlay_dir="procedural")
+    player = Player(Seat(str(folder)), DEFAULT)
+    assert player.about()["has_mask"] and player.agent is not None
+    for overlay in ("mask", "saliency"):
+        player.begin(read_setting({"overlay": overlay}, []))
+        frames, laid = player.seen()
+        newest = np.frombuffer(frames, np.uint8).reshape(3, 48, 48, 3)[-1].astype(float)
+        over = np.frombuffer(laid, np.uint8).reshape(48, 48, 3)
+        if overlay == "mask":
+            images = torch.as_tensor(player.observation)[None] / 255
+            kept = player.agent.masker.masks(images)[0, -1].detach().numpy()  # type: ignore[union-attr]
+            np.testing.assert_allclose(over, newest * kept[..., None], atol=1)
+    player.close()
+
+
 def test_an_agent_without_critic_shows_what_moves_its_action(tmp_path: Path):
     folder = make_export(tmp_path / "small", "walker_walk", small=True, episode_frames=8)
     player = Player(Seat(str(folder)), read_setting({"overlay": "saliency"}, []))
@@ -130,7 +147,8 @@ def test_gradients_of_the_action_are_those_of_its_length():
     def choose(features: torch.Tensor, explore: bool, generator: Any) -> torch.Tensor:
         return torch.einsum("bchw,achw->ba", features, weights)
 
-    agent: Any = SimpleNamespace(trunk=lambda images: images, choose=choose)
+    same = lambda images: images  # noqa: E731
+    agent: Any = SimpleNamespace(trunk=same, masked=same, choose=choose)
     images = torch.zeros(1, 9, 8, 8)
     images[0, 4, 2, 5] = images[0, 4, 6, 6] = 1.0  # the action is (-3, 4), of length 5
     maps = action_gradients(agent, images)[0]

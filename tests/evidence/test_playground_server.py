@@ -24,9 +24,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: E402
 from websockets.sync.client import connect  # noqa: E402
 
 from svea.errors import WorkerError  # noqa: E402
+from svea.evidence.playground import recording, wire  # noqa: E402
 from svea.evidence.playground import server as servers  # noqa: E402
 from svea.evidence.playground import session as sessions  # noqa: E402
-from svea.evidence.playground import wire  # noqa: E402
 
 ABOUT = {"task": "walker_walk", "rate": 1000.0, "has_q": False}
 
@@ -312,3 +312,16 @@ def test_a_dead_agent_is_started_again_and_then_left_out(door: Door):
         broken.dies = 10**6
         assert until(line, "lost")["agent"] == 1
         assert {agent.number for agent in StandIn.alive} == {0}, "the other plays on"
+
+
+def test_a_film_has_ten_seconds_and_a_pause_is_cut(monkeypatch: pytest.MonkeyPatch):
+    now = [100.0]
+    monkeypatch.setattr(recording.time, "monotonic", lambda: now[0])
+    film = recording.Film()
+    answer = wire.unpack(wire.pack({"agent": 0}, b"jpeg"))
+    film.add([wire.unpack(wire.pack({"agent": 0}))])  # no picture
+    while not film.is_whole:
+        film.add([answer])
+        now[0] += 60.0 if now[0] == 105.0 else 0.1
+    assert film.rate == pytest.approx(10, rel=0.12)
+    assert len(film._shown) == pytest.approx(100, abs=12)

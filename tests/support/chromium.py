@@ -45,7 +45,8 @@ class Browser:
         port = self._port(profile)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=30) as answer:
             tab = next(each for each in json.load(answer) if each["type"] == "page")
-        self._line = connect(tab["webSocketDebuggerUrl"], max_size=None)
+        self._stack = contextlib.ExitStack()
+        self._line = self._stack.enter_context(connect(tab["webSocketDebuggerUrl"], max_size=None))
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
@@ -120,7 +121,7 @@ class Browser:
         with contextlib.suppress(Exception):
             self.call("Browser.close")
         with contextlib.suppress(Exception):
-            self._line.close()
+            self._stack.close()
         try:
             self._process.wait(20)
         except subprocess.TimeoutExpired:

@@ -108,7 +108,7 @@ class Player:
             "augment": config.augment if agent and config.recipe else "",
             "decisions": agent.decision if agent else 0,
             "has_q": agent is not None and has_critic(agent),
-            "has_mask": has_mask(agent),
+            "has_mask": agent is not None and agent.masker is not None,
             "rate": float(self.env.metadata.get("render_fps", 25)),
             "actions": self._actions,
             "choices": self._choices,
@@ -228,9 +228,15 @@ class Player:
             return None
         images = agent.view_maker.pixels(given.to(agent.device)).float()
         if wanted == "mask":
-            return masked(agent, images)
+            return None if agent.masker is None else self._masked(agent, images)
         moved = scaled(F.avg_pool2d(self._sensitivity(agent, images)[:, None], 3, 1, 1)[:, 0])
         return overlay(images, moved)[0].cpu()
+
+    @staticmethod
+    @torch.no_grad()
+    def _masked(agent: Agent, images: torch.Tensor) -> torch.Tensor:
+        """What the agent's mask leaves of the newest frame."""
+        return agent.masked(images)[0, -3:].cpu()
 
     @staticmethod
     def _sensitivity(agent: Agent, images: torch.Tensor) -> torch.Tensor:
@@ -256,14 +262,3 @@ def action_gradients(agent: Agent, images: torch.Tensor) -> torch.Tensor:
         actions = agent.choose(agent.trunk(agent.masked(pixels)), False, None)
         (gradient,) = torch.autograd.grad(actions.square().sum(-1).sqrt().sum(), pixels)
     return scaled(gradient.abs().amax(1))
-
-
-def has_mask(agent: Agent | None) -> bool:
-    """Whether an agent masks what it sees."""
-    return agent is not None and agent.masker is not None
-
-
-def masked(agent: Agent, images: torch.Tensor) -> torch.Tensor | None:
-    """The newest frame as the agent's mask leaves it, (3, H, W)."""
-    with torch.no_grad():
-        return agent.masked(images)[0, -3:].cpu() if has_mask(agent) else None

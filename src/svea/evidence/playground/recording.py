@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import threading
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,28 +20,38 @@ if TYPE_CHECKING:
     from svea.evidence.playground.wire import Packet
 
 SECONDS = 10.0
+MOST_PICTURES = 1000
+LONGEST_PICTURE = 1.0
+"""Seconds that a picture stands in a film, at most: a pause is cut."""
 MOST_FILMS = 100
 """Of one server; each is some megabytes."""
 
 
 class Film:
-    """Pictures of agents, as they are played."""
+    """Pictures of agents, as they are played: ten seconds of what a page shows."""
 
-    def __init__(self, rate: float, agents: int) -> None:
-        """Take decisions a second."""
-        self.rate = rate
-        self._frames = math.ceil(SECONDS * rate)
+    def __init__(self) -> None:
+        """No picture yet."""
         self._shown: list[list[Packet]] = []
+        self._at, self._seconds = 0.0, 0.0
 
     def add(self, answers: list[Packet]) -> None:
         """One decision of every agent."""
         if answers and all(answer.parts for answer in answers):
+            now = time.monotonic()
+            self._seconds += min(now - self._at, LONGEST_PICTURE) if self._shown else 0.0
+            self._at = now
             self._shown.append(answers)
 
     @property
     def is_whole(self) -> bool:
         """Whether it is long enough."""
-        return len(self._shown) >= self._frames
+        return self._seconds >= SECONDS or len(self._shown) >= MOST_PICTURES
+
+    @property
+    def rate(self) -> float:
+        """Pictures a second, as they were played."""
+        return (len(self._shown) - 1) / max(self._seconds, 1e-3)
 
     def write(self, path: Path) -> None:
         """Write the mp4."""
@@ -56,7 +67,7 @@ class Film:
                 side = side or picture.width  # the page may change the size meanwhile
                 if picture.size != (side, side):
                     picture = picture.resize((side, side))
-                record = by_agent.setdefault(header["agent"], Recording(header["mode"], self.rate))
+                record = by_agent.setdefault(header["agent"], Recording(header["mode"]))
                 record.pictures.append(np.asarray(picture))
                 record.totals.append(header["return"])
                 q = header["q"][-1] if header["q"] else None

@@ -98,7 +98,7 @@ class Session:
         elif do == "reset":
             self._begin = True
         elif do == "record":
-            self._film = self._film or recording.Film(self._rate, len(self.agents))
+            self._film = self._film or recording.Film()
         else:
             raise UserError(f"a message asks to {do[:20]!r}, which is not offered.")
         self._changed.set()
