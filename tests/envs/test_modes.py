@@ -100,6 +100,11 @@ def test_a_mode_by_itself_must_be_the_tasks():
         expand_modes(["geometry", "shift_hard"], "hopper_hop")
 
 
+def test_a_misspelled_group_is_named():
+    with pytest.raises(UserError, match=r"unknown mode 'geometri'. Did you mean 'geometry'"):
+        expand_modes(["geometri"], "walker_walk")
+
+
 @pytest.mark.parametrize("group", ["all", "usual", "everything", *svea.envs.GROUPS])
 def test_a_group_is_not_a_mode(group):
     with pytest.raises(UserError, match=f"'{group}' stands for several modes; name one of them"):

@@ -71,6 +71,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Names for several modes. `usual`, `all` and `everything` depend on the task."""
 
+_GROUP_NAMES = (_USUAL, _ALL, _EVERYTHING, *GROUPS)
+
 
 def modes_of(task: str | None) -> dict[str, Callable[..., Mode]]:
     """The modes that a task has; without a task, all there are."""
@@ -147,7 +149,11 @@ def _unfit(text: str, name: str, task: str | None) -> UserError:
             f"mode {text!r} does not fit {task}, which has {', '.join(fitting)}"
             + (f"; {because}." if because else ".")
         )
-    unknown = unknown_name("mode", text, fitting)
+    return _unknown(text, fitting)
+
+
+def _unknown(text: str, allowed: Iterable[str]) -> UserError:
+    unknown = unknown_name("mode", text, allowed)
     return UserError(f"{unknown}. A mode of your own is named as module:class.")
 
 
@@ -186,6 +192,8 @@ def _members(mode: str, task: str | None) -> list[str]:
     if mode == _USUAL:
         return [name for name in _FIRST_LOOK if name in fitting]
     if mode not in GROUPS:
+        if mode.partition(":")[0] not in modes_of(None) and not is_own_mode(mode):
+            raise _unknown(mode, [*fitting, *_GROUP_NAMES])
         return [mode]
     members = [name for name in GROUPS[mode] if name.partition(":")[0] in fitting]
     if not members:
@@ -202,7 +210,7 @@ def is_group(text: str) -> bool:
     >>> is_group("geometry"), is_group("rotate_easy")
     (True, False)
     """
-    return text in (_USUAL, _ALL, _EVERYTHING, *GROUPS)
+    return text in _GROUP_NAMES
 
 
 def family(mode: str) -> str:
