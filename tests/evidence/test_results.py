@@ -55,8 +55,8 @@ def test_labels_are_as_short_as_they_can_be(tmp_path):
         write_run(tmp_path / "d", preset="quick", decisions=9000, batch_size=8),
     )
     assert {group.runs[0].name.split("/")[1]: (group.label, group.unsaid) for group in groups} == {
-        "a": ("svea + conv, preset paper, base unset", ()),
-        "b": ("svea + conv, preset paper, base ddpg", ()),
+        "a": ("svea + conv, preset paper", ()),
+        "b": ("svea + conv (ddpg)", ()),
         "c": ("svea + conv, preset quick, decisions 6000", ("batch_size",)),
         "d": ("svea + conv, preset quick, decisions 9000", ("batch_size",)),
     }

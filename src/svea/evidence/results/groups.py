@@ -84,7 +84,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     for run in runs:
         key = json.dumps([run.task, *_family(run), settings_of(run)], sort_keys=True)
         grouped.setdefault(key, []).append(run)
-    families: dict[tuple[str, str, str], list[list[Run]]] = {}
+    families: dict[tuple[str, str, str, str], list[list[Run]]] = {}
     for members in grouped.values():
         members.sort(key=lambda run: (run.seed is None, run.seed or 0, run.name))
         families.setdefault(_family(members[0]), []).append(members)
@@ -107,6 +107,6 @@ def suite(task: str) -> str:
     return "DMControl" if task in envs.TASKS else task
 
 
-def _family(run: Run) -> tuple[str, str, str]:
+def _family(run: Run) -> tuple[str, str, str, str]:
     """What the first part of a label is made of."""
-    return run.method, run.augment, run.encoder
+    return run.method, run.augment, run.encoder, run.base

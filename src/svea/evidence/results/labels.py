@@ -12,18 +12,19 @@ TASK_DECIDES = {"task", "action_repeat", "episode_frames", "eval_mode", "recipe.
                 "recipe.beta", "sgqn.quantile"}  # fmt: skip
 """Settings whose usual value depends on the task: across tasks they tell nothing apart."""
 
-FIRST_TO_TELL = ("preset", "base", "auxiliary", "decisions")
+FIRST_TO_TELL = ("preset", "auxiliary", "decisions")
 """Settings that tell groups apart best, because a reader chose them; all others come after."""
 
 
-def method_label(method: str, augment: str, encoder: str) -> str:
-    """What every label begins with.
+def method_label(method: str, augment: str, encoder: str, base: str) -> str:
+    """What every label begins with; encoder and base where they are not the paper's first ones.
 
-    >>> method_label("svea", "conv", "cnn"), method_label("drq", "none", "vit")
-    ('svea + conv', 'drq (vit)')
+    >>> method_label("svea", "conv", "cnn", "sac"), method_label("drq", "none", "vit", "ddpg")
+    ('svea + conv', 'drq (vit, ddpg)')
     """
     strong = f" + {augment}" if augment != "none" else ""
-    return method + strong + (f" ({encoder})" if encoder != "cnn" else "")
+    other = [name for name in (encoder, base) if name not in ("cnn", "sac")]
+    return method + strong + (f" ({', '.join(other)})" if other else "")
 
 
 def labels(base: str, settings: Sequence[Settings]) -> list[tuple[str, tuple[str, ...]]]:

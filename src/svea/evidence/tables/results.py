@@ -65,6 +65,7 @@ def record(result: Result) -> Record:
         "method": run.method,
         "augment": run.augment,
         "encoder": run.encoder,
+        "base": run.base,
         "preset": run.preset,
         "decisions": min(run.decisions_done for run in result.group.runs),
         "mode": result.mode,
