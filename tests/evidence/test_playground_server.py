@@ -258,6 +258,13 @@ def test_binary_and_oversized_frames_are_refused(door: Door):
             while True:
                 line.recv(timeout=20)
         assert closed.value.rcvd is None or closed.value.rcvd.code == 1009
+    with door.connect() as line:
+        start(line)
+        with contextlib.suppress(ConnectionClosed):
+            line.send("x" * 1000 for _ in range(1000))  # many frames of one message
+        with pytest.raises(ConnectionClosed):
+            while True:
+                line.recv(timeout=20)
     wait_for(lambda: not StandIn.alive)
 
 
@@ -292,12 +299,33 @@ def test_silent_connections_do_not_keep_a_page_out(door: Door, monkeypatch: pyte
     with door.connect() as silent:
         silent.recv(timeout=20)
         assert "did not start" in reason_of(silent)
+
+
+def test_connections_without_a_request_are_closed(door: Door, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(servers, "REQUEST_SECONDS", 0.5)
     held = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(30)]
+    for each in held[::2]:
+        each.sendall(b"GET / HTTP/1.1\r\nHost: ")  # and nothing more
     with door.connect() as line:
         start(line)
+        for each in held:
+            each.settimeout(20)
+            assert each.recv(100) == b"", "closed"
+            each.close()
         until(line, "picture")
-    for each in held:
-        each.close()
+        time.sleep(0.6)
+        line.send('{"do": "reset"}')  # a page that has begun stays
+        wait_for(lambda: StandIn.asked.count("begin") >= 2)
+
+
+def test_a_page_that_does_not_read_holds_no_other_up(door: Door):
+    with door.connect() as deaf, door.connect() as calm:
+        start(deaf)
+        start(calm)
+        for _ in range(50):  # it confirms what it never reads
+            deaf.send('{"do": "shown", "picture": 0}')
+        for _ in range(5):
+            calm.send(json.dumps({"do": "shown", "picture": until(calm, "picture")["picture"]}))
 
 
 def test_a_dead_agent_is_started_again_and_then_left_out(door: Door):

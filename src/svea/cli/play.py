@@ -128,7 +128,7 @@ def play(
         address += fragment(setting)
         if host not in ("127.0.0.1", "localhost", "::1"):
             print(
-                f"warning: listening on {host}: whoever can reach this machine and knows the "
+                f"warning: listening on {host}: anyone who can reach this machine and knows the "
                 "address can watch and use the page. It is not encrypted.",
                 file=sys.stderr,
             )

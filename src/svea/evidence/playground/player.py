@@ -33,7 +33,7 @@ from svea.evidence.evaluation.requests import check_actions
 from svea.evidence.film.saliency import input_gradients, overlay, scaled
 from svea.evidence.playground.setting import Setting, fitting_mode
 from svea.runs.load import has_critic, load_agent, load_config
-from svea.seeds import evaluation_seeds
+from svea.seeds import evaluation_seeds, world_order
 
 JPEG_QUALITY = 88
 MOST_DECISIONS = 2000
@@ -97,6 +97,8 @@ class Player:
         self._shown = ""
         self.problem = ""
         self.setting = setting
+        self.episode, self.done, self.numbers = EpisodeResult(0), True, Numbers()
+        self.observation = np.zeros(self.env.observation_space.shape or (), np.uint8)
         self._wear(setting)
 
     def about(self) -> dict[str, Any]:
@@ -121,6 +123,7 @@ class Player:
         worlds = getattr(self._mode.base, "worlds", None)
         count = provenance_of(self.env).get("worlds", 1)
         return {
+            "order": world_order(count) if count > 1 else [],
             "mode": self._shown,
             "problem": self.problem,
             "world": self._mode.info.get("world"),

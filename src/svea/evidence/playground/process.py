@@ -47,23 +47,21 @@ class _Serving:
     def answer(self, command: dict[str, Any]) -> None:
         """Do as told and say so; what goes wrong is the answer's `error`."""
         header: dict[str, Any] = {"agent": self._agent, "did": command["do"]}
-        parts: list[bytes] = []
         try:
-            self._obey(command, header, parts)
+            packet = self._obey(command, header)
         except SveaError as error:
-            header["error"] = str(error)
-        except Exception as error:
+            packet = wire.pack(header | {"error": str(error)})
+        except Exception as error:  # also of a user's environment
             traceback.print_exc()
-            header["error"] = f"{type(error).__name__}: {error}"
-        self._end.sendall(wire.framed(wire.pack(header, *parts)))
+            packet = wire.pack(header | {"error": f"{type(error).__name__}: {error}"})
+        self._end.sendall(wire.framed(packet))
 
-    def _obey(self, command: dict[str, Any], header: dict[str, Any], parts: list[bytes]) -> None:
+    def _obey(self, command: dict[str, Any], header: dict[str, Any]) -> bytes:
         """Start, begin an episode, change the look, or decide; then show it if asked."""
         do = command["do"]
         if do == "start":
             self._player = Player(Seat(**command["seat"]), Setting(**command["setting"]))
-            header["about"] = self._player.about()
-            return
+            return wire.pack(header | {"about": self._player.about()})
         player = self._player
         if player is None:
             raise UserError("the agent could not be loaded")
@@ -74,18 +72,20 @@ class _Serving:
             player.change(setting)
         if do == "decide":
             player.decide()
-        header |= {
+        told = header | {
             "seed": player.episode.seed,
             "length": player.episode.length,
             "return": player.episode.total,
             "success": player.episode.success,
             "done": player.done,
         }
-        if do != "decide" or command["draw"]:
-            header |= player.situation() | vars(player.numbers)
-            parts += [player.scene(), *player.seen()]
-            header["overlay"] = setting.overlay if len(parts) > 2 else "none"
-            player.numbers = type(player.numbers)()
+        if do == "decide" and not command["draw"]:
+            return wire.pack(told)
+        parts = [player.scene(), *player.seen()]
+        told |= player.situation() | vars(player.numbers)
+        told["overlay"] = setting.overlay if len(parts) > 2 else "none"
+        player.numbers = type(player.numbers)()
+        return wire.pack(told, *parts)
 
 
 if __name__ == "__main__":

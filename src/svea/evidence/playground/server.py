@@ -26,6 +26,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope
 from starlette.types import Send as ASGISend
 from starlette.websockets import WebSocket, WebSocketDisconnect
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from svea.envs.looks.colors import load_settings
 from svea.envs.looks.live import to_text
@@ -39,11 +40,12 @@ from svea.evidence.playground.setting import (
     read_message,
     read_setting,
 )
-from svea.seeds import world_order
 
 HELLO_SECONDS = 10.0
 """A page that has not asked to start by then is closed."""
-MOST_CONNECTIONS = 64
+REQUEST_SECONDS = 10.0
+"""A connection that has sent no whole request by then is closed."""
+MOST_CONNECTIONS = 256
 LONGEST_WAIT = 5.0
 PAGE = {
     "": ("index.html", "text/html"),
@@ -68,6 +70,20 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+class Impatient(H11Protocol):
+    """uvicorn's protocol, which by itself waits for ever for the first request."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait."""
+        super().connection_made(transport)
+        self.loop.call_later(REQUEST_SECONDS, self._give_up, transport)
+
+    def _give_up(self, transport: asyncio.Transport) -> None:
+        """Close, unless a request has come."""
+        if getattr(self, "scope", None) is None:
+            transport.close()
 
 
 class Guard:
@@ -207,12 +223,7 @@ class Playground:
             "clips": self.clips,
             "overlays": OVERLAYS,
             "colors": [[to_text(setting[kind]) for kind in kinds] for setting in colors],
-            "orders": {str(n): world_order(n) for n in self._world_counts()},
         }
-
-    def _world_counts(self) -> list[int]:
-        """How many worlds a mode may have, for the order in which evaluations show them."""
-        return [*range(2, 13), 25, 60, 100]
 
     def _session(self, socket: WebSocket) -> Session:
         """Agents for a page; nothing waits between the count of pages and this."""
@@ -299,6 +310,7 @@ def make_server(playground: Playground, host: str) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         lifespan="off",
+        http=Impatient,
         ws="websockets-sansio",
         ws_max_size=LONGEST_MESSAGE,
         ws_per_message_deflate=False,

@@ -188,7 +188,7 @@ function receivePacket(buffer) {
 }
 
 function showSituation(header) {
-  controls.showWorlds(header.worlds, header.world);
+  controls.showWorlds(header.worlds, header.world, header.order);
   controls.showFits(header.fits);
   byId("overlay").querySelector("[value=mask]").disabled = !columns.some((column) => column.about?.has_mask);
   const { seed, episode } = controls.setting;

@@ -40,7 +40,7 @@ export class Controls {
   constructor(onChange) {
     this.setting = { ...DEFAULTS };
     this.onChange = onChange;
-    this.orders = {};
+    this.order = [];
     this.worlds = [];
     this.rate = 10;
     for (const name of Object.keys(SHOWN_AS)) {
@@ -75,7 +75,6 @@ export class Controls {
   /** What the server offers. */
   offer(hello) {
     this.colors = hello.colors;
-    this.orders = hello.orders;
     const groups = Object.entries(hello.groups).map(([label, names]) => {
       const group = Object.assign(document.createElement("optgroup"), { label });
       options(group, names.map((name) => [name, MODES_ALSO[name] ?? name]));
@@ -99,11 +98,11 @@ export class Controls {
 
   /** Choosing a world chooses the evaluation's episode that shows it. */
   chooseWorld(number) {
-    const order = this.orders[this.worlds.length];
-    this.set({ episode: order ? order.indexOf(number) : number });
+    this.set({ episode: Math.max(0, this.order.indexOf(number)) });
   }
 
-  showWorlds(worlds, world) {
+  showWorlds(worlds, world, order) {
+    this.order = order;
     const select = byId("world");
     if (worlds.join() !== this.worlds.join() || !select.options.length) {
       this.worlds = worlds;
