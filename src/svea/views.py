@@ -49,14 +49,14 @@ class ViewMaker:
         weak: the weak augmentation, of the bytes.
         strong: the strong augmentation, of the weak view's pixels in [0, 1].
         pixels: makes pixels out of bytes.
-        join: puts views one after the other on the batch axis.
+        join: puts views one after the other on the batch axis, as the trunk takes them.
     """
 
     weak: Augment
     strong: Augment
     clean: Callable[[Tensor], Tensor] = unchanged
     pixels: Callable[[Tensor], Tensor] = pixels
-    join: Callable[[list[Tensor]], Tensor] = torch.cat
+    join: Callable[[list[Tensor]], Any] = torch.cat
 
     @classmethod
     def of(
@@ -100,7 +100,7 @@ class Views:
         weak: Callable[[Tensor], Tensor],
         strong: Callable[[Tensor], Tensor],
         pixels: Callable[[Tensor], Tensor] = pixels,
-        join: Callable[[list[Tensor]], Tensor] = torch.cat,
+        join: Callable[[list[Tensor]], Any] = torch.cat,
     ) -> None:
         """Take a batch and what makes its views: clean and weak of bytes, strong of weak pixels."""
         self._observations, self._pixels, self._join = observations, pixels, join
@@ -121,7 +121,7 @@ class Views:
             return self._pixels(self._weak(self._observations))
         return self._strong(self["weak", copy])
 
-    def stack(self, views: tuple[tuple[str, int], ...]) -> Tensor:
+    def stack(self, views: tuple[tuple[str, int], ...]) -> Any:
         """Several views, one after the other on the batch axis, (V*B, 9, H, W)."""
         if len(views) == 1:  # the usual case for targets and policies needs no copy
             return self[views[0]]

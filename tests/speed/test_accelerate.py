@@ -132,7 +132,7 @@ def test_one_agents_fast_versions_are_no_other_agents(tmp_path: Path) -> None:
     assert made_of(plain)[:3] == [AUGMENTATIONS[n].function for n in ("shift", "conv", "blur")]
 
 
-def test_on_a_gpu_everything_of_the_views_is_compiled(
+def test_on_a_gpu_views_have_kernels_or_are_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which function stands where, without a GPU to run it."""
@@ -144,9 +144,9 @@ def test_on_a_gpu_everything_of_the_views_is_compiled(
     maker = agent.view_maker
     for part in (*parts(maker.weak), *parts(maker.strong)):
         original = AUGMENTATIONS[part.name].function
-        assert hasattr(part.function, "_torchdynamo_orig_callable"), part.name
-        inner = part.function._torchdynamo_orig_callable
+        inner = getattr(part.function, "_torchdynamo_orig_callable", None)
         assert (inner is original) == (part.name == "cutout"), "conv and shift have kernels"
+        assert part.function is not original
         assert part.parameters == ({"pad": 1} if part.name == "shift" else {})
     assert [part.name for part in parts(plain)] == [part.name for part in parts(maker.strong)]
     assert maker.pixels is not views.pixels and isinstance(agent.overlap, SideStream)

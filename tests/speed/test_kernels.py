@@ -14,6 +14,7 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUDA builds")
 
+from svea import views
 from svea.augment import conv, crop, shift
 from svea.augment.images import ImageBank
 from svea.networks import CNN
@@ -23,7 +24,7 @@ from svea.speed.kernels.attention import attention
 from svea.speed.kernels.pictures import FastPictures, resized_crops
 from svea.speed.kernels.random_convolution import random_convolution
 from svea.speed.kernels.trunk import FusedTrunk
-from svea.speed.kernels.windows import windows
+from svea.speed.kernels.windows import scaled, windows
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)
@@ -51,6 +52,15 @@ def planes(x: Tensor) -> Tensor:
 
 def as_library_weight(weight: Tensor) -> Tensor:
     return weight.float().unflatten(0, (3, 3)).permute(3, 2, 0, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_byte_is_divided_exactly(dtype: torch.dtype) -> None:
+    if dtype == torch.bfloat16 and DEVICE == "cpu":
+        pytest.skip("Triton's interpreter cuts bits off where a GPU rounds")
+    images = torch.arange(256, dtype=torch.uint8, device=DEVICE).repeat(17).view(17, 1, 16, 16)
+    wanted = views.scaled(images.cpu(), dtype)  # torch multiplies by 1 / 255 on a GPU
+    assert torch.equal(scaled(images, dtype).cpu(), wanted)
 
 
 @pytest.mark.parametrize("relu", [True, False])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from emulated import emulator
 from torch import Tensor
 
 from svea.networks import CNN
@@ -19,31 +18,12 @@ from svea.speed.kernels import nvrtc, trunk
 from svea.speed.kernels.trunk import FusedTrunk
 
 torch.set_num_threads(1)
+CUDA = torch.device("cuda")
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ for the emulation")
 cuda = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0),
     reason="needs an NVIDIA GPU of compute capability 9 or above",
 )
-
-
-def emulator(folder: Path, macros: dict[str, int]) -> Callable[..., None]:
-    """Runs kernels on this CPU (emulation.cpp)."""
-    library = folder / "emulation.so"
-    definitions = [f"-D{name}={value}" for name, value in macros.items()]
-    command = ["g++", "-O1", "-std=c++17", "-fPIC", "-shared", "-w", *definitions]
-    command += [
-        f'-DKERNELS="{trunk.SOURCES[1]}"',
-        str(Path(__file__).parents[1] / "support/emulation.cpp"),
-    ]
-    subprocess.run([*command, "-o", str(library)], check=True)
-    kernels = ctypes.CDLL(str(library))
-
-    def launch(name: str, grid: tuple[int, int], threads: int, memory: int, *given: Any) -> None:
-        values = [g.data_ptr() if isinstance(g, Tensor) else int(g) for g in given]
-        arguments = (ctypes.c_uint64 * len(values))(*values)
-        getattr(kernels, f"launch_{name}")(*grid, threads, memory, arguments)
-
-    return launch
 
 
 def nobody(*_: object) -> None:
@@ -105,7 +85,7 @@ def test_emulated_kernels_are_plain_convolutions(
     shape = {"LAYERS": layers, "SIDE": side, "CHANNELS": channels, "RELU_LAST": int(drqv2)}
     fused = FusedTrunk(net, nobody, blocks)
     assert shape.items() <= fused.macros().items()
-    fused.launch = emulator(tmp_path, fused.macros())
+    fused.launch = emulator(tmp_path, trunk.SOURCES[1], fused.macros())
     images = torch.rand(batch, channels, side, side).bfloat16().float().requires_grad_(True)
     wanted = plainly(net, images)
     gradient = torch.randn_like(wanted).bfloat16().float()
@@ -114,8 +94,14 @@ def test_emulated_kernels_are_plain_convolutions(
         found = fused(images)
         with torch.no_grad():
             assert torch.equal(fused(images), found), "with and without what a gradient needs"
+        two = (images.detach()[: batch // 2], images.detach()[batch // 2 :])
+        apart = fused(two if batch > 1 else two[1:])  # two views that were not copied together
+        assert torch.equal(apart, found)
     given = [images, *fused.parameters]
     found_gradients = torch.autograd.grad(found, given, gradient.bfloat16())
+    again = torch.autograd.grad(apart, fused.parameters, gradient.bfloat16())
+    for one, other in zip(again, found_gradients[1:], strict=True):
+        assert torch.equal(one, other)
     assert error(found, wanted) < 1e-3
     for one, other in zip(found_gradients, wanted_gradients, strict=True):
         assert one.shape == other.shape and error(one, other) < 5e-3
@@ -138,6 +124,25 @@ def test_which_networks_fit() -> None:
     assert not FusedTrunk.fits(torch.nn.Linear(2, 2))
     assert trunk.chain_memory(41) <= 227 * 1024 < trunk.chain_memory(49)  # the paper's; 100 pixels
     assert trunk.chain_memory(23) < 99 * 1024 < trunk.gradient_memory(23)  # 48 px, RTX 5090
+
+
+@pytest.mark.parametrize(
+    ("version", "room", "lacks"),
+    [
+        ((9, 0), 227, ""),
+        ((8, 0), 163, "compute capability 8.0, not 9.0 or above"),
+        ((12, 0), 99, "99 KB of shared memory to a block, not 219"),
+    ],
+)
+def test_it_is_said_what_a_gpu_lacks(
+    version: tuple[int, int], room: int, lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = SimpleNamespace(
+        major=version[0], minor=version[1], shared_memory_per_block_optin=room * 1024
+    )
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
+    monkeypatch.setattr(CNN, "parameters", lambda self: iter([SimpleNamespace(device=CUDA)]))
+    assert FusedTrunk.obstacle(CNN()) == lacks
 
 
 @pytest.mark.parametrize("blocks", [10, 78, 132, 160])

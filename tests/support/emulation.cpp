@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <type_traits>
 #include <vector>
 
 typedef unsigned char u8;
@@ -29,6 +30,9 @@ struct alignas(16) uint4 {
 };
 struct float2 {
     float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
 };
 static uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}; }
 
@@ -313,11 +317,15 @@ static void launch(void (*kernel)(Parameters...), int x, int y, int threads, int
         launch_from(name, x, y, threads, memory, arguments);                                                \
     }
 
+template <class T> static T argument(u64 value) {  // a structure is given by its address
+    if constexpr (std::is_class_v<T>) return *(const T*)value;
+    else return (T)value;
+}
+
 template <class... Parameters, int... I>
 static void launch_with(void (*kernel)(Parameters...), int x, int y, int threads, int memory, u64* arguments,
                         std::integer_sequence<int, I...>) {
-    auto as = [](auto kind, u64 value) { return (decltype(kind))value; };
-    launch(kernel, x, y, threads, memory, as(Parameters(), arguments[I])...);
+    launch(kernel, x, y, threads, memory, argument<Parameters>(arguments[I])...);
 }
 template <class... Parameters>
 static void launch_from(void (*kernel)(Parameters...), int x, int y, int threads, int memory, u64* arguments) {
@@ -325,10 +333,9 @@ static void launch_from(void (*kernel)(Parameters...), int x, int y, int threads
                 std::make_integer_sequence<int, (int)sizeof...(Parameters)>());
 }
 
-LAUNCHER(pack)
-LAUNCHER(first)
-LAUNCHER(forward)
-LAUNCHER(backward)
-LAUNCHER(weight_gradient)
-LAUNCHER(first_weight_gradient)
-LAUNCHER(total)
+#ifndef LAUNCHERS
+#define LAUNCHERS                                                                                           \
+    LAUNCHER(pack) LAUNCHER(first) LAUNCHER(forward) LAUNCHER(backward) LAUNCHER(weight_gradient)           \
+    LAUNCHER(first_weight_gradient) LAUNCHER(total)
+#endif
+LAUNCHERS

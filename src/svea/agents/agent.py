@@ -224,11 +224,15 @@ class Agent(Optimising, Saving):
         target = self.overlap(lambda: self.q_target(batch, successor))
         features = self.trunk(self.masked(now.stack(streams.prediction)))  # (V*B, F)
         q = self.q_heads(self.critic, features, batch.actions.repeat(count, 1))
-        errors = (q.unflatten(1, (count, -1)) - target()).square()  # (heads, V, B)
-        error = errors.mean(-1).sum(0)  # (V,): mean over B, sum over both Qs
-        loss = sum(weight * each for weight, each in zip(streams.weights, error, strict=True))
+        return self.weighted_error(q, target()), q
+
+    def weighted_error(self, q: Tensor, target: Tensor) -> Tensor:
+        """Squared errors of Q-values (heads, V*B): mean over B, sum over both Qs, weighted by V."""
+        errors = q.unflatten(1, (-1, target.shape[-1])) - target  # (heads, V, B)
+        error = errors.square().mean(-1).sum(0)  # (V,)
+        loss = sum(weight * each for weight, each in zip(self.streams.weights, error, strict=True))
         assert isinstance(loss, Tensor)
-        return loss, q
+        return loss
 
     @torch.no_grad()
     def q_target(self, batch: Batch, successor: Views) -> Tensor:

@@ -59,18 +59,18 @@ class SAC(Agent):
         """
         features, q_features = self.features_of_policy(now)
         actions, log_probability = self.actor.sample(features, self.generator)
-        q = self.critic(q_features, actions).amin(0)
-        temperature = self.log_temperature.exp()
-        actor_loss = (temperature.detach() * log_probability - q).mean()
-        losses = self.step("actor", actor_loss)
+        q = self.critic(q_features, actions)
+        policy_loss, temperature_loss, seen = self.policy_losses(q, log_probability)
+        return self.step("actor", policy_loss) | self.step("temperature", temperature_loss) | seen
 
+    def policy_losses(self, q: Tensor, log_probability: Tensor) -> tuple[Tensor, Tensor, Losses]:
+        """The losses of policy and temperature from Q-values (heads, B), and what the log shows."""
+        temperature = self.log_temperature.exp()
+        policy_loss = (temperature.detach() * log_probability - q.amin(0)).mean()
         surplus = (-log_probability - self.target_entropy).detach()
         temperature_loss = (temperature * surplus).mean()
-        losses |= self.step("temperature", temperature_loss)
-        return losses | {
-            "temperature": temperature.detach(),
-            "entropy": -log_probability.detach().mean(),
-        }
+        seen = {"temperature": temperature.detach(), "entropy": -log_probability.detach().mean()}
+        return policy_loss, temperature_loss, seen
 
     def numbers(self) -> dict[str, Tensor]:
         """The temperature."""

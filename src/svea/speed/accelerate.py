@@ -6,6 +6,7 @@ Agents, networks, views and augmentations are plain PyTorch and know nothing of 
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -17,10 +18,13 @@ from torch import Tensor, nn
 
 from svea import views
 from svea.agents.auxiliary import PAD
+from svea.agents.sac import SAC
 from svea.augment import Augmentation, Pictures, conv, crop, shift, transform
 from svea.augment.images import ImageBank, place_crops
+from svea.networks import Actor
 from svea.networks.frame_cnn import FrameCNN
 from svea.networks.vit import Attention
+from svea.replay import Replay
 from svea.speed.graphs import SideStream
 
 if TYPE_CHECKING:
@@ -50,7 +54,7 @@ def accelerate(agent: Agent, speed: str) -> None:
         maker.pixels, maker.join = remaining_pixels, join_views
         convolve_in_c(agent.networks.values())
     else:
-        maker.pixels = compiled_pixels
+        maker.pixels = pixels_on_cuda if device.type == "cuda" else compiled_pixels
         compile_networks(agent)
     if speed == "captured":
         agent.overlap = SideStream()
@@ -65,7 +69,9 @@ def fast_augmentation(augment: Augmentation, device: torch.device) -> Augmentati
     Draws are not compiled: torch.compile does not take explicit generators.
     """
     fast = with_kernels(augment, device)
-    return fast if device.type == "cpu" else replace(fast, function=compiled(fast.function))
+    if device.type == "cpu" or fast.function is not augment.function:
+        return fast  # nothing is left to compile
+    return replace(fast, function=compiled(fast.function))
 
 
 def with_kernels(augment: Augmentation, device: torch.device) -> Augmentation:
@@ -162,6 +168,13 @@ def join_views(views: list[Tensor]) -> Tensor:
     return first.as_strided((len(views) * len(first), *first.shape[1:]), first.stride())
 
 
+def pixels_on_cuda(images: Tensor) -> Tensor:
+    """`views.pixels`, as a kernel of our own."""
+    from svea.speed.kernels.windows import scaled
+
+    return views.pixels(images, scaled)
+
+
 def compiled_pixels(images: Tensor) -> Tensor:
     """`views.pixels`, compiled."""
     return views.pixels(images, compiled(views.scaled))
@@ -194,18 +207,97 @@ def further_trunks(network: nn.Module) -> Iterator[nn.Module]:
 
 
 def compile_networks(agent: Agent) -> None:
-    """Let torch compile every network's forward pass, and so its backward pass, when first used."""
-    torch._dynamo.config.cache_size_limit = 64  # a network sees several batch sizes
+    """Replace every network's forward pass, and so its backward pass: by kernels, else compiled."""
     for network in agent.networks.values():
         if network is agent.auxiliary:
             for part in further_trunks(network) if agent.device.type == "cuda" else ():
                 fuse_convolutions(part)
             continue
         if agent.device.type == "cuda":
-            if fuse_convolutions(network):
+            if fuse_convolutions(network) or fuse_head(network):
                 continue
             fuse_attention(network)
+        torch._dynamo.config.cache_size_limit = 64  # a network sees several batch sizes
         network.compile(dynamic=False)
+    if agent.device.type == "cuda":
+        fuse_steps(agent)
+        fuse_losses(agent)
+        leave_views_apart(agent)
+
+
+def fuse_head(network: nn.Module) -> bool:
+    """Let our own kernels compute a policy or Q-functions, where they fit."""
+    from svea.speed.kernels import nvrtc
+    from svea.speed.kernels.heads import FusedHead
+
+    if not FusedHead.fits(network):
+        return False
+    try:
+        head = FusedHead(network)  # type: ignore[arg-type]
+    except nvrtc.BuildError as error:
+        slow = f"policy and Q-functions are compiled by torch and take longer: {error}"
+        warnings.warn(slow, stacklevel=2)
+        return False
+    network.forward = head  # type: ignore[method-assign]
+    if isinstance(network, Actor):
+        network.sample = head.sample  # type: ignore[method-assign]
+    return True
+
+
+def fuse_steps(agent: Agent) -> None:
+    """Let our own kernels take the optimisers' steps, where they fit."""
+    from svea.speed.kernels import nvrtc
+    from svea.speed.kernels.steps import FusedSteps
+
+    if not FusedSteps.fits(agent):
+        return
+    try:
+        fast = FusedSteps(agent)
+    except nvrtc.BuildError as error:
+        warnings.warn(f"optimisers take longer: {error}", stacklevel=2)
+        return
+    agent.step, agent.update_target = fast.step, fast.update_target  # type: ignore[method-assign]
+
+
+def fuse_losses(agent: Agent) -> None:
+    """Let our own kernels compute losses and their slopes, on GPUs that this was tried on."""
+    from svea.speed.kernels import nvrtc
+    from svea.speed.kernels.updates import MOST_VIEWS, FusedLosses
+
+    few = len(agent.streams.prediction) <= MOST_VIEWS
+    if not few or torch.cuda.get_device_capability(agent.device) < (9, 0):
+        return
+    try:
+        fast = FusedLosses(agent)
+    except nvrtc.BuildError as error:
+        warnings.warn(f"losses take longer: {error}", stacklevel=2)
+        return
+    agent.weighted_error = fast.weighted_error  # type: ignore[method-assign]
+    if isinstance(agent, SAC):
+        agent.policy_losses = fast.policy_losses  # type: ignore[method-assign]
+
+
+def fuse_sampling(replay: Replay) -> None:
+    """Let a kernel of our own draw batches from a replay on a GPU, where it fits."""
+    from svea.speed.kernels import nvrtc
+    from svea.speed.kernels.updates import FusedSampling
+
+    if not FusedSampling.fits(replay):
+        return
+    try:
+        replay.sample = FusedSampling(replay)  # type: ignore[method-assign]
+    except nvrtc.BuildError as error:
+        warnings.warn(f"sampling takes longer: {error}", stacklevel=2)
+
+
+def leave_views_apart(agent: Agent) -> None:
+    """Hand views to the trunk as they lie, if nothing but our own kernels looks at them."""
+    from svea.speed.kernels.trunk import FusedTrunk
+
+    trunks = (agent.trunk, agent.target_trunk)
+    alone = agent.auxiliary is None and agent.masker is None
+    if alone and all(isinstance(t.forward, FusedTrunk) for t in trunks):
+        agent.view_maker.join = tuple
 
 
 def fuse_convolutions(network: nn.Module) -> bool:
@@ -229,6 +321,9 @@ def fuse_convolutions(network: nn.Module) -> bool:
         except nvrtc.BuildError as error:
             slow = f"convolutions run a layer at a time and take longer: {error}"
             warnings.warn(slow, stacklevel=2)
+    elif lacks := FusedTrunk.obstacle(network):
+        slow = f"convolutions run a layer at a time and take longer: this GPU has {lacks}"
+        warnings.warn(slow, stacklevel=2)
     network.forward = FusedConvolutions(network)  # type: ignore[arg-type, assignment]
     return True
 
@@ -244,6 +339,6 @@ def fuse_attention(network: nn.Module) -> None:
 
 def uncompiled(speed: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
     """Nothing compiled by torch: acting sees other batch sizes, and each would be compiled."""
-    if speed == "eager" or device.type == "cpu":
+    if speed == "eager" or device.type == "cpu" or "torch._dynamo" not in sys.modules:
         return contextlib.nullcontext()  # importing the compiler takes seconds
     return torch.compiler.set_stance("force_eager")

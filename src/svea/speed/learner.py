@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from svea.replay import Batch, Replay
-from svea.speed.accelerate import accelerate
+from svea.speed.accelerate import accelerate, fuse_sampling
 from svea.speed.device import precision_context, repeat_exactly
 from svea.speed.graphs import Batches, CapturedUpdate
 from svea.speed.host import prepare
@@ -62,6 +62,8 @@ class Learner:
         if deterministic and agent.device.type != "cpu":  # there updates repeat in any case
             repeat_exactly(agent.device)
         accelerate(agent, speed)
+        if speed == "captured":
+            fuse_sampling(replay)
 
     def step(self, decision: int, update: int | None = None) -> Losses:
         """One update; the losses are overwritten by a later update of the same kind.

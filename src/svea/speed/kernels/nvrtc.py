@@ -50,12 +50,15 @@ class Kernels:
             blocks: of the grid.
             threads: of a block.
             memory: shared, in bytes.
-            arguments: tensors of the GPU, or whole numbers.
+            arguments: tensors of the GPU, whole numbers, or structures.
         """
-        values = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
-        each = (ctypes.c_uint64 * len(values))(*values)  # a shorter number is its lower half
-        start, size = ctypes.addressof(each), ctypes.sizeof(ctypes.c_uint64)
-        places = (ctypes.c_void_p * len(values))(*(start + size * n for n in range(len(values))))
+        values = [
+            a
+            if isinstance(a, ctypes.Structure)
+            else ctypes.c_uint64(a.data_ptr() if isinstance(a, Tensor) else a)
+            for a in arguments
+        ]  # a shorter number is the lower half of 64 bits
+        places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         self._enter_context()
         stream = ctypes.c_void_p(torch.cuda.current_stream(self._device).cuda_stream)
         self._ask(

@@ -140,9 +140,15 @@ struct Strips {
     }
 };
 
+// An image of a batch that lies in two parts: two views need not be copied together.
+__device__ inline const u16* image_of(const u16* images, const u16* others, int split, int number) {
+    constexpr u64 NUMBERS = CHANNELS * SIDE * SIDE;
+    return number < split ? images + number * NUMBERS : others + (number - split) * NUMBERS;
+}
+
 // The first layer; every block takes each gridDim-th strip, and asks for the next one's rows while it works.
 extern "C" __global__ __launch_bounds__(FIRST_THREADS, 2)
-void first(const u16* images, const uint4* packed, const float* biases, u8* hidden, u64 stride, int count) {
+void first(const u16* images, const u16* others, int split, const uint4* packed, const float* biases, u8* hidden, u64 stride, int count) {
     constexpr int T = side(1), WARPS = FIRST_THREADS / 32, EACH = ((FIRST_ROWS * T + 15) / 16 + WARPS - 1) / WARPS;
     u32 strip_memory = shared_start(), raw = strip_memory + STRIP_BYTES;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / 4, member = lane % 4;
@@ -150,7 +156,7 @@ void first(const u16* images, const uint4* packed, const float* biases, u8* hidd
     auto ask = [&] {
         if (ahead.left <= 0) return;
         Strip strip = ahead.next();
-        ask_for_rows(raw, images + (u64)strip.image * CHANNELS * SIDE * SIDE, 2 * strip.from);
+        ask_for_rows(raw, image_of(images, others, split, strip.image), 2 * strip.from);
     };
     ask();
     u32 w[9][8];
@@ -584,7 +590,8 @@ void weight_gradient(const u8* hidden, u64 stride, const u8* gradients, u64 grad
 
 // The same for the first layer; every block takes each gridDim-th strip, and asks for the next while it works.
 extern "C" __global__ __launch_bounds__(FIRST_GRADIENT_THREADS, 2)
-void first_weight_gradient(const u16* images, const u8* gradients, u64 gradient_stride, int count, float* partial) {
+void first_weight_gradient(const u16* images, const u16* others, int split, const u8* gradients, u64 gradient_stride,
+                           int count, float* partial) {
     constexpr int T = side(1), WARPS = FIRST_GRADIENT_THREADS / 32, GRADIENT_BYTES = FIRST_ROWS * T * PIXEL;
     u32 source = shared_start(), raw = source + STRIP_BYTES, outputs = raw + (RAW_BYTES + 63) / 64 * 64;
     u32 zero = outputs + 2 * GRADIENT_BYTES;
@@ -595,7 +602,7 @@ void first_weight_gradient(const u16* images, const u8* gradients, u64 gradient_
     auto ask = [&](u32 output) {
         if (ahead.left <= 0) return;
         Strip strip = ahead.next();
-        ask_for_rows(raw, images + (u64)strip.image * CHANNELS * SIDE * SIDE, 2 * strip.from);
+        ask_for_rows(raw, image_of(images, others, split, strip.image), 2 * strip.from);
         const u8* from = gradients + strip.image * gradient_stride + strip.from * T * PIXEL;
         for (int i = threadIdx.x * 16; i < strip.rows * T * PIXEL; i += FIRST_GRADIENT_THREADS * 16)
             ask_for<16>(output + i, from + i);

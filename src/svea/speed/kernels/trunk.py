@@ -69,15 +69,25 @@ class FusedTrunk:
     @staticmethod
     def fits(network: nn.Module) -> bool:
         """Whether the kernels are made for this network and the GPU that it lies on."""
-        if not (isinstance(network, CNN) and has_right_shape(network)):
-            return False
+        right = isinstance(network, CNN) and has_right_shape(network)
+        on_gpu = next(network.parameters()).device.type == "cuda"
+        return right and on_gpu and not FusedTrunk.obstacle(network)
+
+    @staticmethod
+    def obstacle(network: nn.Module) -> str:
+        """What a GPU has too little of for a network that would fit; as half a sentence."""
         device = next(network.parameters()).device
-        if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
-            return False
+        if not (isinstance(network, CNN) and has_right_shape(network) and device.type == "cuda"):
+            return ""
         properties: Any = torch.cuda.get_device_properties(device)
+        if (properties.major, properties.minor) < (9, 0):
+            return f"compute capability {properties.major}.{properties.minor}, not 9.0 or above"
         side = (network.input_shape[1] - 3) // 2 + 1
+        needed = max(chain_memory(side), gradient_memory(side))
         room = properties.shared_memory_per_block_optin
-        return max(chain_memory(side), gradient_memory(side)) <= room
+        if needed > room:
+            return f"{room // 1024} KB of shared memory to a block, not {-(-needed // 1024)}"
+        return ""
 
     def macros(self) -> dict[str, int]:
         """What the source is compiled for."""
@@ -107,21 +117,27 @@ class FusedTrunk:
             self._pointers = torch.tensor(addresses, device=self.parameters[0].device)
         return self._pointers
 
-    def __call__(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) in [0, 1] -> (B, features)."""
-        if not torch.is_autocast_enabled(images.device.type):
-            return CNN.forward(self.network, images)  # full precision: the library's kernels
+    def __call__(self, images: Tensor | tuple[Tensor, ...]) -> Tensor:
+        """(B, C, H, W) in [0, 1], or several of them, one after the other -> (B, features)."""
+        parts = images if isinstance(images, tuple) else (images,)
+        if len(parts) > 2 or (len(parts) > 1 and any(part.requires_grad for part in parts)):
+            parts = (torch.cat(parts),)
+        if not torch.is_autocast_enabled(parts[0].device.type):  # full precision: the library's
+            return CNN.forward(self.network, torch.cat(parts) if len(parts) > 1 else parts[0])
         if self.network.centre:
-            images = images - self.network.centre
+            parts = tuple(part - self.network.centre for part in parts)
+        one, *more = (part.to(torch.bfloat16).contiguous() for part in parts)
         keep = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters)
-        return _Trunk.apply(self, keep, images.to(torch.bfloat16).contiguous(), *self.parameters)
+        return _Trunk.apply(self, keep, one, more[0] if more else None, *self.parameters)
 
-    def forward(self, images: Tensor, keep: bool) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, images: Tensor, others: Tensor | None, keep: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Features, pixels after every layer, weights for the way back.
 
         The last two are just the first layer's, and empty, unless they are to be kept.
         """
-        batch, device, side = len(images), images.device, self.sides[0]
+        batch, device, side = count(images, others), images.device, self.sides[0]
         forward = torch.empty((9 + 18 * (self.layers - 1)) * 256, dtype=torch.int32, device=device)
         numbers = 18 * (self.layers - 1) * 256 if keep else 0  # of nothing the address is 0
         turned = torch.empty(numbers, dtype=torch.int32, device=device)
@@ -131,7 +147,7 @@ class FusedTrunk:
         hidden = torch.empty(batch * stride, dtype=torch.uint8, device=device)
         self.launch(
             "first", (FIRST_BLOCKS, 1), FIRST_THREADS, self.strip_bytes(),
-            images, forward, biases, hidden, stride, batch,
+            images, at(others), len(images), forward, biases, hidden, stride, batch,
         )  # fmt: skip
         features = torch.empty(
             (batch, FILTERS * self.sides[-1] ** 2), dtype=torch.bfloat16, device=device
@@ -146,13 +162,14 @@ class FusedTrunk:
         self,
         gradient: Tensor,
         images: Tensor,
+        others: Tensor | None,
         hidden: Tensor,
         turned: Tensor,
         first: Tensor,
         of_images: bool = False,
     ) -> list[Tensor | None]:
         """The gradients of the images, if asked for, and of all parameters, in their order."""
-        batch, device, side = len(images), images.device, self.sides[0]
+        batch, device, side = count(images, others), images.device, self.sides[0]
         stride, all_pixels = self.kept_bytes(), self.pixels(self.layers)
         bias_sums = torch.empty(batch * self.layers * FILTERS, device=device)
         gradients = torch.empty(batch * all_pixels, dtype=torch.uint8, device=device)
@@ -172,7 +189,7 @@ class FusedTrunk:
         memory = max(strip, FIRST_GRADIENT_THREADS // 96 * 4 * FIRST_SUMS)  # three warps share sums
         self.launch(
             "first_weight_gradient", (FIRST_BLOCKS, 1), FIRST_GRADIENT_THREADS, memory,
-            images, gradients, all_pixels, batch, first_partial,
+            images, at(others), len(images), gradients, all_pixels, batch, first_partial,
         )  # fmt: skip
         sizes = [weight.numel() + FILTERS for weight in self.parameters[::2]]
         flat = torch.empty(sum(sizes), device=device)
@@ -218,19 +235,35 @@ class _Trunk(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, trunk: FusedTrunk, keep: bool, images: Tensor, *parameters: Tensor
+        ctx: Any,
+        trunk: FusedTrunk,
+        keep: bool,
+        images: Tensor,
+        others: Tensor | None,
+        *parameters: Tensor,
     ) -> Tensor:
-        features, hidden, turned = trunk.forward(images, keep)
+        features, hidden, turned = trunk.forward(images, others, keep)
         ctx.trunk = trunk
         if keep:
-            ctx.save_for_backward(images, hidden, turned, parameters[0])
+            ctx.save_for_backward(images, others, hidden, turned, parameters[0])
         return features
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
         of_images = ctx.needs_input_grad[2]
-        return None, None, *ctx.trunk.backward(gradient, *ctx.saved_tensors, of_images)
+        found, *rest = ctx.trunk.backward(gradient, *ctx.saved_tensors, of_images)
+        return None, None, found, None, *rest
+
+
+def count(images: Tensor, others: Tensor | None) -> int:
+    """Of all images."""
+    return len(images) + (0 if others is None else len(others))
+
+
+def at(tensor: Tensor | None) -> Tensor | int:
+    """A tensor for a kernel; of nothing the address is 0."""
+    return 0 if tensor is None else tensor
 
 
 def convolutions_of(network: CNN) -> list[nn.Conv2d]:

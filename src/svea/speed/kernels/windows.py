@@ -1,4 +1,4 @@
-"""Windows cut out of pictures as one GPU kernel (Triton).
+"""Windows cut out of pictures as one GPU kernel (Triton), and bytes made to pixels.
 
 What torch.compile makes of the same gather reads a 64-bit index for every pixel, eight times the
 picture's own bytes.
@@ -30,6 +30,23 @@ def _cut(
     column = tl.minimum(tl.maximum(p % WIDTH + left, 0), COLUMNS - 1)
     values = tl.load(x + plane * ROWS * COLUMNS + row * COLUMNS + column, mask=inside)
     tl.store(y + plane * HEIGHT * WIDTH + p, values, mask=inside)
+
+
+@triton.jit
+def _scale(x, y, numbers, BLOCK: tl.constexpr):
+    """Bytes divided by 255."""
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < numbers
+    values = tl.load(x + i, mask=inside, other=0).to(tl.float32)
+    tl.store(y + i, tl.div_rn(values, 255.0).to(y.dtype.element_ty), mask=inside)
+
+
+def scaled(images: Tensor, dtype: torch.dtype) -> Tensor:
+    """`views.scaled`: bytes as pixels in [0, 1]."""
+    y = torch.empty(images.shape, dtype=dtype, device=images.device)
+    numbers = images.numel()
+    _scale[(triton.cdiv(numbers, 4 * BLOCK),)](images.contiguous(), y, numbers, 4 * BLOCK)
+    return y
 
 
 @torch.library.custom_op("svea::windows", mutates_args=())

@@ -1,0 +1,155 @@
+"""Optimiser steps and target networks by kernels that occupy a whole GPU (steps.cu)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from svea.agents.optimising import Optimising
+from svea.agents.targets import critic_parts, parameters_of
+
+if TYPE_CHECKING:
+    from svea.agents.agent import Agent, Losses
+
+SOURCES = [Path(__file__).with_name(name) for name in ("tensor_cores.cu", "steps.cu")]
+MOST, CHUNK, THREADS = 48, 4096, 256  # as in steps.cu
+Launch = Callable[..., None]
+_POINTERS, _FIRST, _SIZES = ctypes.c_void_p * MOST, ctypes.c_int * (MOST + 1), ctypes.c_int * MOST
+
+
+class Tensors(ctypes.Structure):
+    """An optimiser's tensors, as steps.cu has them."""
+
+    _fields_ = [
+        *((name, _POINTERS) for name in ("parameter", "moment", "square", "step", "gradient")),
+        ("first", _FIRST),
+        ("size", _SIZES),
+        *((name, ctypes.c_float) for name in ("rate", "beta1", "beta2", "epsilon")),
+    ]
+
+
+class Pairs(ctypes.Structure):
+    """Slow tensors and the ones that they follow."""
+
+    _fields_ = [
+        ("slow", _POINTERS), ("fast", _POINTERS), ("first", _FIRST), ("size", _SIZES),
+        ("rate", ctypes.c_float * MOST),
+    ]  # fmt: skip
+
+
+class FusedSteps:
+    """An agent's `step` and `update_target`, for weights that lie together in float32."""
+
+    def __init__(self, agent: Agent, launch: Launch | None = None) -> None:
+        """Compile the kernels.
+
+        Args:
+            agent: whose optimisers take the steps.
+            launch: runs kernels, in place of the GPU that the agent lies on.
+        """
+        self.agent = agent
+        if launch is None:
+            from svea.speed.kernels import nvrtc
+
+            launch = nvrtc.Kernels(SOURCES, {}, agent.device)
+        self.launch = launch
+
+    @staticmethod
+    def fits(agent: Agent) -> bool:
+        """Whether there are few enough tensors, all in float32 and without gaps."""
+        device = agent.device
+        if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
+            return False
+        return has_right_tensors(agent)
+
+    def step(self, name: str, loss: Tensor, *others: str) -> Losses:
+        """What `Optimising.step` does, in three launches: norm, judgement, step."""
+        if others:  # they are judged together
+            return Optimising.step(self.agent, name, loss, *others)
+        optimiser = self.agent.optimisers[name]
+        group = optimiser.param_groups[0]
+        parameters = group["params"]
+        gradients = [g.contiguous() for g in torch.autograd.grad(loss, parameters)]
+        for parameter in parameters:
+            if not optimiser.state[parameter]:
+                optimiser.state[parameter] = fresh_state(parameter)
+        states = [optimiser.state[parameter] for parameter in parameters]
+        count, first = layout(parameters)
+        table = Tensors(
+            addresses(parameters),
+            *(addresses([s[key] for s in states]) for key in ("exp_avg", "exp_avg_sq", "step")),
+            addresses(gradients), first, _SIZES(*(p.numel() for p in parameters)),
+            group["lr"], *group["betas"], group["eps"],
+        )  # fmt: skip
+        partial, scalars = gradients[0].new_empty(count), gradients[0].new_empty(4)
+        self.launch("squares", (count, 1), THREADS, 4 * 8, table, partial)
+        self.launch(
+            "judge", (1, 1), THREADS, 4 * 8, table, partial, count, len(parameters), scalars
+        )
+        self.launch("adam", (count, 1), THREADS, 0, table, scalars)
+        return {f"{name}_loss": loss.detach(), f"{name}_gradient": scalars[0]}
+
+    @torch.no_grad()
+    def update_target(self) -> None:
+        """What `Agent.update_target` does, in one launch."""
+        agent, options = self.agent, self.agent.options
+        encoder_tau = options.encoder_tau if agent.has_target_trunk else options.q_tau
+        moves: list[tuple[list[Any], list[Any], float]] = (
+            [([agent.target_trunk], [agent.trunk], encoder_tau)] if agent.has_target_trunk else []
+        )
+        slow, fast = critic_parts(agent.target_critic), critic_parts(agent.critic)
+        moves += [(slow[0], fast[0], encoder_tau), (slow[1], fast[1], options.q_tau)]
+        followers: list[Tensor] = []
+        leaders: list[Tensor] = []
+        rates: list[float] = []
+        for behind, ahead, rate in moves:
+            followers += parameters_of(behind)
+            leaders += parameters_of(ahead)
+            rates += [rate] * (len(followers) - len(rates))
+        count, first = layout(followers)
+        table = Pairs(
+            addresses(followers), addresses(leaders), first,
+            _SIZES(*(p.numel() for p in followers)), (ctypes.c_float * MOST)(*rates),
+        )  # fmt: skip
+        self.launch("follow", (count, 1), THREADS, 0, table)
+
+
+def has_right_tensors(agent: Agent) -> bool:
+    """Whether the tables have room for every optimiser and for the targets."""
+    groups = [o.param_groups for o in agent.optimisers.values()]
+    lists = [group[0]["params"] for group in groups]
+    lists.append(parameters_of([agent.target_trunk, agent.target_critic]))
+    plain = ("weight_decay", "amsgrad", "maximize")
+    if any(len(group) > 1 or any(group[0][option] for option in plain) for group in groups):
+        return False
+    return all(
+        len(tensors) <= MOST
+        and all(t.dtype == torch.float32 and t.is_contiguous() for t in tensors)
+        for tensors in lists
+    )
+
+
+def fresh_state(parameter: Tensor) -> dict[str, Tensor]:
+    """What torch's Adam begins with."""
+    return {
+        "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+        "exp_avg": torch.zeros_like(parameter),
+        "exp_avg_sq": torch.zeros_like(parameter),
+    }
+
+
+def layout(tensors: Sequence[Tensor]) -> tuple[int, ctypes.Array[ctypes.c_int]]:
+    """How many blocks, and each tensor's first; behind the last one stands their number."""
+    ends = list(accumulate(-(-t.numel() // CHUNK) for t in tensors))
+    return ends[-1], _FIRST(0, *ends)
+
+
+def addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
+    """Where tensors lie."""
+    return _POINTERS(*(t.data_ptr() for t in tensors))

@@ -1,0 +1,256 @@
+"""The heads' and the optimisers' CUDA kernels against plain PyTorch: emulated, and on a GPU."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from emulated import emulator
+from torch import Tensor, nn
+
+from svea import configure
+from svea.agents import make_agent
+from svea.networks import Actor, Critic
+from svea.networks.deterministic import DeterministicActor
+from svea.speed.kernels import heads, steps
+from svea.speed.kernels.heads import FusedHead
+from svea.speed.kernels.steps import FusedSteps
+
+torch.set_num_threads(1)
+HEADS = [
+    "pack_heads", "state", "hidden", "outputs", "outputs_back", "hidden_back", "state_back", "sums",
+    "squash", "squash_back",
+]  # fmt: skip
+STEPS = ["squares", "judge", "adam", "follow"]
+emulated = pytest.param(
+    "cpu", marks=pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+)
+on_gpu = pytest.param(
+    "cuda",
+    marks=pytest.mark.skipif(
+        not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0),
+        reason="needs an NVIDIA GPU of compute capability 9 or above",
+    ),
+)
+
+
+def nothing(*_: object) -> None:
+    """A launcher for when no kernel may run."""
+    raise AssertionError("no kernel of ours")
+
+
+def small(kind: type[Actor | Critic], device: str, sizes: tuple[int, ...]) -> Actor | Critic:
+    torch.manual_seed(1)
+    network = kind(*sizes).to(device)
+    for parameter in network.parameters():  # biases and LayerNorm begin as zeros and ones
+        parameter.data += 0.1 * torch.randn(parameter.shape).to(device)
+    return network
+
+
+def fused(network: Actor | Critic, folder: Path, device: str) -> FusedHead:
+    if device == "cuda":
+        return FusedHead(network)
+    head = FusedHead(network, nothing)
+    head.launch = emulator(folder, heads.SOURCES[1], head.macros(), HEADS)
+    return head
+
+
+class Forward(torch.autograd.Function):
+    """bfloat16's rounding of what goes forward."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        return x.bfloat16().to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient
+
+
+class Back(torch.autograd.Function):
+    """bfloat16's rounding of what comes back."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient.bfloat16().to(gradient.dtype)
+
+
+class Plain:
+    """A head in float64, rounded where the kernels round: its ReLUs clip the same numbers."""
+
+    def __init__(self, network: Actor | Critic) -> None:
+        exact = copy.deepcopy(network).double()
+        self.projection, self.parameters = exact.projection, list(exact.parameters())
+        self.mlps = [exact.q1, exact.q2] if isinstance(exact, Critic) else [exact.mlp]
+
+    def __call__(self, features: Tensor, *actions: Tensor) -> Tensor:
+        linear, norm, _ = self.projection
+        x = torch.cat([torch.tanh(norm(self.through(linear, features))), *actions], 1)
+        found = []
+        for mlp in self.mlps:
+            h = Forward.apply(x)
+            for layer in (mlp.hidden[0], mlp.hidden[2]):
+                h = Forward.apply(torch.relu(self.through(layer, h)))
+            found.append(h @ mlp.output.weight.t() + mlp.output.bias)
+        return torch.stack(found)
+
+    def through(self, layer: nn.Linear, x: Tensor) -> Tensor:
+        return Back.apply(x @ Forward.apply(layer.weight).t()) + layer.bias
+
+
+def error(found: Tensor, wanted: Tensor) -> float:
+    found, wanted = found.detach().double(), wanted.detach().double()
+    return float((found - wanted).norm() / wanted.norm())
+
+
+SIZES = [(64, 3, 20, 128), (72, 2, 100, 256)]
+
+
+@pytest.mark.parametrize("device", [emulated, on_gpu])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_q_functions_are_what_is_written(
+    tmp_path: Path, device: str, sizes: tuple[int, ...]
+) -> None:
+    network = small(Critic, device, sizes)
+    head, plain, rows = fused(network, tmp_path, device), Plain(network), 11
+    features = torch.randn(rows, sizes[0], device=device).bfloat16().requires_grad_()
+    actions = (torch.rand(rows, sizes[1], device=device) * 2 - 1).bfloat16().float()
+    actions.requires_grad_()
+    doubled = [x.detach().double().requires_grad_() for x in (features, actions)]
+    wanted = plain(*doubled).squeeze(-1)
+    gradient = torch.randn(2, rows, device=device)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        found = head(features, actions)
+        with torch.no_grad():
+            assert torch.equal(head(features, actions), found)
+    assert found.shape == wanted.shape and error(found, wanted) < 2e-3
+    given = [features, actions, *network.parameters()]
+    ours = torch.autograd.grad(found, given, gradient)
+    theirs = torch.autograd.grad(wanted, [*doubled, *plain.parameters], gradient.double())
+    names = ["features", "actions", *dict(network.named_parameters())]
+    for name, one, other in zip(names, ours, theirs, strict=True):
+        assert one.shape == other.shape and error(one, other) < 5e-3, name
+
+
+@pytest.mark.parametrize("device", [emulated, on_gpu])
+def test_policies_are_what_is_written(tmp_path: Path, device: str) -> None:
+    network = small(Actor, device, (64, 3, 20, 128))
+    head, plain, rows = fused(network, tmp_path, device), Plain(network), 9
+    features = torch.randn(rows, 64, device=device).bfloat16()
+    of_actions, of_probability = torch.randn(rows, 3, device=device), torch.randn(rows).to(device)
+
+    def noise() -> torch.Generator:
+        return torch.Generator(device).manual_seed(3)
+
+    with torch.autocast(device, dtype=torch.bfloat16):
+        mean, log_std = head(features)
+        actions, probability = head.sample(features, noise())
+    drawn = torch.randn(rows, 3, generator=noise(), device=device).double()
+    wanted_mean, raw = plain(features.double())[0].chunk(2, 1)
+    wanted_log_std = -10 + 6 * (torch.tanh(raw) + 1)
+    assert error(mean, wanted_mean) < 2e-3 and error(log_std, wanted_log_std) < 2e-3
+    wanted = torch.tanh(wanted_mean + drawn * wanted_log_std.exp())
+    normal = torch.distributions.Normal(0, 1).log_prob(drawn) - wanted_log_std
+    likely = (normal - torch.log(torch.relu(1 - wanted**2) + 1e-6)).sum(-1)
+    assert error(actions, wanted) < 2e-3 and error(probability, likely) < 2e-3
+    ours = torch.autograd.grad(
+        [actions, probability], list(network.parameters()), [of_actions, of_probability]
+    )
+    theirs = torch.autograd.grad(
+        [wanted, likely], plain.parameters, [of_actions.double(), of_probability.double()]
+    )
+    for (name, _), one, other in zip(network.named_parameters(), ours, theirs, strict=True):
+        assert one.shape == other.shape and error(one, other) < 5e-3, name
+
+
+def test_a_policys_step_asks_for_no_gradient_of_the_critic(tmp_path: Path) -> None:
+    head = FusedHead(small(Critic, "cpu", SIZES[0]), nothing)
+    head.forward = lambda features, actions, kept: actions.sum(1)[None, :, None]  # type: ignore
+    head.backward = lambda gradient, kept, of_features: (None, torch.ones(4, 3))  # type: ignore
+    head.weight_gradients = nothing  # type: ignore[method-assign, assignment]
+    actions = torch.zeros(4, 3, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        q = head(torch.zeros(4, 64), actions)
+    assert torch.equal(torch.autograd.grad(q.sum(), actions)[0], torch.ones(4, 3))
+
+
+def test_in_full_precision_torch_computes() -> None:
+    critic, actor = small(Critic, "cpu", SIZES[0]), small(Actor, "cpu", SIZES[0])
+    features, actions = torch.randn(2, 64), torch.rand(2, 3)
+    torch.testing.assert_close(
+        FusedHead(critic, nothing)(features, actions), critic(features, actions)
+    )
+    torch.testing.assert_close(FusedHead(actor, nothing)(features), actor(features))
+
+
+def test_which_heads_fit() -> None:
+    assert heads.has_right_shape(Critic(14112, 6)) and heads.has_right_shape(Actor(14112, 6))
+    assert not heads.has_right_shape(Critic(14111, 6))
+    assert not heads.has_right_shape(Critic(14112, 6, hidden=1000))
+    assert not FusedHead.fits(Critic(14112, 6)), "it lies on a CPU"
+    assert not FusedHead.fits(DeterministicActor(14112, 6))
+
+
+def tiny_agent(device: str):
+    config = configure(
+        "walker_walk",
+        preset="quick",
+        overlay_dir="procedural",
+        device=device,
+        **{"network.hidden": 128},
+    )
+    return make_agent(config, 2, torch.device(device))
+
+
+def take(agent, loss_of: Callable[[list[Tensor]], Tensor]) -> dict[str, Tensor]:
+    return agent.step("critic", loss_of(agent.optimisers["critic"].param_groups[0]["params"]))
+
+
+@pytest.mark.parametrize("device", [emulated, on_gpu])
+def test_steps_and_targets_are_torchs(tmp_path: Path, device: str) -> None:
+    ours, theirs = tiny_agent(device), tiny_agent(device)
+    for agent in (ours, theirs):
+        for network in (agent.trunk, agent.target_trunk):
+            for parameter in network.parameters():
+                parameter.data = parameter.data.contiguous()
+    assert steps.has_right_tensors(ours)
+    launch = emulator(tmp_path, steps.SOURCES[1], {}, STEPS) if device == "cpu" else None
+    fast = FusedSteps(ours, launch)
+    ours.step, ours.update_target = fast.step, fast.update_target  # type: ignore[method-assign]
+    for number in range(4):
+        torch.manual_seed(number)
+        noise = [torch.randn_like(p) for p in ours.optimisers["critic"].param_groups[0]["params"]]
+        scale = float("inf") if number == 2 else 0.1
+
+        def loss(parameters: list[Tensor], noise=noise, scale=scale) -> Tensor:
+            return sum((p * n).sum() for p, n in zip(parameters, noise, strict=True)) * scale
+
+        found, wanted = take(ours, loss), take(theirs, loss)
+        torch.testing.assert_close(found["critic_gradient"], wanted["critic_gradient"])
+        for agent in (ours, theirs):
+            agent.update_target()
+        for name in ("trunk", "critic", "target_trunk", "target_critic"):
+            pairs = zip(
+                getattr(ours, name).parameters(), getattr(theirs, name).parameters(), strict=True
+            )
+            for one, other in pairs:
+                torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+    mine, others = (a.optimisers["critic"].state_dict()["state"] for a in (ours, theirs))
+    assert mine[0]["step"] == others[0]["step"] == 3, "the step that was not finite does not count"
+    for number in mine:
+        for key in ("exp_avg", "exp_avg_sq"):
+            torch.testing.assert_close(mine[number][key], others[number][key], rtol=1e-5, atol=1e-8)
+
+
+def test_agents_with_many_tensors_keep_torchs_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = tiny_agent("cpu")
+    monkeypatch.setattr(steps, "MOST", 5)
+    assert not steps.has_right_tensors(agent)

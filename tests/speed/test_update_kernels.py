@@ -1,0 +1,115 @@
+"""The kernels for batches and losses against what is written: emulated, and on a GPU."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from emulated import emulator
+from torch import Tensor
+
+from svea import configure
+from svea.agents import make_agent
+from svea.agents.sac import SAC
+from svea.replay import Batch, Replay
+from svea.speed.kernels import updates
+from svea.speed.kernels.updates import FusedLosses, FusedSampling
+
+torch.set_num_threads(1)
+KERNELS = ["sample", "weighted_error", "policy_losses"]
+emulated = pytest.param(
+    "cpu", marks=pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+)
+on_gpu = pytest.param(
+    "cuda",
+    marks=pytest.mark.skipif(
+        not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0),
+        reason="needs an NVIDIA GPU of compute capability 9 or above",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def emulation(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return emulator(tmp_path_factory.mktemp("kernels"), updates.SOURCES[1], {}, KERNELS)
+
+
+@pytest.mark.parametrize("device", [emulated, on_gpu])
+@pytest.mark.parametrize("decisions", [5, 60])  # of a ring of 20: young, and several times round
+def test_batches_are_the_replays_own(device: str, decisions: int, emulation: Any) -> None:
+    replay = Replay(20, 16, 3, environments=1, episode_length=7, device=device, seed=1)
+    random = np.random.default_rng(0)
+
+    def frame() -> np.ndarray:
+        return random.integers(256, size=(3, 16, 16), dtype=np.uint8)
+
+    replay.begin(0, frame())
+    for number in range(decisions):
+        ends = number % 7 == 6
+        action = random.uniform(-1, 1, 3).astype(np.float32)
+        replay.append(0, action, random.normal(), ends and number % 2 == 0, frame(), ends)
+        if ends:
+            replay.begin(0, frame())
+    fast = FusedSampling(replay, emulation if device == "cpu" else None)
+    state = replay.generator.get_state()
+    for size in (1, 33):
+        replay.generator.set_state(state)
+        wanted: Batch = Replay.sample(replay, size)
+        replay.generator.set_state(state)
+        for name, found in fast(size):
+            assert torch.equal(found, getattr(wanted, name)), name
+
+
+def test_which_replays_fit() -> None:
+    assert updates.has_right_frames(Replay(2, 84, 1))
+    assert not updates.has_right_frames(Replay(2, 84, 1, n_step=3))
+    assert not updates.has_right_frames(Replay(2, 85, 1))
+    assert not FusedSampling.fits(Replay(2, 84, 1)), "it lies on a CPU"
+
+
+def agent_for(method: str, device: str) -> SAC:
+    config = configure("walker_walk", method=method, preset="quick", overlay_dir="procedural")
+    agent = make_agent(config, 2, torch.device(device))
+    assert isinstance(agent, SAC)
+    return agent
+
+
+@pytest.mark.parametrize("device", [emulated, on_gpu])
+@pytest.mark.parametrize("targets", [1, 2])
+def test_weighted_errors_are_what_is_written(device: str, targets: int, emulation: Any) -> None:
+    agent, batch = agent_for("svea", device), 37
+    fast = FusedLosses(agent, emulation if device == "cpu" else None)
+    q = torch.randn(2, 2 * batch, device=device, requires_grad=True)
+    exact = q.detach().double().requires_grad_()
+    target = torch.randn(targets, batch, device=device)
+    wanted, found = agent.weighted_error(exact, target.double()), fast.weighted_error(q, target)
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-6)
+    same_slopes(0.3 * found, 0.3 * wanted, [q], [exact])
+
+
+@pytest.mark.parametrize("device", [emulated, on_gpu])
+def test_policy_losses_are_what_is_written(device: str, emulation: Any) -> None:
+    agent, batch = agent_for("svea", device), 300  # more than a block has threads
+    fast = FusedLosses(agent, emulation if device == "cpu" else None)
+    q, probability = torch.randn(2, batch, device=device), torch.randn(batch, device=device)
+    q[1, 5] = q[0, 5]  # both the smallest: each gets half
+    ours = [x.clone().requires_grad_() for x in (q, probability)]
+    theirs = [x.double().requires_grad_() for x in (q, probability)]
+    found, wanted = fast.policy_losses(*ours), agent.policy_losses(*theirs)
+    for one, other in zip(found[:2], wanted[:2], strict=True):
+        torch.testing.assert_close(one.double(), other.double(), rtol=1e-5, atol=1e-6)
+    assert found[2].keys() == wanted[2].keys()
+    for name, value in found[2].items():
+        torch.testing.assert_close(value.double(), wanted[2][name].double())
+    same_slopes(0.7 * found[0], 0.7 * wanted[0], ours, theirs)
+    temperature = [agent.log_temperature]
+    same_slopes(0.7 * found[1], 0.7 * wanted[1], temperature, temperature)
+
+
+def same_slopes(ours: Tensor, theirs: Tensor, x: list[Tensor], exact: list[Tensor]) -> None:
+    found, wanted = torch.autograd.grad(ours, x), torch.autograd.grad(theirs, exact)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one.double(), other.double(), rtol=1e-5, atol=1e-7)

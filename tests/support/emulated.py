@@ -1,0 +1,38 @@
+"""GPU kernels in CUDA on this CPU (emulation.cpp)."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+
+def emulator(
+    folder: Path, source: Path, macros: dict[str, int], kernels: Sequence[str] = ()
+) -> Callable[..., None]:
+    """Compile a source, and return what launches its kernels; by default the trunk's."""
+    library = folder / f"{source.stem}-{len(list(folder.iterdir()))}.so"
+    definitions = [f"-D{name}={value}" for name, value in macros.items()]
+    if kernels:
+        definitions.append("-DLAUNCHERS=" + " ".join(f"LAUNCHER({name})" for name in kernels))
+    command = ["g++", "-O1", "-std=c++17", "-fPIC", "-shared", "-w", *definitions]
+    command += [f'-DKERNELS="{source}"', str(Path(__file__).with_name("emulation.cpp"))]
+    subprocess.run([*command, "-o", str(library)], check=True)
+    loaded = ctypes.CDLL(str(library))
+
+    def launch(name: str, grid: tuple[int, int], threads: int, memory: int, *given: Any) -> None:
+        arguments = (ctypes.c_uint64 * len(given))(*(number_of(g) for g in given))
+        getattr(loaded, f"launch_{name}")(*grid, threads, memory, arguments)
+
+    return launch
+
+
+def number_of(given: Any) -> int:
+    """A tensor's or a structure's address, or the number itself."""
+    if isinstance(given, ctypes.Structure):
+        return ctypes.addressof(given)
+    return given.data_ptr() if isinstance(given, Tensor) else int(given)
