@@ -164,3 +164,14 @@ def test_updates_keep_pace_with_decisions(
     assert all(phase.actor == (update % 2 == 0) for _, update, phase in seen[-len(late) :])
     saved = checkpoint.load(run)
     assert saved is not None and saved.state["updates"] == len(expected)
+
+
+def test_the_first_evaluation_can_be_left_out_and_nothing_else_changes(
+    tmp_path: Path, uninterrupted: Path
+) -> None:
+    without = train(tiny(tmp_path, eval_first=False))
+    played = [
+        [(line["decision"], line["returns"]) for line in metrics(run) if line["kind"] == "eval"]
+        for run in (uninterrupted, without)
+    ]
+    assert played[0][0][0] == 0 and played[0][1:] == played[1]

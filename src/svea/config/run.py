@@ -120,6 +120,8 @@ class Config:
     """Decisions between evaluations."""
     eval_episodes: Annotated[int, at_least(1), WATCH] = 30
     """Episodes per mode and evaluation."""
+    eval_first: Annotated[bool, WATCH] = True
+    """Also evaluate before the first decision, which costs a run its first seconds."""
     eval_mode: Annotated[str, WHAT] = "color_hard"
     """The test mode to evaluate in, in addition to train; several with commas between them, or a
     group such as colors. Each takes the time of an evaluation."""

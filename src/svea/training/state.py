@@ -79,8 +79,8 @@ class TrainingState:
             )
         )
         self.evaluators = Evaluators(config, stack, self.record_incident)
-        if not (saved or learn_only):
-            self.evaluators.start()  # a new run begins with an evaluation
+        if config.eval_first and not (saved or learn_only):
+            self.evaluators.start()  # the run begins with an evaluation
         self._stack, self._saved = stack, saved
         self._runs_in_process, self._learn_only = runs_in_process, learn_only
 
@@ -138,6 +138,8 @@ class TrainingState:
         """Counters of a new run, and the first episode of every environment."""
         self.decision = self.updates = self.owed_updates = 0
         self.next_evaluation = 0
+        if not self.config.eval_first:
+            self.plan_evaluation()
         self.next_save, self.next_log = self.config.save_every, self.config.log_every
         self._log_offset, self.segments, self._seconds_before = 0, [], 0.0
         seeds = [episode_seed(self.config.seed, TRAINING, i, 0) for i in range(self.config.envs)]
