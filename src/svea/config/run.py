@@ -57,9 +57,9 @@ class Config:
     layers see each frame by itself."""
     auxiliary: Annotated[Literal["none", "curl", "soda", "pad", "sgqn"], WHAT] = "none"
     """An auxiliary loss that also trains the trunk; set by the method."""
-    mask: Annotated[Literal["none", "madi"], WHAT] = "none"
-    """What covers pixels before the encoder sees them: nothing, or MaDi's learned masker; set by
-    the method."""
+    mask: Annotated[Literal["none", "madi", "oracle"], WHAT] = "none"
+    """What covers pixels before the encoder sees them: nothing, MaDi's learned masker, or the
+    simulator's own segmentation (an upper bound, not a method); set by the method."""
     preset: Annotated[Literal["paper", "quick"], WHAT] = "paper"
     """paper: the published setting. quick: smaller images and networks, for a CPU."""
     seed: Annotated[int, at_least(0), SEED] = 0
@@ -189,10 +189,14 @@ class Config:
     def environment(self) -> dict[str, Any]:
         """The arguments of ``make_env`` in training."""
         shared = ("task", "action_repeat", "episode_frames", "rendering", "action_bins")
-        return {name: getattr(self, name) for name in shared} | {
-            "image_size": self.rendered_size,
-            "data_dir": self.data_dir or None,
-        }
+        return (
+            {name: getattr(self, name) for name in shared}
+            | {
+                "image_size": self.rendered_size,
+                "data_dir": self.data_dir or None,
+            }
+            | ({"oracle_mask": True} if self.mask == "oracle" else {})
+        )
 
     def environment_in(
         self, mode: str, data_dir: str | None = None, task: str = ""

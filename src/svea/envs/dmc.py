@@ -66,12 +66,14 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         rendering: str,
         render_mode: str | None,
         render_size: int,
+        oracle_mask: bool = False,
         load: Callable[[str, str], Any] = load_suite_task,
     ) -> None:
         """Load the task and prepare its renderer."""
         prepare_simulator()
         self.render_mode = render_mode
         self._mode, self._action_repeat, self.render_size = mode, action_repeat, render_size
+        self._oracle_mask = oracle_mask
         self._episode = StackedEpisode(image_size, seed, episode_frames, frame_stack, channels_last)
         self.observation_space = self._episode.space
         self.most_decisions = -(-episode_frames // action_repeat)
@@ -103,8 +105,8 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What data the mode's pictures are made with."""
-        return self._mode.provenance
+        """What data the mode's pictures are made with, and whether the simulator masks them."""
+        return self._mode.provenance | ({"mask": "oracle"} if self._oracle_mask else {})
 
     @property
     def mode(self) -> Mode:
@@ -169,7 +171,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         if self.render_mode is None:
             warn_of_render_without_mode()
             return None
-        return np.array(compose(self._mode, self._scene.renderer.draw(self.render_size)))
+        return np.array(self._picture(self.render_size))
 
     def redraw(self) -> np.ndarray:
         """Draw the newest picture of the observation again, after its look was changed by hand."""
@@ -179,6 +181,13 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
     def physics(self) -> Any:
         """The dm_control `Physics` of the running episode, for debugging; None once closed."""
         return self._physics
+
+    def foreground(self) -> np.ndarray:
+        """Which pixels of the newest picture show what the task is about, `(H, W)` bool.
+
+        By MuJoCo's segmentation: all but sky, floor, walls and other surroundings.
+        """
+        return self._scene.renderer.foreground()
 
     def state(self) -> np.ndarray:
         """The simulator's state: positions, velocities and activations, which no agent sees."""
@@ -229,7 +238,14 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def _draw(self) -> np.ndarray:
         """Draw the picture that goes on the stack, `(3, H, W)`."""
-        return compose(self._mode, self._scene.renderer.draw()).transpose(2, 0, 1)
+        return self._picture().transpose(2, 0, 1)
+
+    def _picture(self, size: int | None = None) -> np.ndarray:
+        """The scene in its mode, `(H, W, 3)`; black around the foreground with an oracle mask."""
+        picture = compose(self._mode, self._scene.renderer.draw(size))
+        if not self._oracle_mask:
+            return picture
+        return picture * self._scene.renderer.foreground(size)[..., None]
 
 
 def warn_of_render_without_mode() -> None:

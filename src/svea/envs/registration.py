@@ -47,6 +47,7 @@ def make_env(
     render_mode: str | None = None,
     render_size: int = 240,
     action_bins: int = 0,
+    oracle_mask: bool = False,
     **mode_options: Any,
 ) -> gym.Env[np.ndarray, Any]:
     """Make an environment of pictures.
@@ -75,6 +76,9 @@ def make_env(
         render_size: Side of the picture that `render()` returns.
         action_bins: 0, or how many values each dimension of the action may take: the actions are
             then numbered, `bins ** dimensions` of them (see `DiscreteActions`).
+        oracle_mask: Make every pixel black that does not show what the task is about, by the
+            simulator's own segmentation. No agent outside the simulator has such a mask: it gives
+            an upper bound, not a method.
         **mode_options: Options of the mode: `videos` and `order` of the video modes, `videos` and
             `intensity` of `distracting_cs`, `world` of the robot's `test`, and `menagerie` of both
             modes of the robot.
@@ -125,6 +129,11 @@ def make_env(
         "render_mode": render_mode,
         "render_size": render_size,
     }
+    if oracle_mask and is_foreign(task):
+        raise UserError(
+            f"oracle_mask is on, but {task!r} is an environment of yours: there is no segmentation "
+            "to mask it by. Allowed: tasks that svea simulates, or oracle_mask=False."
+        )
     if is_foreign(task):
         env = call_factory(task, mode=look, action_repeat=action_repeat or 1, **shown)
         return _discretise(env, action_bins)
@@ -135,6 +144,7 @@ def make_env(
         look,
         action_repeat=action_repeat or ACTION_REPEAT[task],
         rendering=rendering,
+        oracle_mask=oracle_mask,
         **shown,
         load=_load_robot_task(look) if task in ROBOT_TASKS else load_suite_task,
     )

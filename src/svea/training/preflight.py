@@ -158,10 +158,11 @@ def announcement(
     """What is about to happen, in numbers, before it happens."""
     rate = config.updates_per_decision
     updates = "" if rate == 1 else f", {rate:g} updates per decision"
+    masks = {"none": "", "madi": ", mask madi", "oracle": ", ORACLE MASK: an upper bound"}
     computed_in = EXACT if config.precision == EXACT else str(precision).removeprefix("torch.")
     return (
         f"{config.task}, {config.method} on {config.base} with {config.encoder} (augment "
-        f"{config.augment}), seed {config.seed}, "
+        f"{config.augment}{masks[config.mask]}), seed {config.seed}, "
         f"preset {config.preset}: {config.decisions:,} decisions = "
         f"{config.decisions * config.action_repeat:,} frames{updates}, "
         f"{plural(config.envs, 'environment')}, "

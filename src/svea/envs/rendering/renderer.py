@@ -135,6 +135,7 @@ class Renderer:
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         self._camera.fixedcamid = camera
         self._buffers: dict[int, np.ndarray] = {}
+        self._masks: dict[int, np.ndarray] = {}
 
         with _watch():
             gl = _drawing.context or Context()
@@ -153,20 +154,69 @@ class Renderer:
         Returns:
             `(size, size, 3)` uint8, top row first: a view of a buffer that the next call reuses.
         """
-        mujoco, size = self._mujoco, size or self._size
-        mujoco.mjv_updateScene(
+        size = size or self._size
+        self._update_scene()
+        buffer = self._buffers.setdefault(size, np.empty((size, size, 3), np.uint8))
+        assert self._gl is not None, "the renderer is closed"
+        self._gl.draw(self, buffer)
+        return buffer[::-1]  # OpenGL's first row is the bottom one
+
+    def foreground(self, size: int | None = None) -> np.ndarray:
+        """Which pixels show what the task is about, by MuJoCo's segmentation.
+
+        All but the sky, planes (floors and walls), terrains, and boxes that stand in the world
+        itself (a table).
+
+        Args:
+            size: Side of the picture in pixels; the renderer's own when not given.
+
+        Returns:
+            `(size, size)` bool, top row first.
+        """
+        size = size or self._size
+        self._update_scene()
+        for geom in self._scene.geoms[: self._scene.ngeom]:
+            # Drawn as the number that follows: white, or next to black. So the average of several
+            # samples of a pixel still says which of the two is most of it.
+            geom.segid = 0 if self._is_background(geom) else 0xFFFFFE
+        buffer = self._masks.setdefault(size, np.empty((size, size, 3), np.uint8))
+        assert self._gl is not None, "the renderer is closed"
+        with self._segmenting():
+            self._gl.draw(self, buffer)
+        return buffer[::-1, :, 1] > 127
+
+    def _is_background(self, geom: Any) -> bool:
+        """Whether a geom of the scene is part of the surroundings."""
+        kinds, model = self._mujoco.mjtGeom, self._model
+        if geom.objtype != self._mujoco.mjtObj.mjOBJ_GEOM:  # a site, a tendon, a skin
+            return False
+        kind, body = int(model.geom_type[geom.objid]), int(model.geom_bodyid[geom.objid])
+        flat = (kinds.mjGEOM_PLANE.value, kinds.mjGEOM_HFIELD.value)
+        return kind in flat or (kind == kinds.mjGEOM_BOX.value and body == 0)
+
+    @contextlib.contextmanager
+    def _segmenting(self) -> Iterator[None]:
+        """A region in which the scene is drawn in the colours of its segments."""
+        flags, kinds = self._scene.flags, self._mujoco.mjtRndFlag
+        usual = flags.copy()
+        flags[kinds.mjRND_SEGMENT] = flags[kinds.mjRND_IDCOLOR] = True
+        flags[kinds.mjRND_SHADOW] = flags[kinds.mjRND_REFLECTION] = False
+        try:
+            yield
+        finally:
+            flags[:] = usual
+
+    def _update_scene(self) -> None:
+        """Take over the simulator's state."""
+        self._mujoco.mjv_updateScene(
             self._model,
             self._data,
             self._option,
             self._perturb,
             self._camera,
-            mujoco.mjtCatBit.mjCAT_ALL,
+            self._mujoco.mjtCatBit.mjCAT_ALL,
             self._scene,
         )
-        buffer = self._buffers.setdefault(size, np.empty((size, size, 3), np.uint8))
-        assert self._gl is not None, "the renderer is closed"
-        self._gl.draw(self, buffer)
-        return buffer[::-1]  # OpenGL's first row is the bottom one
 
     def render(self, size: int) -> None:
         """Draw the scene into the framebuffer of this renderer, which stays bound; do not wait."""

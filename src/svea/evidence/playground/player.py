@@ -32,6 +32,7 @@ from svea.evidence.evaluation.play import (
 from svea.evidence.evaluation.requests import check_actions
 from svea.evidence.film.saliency import input_gradients, overlay, scaled
 from svea.evidence.playground.setting import Setting, fitting_mode
+from svea.evidence.results.labels import UPPER_BOUND
 from svea.runs.load import has_critic, load_agent, load_config
 from svea.seeds import evaluation_seeds, world_order
 
@@ -104,9 +105,10 @@ class Player:
     def about(self) -> dict[str, Any]:
         """What a page needs to know of the agent."""
         agent, config = self.agent, self.config
+        oracle = f" [{UPPER_BOUND}]" if config.mask == "oracle" else ""
         return {
             "task": self.task,
-            "method": config.method if agent else "random policy",
+            "method": config.method + oracle if agent else "random policy",
             "augment": config.augment if agent and config.recipe else "",
             "decisions": agent.decision if agent else 0,
             "has_q": agent is not None and has_critic(agent),

@@ -10,6 +10,7 @@ import numpy as np
 
 from svea.evidence.plots import color_of
 from svea.evidence.results import Group, Result, mean_curve
+from svea.evidence.results.labels import UPPER_BOUND
 from svea.evidence.run import Curve, Run
 from svea.words import count, decisions, duration, number, plural, rate
 
@@ -147,6 +148,8 @@ def _size(group: Group) -> str:
 
 def _badges(group: Group) -> Iterator[str]:
     """What a reader must not miss."""
+    if group.runs[0].mask == "oracle":
+        yield UPPER_BOUND
     if group.departures:
         yield "not a replication"
     unfinished = sum(not run.finished for run in group.runs)

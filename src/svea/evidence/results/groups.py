@@ -71,6 +71,8 @@ class Group:
             found.append(f"preset {run.preset}")
         if pictures := other_pictures(run):
             found.append(pictures)
+        if run.mask == "oracle":
+            found.append("an oracle mask (an upper bound)")
         if self.task in envs.ROBOT_TASKS:
             found.append("a robot task of our own (the paper's were never released)")
         if not found and (changed := changed_settings(run)):
@@ -84,7 +86,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     for run in runs:
         key = json.dumps([run.task, *_family(run), settings_of(run)], sort_keys=True)
         grouped.setdefault(key, []).append(run)
-    families: dict[tuple[str, str, str, str], list[list[Run]]] = {}
+    families: dict[tuple[str, str, str, str, str], list[list[Run]]] = {}
     for members in grouped.values():
         members.sort(key=lambda run: (run.seed is None, run.seed or 0, run.name))
         families.setdefault(_family(members[0]), []).append(members)
@@ -107,6 +109,6 @@ def suite(task: str) -> str:
     return "DMControl" if task in envs.TASKS else task
 
 
-def _family(run: Run) -> tuple[str, str, str, str]:
+def _family(run: Run) -> tuple[str, str, str, str, str]:
     """What the first part of a label is made of."""
-    return run.method, run.augment, run.encoder, run.base
+    return run.method, run.augment, run.encoder, run.base, run.mask

@@ -203,10 +203,10 @@ def _mean_area(group: Group, mode: str) -> stats.Interval:
 
 
 def _paper(run: Run, mode: str, unit: Unit) -> PaperResult | None:
-    """The paper's number for a run's setting: always on SAC, and with one view of each kind."""
+    """The paper's number for a run's setting: always on SAC, one view of each kind, no mask."""
     recipe = run.config.get("recipe")
     views = [recipe.get(name, 1) for name in "KM"] if isinstance(recipe, dict) else []
-    if run.base != "sac" or any(view != 1 for view in views):
+    if run.base != "sac" or run.mask != "none" or any(view != 1 for view in views):
         return None
     found = published.lookup(run.task, mode, run.method, run.augment, run.encoder)
     return found if found is not None and found.unit == unit else None

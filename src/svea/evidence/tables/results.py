@@ -66,6 +66,7 @@ def record(result: Result) -> Record:
         "augment": run.augment,
         "encoder": run.encoder,
         "base": run.base,
+        "mask": run.mask,
         "preset": run.preset,
         "decisions": min(run.decisions_done for run in result.group.runs),
         "mode": result.mode,
