@@ -171,6 +171,12 @@ def test_flags_are_the_same_as_configure() -> None:
         ("paper claims --out nowhere", ["'nowhere', which is not a folder"]),
         ("bench augment --names covn", ["unknown augmentation 'covn'", "'conv'"]),
         ("bench augment --batch 0", ["batch is 0", "1 or more"]),
+        ("train hopper_hop --eval-mode shift_easy", ["does not fit hopper_hop", "walker", "has"]),
+        ("train robot_push --eval-mode lights", ["robot_push has no mode of the group 'lights'"]),
+        ("sweep --tasks hopper_hop --modes shift_easy", ["does not fit hopper_hop", "rotate_easy"]),
+        ("gallery environments --modes geometry --tasks robot_push", ["no mode of the group"]),
+        ("gallery robot --modes lights", ["--modes and --tasks choose what environments shows"]),
+        ("bench env --tasks walker_walk --modes geometri", ["Did you mean 'geometry'"]),
     ],
 )
 def test_mistakes_are_one_message_on_stderr_and_exit_code_two(

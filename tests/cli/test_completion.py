@@ -48,6 +48,10 @@ def test_verbs_tasks_methods_modes_and_flags_are_offered(complete) -> None:
     assert "walker_walk" in complete("svea", "train", "walker_")
     assert complete("svea", "train", "walker_walk", "--method", "") == list(METHODS)
     assert "color_hard" in complete("svea", "eval", "run", "--modes", "color")
+    assert {"geometry", "rotate_hard"} <= {
+        *complete("svea", "watch", "run", "--modes", "geo"),
+        *complete("svea", "train", "walker_walk", "--eval-mode", "rotate_h"),
+    }
     assert "--wandb-project" in complete("svea", "train", "walker_walk", "--wan")
 
 

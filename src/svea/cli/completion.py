@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> int:
             shell: whose script; put the line above into ~/.bashrc or ~/.zshrc to keep it.
         """
         from svea.cli import VERBS
-        from svea.envs.modes import MODES
+        from svea.envs.modes import GROUP_NAMES, modes_of
         from svea.envs.tasks import TASKS
         from svea.methods import METHODS
 
@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> int:
                 "autoload -U +X compinit && compinit && autoload -U +X bashcompinit && bashcompinit"
             )
         names = {"verbs": [*VERBS], "methods": [*METHODS], "tasks": [*TASKS]}
-        names["modes"] = [*MODES, "all"]
+        names["modes"] = [*modes_of(None), *GROUP_NAMES]
         print(SCRIPT.format(**{kind: " ".join(words) for kind, words in names.items()}))
         return 0
 

@@ -71,7 +71,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Names for several modes. `usual`, `all` and `everything` depend on the task."""
 
-_GROUP_NAMES = (_USUAL, _ALL, _EVERYTHING, *GROUPS)
+GROUP_NAMES = (_USUAL, _ALL, _EVERYTHING, *GROUPS)
+"""All that `--modes` takes besides modes."""
 
 
 def modes_of(task: str | None) -> dict[str, Callable[..., Mode]]:
@@ -193,7 +194,7 @@ def _members(mode: str, task: str | None) -> list[str]:
         return [name for name in _FIRST_LOOK if name in fitting]
     if mode not in GROUPS:
         if mode.partition(":")[0] not in modes_of(None) and not is_own_mode(mode):
-            raise _unknown(mode, [*fitting, *_GROUP_NAMES])
+            raise _unknown(mode, [*fitting, *GROUP_NAMES])
         return [mode]
     members = [name for name in GROUPS[mode] if name.partition(":")[0] in fitting]
     if not members:
@@ -210,7 +211,7 @@ def is_group(text: str) -> bool:
     >>> is_group("geometry"), is_group("rotate_easy")
     (True, False)
     """
-    return text in _GROUP_NAMES
+    return text in GROUP_NAMES
 
 
 def family(mode: str) -> str:
