@@ -14,11 +14,11 @@ from svea.envs.rendering.renderer import configure_drawing
 from svea.envs.rendering.shared import SharedContext
 
 MIXED = (  # sizes, looks and tasks that upload textures or terrain, side by side
-    {"task": "walker_walk", "image_size": 84},
+    {"task": "walker_walk", "mode": "light_position_hard", "image_size": 84},
     {"task": "cartpole_swingup", "mode": "color_hard", "image_size": 40},
     {"task": "walker_walk", "mode": "video_hard", "rendering": "fast"},
     {"task": "finger_spin", "mode": "distracting_cs", "image_size": 100},
-    {"task": "quadruped_escape", "rendering": "fast"},
+    {"task": "quadruped_escape", "mode": "rotate_hard", "rendering": "fast"},
     {"task": "robot_push", "mode": "test:7", "image_size": 64},
 )
 
