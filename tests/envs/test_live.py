@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from svea.envs import DMControlEnv, make_env
-from svea.envs.looks.live import NEUTRAL, PATH, Adjustments, LiveMode, find_clips
+from svea.envs.looks.adjustments import NEUTRAL, Adjustments, find_clips
+from svea.envs.looks.live import PATH, LiveMode
 from svea.envs.modes import GEOMETRY_MODES, LIGHT_MODES, make_mode, parse_mode
 from svea.errors import UserError
 
@@ -120,6 +121,22 @@ def test_an_adjustment_beats_what_the_mode_shows(walker: Any, live: LiveMode):
     plain = walker.render()
     live.adjust(Adjustments(video="generated/3"))
     assert np.abs(walker.render().astype(int) - plain).mean() > 5
+
+
+@pytest.mark.parametrize("mode", ["train", "video_hard"])
+@pytest.mark.parametrize("body", ["#33cc33", "#30d0d8", "#2222dd", "#dd2222"])
+def test_a_body_in_the_colour_of_the_screen_is_not_taken_for_it(
+    walker: Any, live: LiveMode, mode: str, body: str
+):
+    wear(live, "walker_walk", mode)
+    live.adjust(Adjustments(body=body, video="generated/3" if mode == "train" else ""))
+    walker.reset(seed=2)
+    with_body = walker.render().astype(int)
+    walker.unwrapped._scene.model.mat_rgba[live._body, 3] = 0  # the agent becomes invisible
+    without = walker.render().astype(int)
+    walker.unwrapped._scene.model.mat_rgba[live._body, 3] = 1
+    agent = np.abs(with_body - without).sum(-1) > 60
+    assert agent.mean() > 0.02, "the agent is seen"
 
 
 def test_looks_never_change_the_physics(walker: Any, live: LiveMode):

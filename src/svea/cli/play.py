@@ -116,7 +116,7 @@ def play(
 ) -> int:
     """Serve until Ctrl-C."""
     from svea.data.folders import data_folder
-    from svea.envs.looks.live import find_clips
+    from svea.envs.looks.adjustments import find_clips
     from svea.evidence.playground.server import Playground, listen, make_server, serve
 
     clips = list(find_clips(data_folder(data_dir or None)))

@@ -8,86 +8,28 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from svea.data import clips
-from svea.data.folders import CLIP_SETS
 from svea.envs.looks import Mode, Scene
+from svea.envs.looks.adjustments import NEUTRAL, Adjustments, channels, find_clips
 from svea.envs.looks.colors import GRID_LINE, ColorMode, fill_checker, fill_sky, texture
 from svea.envs.looks.distracting import DistractingMode
 from svea.envs.looks.pictures import PictureMode
-from svea.envs.looks.videos import GREEN, VideoMode, show_behind
-from svea.errors import UserError, between
+from svea.envs.looks.videos import GREEN, VideoMode, is_green, show_behind
+from svea.errors import UserError
 
 PATH = f"{__name__}:LiveMode"
 """How `make_env` is asked for it."""
-
-COLOR = re.compile(r"#[0-9a-f]{6}|")
-"""A colour as pages write it, #rrggbb, or nothing: the mode's own."""
-
-Clip = tuple[clips.Clips, int]
 
 # The visual part of a model: what modes write, and what is put back before another one begins.
 _VISUAL = ("mat_", "cam_", "light_", "geom_rgba", "geom_matid", "site_rgba", "tendon_rgba")
 
 
-@dataclass(frozen=True)
-class Adjustments:
-    """What is changed on top of a mode; the defaults change nothing."""
-
-    body: str = ""
-    """Colour of the agent."""
-    floor: str = ""
-    sky: str = ""
-    video: str = ""
-    """The name of a clip that is shown behind the agent (`find_clips`)."""
-    video_on_floor: bool = True
-    video_speed: Annotated[float, between(0, 4)] = 1.0
-    """Frames per decision."""
-    roll: Annotated[float, between(-180, 180)] = 0.0
-    """Of the camera, in degrees."""
-    shift_x: Annotated[float, between(-1, 1)] = 0.0
-    """Of the camera to its right, as a share of its distance to the agent."""
-    shift_y: Annotated[float, between(-1, 1)] = 0.0
-    light: Annotated[float, between(0, 3)] = 1.0
-    """Factor of all lights."""
-    light_tilt: Annotated[float, between(-90, 90)] = 0.0
-    """Turns the lights around the agent, to its left or right in the picture, in degrees."""
-    noise: Annotated[float, between(0, 0.5)] = 0.0
-    """Standard deviation of Gaussian noise on every pixel, of 1."""
-    drop: Annotated[float, between(0, 0.95)] = 0.0
-    """How often the agent sees the last frame again instead of the new one."""
-
-    @property
-    def paint(self) -> tuple[Any, ...]:
-        """What textures depend on."""
-        return self.floor, self.sky, bool(self.video), self.video and self.video_on_floor
-
-
-NEUTRAL = Adjustments()
-_UNPAINTED = (NEUTRAL.paint, None)
-
-
-def find_clips(data_dir: Path | None) -> dict[str, Clip]:
-    """The clips that can be shown behind the agent, by name: generated ones and the data folder's.
-
-    A page chooses among these names; it never names a file.
-    """
-    generated = clips.find("video_easy", None, clips.PROCEDURAL)
-    found: dict[str, Clip] = {f"generated/{k}": (generated, k) for k in range(len(generated))}
-    for name in CLIP_SETS if data_dir is not None else ():
-        try:
-            own = clips.find(name, data_dir, None)
-        except UserError:  # the folder has none of this set
-            continue
-        found |= {f"{name}/{clip}": (own, k) for k, clip in enumerate(own.names)}
-    return found
+_UNPAINTED = (NEUTRAL.paint, None, 0)
 
 
 class LiveMode(PictureMode):
@@ -111,7 +53,7 @@ class LiveMode(PictureMode):
         self._painted: dict[int, np.ndarray] = {}
         """The mode's own pixels of the textures that are painted over."""
         self._paint_now: tuple[Any, ...] = _UNPAINTED
-        self._stale = False
+        self._screen, self._stale = 0, False
         self._frame = 0.0
         self._last: np.ndarray | None = None
 
@@ -163,7 +105,7 @@ class LiveMode(PictureMode):
         """Make the model look as it was compiled, or as the task left it at reset."""
         import mujoco
 
-        self._painted, self._paint_now = {}, _UNPAINTED
+        self._painted, self._paint_now, self._screen = {}, _UNPAINTED, 0
         for index, (width, height, pixels) in enumerate(self._textures):
             self._model.tex_width[index], self._model.tex_height[index] = width, height
             texture(self._model, index)[...] = pixels
@@ -234,12 +176,13 @@ class LiveMode(PictureMode):
     def compose(self, picture: np.ndarray) -> np.ndarray:
         """The mode's picture or the chosen clip behind it, then noise and dropped frames."""
         chosen, is_seen = self.adjustments, picture.shape[0] == self.image_size
-        if chosen.video and self.fits["video"]:
+        if self._shows_video:
             found, index = self.clips[chosen.video]
-            clip = (
-                found.open(index, self.image_size, smooth=False) if is_seen else found.open(index)
-            )
-            shown = show_behind(picture, clip.frame(int(self._frame)))
+            sharp: dict[str, Any] = {"side": self.image_size, "smooth": False} if is_seen else {}
+            frame = found.open(index, **sharp).frame(int(self._frame))
+            shown = show_behind(picture, frame, self._screen)
+        elif self._screen and isinstance(self.base, VideoMode):
+            shown = show_behind(picture, self.base.frame(picture), self._screen)
         else:
             shown = self.base.compose(picture)
         if chosen.noise:
@@ -298,33 +241,50 @@ class LiveMode(PictureMode):
             now["cam_xmat"][...] = turned.ravel()
         self._paint()
 
+    @property
+    def _shows_video(self) -> bool:
+        """Whether a clip is chosen, and can be shown."""
+        return bool(self.adjustments.video) and self.fits["video"]
+
+    def _choose_screen(self) -> int:
+        """Which colour stands for the video: green, or another that nothing is painted in."""
+        chosen = self.adjustments
+        if not (self._shows_video or isinstance(self.base, VideoMode)):
+            return 0
+        used = [channels(color) for color in (chosen.body, chosen.floor) if color]
+        if used and not chosen.body and self._body >= 0:
+            used.append(self._kept["mat_rgba"][self._body, :3].tolist())
+        pixels = np.array([[[255 * channel for channel in color] for color in used]], np.uint8)
+        keyed = (used and is_green(np.roll(pixels, -screen, axis=-1)).any() for screen in range(3))
+        return next((screen for screen, bad in enumerate(keyed) if not bad), 0)
+
     def _paint(self) -> None:
-        """Paint floor and sky in their colours, or green for a video, if that has changed."""
+        """Paint floor and sky in their colours, or as the video's screen, if that has changed."""
         assert self._scene is not None
-        chosen, fits = self.adjustments, self.fits
+        chosen, fits, screen = self.adjustments, self.fits, self._choose_screen()
         sky_color = channels(chosen.sky) if chosen.sky else None
         if sky_color is None and isinstance(self.base, ColorMode) and chosen.roll:
             sky_color = self.base.setting["skybox_rgb"]  # it has painted what it saw unrolled
         faces = self._scene.renderer.visible_sky_faces() if sky_color else None
-        wanted = (chosen.paint, faces)
+        wanted = (chosen.paint, faces, screen)
         if wanted == self._paint_now:
             return
         self._unpaint()
-        grid, sky = self._texture("grid"), self._texture("skybox")
-        shows_video = bool(chosen.video) and fits["video"]
-        if (shows_video and chosen.video_on_floor) or (chosen.floor and fits["floor"]):
-            pixels = self._keep(grid)
-            if shows_video and chosen.video_on_floor:
-                pixels[:] = GREEN
-            else:
-                first = channels(chosen.floor)
-                second = [min(1.0, each + 0.1) for each in first]
-                fill_checker(pixels, first, second, GRID_LINE)
+        grid, sky, self._screen = self._texture("grid"), self._texture("skybox"), screen
+        own = isinstance(self.base, VideoMode)  # it has painted a screen, which is green
+        on_floor = (self._shows_video and chosen.video_on_floor) or self.base.name == "video_hard"
+        if on_floor and not chosen.floor:
+            self._keep(grid)[:] = np.roll(GREEN, screen)
             self._scene.renderer.upload_texture(grid)
-        if shows_video and not isinstance(self.base, VideoMode):
-            self._keep(sky)[:] = GREEN
+        elif chosen.floor and fits["floor"]:
+            first = channels(chosen.floor)
+            second = [min(1.0, each + 0.1) for each in first]
+            fill_checker(self._keep(grid), first, second, GRID_LINE)
+            self._scene.renderer.upload_texture(grid)
+        if self._shows_video or (own and screen):
+            self._keep(sky)[:] = np.roll(GREEN, screen)
             self._scene.renderer.upload_texture(sky)
-        elif sky_color and faces and fits["sky"] and not shows_video:
+        elif sky_color and faces and fits["sky"]:
             pixels = self._keep(sky)
             fill_sky(pixels, sky_color, faces)
             pixels.reshape(-1, 3)[self._stars] = 255
@@ -343,7 +303,7 @@ class LiveMode(PictureMode):
             texture(self._model, index)[...] = pixels
             if self._scene is not None:
                 self._scene.renderer.upload_texture(index)
-        self._painted, self._paint_now = {}, _UNPAINTED
+        self._painted, self._paint_now, self._screen = {}, _UNPAINTED, 0
 
     def _texture(self, name: str) -> int:
         """The index of a texture, -1 without it."""
@@ -363,24 +323,6 @@ def _visual_arrays(model: Any) -> Iterator[tuple[str, np.ndarray]]:
             array = getattr(model, name)
             if isinstance(array, np.ndarray) and array.size and array.flags.writeable:
                 yield name, array
-
-
-def channels(color: str) -> list[float]:
-    """A colour #rrggbb as channels in [0, 1].
-
-    >>> channels("#ff0080")
-    [1.0, 0.0, 0.5019607843137255]
-    """
-    return [int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-
-
-def to_text(color: Any) -> str:
-    """Channels in [0, 1] as #rrggbb.
-
-    >>> to_text((1.0, 0.0, 0.502))
-    '#ff0080'
-    """
-    return "#" + "".join(f"{round(255 * float(each)):02x}" for each in color)
 
 
 def _around(axis: np.ndarray, angle: float) -> np.ndarray:

@@ -124,9 +124,10 @@ class VideoMode(ClipMode):
         return show_behind(picture, self.frame(picture))
 
 
-def show_behind(picture: np.ndarray, frame: np.ndarray) -> np.ndarray:
-    """Put a video's frame where the picture is green."""
-    return np.where(is_green(picture)[..., None], fitted(frame, picture), picture)
+def show_behind(picture: np.ndarray, frame: np.ndarray, screen: int = 0) -> np.ndarray:
+    """Put a video's frame where the picture is green; with screen 1 blue, with 2 red."""
+    shows = is_green(np.roll(picture, -screen, axis=-1) if screen else picture)
+    return np.where(shows[..., None], fitted(frame, picture), picture)
 
 
 def fitted(frame: np.ndarray, picture: np.ndarray) -> np.ndarray:

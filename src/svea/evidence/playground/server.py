@@ -28,8 +28,8 @@ from starlette.types import Send as ASGISend
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from svea.envs.looks.adjustments import to_text
 from svea.envs.looks.colors import load_settings
-from svea.envs.looks.live import to_text
 from svea.errors import SveaError, UserError
 from svea.evidence.playground.recording import Films
 from svea.evidence.playground.session import Allowance, Session

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, get_args, get_type_hints
 
-from svea.envs.looks.live import COLOR, Adjustments
+from svea.envs.looks.adjustments import COLOR, Adjustments
 from svea.envs.modes import GROUPS, modes_of, parse_mode
 from svea.errors import Bounds, UserError, between
 
