@@ -139,7 +139,7 @@ def test_on_a_gpu_views_have_kernels_or_are_compiled(
     agent = make_agent(tiny(tmp_path, augment="conv+cutout"), 1)
     plain = agent.view_maker.strong
     monkeypatch.setattr(agent, "device", torch.device("cuda"))
-    monkeypatch.setitem(speed.accelerate.__globals__, "compile_networks", lambda agent: None)
+    monkeypatch.setitem(speed.accelerate.__globals__, "compile_networks", lambda *_: None)
     speed.accelerate(agent, "captured")
     maker = agent.view_maker
     for part in (*parts(maker.weak), *parts(maker.strong)):

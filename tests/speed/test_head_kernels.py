@@ -192,11 +192,11 @@ def test_in_full_precision_torch_computes() -> None:
 
 
 def test_which_heads_fit() -> None:
-    assert heads.has_right_shape(Critic(14112, 6)) and heads.has_right_shape(Actor(14112, 6))
-    assert not heads.has_right_shape(Critic(14111, 6))
-    assert not heads.has_right_shape(Critic(14112, 6, hidden=1000))
-    assert not FusedHead.fits(Critic(14112, 6)), "it lies on a CPU"
-    assert not FusedHead.fits(DeterministicActor(14112, 6))
+    assert heads.has_right_shape(Critic(64, 6)) and heads.has_right_shape(Actor(64, 6))
+    assert not heads.has_right_shape(Critic(63, 6))
+    assert not heads.has_right_shape(Critic(64, 6, hidden=100))
+    assert not FusedHead.fits(Critic(64, 6)), "it lies on a CPU"
+    assert not FusedHead.fits(DeterministicActor(64, 6))
 
 
 def tiny_agent(device: str):
@@ -215,7 +215,11 @@ def take(agent, loss_of: Callable[[list[Tensor]], Tensor]) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("device", [emulated, on_gpu])
-def test_steps_and_targets_are_torchs(tmp_path: Path, device: str) -> None:
+@pytest.mark.parametrize("at_once", [48, 5])
+def test_steps_and_targets_are_torchs(
+    tmp_path: Path, device: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "AT_ONCE", at_once)  # as if there were more tensors
     ours, theirs = tiny_agent(device), tiny_agent(device)
     for agent in (ours, theirs):
         for network in (agent.trunk, agent.target_trunk):
@@ -248,9 +252,3 @@ def test_steps_and_targets_are_torchs(tmp_path: Path, device: str) -> None:
     for number in mine:
         for key in ("exp_avg", "exp_avg_sq"):
             torch.testing.assert_close(mine[number][key], others[number][key], rtol=1e-5, atol=1e-8)
-
-
-def test_agents_with_many_tensors_keep_torchs_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = tiny_agent("cpu")
-    monkeypatch.setattr(steps, "MOST", 5)
-    assert not steps.has_right_tensors(agent)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from svea.agents.agent import Agent
 
 
-def accelerate(agent: Agent, speed: str) -> None:
+def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16) -> None:
     """Put fast versions of its parts on an agent; with ``eager`` it stays as it was written.
 
     On a CPU these are kernels in C, which are compiled in a second. torch.compile is left alone
@@ -42,6 +42,7 @@ def accelerate(agent: Agent, speed: str) -> None:
     Args:
         agent: whose parts are replaced; nothing that other agents use is touched.
         speed: ``eager``, ``compiled`` or ``captured``, as `choose_speed` resolved it.
+        precision: of the networks; some kernels for GPUs are made for bfloat16 alone.
     """
     if speed == "eager":
         return
@@ -55,7 +56,7 @@ def accelerate(agent: Agent, speed: str) -> None:
         convolve_in_c(agent.networks.values())
     else:
         maker.pixels = pixels_on_cuda if device.type == "cuda" else compiled_pixels
-        compile_networks(agent)
+        compile_networks(agent, precision)
     if speed == "captured":
         agent.overlap = SideStream()
 
@@ -206,7 +207,7 @@ def further_trunks(network: nn.Module) -> Iterator[nn.Module]:
         yield network.shared
 
 
-def compile_networks(agent: Agent) -> None:
+def compile_networks(agent: Agent, precision: torch.dtype) -> None:
     """Replace every network's forward pass, and so its backward pass: by kernels, else compiled."""
     for network in agent.networks.values():
         if network is agent.auxiliary:
@@ -214,7 +215,9 @@ def compile_networks(agent: Agent) -> None:
                 fuse_convolutions(part)
             continue
         if agent.device.type == "cuda":
-            if fuse_convolutions(network) or fuse_head(network):
+            if fuse_convolutions(network):
+                continue
+            if precision == torch.bfloat16 and fuse_head(network):
                 continue
             fuse_attention(network)
         torch._dynamo.config.cache_size_limit = 64  # a network sees several batch sizes

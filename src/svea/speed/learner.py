@@ -61,7 +61,7 @@ class Learner:
         prepare(agent.device, exact)
         if deterministic and agent.device.type != "cpu":  # there updates repeat in any case
             repeat_exactly(agent.device)
-        accelerate(agent, speed)
+        accelerate(agent, speed, precision)
         if speed == "captured":
             fuse_sampling(replay)
 

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 SOURCES = [Path(__file__).with_name(name) for name in ("tensor_cores.cu", "steps.cu")]
 MOST, CHUNK, THREADS = 48, 4096, 256  # as in steps.cu
+AT_ONCE = MOST  # tensors of a launch
 Launch = Callable[..., None]
+Item = TypeVar("Item")
 _POINTERS, _FIRST, _SIZES = ctypes.c_void_p * MOST, ctypes.c_int * (MOST + 1), ctypes.c_int * MOST
 
 
@@ -62,14 +64,17 @@ class FusedSteps:
 
     @staticmethod
     def fits(agent: Agent) -> bool:
-        """Whether there are few enough tensors, all in float32 and without gaps."""
+        """Whether all tensors lie in float32 and without gaps, on a GPU that this was tried on."""
         device = agent.device
         if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
             return False
         return has_right_tensors(agent)
 
     def step(self, name: str, loss: Tensor, *others: str) -> Losses:
-        """What `Optimising.step` does, in three launches: norm, judgement, step."""
+        """What `Optimising.step` does, in three launches: norm, judgement, step.
+
+        Three for every 48 tensors, that is.
+        """
         if others:  # they are judged together
             return Optimising.step(self.agent, name, loss, *others)
         optimiser = self.agent.optimisers[name]
@@ -79,25 +84,33 @@ class FusedSteps:
         for parameter in parameters:
             if not optimiser.state[parameter]:
                 optimiser.state[parameter] = fresh_state(parameter)
-        states = [optimiser.state[parameter] for parameter in parameters]
-        count, first = layout(parameters)
-        table = Tensors(
-            addresses(parameters),
-            *(addresses([s[key] for s in states]) for key in ("exp_avg", "exp_avg_sq", "step")),
-            addresses(gradients), first, _SIZES(*(p.numel() for p in parameters)),
-            group["lr"], *group["betas"], group["eps"],
-        )  # fmt: skip
-        partial, scalars = gradients[0].new_empty(count), gradients[0].new_empty(4)
-        self.launch("squares", (count, 1), THREADS, 4 * 8, table, partial)
-        self.launch(
-            "judge", (1, 1), THREADS, 4 * 8, table, partial, count, len(parameters), scalars
-        )
-        self.launch("adam", (count, 1), THREADS, 0, table, scalars)
+        tables, counts = [], []
+        for some in pieces(range(len(parameters))):
+            mine = [parameters[n] for n in some]
+            states = [optimiser.state[parameter] for parameter in mine]
+            blocks, first = layout(mine)
+            table = Tensors(
+                addresses(mine),
+                *(addresses([s[key] for s in states]) for key in ("exp_avg", "exp_avg_sq", "step")),
+                addresses([gradients[n] for n in some]), first, sizes(mine),
+                group["lr"], *group["betas"], group["eps"],
+            )  # fmt: skip
+            tables.append((table, blocks, len(mine)))
+            counts.append(blocks)
+        partial, scalars = gradients[0].new_empty(sum(counts)), gradients[0].new_empty(4)
+        for (table, blocks, _), own in zip(tables, partial.split(counts), strict=True):
+            self.launch("squares", (blocks, 1), THREADS, 4 * 8, table, own)
+        for table, _, count in tables:  # of the whole gradient's norm; each counts its own steps
+            self.launch(
+                "judge", (1, 1), THREADS, 4 * 8, table, partial, len(partial), count, scalars
+            )
+        for table, blocks, _ in tables:
+            self.launch("adam", (blocks, 1), THREADS, 0, table, scalars)
         return {f"{name}_loss": loss.detach(), f"{name}_gradient": scalars[0]}
 
     @torch.no_grad()
     def update_target(self) -> None:
-        """What `Agent.update_target` does, in one launch."""
+        """What `Agent.update_target` does, in one launch for every 48 tensors."""
         agent, options = self.agent, self.agent.options
         encoder_tau = options.encoder_tau if agent.has_target_trunk else options.q_tau
         moves: list[tuple[list[Any], list[Any], float]] = (
@@ -105,34 +118,30 @@ class FusedSteps:
         )
         slow, fast = critic_parts(agent.target_critic), critic_parts(agent.critic)
         moves += [(slow[0], fast[0], encoder_tau), (slow[1], fast[1], options.q_tau)]
-        followers: list[Tensor] = []
-        leaders: list[Tensor] = []
-        rates: list[float] = []
-        for behind, ahead, rate in moves:
-            followers += parameters_of(behind)
-            leaders += parameters_of(ahead)
-            rates += [rate] * (len(followers) - len(rates))
-        count, first = layout(followers)
-        table = Pairs(
-            addresses(followers), addresses(leaders), first,
-            _SIZES(*(p.numel() for p in followers)), (ctypes.c_float * MOST)(*rates),
-        )  # fmt: skip
-        self.launch("follow", (count, 1), THREADS, 0, table)
+        followers = [
+            (follower, leader, rate)
+            for behind, ahead, rate in moves
+            for follower, leader in zip(parameters_of(behind), parameters_of(ahead), strict=True)
+        ]
+        for some in pieces(followers):
+            mine, leaders, rates = zip(*some, strict=True)
+            blocks, first = layout(mine)
+            table = Pairs(
+                addresses(mine), addresses(leaders), first, sizes(mine),
+                (ctypes.c_float * MOST)(*rates),
+            )  # fmt: skip
+            self.launch("follow", (blocks, 1), THREADS, 0, table)
 
 
 def has_right_tensors(agent: Agent) -> bool:
-    """Whether the tables have room for every optimiser and for the targets."""
+    """Whether every optimiser is plain Adam, and its tensors and the targets' lie in one piece."""
     groups = [o.param_groups for o in agent.optimisers.values()]
     lists = [group[0]["params"] for group in groups]
     lists.append(parameters_of([agent.target_trunk, agent.target_critic]))
     plain = ("weight_decay", "amsgrad", "maximize")
     if any(len(group) > 1 or any(group[0][option] for option in plain) for group in groups):
         return False
-    return all(
-        len(tensors) <= MOST
-        and all(t.dtype == torch.float32 and t.is_contiguous() for t in tensors)
-        for tensors in lists
-    )
+    return all(t.dtype == torch.float32 and t.is_contiguous() for tensors in lists for t in tensors)
 
 
 def fresh_state(parameter: Tensor) -> dict[str, Tensor]:
@@ -142,6 +151,16 @@ def fresh_state(parameter: Tensor) -> dict[str, Tensor]:
         "exp_avg": torch.zeros_like(parameter),
         "exp_avg_sq": torch.zeros_like(parameter),
     }
+
+
+def pieces(items: Sequence[Item]) -> list[Sequence[Item]]:
+    """As many as a launch's table has room for, at a time."""
+    return [items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE)]
+
+
+def sizes(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_int]:
+    """How many numbers each has."""
+    return _SIZES(*(t.numel() for t in tensors))
 
 
 def layout(tensors: Sequence[Tensor]) -> tuple[int, ctypes.Array[ctypes.c_int]]:
