@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -112,6 +113,13 @@ def test_the_same_content_sealed_again_is_taken_over(whole: Path, tmp_path: Path
         (("episodes", 0, "actions"), [["left"]], "an action is 'left'"),
         (("random", "state", "inc"), "odd", "random's inc is 'odd'"),
         (("figures", "sums"), {"q": 1.0}, "counts has other keys"),
+        # plausible, but not what a run at decision 23 has
+        (("owed_updates",), 1, "updates is 22; allowed: an integer from 21 to 21"),
+        (("updates",), 21, "updates is 21; allowed: an integer from 22 to 22"),
+        (("log_offset",), 7, "log_offset is 7, in the middle of a line"),
+        (("episodes", 0, "seed"), 7, "an episode's seed is 7"),
+        (("episodes", 0, "number"), 24, "an episode's number is 24"),
+        (("figures",), {"sums": {"q": 1.0}, "counts": {"q": 23}}, "the count of q is 23"),
         (("replay", "first_transition"), 10**9, "first_transition is 1000000000"),
         (("replay", "stacks", "0"), [0, 1, 10**9], "a frame of a stack is 1000000000"),
     ],
@@ -125,6 +133,27 @@ def test_what_is_wrong_in_a_state_is_named(
     with pytest.raises(StorageError, match=words) as raised:
         take_over(run)
     assert raised.value.exit_code == 4
+
+
+def test_adam_cannot_have_made_more_steps_than_the_run(whole: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    content = load_file(newest(run) / "agent.safetensors")
+    name = next(name for name in content if name.endswith(".step"))
+    write_tensors(run, content | {name: torch.tensor(1000.0)})
+    with pytest.raises(StorageError, match=f"{name} is 1000 after 22 updates"):
+        take_over(run)
+
+
+def test_a_next_save_in_the_far_future_does_not_end_saving(whole: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    state = json.loads((newest(run) / "state.json").read_text())
+    far = state | {"next_save": 10**6, "next_log": 10**6}
+    seal(run, "state.json", json.dumps(far).encode())
+    saved = []
+    config = dataclasses.replace(continued(run), decisions=40, save_every=10, log_every=5)
+    train(config, callback=lambda line: saved.append(line["decision"]))
+    assert {25, 30, 35, 40} <= set(saved), "logged"
+    assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["000000030", "000000040"]
 
 
 def test_a_moment_of_one_element_is_refused_before_adam_writes_to_it(

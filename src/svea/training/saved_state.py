@@ -8,13 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from svea import files
 from svea.config import Config
 from svea.errors import LARGEST, StorageError, UserError
 from svea.runs import checks, layout, tensors
 from svea.runs.checkpoint import Checkpoint
+from svea.seeds import TRAINING, episode_seed
 from svea.speed.device import SPEEDS
-
-_LAST_SEED = 2**31 - 1  # of an episode
 
 
 def check(config: Config, saved: Checkpoint) -> None:
@@ -26,12 +26,20 @@ def check(config: Config, saved: Checkpoint) -> None:
     try:
         _check_counters(config, saved.decision, saved.state)
         _check_random(saved.state["random"])
-        _check_losses(saved.state["figures"])
-        for episode in checks.listing("episodes", saved.state["episodes"], config.envs):
+        updates = saved.state["updates"]
+        _check_losses(saved.state["figures"], updates)
+        _check_log(config.folder / layout.METRICS, saved.state["log_offset"])
+        for index, episode in enumerate(
+            checks.listing("episodes", saved.state["episodes"], config.envs)
+        ):
             checks.mapping("an episode", episode, ("seed", "number", "actions", "total"))
-            checks.integer("an episode's seed", episode["seed"], 0, _LAST_SEED)
-            checks.integer("an episode's number", episode["number"])
+            checks.integer("an episode's number", episode["number"], 0, saved.decision)
+            seed = episode_seed(config.seed, TRAINING, index, episode["number"])
+            checks.integer("an episode's seed", episode["seed"], seed, seed)
             checks.number("an episode's total", episode["total"])
+        for name, tensor in saved.agent.items():
+            if name.endswith(".step") and bool((tensor > updates).any()):
+                raise ValueError(f"{name} is {float(tensor.max()):g} after {updates} updates")
         for name in ("generator", "replay.generator"):
             if name not in saved.agent:
                 raise ValueError(f"{name} is missing in {layout.AGENT}")
@@ -79,9 +87,10 @@ def unusable(folder: Path, saved: Checkpoint, error: BaseException) -> StorageEr
 def _check_counters(config: Config, decision: int, state: dict[str, Any]) -> None:
     """Refuse counters that would make the loop wait, hurry or stop for ever."""
     checks.text("speed", state["speed"], SPEEDS)
-    checks.integer("updates", state["updates"], 0, config.updates_after(decision))
-    owed = config.updates_after(config.warmup) if decision >= config.warmup else 0
-    checks.integer("owed_updates", state["owed_updates"], 0, owed)
+    due = config.updates_after(decision - 1) if decision >= config.warmup else 0
+    burst = config.updates_after(config.warmup - 1)  # what the warm-up left owing
+    made = due - checks.integer("owed_updates", state["owed_updates"], 0, min(due, burst))
+    checks.integer("updates", state["updates"], made, made)
     checks.integer("next_evaluation", state["next_evaluation"], 0, decision + LARGEST)
     for name in ("next_save", "next_log"):
         checks.integer(name, state[name], decision + 1, decision + LARGEST)
@@ -100,11 +109,20 @@ def _check_random(state: Any) -> None:
     checks.integer("random's uinteger", state["uinteger"], 0, 2**32 - 1)
 
 
-def _check_losses(state: Any) -> None:
+def _check_log(path: Path, offset: int) -> None:
+    """Refuse an offset in the middle of a line; a log that is shorter or gone is no reason."""
+    if offset and path.exists():
+        with files.open_plain(path, layout.LOG_BYTES) as log:
+            log.seek(offset - 1)
+            if log.read(1) not in (b"", b"\n"):
+                raise ValueError(f"log_offset is {offset}, in the middle of a line of {path.name}")
+
+
+def _check_losses(state: Any, updates: int) -> None:
     """Refuse open sums of losses without their counts."""
     checks.mapping("figures", state, ("sums", "counts"))
     sums = checks.mapping("sums", state["sums"])
     counts = checks.mapping("counts", state["counts"], sums)
     for name in sums:
         checks.number(f"the sum of {name}", sums[name], -3e38, 3e38)
-        checks.integer(f"the count of {name}", counts[name], 1)
+        checks.integer(f"the count of {name}", counts[name], 1, updates)

@@ -165,7 +165,10 @@ class TrainingState:
         self.next_evaluation = state["next_evaluation"]
         if self.next_evaluation > self.decision:  # the run's end may have moved
             self.plan_evaluation()
-        self.next_save, self.next_log = state["next_save"], state["next_log"]
+        every = self.config.save_every, self.config.log_every  # they may have changed
+        soonest = [(self.decision // interval + 1) * interval for interval in every]
+        self.next_save = min(state["next_save"], soonest[0])
+        self.next_log = min(state["next_log"], soonest[1])
         self._log_offset, self.segments = state["log_offset"], saved.segments
         self._seconds_before = state["seconds"]
         self.random.bit_generator.state = state["random"]
