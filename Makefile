@@ -22,7 +22,7 @@ help: ## show this list
 setup: $(READY) system ## make .venv with svea in it, GL libraries for headless rendering, and a C compiler
 
 demo: setup ## train SVEA on a DMControl task from pixels and write runs/demo/report.html
-	@$(PY) examples/demo.py
+	@$(VENV)/bin/svea demo
 
 results: $(READY) ## write docs/results.md, the README's table, figures and model cards from results/
 	@$(PY) scripts/results.py

@@ -13,6 +13,7 @@ from svea.cli.encoding import write_what_streams_can_show
 from svea.errors import SveaError, UserError, install_hint, unknown_name
 
 VERBS = {
+    "demo": "Show trained agents in unseen worlds, train one here, and report on both.",
     "train": "Train an agent, or continue a run (the same command again).",
     "eval": "Evaluate runs or exports in any mode.",
     "watch": "Film an agent in several modes side by side.",

@@ -1,0 +1,142 @@
+"""`svea demo`: trained agents in worlds they never saw, then one trained here from scratch.
+
+The demo writes one page, first about agents of the zoo and then also about the agent it trained. If
+it is interrupted, the same command continues. docs/demo.md says what to expect.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from svea.cli.arguments import Out, parse
+from svea.errors import SveaError
+
+TASK = "cheetah_run"
+SETTINGS: dict[str, Any] = {"preset": "quick", "time_limit": "11m"}
+"""A slow or busy machine stops training at the limit and shows what it has; a repeat continues."""
+
+MODES = ("train", "color_hard")
+EPISODES = 30
+AGENTS = ("walker_walk-svea", "walker_walk-drq", "finger_spin-svea")
+"""Of the zoo; those that are there are shown."""
+
+
+def run(arguments: list[str]) -> int:
+    """Read the arguments and run the verb."""
+
+    def command(
+        seed: int = 0, out: Out = None, skip_zoo: bool = False, no_train: bool = False
+    ) -> int:
+        """Show trained agents in unseen worlds, train one here, and write a report about both.
+
+        Args:
+            seed: of the run that is trained.
+            out: folder of the page, report.html, and of the run, run/; default runs/demo.
+            skip_zoo: begin with the training.
+            no_train: end after the agents of the zoo.
+        """
+        folder = out or Path("runs/demo")
+        page = folder / "report.html"
+        shown = [] if skip_zoo else show_zoo(page)
+        if not no_train:
+            train_one(folder / "run", page, seed, shown)
+        return 0
+
+    return parse(command, "demo", arguments)
+
+
+def show_zoo(page: Path) -> list[Path]:
+    """An episode of each agent in its training world and in another, and a page about them."""
+    from svea.evidence.evaluation import evaluate
+    from svea.evidence.film.video import record_episode
+    from svea.evidence.report import write_report
+    from svea.files import make_folder
+    from svea.runs import layout, zoo
+    from svea.runs.records import append_records
+
+    try:
+        names = [name for name in AGENTS if name in zoo.names()][:2]
+    except SveaError as error:
+        print(f"trained agents cannot be shown: {error}\n")
+        return []
+    print("trained agents of the zoo, in colours they never saw (about a minute)")
+    shown = []
+    for name in names:
+        try:
+            copy = zoo.working_copy(f"{zoo.PREFIX}{name}")
+            if not (copy / layout.EVALUATIONS).exists():  # the demo was not run here before
+                append_records(copy, evaluate(copy, list(MODES), episodes=1))
+            for mode in MODES:
+                if not layout.media_file(copy, mode, ".mp4").exists():
+                    record_episode(copy, mode)
+        except SveaError as error:  # no GL, no encoder, a damaged file: the rest is still there
+            print(f"  {name}: {error}")
+            continue
+        shown.append(copy)
+        print(f"  {name:<20} {_returns(copy)}")
+    if shown:
+        make_folder(page.parent)
+        write_report(shown, page)
+        print(f"  open {page} in a browser: it has their videos\n")
+    return shown
+
+
+def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
+    """Train from scratch, evaluate, and add it to the page."""
+    from svea.config import configure
+    from svea.evidence.evaluation import evaluate
+    from svea.evidence.film.video import record_episode
+    from svea.evidence.report import write_report
+    from svea.files import replace_json
+    from svea.runs.records import append_records
+    from svea.training import train
+
+    started = time.monotonic() - _seconds_so_far(folder)
+    print(f"now SVEA learns {TASK} from pixels on this machine; Ctrl-C saves, a repeat continues")
+    run = train(configure(TASK, seed=seed, out=str(folder), **SETTINGS))
+    print("evaluating: the agent in train and color_hard, then the random policy")
+    agent = evaluate(run, list(MODES), EPISODES)
+    random = evaluate(run, ["train"], EPISODES, policy="random")
+    append_records(run, agent + random)
+    for mode in MODES:
+        record_episode(run, mode)
+    summary = {
+        "task": TASK,
+        "seed": seed,
+        "random_return": _mean(random, "train"),
+        "train_return": _mean(agent, "train"),
+        "color_hard_return": _mean(agent, "color_hard"),
+        "episodes": EPISODES,
+        "seconds": round(time.monotonic() - started, 1),
+    }
+    replace_json(run / "summary.json", summary)
+    write_report([run, *shown], page)
+    print(f"\n{TASK}, mean return over {EPISODES} episodes")
+    print(f"  random policy              {summary['random_return']:7.1f}")
+    print(f"  SVEA, training colours     {summary['train_return']:7.1f}")
+    print(f"  SVEA, colours never seen   {summary['color_hard_return']:7.1f}")
+    print(f"\n{summary['seconds']:.0f} s. Open {page} in a browser.")
+
+
+def _mean(records: list[dict[str, Any]], mode: str) -> float:
+    """The mean return in a mode."""
+    returns = [record["return"] for record in records if record["mode"] == mode]
+    return sum(returns) / len(returns)
+
+
+def _returns(run: Path) -> str:
+    """The mean return in each mode, from a run's records."""
+    from svea.runs.records import read_records
+
+    records = read_records(run)
+    return ", ".join(f"{mode} {_mean(records, mode):.0f}" for mode in MODES)
+
+
+def _seconds_so_far(run: Path) -> float:
+    """Wall time that earlier, interrupted parts of the run took."""
+    log = run / "metrics.jsonl"
+    lines = log.read_text().splitlines() if log.exists() else []
+    return float(json.loads(lines[-1])["seconds"]) if lines else 0.0

@@ -1,0 +1,42 @@
+"""`svea demo` shows what it can and says what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from svea.cli import demo, main
+
+SMALL = {
+    "preset": "quick", "decisions": 40, "warmup": 20, "eval_every": 40, "eval_episodes": 1,
+    "image_size": 24, "batch_size": 4, "episode_frames": 80, "network.layers": 2,
+    "network.filters": 4, "network.hidden": 16,
+}  # fmt: skip
+
+
+def test_without_the_zoo_it_says_so_and_does_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SVEA_ZOO", str(tmp_path / "nowhere"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--no-train"]) == 0
+    out = capsys.readouterr().out
+    assert "trained agents cannot be shown: no agents of the zoo here" in out
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_the_whole_demo_at_a_small_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "SETTINGS", SMALL)
+    monkeypatch.setattr(demo, "EPISODES", 2)
+    monkeypatch.setattr(demo, "AGENTS", ("walker_walk-svea",))  # the quicker one
+    assert main(["demo"]) == 0
+    out = capsys.readouterr().out
+    assert "walker_walk-svea" in out and "SVEA, colours never seen" in out
+    page = (tmp_path / "runs/demo/report.html").read_text()
+    assert page.count("<video") >= 4  # the agent of the zoo and ours, in two modes each
+    assert (tmp_path / "runs/demo/run/summary.json").exists()
