@@ -141,8 +141,38 @@ def run(arguments: list[str]) -> int:
         print(path)
         return print_problems(problems)
 
+    def tid(
+        runs: Positional[tuple[Path, ...]],
+        modes: tuple[str, ...] = ("usual",),
+        quantile: str = "auto",
+        samples: int = 32,
+        seed: int = 0,
+        device: str = "cpu",
+        data_dir: str = "",
+    ) -> int:
+        """Does Q look at the task? SimGRL's score and variance, by MuJoCo's segmentation.
+
+        Args:
+            runs: folders made by `svea train` or `svea export`, of tasks that svea simulates.
+            modes: where; `usual` is train and color_hard (robot tasks: test).
+            quantile: share of a frame's pixels that do not count as looked at, e.g. 0.95; auto
+                takes as many as the task has.
+            samples: moments of an evaluation's first episode in each mode.
+            seed: of the evaluation.
+            device: auto, cuda, mps or cpu.
+            data_dir: folder with benchmark data; overrides SVEA_DATA.
+        """
+        options = {"quantile": quantile, "samples": samples, "seed": seed, "device": device}
+        return print_results(*tid_table(runs, modes, data_dir=data_dir or None, **options))
+
     return parse_parts(
-        {"q-variance": q_variance, "q-gap": q_gap, "walltime": walltime, "saliency": saliency},
+        {
+            "q-variance": q_variance,
+            "q-gap": q_gap,
+            "walltime": walltime,
+            "saliency": saliency,
+            "tid": tid,
+        },
         "analyze",
         arguments,
     )
@@ -161,7 +191,7 @@ def q_variance_table(runs: Sequence[Path], **options: Any) -> Findings:
             "of strong view": strong["variance"] if strong else math.nan,
         }
 
-    table, problems = _table("q-variance", runs, row, **options)
+    table, problems = _table("q-variance", runs, _of_sample(row, **options))
     note = "variance of the Q-target over draws of its view, mean over transitions"
     return table, [note], problems
 
@@ -177,23 +207,53 @@ def q_gap_table(runs: Sequence[Path], augmentations: Sequence[str], **options: A
         notes.update({one["why"]: None for one in gaps if one["gap"] is None})
         return {one["augment"]: math.nan if one["gap"] is None else one["gap"] for one in gaps}
 
-    table, problems = _table("q-gap", runs, row, **options)
+    table, problems = _table("q-gap", runs, _of_sample(row, **options))
     return table, list(notes), problems
 
 
-def _table(
-    name: str,
-    runs: Sequence[Path],
-    row: Callable[[Sample], dict[str, Any]],
-    *,
-    transitions: int,
-    draws: int,
-    seed: int,
-    device: str,
-) -> tuple[Table, list[SveaError]]:
-    """A row per run, means over seeds, and what could not be analysed."""
+def tid_table(runs: Sequence[Path], modes: Sequence[str], **options: Any) -> Findings:
+    """`svea analyze tid`: a row per run with two columns per mode; means over seeds."""
+    from svea.evidence.tid import tid
+
+    unfit: list[SveaError] = []
+
+    def analyse(run: Path) -> tuple[int, dict[str, Any]]:
+        rows = tid(run, modes, on_problem=lambda mode, error: unfit.append(error), **options)
+        if not rows:
+            raise UserError(f"{run}: none of the modes {', '.join(modes)} could be played")
+        return rows[0]["decision"], {
+            f"{row['mode']} {value}": row[value] for row in rows for value in ("score", "variance")
+        }
+
+    table, problems = _table("tid", runs, analyse)
+    notes = ["score: overlap of what raises Q most with the task's own pixels, 0 to 1"]
+    notes += ["variance: over the frames of a stack, of 100 times each frame's overlap"]
+    return table, notes, problems + unfit
+
+
+def _of_sample(
+    row: Callable[[Sample], dict[str, Any]], *, transitions: int, draws: int, seed: int, device: str
+) -> Callable[[Path], tuple[int, dict[str, Any]]]:
+    """An analysis of transitions from a run's replay."""
     from svea.evidence.analysis import Sample
 
+    def analyse(run: Path) -> tuple[int, dict[str, Any]]:
+        sample = Sample.of(run, transitions, draws, seed, device)
+        return sample.agent.decision, row(sample)
+
+    return analyse
+
+
+def _table(
+    name: str, runs: Sequence[Path], analyse: Callable[[Path], tuple[int, dict[str, Any]]]
+) -> tuple[Table, list[SveaError]]:
+    """A row per run, means over seeds, and what could not be analysed.
+
+    Args:
+        name: of the table.
+        runs: folders, or folders of them.
+        analyse: gives a run's decision and its row.
+    """
     if not runs:
         raise UserError("no run to analyse; name at least one folder made by `svea train`")
     analysed: dict[Path, dict[str, Any]] = {}
@@ -202,11 +262,9 @@ def _table(
     with Steps("runs", len(found)) as steps:
         for run in found:
             try:
-                steps.begin(f"reading {run}")
-                sample = Sample.of(run, transitions, draws, seed, device)
-                who = {"run": str(run), "decision": f"{sample.agent.decision:,}"}
-                steps.begin(f"analysing {transitions} transitions of {run}")
-                analysed[run] = who | row(sample)
+                steps.begin(f"analysing {run}")
+                decision, row = analyse(run)
+                analysed[run] = {"run": str(run), "decision": f"{decision:,}"} | row
             except SveaError as error:
                 problems.append(error)
             steps.finish(str(run))

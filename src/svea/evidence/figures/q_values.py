@@ -71,6 +71,14 @@ _ANALYSES = (
         "Q-value gap by augmentation",
         "Mean |Q(s, a) − Q(augmented s, a)| of the trained agent.",
     ),
+    (
+        "tid",
+        "mode",
+        "score",
+        "TID score by mode",
+        "Overlap of the pixels that raise Q most with those that MuJoCo's segmentation gives the "
+        "task, 0 to 1.",
+    ),
 )
 """File, category, value, title and caption of what `svea analyze` wrote."""
 

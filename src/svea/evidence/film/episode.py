@@ -14,6 +14,7 @@ from svea.envs import make_env
 from svea.envs.actions import as_action, describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.modes import label_mode
+from svea.envs.stacking import FRAMES
 from svea.envs.tracebacks import where_raised
 from svea.errors import SveaError, WorkerError
 from svea.evidence.evaluation.adaptation import deployed_policy
@@ -46,6 +47,8 @@ class Recording:
     """The return before each decision."""
     masks: list[Picture] = field(default_factory=list)
     """How much a masker keeps of the newest frame's pixels, white all; none without a masker."""
+    objects: list[NDArray[np.bool_]] = field(default_factory=list)
+    """Where the task is in each frame of an observation, (3, H, W); only if asked for."""
     q: list[float] = field(default_factory=list)
     """The Q-value of each decision's observation and action; nan for an agent without critic."""
 
@@ -59,6 +62,7 @@ def record(
     size: int | None = SIZE,
     data_dir: str | None = None,
     task: str = "",
+    objects: bool = False,
 ) -> Recording:
     """Play an evaluation's first episode in a mode, in this process, and keep what there is to see.
 
@@ -70,6 +74,7 @@ def record(
         size: side of the pictures; None takes none.
         data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
         task: another task than the run's.
+        objects: also keep where the task is, by the simulator's segmentation.
     """
     chosen: dict[str, Any] = {"seed": 0}  # as in workers, for a user's function that takes a seed
     if size:
@@ -84,6 +89,8 @@ def record(
         observation, _ = environment.reset(seed=episode.seed)
         done = False
         while not done:
+            if objects:
+                _keep_objects(recording, environment.unwrapped.foreground())  # type: ignore[attr-defined]
             action = policy(observation[None], [episode])[0]
             _keep(
                 recording, agent, observation, action, episode.total, environment if size else None
@@ -103,6 +110,12 @@ def record(
     finally:
         environment.close()
     return recording
+
+
+def _keep_objects(recording: Recording, newest: NDArray[np.bool_]) -> None:
+    """Add where the task is in the newest picture; before the first one all were like it."""
+    before = recording.objects[-1] if recording.objects else np.stack([newest] * FRAMES)
+    recording.objects.append(np.stack([*before[1:], newest]))
 
 
 def _keep(
