@@ -13,7 +13,7 @@ const SHOWN_AS = { // what stands right of a slider
 const LOOK = ["body", "floor", "sky", "video", "video_on_floor", "video_speed", "roll", "shift_x", "shift_y",
   "light", "light_tilt", "noise", "drop"];
 const COLORS = ["body", "floor", "sky"];
-const MODES_ALSO = { train: "train: as it was trained", test: "test (robot)" };
+const MODES_ALSO = { test: "test (robot)" };
 
 export const byId = (id) => document.getElementById(id);
 
