@@ -55,7 +55,7 @@ class SAC(Agent):
         """The policy climbs Q plus entropy; the temperature holds the entropy at its target.
 
         The trunk is evaluated without gradient: the policy's loss must not reach it (stop-grad in
-        Section 4 of the paper), and one evaluation serves policy and Q where both see one view.
+        Section 5.2 of the paper), and one evaluation serves policy and Q where both see one view.
         """
         features, q_features = self.features_of_policy(now)
         actions, log_probability = self.actor.sample(features, self.generator)

@@ -106,7 +106,7 @@ class Sample:
 
 
 def q_variance(sample: Sample) -> list[dict[str, Any]]:
-    """Fig. 2 top: one row for what feeds the target, one for the strong view if there is one."""
+    """Fig. 1, top: one row for what feeds the target, one for the strong view if there is one."""
     agent, batch = sample.agent, sample.batch
     names = dict.fromkeys(view for view, _ in agent.streams.target)
     columns: list[tuple[str, str, tuple[tuple[str, int], ...] | None]] = [
@@ -131,7 +131,7 @@ def q_variance(sample: Sample) -> list[dict[str, Any]]:
 
 
 def q_gap(sample: Sample, names: Iterable[str]) -> list[dict[str, Any]]:
-    """Fig. 2 bottom: one row per augmentation."""
+    """Fig. 1, bottom: one row per augmentation."""
     config = sample.config
     chosen = choose_augmentations(names)
 

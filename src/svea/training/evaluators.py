@@ -115,7 +115,7 @@ class Evaluators:
 
 
 def target_variance(agent: Agent, replay: Replay, seed: int, decision: int) -> dict[str, float]:
-    """The paper's Fig. 2 (top) at this decision, from draws of its own: training is unchanged.
+    """The paper's Fig. 1 (top) at this decision, from draws of its own: training is unchanged.
 
     In float32: bfloat16's rounding would count as variance.
     """
