@@ -36,7 +36,7 @@ def test_the_world_follows_from_the_seed(mode: str, count: int) -> None:
     assert [str(world) for world in worlds(mode, seeds)] == [f"{prefix}{n}" for n in named]
 
 
-@pytest.mark.parametrize("mode", ["color_hard", "video_easy", "distracting_cs:0.1"])
+@pytest.mark.parametrize("mode", ["color_hard", "video_easy", "distracting_cs:0.1", "rotate_hard"])
 def test_a_reset_without_a_seed_draws_a_world(mode: str) -> None:
     drawn = worlds(mode, [5, *[None] * 30])[1:]
     assert drawn == worlds(mode, [5, *[None] * 30])[1:]
@@ -57,7 +57,9 @@ def test_a_world_can_be_asked_for() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "count"), [("color_easy", 100), ("video_easy", 10), ("video_hard", 100),
-                        ("distracting_cs:0.1", 4), ("distracting_cs:0.3", 60)]
+                        ("distracting_cs:0.1", 4), ("distracting_cs:0.3", 60),
+                        ("rotate_shift_hard", 100), ("camera_easy", 100),
+                        ("light_position_easy", 8), ("light_color_hard", 100)]
 )  # fmt: skip
 def test_a_mode_tells_how_many_worlds_it_has(mode: str, count: int) -> None:
     env = make_env("cartpole_swingup", mode, image_size=16, rendering="fast")

@@ -95,9 +95,14 @@ def why_not(name: str, task: str) -> str:
     """
     if name in VIDEO_MODES:
         return why_unseen(name, task)
-    if "shift" in name and name in GEOMETRY and DOMAIN_AND_TASK[task][0] not in SHIFT_LIMITS:
+    if "shift" in name and name in GEOMETRY and _domain(task) not in SHIFT_LIMITS:
         return f"DMC-GB2 defines how far to shift for the tasks of {', '.join(SHIFT_LIMITS)} only"
     return ""
+
+
+def _domain(task: str) -> str:
+    """The domain of a task; nothing for a task that is not known."""
+    return DOMAIN_AND_TASK.get(task, ("", ""))[0]
 
 
 def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]:
