@@ -336,7 +336,12 @@ def test_a_dead_agent_is_started_again_and_then_left_out(door: Door):
         broken.dies = 1
         line.send(json.dumps({"do": "shown", "picture": 2}))
         assert until(line, "restart")["agent"] == 1
-        line.send(json.dumps({"do": "shown", "picture": until(line, "picture")["picture"]}))
+        begun = until(line, "picture")
+        while begun["agents"] != [0, 1]:  # one that is being started again is not among them
+            assert begun["agents"] == [0]
+            line.send(json.dumps({"do": "shown", "picture": begun["picture"]}))
+            begun = until(line, "picture")
+        line.send(json.dumps({"do": "shown", "picture": begun["picture"]}))
         broken.dies = 10**6
         assert until(line, "lost")["agent"] == 1
         assert {agent.number for agent in StandIn.alive} == {0}, "the other plays on"

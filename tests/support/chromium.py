@@ -28,6 +28,9 @@ def find() -> str | None:
 class Browser:
     """One tab."""
 
+    server = 0
+    """Process of the server whose page it shows."""
+
     def __init__(self, profile: Path, width: int = 1400, height: int = 1000) -> None:
         flags = [f"--{switch}" for switch in SWITCHES]
         flags += [f"--user-data-dir={profile}", f"--window-size={width},{height}"]

@@ -171,8 +171,14 @@ class Session:
         answers = [answer for answer in await asyncio.gather(*asked) if answer]
         if draw and show:
             self._sent += 1
-            state = {"do": "picture", "picture": self._sent, "exact": self._exact,
-                     "episode": self._played.episode, "seed": self._played.seed}  # fmt: skip
+            state = {
+                "do": "picture",
+                "picture": self._sent,
+                "agents": [answer.header["agent"] for answer in answers],
+                "exact": self._exact,
+                "episode": self._played.episode,
+                "seed": self._played.seed,
+            }
             await self._send(state)
             for answer in answers:
                 await self._send_bytes(answer.raw)

@@ -142,7 +142,8 @@ const handlers = {
   },
   picture(message) {
     state.picture = message.picture;
-    state.waiting = columns.filter((column) => !column.node.classList.contains("lost")).length;
+    state.waiting = message.agents.length;
+    if (!state.waiting) say({ do: "shown", picture: state.picture });
     if (!state.pending) controls.follow({ episode: message.episode, seed: message.seed });
     const exact = byId("exact");
     exact.classList.toggle("yes", message.exact);
