@@ -42,6 +42,20 @@ def test_svea_trains_no_more_parameters_than_drq(
     assert rows["svea"].parameters == rows["drq"].parameters == by_hand
 
 
+def test_the_masker_and_the_attributions_are_counted() -> None:
+    """MaDi's masker has 219 million multiplications per observation; SGQN adds passes and more."""
+    chosen = ["madi", "sgqn"]
+    made = time_updates(chosen, device=CPU, how="eager", batch=1, repeats=1, parts=True)
+    madi, sgqn = made
+    mask = 2 * 3 * 84**2 * 9 * (3 * 32 + 32 * 32 + 32)  # of one observation, forward
+    passes = 1 + 2 + 0.5 + 2 * 2  # target, both views, policy every other time; views backward
+    assert 0.6 < (madi.gflop * 1e9 - 1.9e9) / (passes * mask) < 1.3, madi.gflop
+    assert madi.parameters - 10_433 == sgqn.parameters - 1_625_961
+    assert all(
+        value >= 0 for row in made for name, value in row.parts.items() if name != "backward"
+    )
+
+
 def test_nothing_to_measure_is_refused() -> None:
     with pytest.raises(UserError, match=r"repeats is 0; allowed: 1 or more"):
         time_updates(["svea"], device=CPU, repeats=0)

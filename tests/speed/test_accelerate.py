@@ -197,13 +197,14 @@ def test_a_function_of_ones_own_stays_in_a_composition() -> None:
     assert [part.parameters for part in parts(changed)] == [{"known": 1}] * 3
 
 
+@pytest.mark.parametrize("changes", [{}, {"mask": "madi"}, {"method": "sgqn"}])
 def test_updates_compiled_by_torch_are_the_eager_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a device without kernels of ours; traced here, but not turned into machine code."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     compiled.cache_clear()
-    config = tiny(tmp_path, augment="conv|overlay_drift:1", overlay_dir="procedural")
+    config = tiny(tmp_path, augment="conv|overlay_drift:1", overlay_dir="procedural", **changes)
     plain, fast = (make_agent(config, 1) for _ in range(2))
     monkeypatch.setattr(fast, "device", torch.device("mps"))
     speed.accelerate(fast, "compiled")

@@ -109,3 +109,29 @@ def test_the_disk_forecast_covers_what_a_run_writes(
     assert on_disk <= files.at_most(asked[0]), "all files and folders, in whole blocks"
     train(tiny(run, decisions=45))
     assert asked[1] < asked[0], "what stands there already is not needed again"
+
+
+@pytest.mark.parametrize(
+    ("changes", "device", "speed", "said"),
+    [
+        (
+            {"method": "sgqn"},
+            "cuda",
+            "captured",
+            "captured (SGQN's guided gradient by the library)",
+        ),
+        ({"mask": "madi"}, "cpu", "compiled", "mask madi), seed 0"),
+        ({"mask": "madi"}, "cpu", "compiled", "compiled (the masker by the library)"),
+        ({"mask": "oracle"}, "cpu", "eager", "ORACLE MASK: an upper bound"),
+    ],
+)
+def test_the_announcement_says_what_is_masked_and_what_the_library_computes(
+    changes: dict[str, str], device: str, speed: str, said: str
+) -> None:
+    config = configure("walker_walk", **changes)
+    line = preflight.announcement(config, torch.device(device), torch.float32, speed, 0)
+    assert said in line
+    plain = preflight.announcement(
+        configure("walker_walk"), torch.device(device), torch.float32, speed, 0
+    )
+    assert "library" not in plain and "mask" not in plain.lower()

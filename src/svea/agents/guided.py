@@ -70,7 +70,8 @@ def guided_gradient(agent: Agent, images: Tensor, actions: Tensor) -> Tensor:
     pixels = images.detach().float().requires_grad_(True)
     networks = [agent.trunk, agent.critic, *([agent.masker] if agent.masker is not None else [])]
     with guided(*networks), torch.autocast(pixels.device.type, enabled=False), torch.enable_grad():
-        q = agent.q_heads(agent.critic, agent.trunk(agent.masked(pixels)), actions)[0]
+        seen = agent.masked(pixels.view_as(pixels))  # a leaf breaks torch's counter of operations
+        q = agent.q_heads(agent.critic, agent.trunk(seen), actions)[0]
         # Rows of a batch do not mix, so the gradient of the sum holds each row's own.
         (gradient,) = torch.autograd.grad(q.sum(), pixels)
     return gradient

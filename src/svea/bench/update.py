@@ -177,13 +177,17 @@ class PartTimes:
         def forward() -> Tensor:
             return agent.critic_loss(batch, now, successor)[0]
 
-        parameters = agent.optimisers["critic"].param_groups[0]["params"]
+        trained = [
+            agent.optimisers[name] for name in ("critic", "masker") if name in agent.optimisers
+        ]
+        parameters = [p for optimiser in trained for p in optimiser.param_groups[0]["params"]]
 
         def forward_backward() -> object:
             return torch.autograd.grad(forward(), parameters)
 
         def optimise() -> None:
-            agent.optimisers["critic"].step()
+            for optimiser in trained:
+                optimiser.step()
             agent.update_target()
 
         calls: dict[str, Callable[[], object]] = {

@@ -152,6 +152,13 @@ def update_seconds(config: Config, device: torch.device) -> float:
     return min(timed) * passes * config.batch_size / TIMED_IMAGES
 
 
+def by_library(config: Config, device: torch.device, speed: str) -> str:
+    """Which parts of an accelerated update the library computes, in words; empty if none."""
+    parts = ["SGQN's guided gradient"] if config.auxiliary == "sgqn" else []
+    parts += ["the masker"] if config.mask == "madi" and device.type == "cpu" else []
+    return f" ({' and '.join(parts)} by the library)" if parts and speed != "eager" else ""
+
+
 def announcement(
     config: Config, device: torch.device, precision: torch.dtype, speed: str, replay: int
 ) -> str:
@@ -166,7 +173,7 @@ def announcement(
         f"preset {config.preset}: {config.decisions:,} decisions = "
         f"{config.decisions * config.action_repeat:,} frames{updates}, "
         f"{plural(config.envs, 'environment')}, "
-        f"{device.type} in {computed_in}, {speed}\n"
+        f"{device.type} in {computed_in}, {speed}{by_library(config, device, speed)}\n"
         f"run folder {config.folder}; replay {replay / 1e9:.2f} GB for "
         f"{config.replay_capacity:,} decisions, in memory"
         + (" and in the folder" if config.save_replay else " alone (--no-save-replay)")
