@@ -111,3 +111,23 @@ def test_an_error_names_the_program_not_found(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("imageio_ffmpeg.get_ffmpeg_exe", none)
     with pytest.raises(FfmpegError, match="no ffmpeg was found: No ffmpeg exe could be found"):
         ffmpeg.executable()
+
+
+def test_an_ffmpeg_without_h264_is_named_and_not_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some distributions build it: it decodes, and has no libx264."""
+    from svea.cli.diagnosis import check_ffmpeg
+    from svea.evidence.film.video import write_video
+
+    program = tmp_path / "ffmpeg"
+    listing = '#!/bin/sh\ncase "$*" in *-encoders*) echo " V..... mpeg4";; '
+    program.write_text(f'{listing} *) exec {ffmpeg.executable()} "$@";; esac\n')
+    program.chmod(0o755)
+    monkeypatch.setattr("imageio_ffmpeg.get_ffmpeg_exe", lambda: str(program))
+    decode.try_decoder()
+    with pytest.raises(FfmpegError, match=r"built without libx264, so it cannot write videos") as e:
+        write_video(tmp_path / "film.mp4", [np.zeros((64, 64, 3), np.uint8)], 10)
+    assert str(program) in str(e.value) and not (tmp_path / "film.mp4").exists()
+    check = check_ffmpeg()
+    assert check.status == "warning" and "decodes, but was built without libx264" in check.value

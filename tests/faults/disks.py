@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from faults.profiles import TOY, config, digest, left_behind
+from faults.profiles import NO_FILMS, TOY, can_film, config, digest, left_behind
 from faults.tally import Tally, expect
 from svea import files
 from svea.errors import SveaError
@@ -211,9 +211,11 @@ def storage_errors(cases: range, seed: int, folder: Path) -> Tally:
         for scenario, number, _ in points(ready, folder)
         for error in ERRORS
     ]
+    films = can_film()
+    tally.skipped = "" if films else NO_FILMS
     for what, fail, calls in (
         ("log line", fail_log_line, count_log_line(folder)),
-        ("video", fail_video, count_video(folder)),
+        ("video", fail_video, count_video(folder) if films else 0),
     ):
         plan += [(fail, what, number + 1, error) for number in range(calls) for error in ERRORS]
     for fail, what, number, error in chosen(plan, cases):

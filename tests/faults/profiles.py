@@ -116,3 +116,17 @@ def timeless(value: Any) -> Any:
 def left_behind(run: Path) -> list[str]:
     """Half-written files."""
     return [str(path) for path in run.rglob(".*")]
+
+
+NO_FILMS = "this ffmpeg was built without libx264: no videos can be made"
+
+
+def can_film() -> bool:
+    """Whether this machine's ffmpeg can make the videos that some parts damage."""
+    from svea.data import ffmpeg
+
+    try:
+        ffmpeg.encoder()
+    except ffmpeg.FfmpegError:
+        return False
+    return True

@@ -43,6 +43,7 @@ from faults import (  # noqa: E402
     undefined,
 )
 from faults.campaign import run  # noqa: E402
+from faults.profiles import NO_FILMS, can_film  # noqa: E402
 from faults.tally import MOST_REPORTS, Part, Tally  # noqa: E402
 
 SHARD_SECONDS = 7200.0
@@ -60,9 +61,21 @@ PARTS = (  # the longest first, so that no core waits for it at the end
     Part("save-kills", "SIGKILL at each system call of a save", 1000, 250, disks.save_kills),
     Part("storage", "six errors at each write", 1000, 250, disks.storage_errors),
     Part("full-disks", "runs with a storage error", 36, 6, disks.full_disks),
-    Part("media-truncations", "truncated pictures and videos", 200, 50, damage.media_truncations),
     Part(
-        "media-bit-flips", "pictures and videos with flipped bits", 200, 50, damage.media_bit_flips
+        "media-truncations",
+        "truncated pictures and videos",
+        200,
+        50,
+        damage.media_truncations,
+        films=True,
+    ),
+    Part(
+        "media-bit-flips",
+        "pictures and videos with flipped bits",
+        200,
+        50,
+        damage.media_bit_flips,
+        films=True,
     ),
     Part("cycles", "environments made and closed", 200, 200, environments.cycles),
     Part("physics", "simulations that diverge", 300, 300, undefined.physics),
@@ -71,7 +84,7 @@ PARTS = (  # the longest first, so that no core waits for it at the end
         "configurations", "random configurations", 5000, 1250, configurations.fuzzed_configurations
     ),
     Part("hostile", "hostile files", 61, 61, hostile.hostile),
-    Part("special", "pipes, devices and sparse files", 105, 27, special.special_files),
+    Part("special", "pipes, devices and sparse files", 105, 27, special.special_files, films=True),
     Part("sealed", "checkpoints with wrong content, sealed", 1000, 100, sealed.sealed_edits),
     Part("forecasts", "memory forecasts", 40, 20, endurance.memory_forecasts),
 )
@@ -137,8 +150,11 @@ def start_shard(part: Part, cases: range, seed: int) -> Tally:
 
 def run_shard(part: Part, cases: range, seed: int, place: Path) -> int:
     """In the shard's process: try, and write the count."""
-    with tempfile.TemporaryDirectory(prefix="svea-faults-") as folder:
-        tally = part.function(cases, seed, Path(folder))
+    if part.films and not can_film():
+        tally = Tally(skipped=NO_FILMS)
+    else:
+        with tempfile.TemporaryDirectory(prefix="svea-faults-") as folder:
+            tally = part.function(cases, seed, Path(folder))
     place.write_text(json.dumps(dataclasses.asdict(tally)))
     return 0
 

@@ -61,6 +61,8 @@ class Part:
     """Cases that one process tries, so that parts can run side by side."""
     function: Callable[[range, int, Path], Tally]
     """Called with numbers of cases, the seed, and an empty folder."""
+    films: bool = False
+    """Whether it makes videos, which takes an ffmpeg that can."""
 
     def cases(self, scale: float) -> int:
         """How many cases at a scale."""

@@ -197,19 +197,28 @@ def check_rendering() -> Check:
     return Check("rendering", value + (", software" if gl["is_software"] else ""))
 
 
+REINSTALL_FFMPEG = "pip install --force-reinstall imageio-ffmpeg"
+
+
 def check_ffmpeg() -> Check:
     """The ffmpeg that reads video backgrounds and writes recordings."""
     try:
         import imageio_ffmpeg
 
+        from svea.data import ffmpeg
         from svea.data.decode import try_decoder
 
         try_decoder()
         version = imageio_ffmpeg.get_ffmpeg_version()
     except (ImportError, RuntimeError, OSError, UserError) as error:
         value = f"not usable ({_one_line(error)}): no video backgrounds, no recordings"
-        return Check("ffmpeg", value, "warning", "pip install --force-reinstall imageio-ffmpeg")
-    return Check("ffmpeg", f"{version}, decodes")
+        return Check("ffmpeg", value, "warning", REINSTALL_FFMPEG)
+    try:
+        ffmpeg.encoder()
+    except UserError:
+        value = f"{version}, decodes, but was built without {ffmpeg.H264}: no recordings"
+        return Check("ffmpeg", value, "warning", REINSTALL_FFMPEG)
+    return Check("ffmpeg", f"{version}, decodes and encodes")
 
 
 def check_data(data_dir: str | os.PathLike[str] | None = None) -> Check:

@@ -68,6 +68,32 @@ def _problem(path: str) -> str:
     return str(unusable(path, message)) if message else ""
 
 
+H264 = "libx264"
+"""The encoder of our videos. Some builds of ffmpeg are without it, for its licence."""
+
+
+def encoder() -> str:
+    """The ffmpeg to use, if it can encode H.264.
+
+    Raises:
+        FfmpegError: It cannot, or as in `executable`.
+    """
+    found = executable()
+    if not _has_h264(found):
+        raise unusable(found, f"it was built without {H264}, so it cannot write videos")
+    return found
+
+
+@functools.lru_cache(16)
+def _has_h264(path: str) -> bool:
+    """Whether a program lists the encoder."""
+    try:
+        with Process([path, "-hide_banner", "-encoders"], silent_seconds=START_SECONDS) as process:
+            return H264.encode() in process.read(1 << 20)
+    except Silent:
+        raise unusable(path, f"it did not answer within {START_SECONDS:g} s") from None
+
+
 def unusable(path: str, problem: str) -> FfmpegError:
     """The one message about an ffmpeg that starts and does not work."""
     return FfmpegError(f"ffmpeg ({path}) does not work: {problem}. {_CURE}")

@@ -154,12 +154,13 @@ def _cell(recording: Recording, decision: int) -> Picture:
 
 def write_video(path: Path, pictures: Iterable[Picture], rate: float) -> None:
     """H.264 that every browser plays, from pictures (H, W, 3)."""
+    ffmpeg.encoder()  # one that cannot is named, not the disk
     pictures = iter(pictures)
     first = next(pictures)
     height, width, _ = first.shape
     raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{rate:.10g}"]
     even = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # yuv420p halves the colour planes
-    coding = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-vf", even, "-crf", "26"]
+    coding = ["-c:v", ffmpeg.H264, "-pix_fmt", "yuv420p", "-vf", even, "-crf", "26"]
     _encode(
         path,
         [*raw, "-i", "-", *coding, "-movflags", "+faststart", "-f", "mp4"],
