@@ -80,6 +80,7 @@ METHODS: dict[str, Method] = {
         crop=True,
     ),
     "sada": Method("sada", "SADA (2024): the policy sees strong too", augment="conv"),
+    "svea-drift": Method("svea", "ours: colours or drift", augment="conv|overlay_drift:12"),
     "simgrl": Method("svea", "SimGRL (2024)", augment="overlay_drift", encoder="frames"),
     "sgqn": Method("drq", "SGQN (2022): few pixels", augment="overlay", auxiliary="sgqn"),
     "madi": Method("svea", "MaDi (2024): a learned mask", augment="overlay", mask="madi"),

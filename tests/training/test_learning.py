@@ -36,6 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
     "pad": {"method": "pad", **CROP, "network.head_layers": 1},
     "soda": {"method": "soda", "augment": "conv", "soda.batch_size": 64, **CROP},
     "sada": {"method": "sada"},
+    "svea-drift": {"method": "svea-drift", "overlay_dir": "procedural"},
     "simgrl": {"method": "simgrl", "network.frame_layers": 1, "overlay_dir": "procedural"},
     "frames": {"encoder": "frames", "network.frame_layers": 1},
     "overlay_drift": {"augment": "overlay_drift", "overlay_dir": "procedural"},
