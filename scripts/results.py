@@ -42,6 +42,8 @@ PLANNED = ("svea", "conv")  # of every task; other settings are shown once they 
 TASKS = [task for task in PAPER_TASKS if published.lookup(task, "color_hard", *PLANNED)]
 NOT_RUN, NOT_EVALUATED = "not yet run", "not yet evaluated"
 RETURN = "return [95 %]"
+COMPARED_AT = 100_000  # decisions of the shorter comparison
+SEARCHED = ("color_hard", "video_easy", "video_hard", "distracting_cs:0.1")  # what a recipe is for
 BLOCK = re.compile(
     r"(<!-- ([\w-]+): written by make results -->\n).*?(<!-- end of \2 -->)", re.DOTALL
 )
@@ -61,6 +63,7 @@ class Results:
         self.folder = root / "results/runs"
         self.runs = [read_run(folder) for folder in find_runs([self.folder])]
         self.groups = group_runs(self.runs)
+        self.searched = [read_run(folder) for folder in find_runs([root / "results/search"])]
         self.blocks = {
             "headline": self.headline,
             "final": self.final,
@@ -68,6 +71,8 @@ class Results:
             "runs": self.provenance,
             "zoo": self.zoo,
             "stored": self.stored,
+            "search": self.search,
+            "compared": self.compared,
         }
 
     def contents(self) -> dict[Path, str]:
@@ -211,6 +216,99 @@ class Results:
             )
         return Table.of("stored", rows)
 
+    def compared(self) -> Table:
+        """Settings at 100,000 decisions, final agents or kept on the way."""
+        rows, played = [], set()
+        for group in self.groups:
+            records = [
+                [r for r in run.agent_episodes() if round(r["decision"], -3) == COMPARED_AT]
+                for run in group.runs
+            ]
+            if not any(records):
+                continue
+            cells = []
+            for mode in MODES:
+                returns = [[r["return"] for r in one if r["mode"] == mode] for one in records]
+                if not all(returns):
+                    cells.append(Cell(NOT_EVALUATED))
+                    continue
+                ends = stats.bootstrap_interval(returns, stats.mean)
+                cells.append(Cell(number(ends.point), interval(ends.low, ends.high)))
+                played |= set(map(len, returns))
+            seeds = Cell(str(len(records)))
+            rows.append(Row((Cell(group.task), Cell(f"`{group.label}`"), seeds, *cells)))
+        note = (
+            "Mean return with its 95 % interval over the episodes, which show a mode's worlds in "
+            f"turn; {_range(played)} episodes per cell. The rest of this comparison has not yet "
+            "been run."
+        )
+        titles = ("task", "setting", "seeds", *MODES)
+        return Table("compared", "", tuple(map(Column, titles)), tuple(rows), (note,))
+
+    def search(self) -> Table:
+        """Every candidate of the search for a recipe that was run, the best first."""
+        groups = sorted(group_runs(self.searched), key=lambda group: group.task)
+        candidates: dict[str, list[Group]] = {}
+        for group in groups:
+            candidates.setdefault(group.label, []).append(group)
+        tasks = len({group.task for group in groups})
+        scores = {
+            label: float(np.mean([self._score(group) for group in one]))
+            if len(one) == tasks
+            else float("nan")
+            for label, one in candidates.items()
+        }
+        order = sorted(scores, key=lambda label: -np.nan_to_num(scores[label], nan=-1.0))
+        rows = [
+            Row(
+                (
+                    Cell(f"`{label}`"),
+                    Cell(number(scores[label])),
+                    Cell(group.task),
+                    Cell(f"{min(run.decisions_done for run in group.runs):,}"),
+                    *(self._cell(group, group.task, mode)[0] for mode in ("train", *SEARCHED)),
+                    Cell(number(self._score(group))),
+                    Cell(self._kept(group)),
+                )
+            )
+            for label in order
+            for group in candidates[label]
+        ]
+        titles = (
+            "candidate",
+            "score",
+            "task",
+            "decisions",
+            "train",
+            *SEARCHED,
+            "mean of four",
+            "kept",
+        )
+        played = {
+            sum(record["mode"] == mode for record in run.agent_episodes())
+            for group in groups
+            for run in group.runs
+            for mode in ("train", *SEARCHED)
+        }
+        note = (
+            "Mean return with its 95 % interval over the worlds of one agent (train: episodes). "
+            "Mean of four: over the test modes. Score: its mean over both tasks. Kept: the mean of "
+            "four as a share of the return in train. One training seed "
+            f"(101) per row, {_range(played)} episodes per mode."
+        )
+        return Table("search", "", tuple(map(Column, titles)), tuple(rows), (note,))
+
+    def _score(self, group: Group) -> float:
+        """The mean over the test modes that the search is for; undefined if one is missing."""
+        results = [self._cell(group, group.task, mode)[1] for mode in SEARCHED]
+        return float(np.mean([result.mean if result else float("nan") for result in results]))
+
+    def _kept(self, group: Group) -> str:
+        """How much of its return in train an agent keeps in the test modes."""
+        train = self._cell(group, group.task, "train")[1]
+        share = self._score(group) / train.mean if train else float("nan")
+        return f"{share:.0%}" if np.isfinite(share) else number(share)
+
     def _planned(self, task: str) -> Group | None:
         """The group of the planned setting on a task, if it has run."""
         found = (g for g in self.groups if g.task == task and g.runs[0].preset == "paper")
@@ -220,7 +318,10 @@ class Results:
         """The return of final agents in a mode; evaluations during training do not count."""
         if group is None:
             return Cell(NOT_RUN), None
-        evaluated = any(r.get("mode") == mode for run in group.runs for r in run.agent_episodes())
+        final = (
+            [r for r in run.agent_episodes() if r["decision"] == _last(run)] for run in group.runs
+        )
+        evaluated = all(any(r["mode"] == mode for r in records) for records in final)
         result = summarise_mode(group, mode) if evaluated else None
         if result is None:
             return Cell(NOT_EVALUATED), None
@@ -229,10 +330,7 @@ class Results:
 
     def _behind(self, result: Result) -> dict[str, str]:
         """What stands behind a number."""
-        records = [
-            r for run in result.group.runs for r in run.agent_episodes() if r["mode"] == result.mode
-        ]
-        decisions = min(r["decision"] for r in records)
+        decisions = min(map(_last, result.group.runs))
         return {
             "seeds": plural(result.seeds, "seed"),
             "decisions": f"{decisions:,} decisions",
@@ -284,7 +382,7 @@ class Results:
     def _run_of(self, config: dict[str, Any]) -> Run:
         """The run that an agent comes from."""
         key = ("task", "method", "augment", "encoder", "seed")
-        for run in self.runs:
+        for run in [*self.runs, *self.searched]:
             if all(run.config[name] == config[name] for name in key):
                 return run
         raise SystemExit(f"results/runs has no run of {[config[name] for name in key]}")
@@ -293,7 +391,8 @@ class Results:
 
     def figures(self) -> Iterator[tuple[Path, str, Any]]:
         """Learning curves: where they lie, a hash of the numbers they draw, and the figure."""
-        for exhibit in gather([self.folder]).exhibits:
+        drawable = [r.folder for r in self.runs if any(m.get("kind") == "eval" for m in r.metrics)]
+        for exhibit in gather(drawable).exhibits:
             if exhibit.topic == "learning":
                 drawn = hashlib.sha256(records_to_csv(exhibit.numbers).encode()).hexdigest()
                 name = f"docs/images/results-{exhibit.name.removeprefix('learning-')}.png"
@@ -329,6 +428,18 @@ def _returns(run: Run, decision: int) -> Iterator[dict[str, Any]]:
         }
 
 
+def _last(run: Run) -> int:
+    """Decisions of a run's final agent; agents kept on the way have fewer."""
+    return max((int(r["decision"]) for r in run.agent_episodes()), default=0)
+
+
+def _range(counts: set[int]) -> str:
+    """Numbers of episodes in words."""
+    if not counts:
+        return "no"
+    return str(min(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+
+
 def _shown(one: dict[str, Any]) -> str:
     """A return of a card in words."""
     ends = interval(one["low"], one["high"])
@@ -355,8 +466,8 @@ def model_card(card: dict[str, Any], name: str) -> str:
         )
     limits.append(f"Not yet evaluated: {', '.join(missing)}." if missing else "")
     limits.append(
-        "The returns are of the agent in float32. [Results](../../docs/results.md) has what "
-        "storing it small did to returns where that was measured."
+        "The returns are of the agent in float32 or as it is stored; how little that changes is "
+        "in [Results](../../docs/results.md#agents-to-download)."
     )
     parts = [
         f"# zoo:{name}",

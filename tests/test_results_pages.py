@@ -7,7 +7,9 @@ import json
 import shutil
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
 from svea.runs import zoo
@@ -23,6 +25,11 @@ def script() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def results(script: ModuleType) -> Any:
+    return script.Results(ROOT)
 
 
 def wrong(script: ModuleType, root: Path) -> list[str]:
@@ -50,8 +57,8 @@ def test_pages_and_cards_are_what_results_give(script: ModuleType) -> None:
     assert not problems, "run `make results`, unless results/ was edited:\n" + "\n".join(problems)
 
 
-def test_figures_draw_the_numbers_in_results(script: ModuleType) -> None:
-    figures = {path: drawn for path, drawn, _ in script.Results(ROOT).figures()}
+def test_figures_draw_the_numbers_in_results(script: ModuleType, results: Any) -> None:
+    figures = {path: drawn for path, drawn, _ in results.figures()}
     assert figures and figures == {path: script.drawn_numbers(path) for path in figures}
 
 
@@ -81,9 +88,45 @@ def test_an_edited_page_is_named_with_its_cell(script: ModuleType, copy: Path) -
 def test_what_was_not_evaluated_is_never_shown_as_a_result(script: ModuleType, copy: Path) -> None:
     """Evaluations during training have other colours and fewer episodes: they are no result."""
     rows = {tuple(c.text for c in row.cells[:3]): row for row in script.Results(copy).final().rows}
-    assert rows["walker_walk", "svea + conv", "color_hard"].cells[3].text == "not yet evaluated"
+    mode = "distracting_cs:0.1"  # of finger_spin's agent at 100,000 decisions alone
+    assert rows["finger_spin", "svea + conv", mode].cells[3].text == "not yet evaluated"
     assert rows["walker_stand", "svea + conv", "train"].cells[3].text == "not yet run"
     assert rows["walker_walk", "svea + conv", "train"].cells[8].text == "833 ± 91†"
+
+
+def test_the_search_lists_every_candidate_with_its_score(script: ModuleType, results: Any) -> None:
+    """The numbers again, from the records alone; what was cut short has no score."""
+    returns: dict[tuple[str, str, str], list[float]] = {}
+    for folder in (ROOT / "results/search").iterdir():
+        config = json.loads((folder / "config.json").read_text())
+        for line in (folder / "eval.jsonl").read_text().splitlines():
+            record = json.loads(line)
+            key = (config["augment"], config["task"], record["mode"])
+            returns.setdefault(key, []).append(record["return"])
+    table = results.search()
+    assert len(table.rows) == len(list((ROOT / "results/search").iterdir()))
+    for row in table.rows:
+        name, score, task, *_, four, _ = (cell.text for cell in row.cells)
+        augment = name.strip("`").removeprefix("svea + ")
+
+        def mean_of_four(task: str, augment: str = augment) -> float:
+            found = [returns.get((augment, task, mode), [np.nan]) for mode in script.SEARCHED]
+            return float(np.mean([np.mean(one) for one in found]))
+
+        both = (mean_of_four("finger_spin") + mean_of_four("cartpole_swingup")) / 2
+        assert four == script.number(mean_of_four(task)) and score == script.number(both)
+
+
+def test_the_comparison_takes_agents_at_its_length_alone(script: ModuleType, results: Any) -> None:
+    rows = {
+        tuple(c.text.strip("`") for c in row.cells[:2]): row.cells
+        for row in results.compared().rows
+    }
+    records = (ROOT / "results/runs/walker_walk-svea-s1/eval.jsonl").read_text().splitlines()
+    returns = [r["return"] for r in map(json.loads, records) if r["mode"] == "train"
+               and r["decision"] == 100_000]  # fmt: skip
+    assert rows["walker_walk", "svea + conv"][3].text == script.number(np.mean(returns))
+    assert rows["walker_walk", "drq"][3].text == "746"
 
 
 def test_the_agents_of_the_zoo_are_small_whole_and_have_cards() -> None:
