@@ -6,7 +6,6 @@ it is interrupted, the same command continues. docs/demo.md says what to expect.
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -137,6 +136,7 @@ def _returns(run: Path) -> str:
 
 def _seconds_so_far(run: Path) -> float:
     """Wall time that earlier, interrupted parts of the run took."""
-    log = run / "metrics.jsonl"
-    lines = log.read_text().splitlines() if log.exists() else []
-    return float(json.loads(lines[-1])["seconds"]) if lines else 0.0
+    from svea.evidence.read import read_run
+    from svea.runs import layout
+
+    return read_run(run).seconds or 0.0 if (run / layout.METRICS).exists() else 0.0
