@@ -96,6 +96,21 @@ def test_the_robots_modes_are_the_same_too():
     env.close()
 
 
+@pytest.mark.parametrize("name", ["body", "floor", "sky", "roll", "light", "noise"])
+def test_the_robot_can_be_adjusted_too(name: str):
+    env = make_env("robot_reach", PATH, **SHOWN)
+    mode = env.unwrapped.mode
+    assert mode.fits["body"] and mode.fits["floor"] and not mode.fits["video"]
+    env.reset(seed=2)
+    plain = env.unwrapped.redraw()
+    mode.adjust(EACH[name])
+    seen = np.abs(env.unwrapped.redraw()[-3:].astype(int) - plain[-3:]).mean() > 0.5
+    assert seen or name == "sky", "the robot's camera sees little sky"
+    mode.adjust(NEUTRAL)
+    np.testing.assert_array_equal(env.unwrapped.redraw(), plain)
+    env.close()
+
+
 @pytest.mark.parametrize("name", EACH)
 def test_each_adjustment_shows_at_once_and_leaves_no_trace(walker: Any, live: LiveMode, name: str):
     walker.reset(seed=2)

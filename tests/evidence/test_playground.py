@@ -28,6 +28,7 @@ from svea.evidence.evaluation import evaluate
 from svea.evidence.playground.player import Player, Seat, action_gradients
 from svea.evidence.playground.seats import AgentProcess
 from svea.evidence.playground.setting import DEFAULT, Setting, read_setting
+from svea.runs import zoo
 from svea.runs.load import write_export
 
 torch.set_num_threads(1)
@@ -186,6 +187,24 @@ def test_an_environment_of_ones_own_can_be_played_in():
     play(player, read_setting({"mode": "video_hard"}, []))
     assert "does not fit" in player.problem
     player.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("walker_walk-svea" not in zoo.names(), reason="needs the zoo's agents")
+def test_svea_and_another_agent_part_in_a_hard_setting():
+    """DrQ's agent where the zoo has one, else the random policy."""
+    has_drq = "walker_walk-drq" in zoo.names()
+    seats = [Seat("zoo:walker_walk-svea", rows=1)]
+    seats += [Seat("zoo:walker_walk-drq", rows=1) if has_drq else Seat("", "walker_walk", rows=1)]
+    totals = []
+    for seat in seats:
+        player = Player(seat, DEFAULT)
+        player.begin(read_setting({"mode": "color_hard", "episode": 1}, []))
+        for _ in range(100):
+            player.decide()
+        totals.append(player.episode.total)
+        player.close()
+    assert totals[0] > 2 * totals[1] or (has_drq and totals[0] > totals[1] + 10)
 
 
 # --- Processes

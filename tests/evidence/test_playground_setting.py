@@ -19,6 +19,7 @@ from svea.evidence.playground.setting import (
     LONGEST_MESSAGE,
     Setting,
     fitting_mode,
+    grouped_modes,
     read_message,
     read_setting,
 )
@@ -74,6 +75,16 @@ def test_the_page_knows_every_field():
         written = written.removesuffix(".0")
         assert f"{field.name}: {written}," in " ".join(defaults.split()) + ",", field.name
         assert f'id="{field.name}"' in html, field.name
+
+
+def test_modes_are_offered_that_some_agent_has():
+    walker = grouped_modes(["walker_walk"])
+    assert walker["training"] == ["train"] and "color_hard" in walker["colors"]
+    assert "test" not in walker["others"] and "distracting_cs" in walker["others"]
+    robot = grouped_modes(["robot_reach"])
+    assert robot == {"training": ["train"], "others": ["test", "picture_colors", "picture_video"]}
+    both = grouped_modes(["walker_walk", "robot_reach"])
+    assert {mode for modes in both.values() for mode in modes} == set(settings.all_modes())
 
 
 def test_a_thousand_malformed_messages_are_refused_and_nothing_else():

@@ -53,15 +53,18 @@ def run(arguments: list[str]) -> int:
             data_dir: folder with benchmark data; overrides SVEA_DATA.
         """
         check_extra()
+        from svea.runs.load import load_config
+
         named = [str(run) for run in runs]
         seats = make_seats(named, random, task, device, data_dir, envs)
         if not 1 <= pages <= 16:
             raise UserError(f"pages is {pages}; allowed: 1 to 16")
         if not 0 <= port <= 65535:
             raise UserError(f"port is {port}; allowed: 0 (a free one) to 65535")
+        tasks = [task or load_config(run).task for run in named] or [task]
         names = [Path(each).name.removeprefix("zoo:") for each in named]
         names += ["random policy"] if random else []
-        return play(seats, names, pages, host, port, setting, data_dir, not no_browser)
+        return play(seats, names, tasks, pages, host, port, setting, data_dir, not no_browser)
 
     return parse(command, "play", arguments)
 
@@ -107,6 +110,7 @@ def make_seats(
 def play(
     seats: list[dict[str, Any]],
     names: list[str],
+    tasks: list[str],
     pages: int,
     host: str,
     port: int,
@@ -120,7 +124,7 @@ def play(
     from svea.evidence.playground.server import Playground, listen, make_server, serve
 
     clips = list(find_clips(data_folder(data_dir or None)))
-    playground = Playground(seats, clips, pages, names=names)
+    playground = Playground(seats, clips, pages, names=names, tasks=tasks)
     with listen(host, port) as socket:
         shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
         shown = f"[{shown}]" if ":" in shown else shown

@@ -25,6 +25,9 @@ from svea.errors import UserError
 PATH = f"{__name__}:LiveMode"
 """How `make_env` is asked for it."""
 
+ROBOT_BODY, ROBOT_FLOOR = "arm", "table"
+"""Textures of the robot's model that are painted as body and floor."""
+
 # The visual part of a model: what modes write, and what is put back before another one begins.
 _VISUAL = ("mat_", "cam_", "light_", "geom_rgba", "geom_matid", "site_rgba", "tendon_rgba")
 
@@ -76,8 +79,8 @@ class LiveMode(PictureMode):
         own_sky = sky >= 0 and self._model.tex_width[sky] == self._textures[sky][0]
         still = not isinstance(self.base, DistractingMode)  # its sky is a video by itself
         return {
-            "body": self._body >= 0,
-            "floor": grid >= 0,
+            "body": self._body >= 0 or self._texture(ROBOT_BODY) >= 0,
+            "floor": grid >= 0 or self._texture(ROBOT_FLOOR) >= 0,
             "sky": bool(own_sky and still),
             "video": sky >= 0 and grid >= 0 and still,
             "camera": True,
@@ -266,7 +269,8 @@ class LiveMode(PictureMode):
         if sky_color is None and isinstance(self.base, ColorMode) and chosen.roll:
             sky_color = self.base.setting["skybox_rgb"]  # it has painted what it saw unrolled
         faces = self._scene.renderer.visible_sky_faces() if sky_color else None
-        wanted = (chosen.paint, faces, screen)
+        arm, table = self._texture(ROBOT_BODY), self._texture(ROBOT_FLOOR)
+        wanted = (chosen.paint, faces, screen, *([chosen.body] if arm >= 0 else []))
         if wanted == self._paint_now:
             return
         self._unpaint()
@@ -276,11 +280,15 @@ class LiveMode(PictureMode):
         if on_floor and not chosen.floor:
             self._keep(grid)[:] = np.roll(GREEN, screen)
             self._scene.renderer.upload_texture(grid)
+        elif chosen.floor and table >= 0:
+            self._fill(table, chosen.floor)
         elif chosen.floor and fits["floor"]:
             first = channels(chosen.floor)
             second = [min(1.0, each + 0.1) for each in first]
             fill_checker(self._keep(grid), first, second, GRID_LINE)
             self._scene.renderer.upload_texture(grid)
+        if chosen.body and arm >= 0:
+            self._fill(arm, chosen.body)
         if self._shows_video or (own and screen):
             self._keep(sky)[:] = np.roll(GREEN, screen)
             self._scene.renderer.upload_texture(sky)
@@ -290,6 +298,12 @@ class LiveMode(PictureMode):
             pixels.reshape(-1, 3)[self._stars] = 255
             self._scene.renderer.upload_sky_faces(sky, faces)
         self._paint_now = wanted
+
+    def _fill(self, index: int, color: str) -> None:
+        """Paint a texture in one colour."""
+        assert self._scene is not None
+        self._keep(index)[:] = [round(255 * channel) for channel in channels(color)]
+        self._scene.renderer.upload_texture(index)
 
     def _keep(self, index: int) -> np.ndarray:
         """A texture's pixels, to be painted over."""

@@ -149,6 +149,8 @@ class Playground:
     token: str = dataclasses.field(default_factory=lambda: secrets.token_urlsafe(24))
     names: list[str] = dataclasses.field(default_factory=list)
     """What the page calls each agent."""
+    tasks: list[str] = dataclasses.field(default_factory=list)
+    """What each agent plays in."""
 
     def __post_init__(self) -> None:
         """No page yet."""
@@ -219,7 +221,7 @@ class Playground:
         return {
             "do": "hello",
             "agents": self.names,
-            "groups": grouped_modes(),
+            "groups": grouped_modes(self.tasks),
             "clips": self.clips,
             "overlays": OVERLAYS,
             "colors": [[to_text(setting[kind]) for kind in kinds] for setting in colors],
@@ -306,6 +308,7 @@ def make_server(playground: Playground, host: str) -> uvicorn.Server:
     names |= {socket.gethostname().lower()} if wildcard else set()
     config = uvicorn.Config(
         playground.app(frozenset(names), wildcard),
+        log_config=None,  # the process has its own logging, whose streams must stay open
         log_level="error",
         access_log=False,
         server_header=False,

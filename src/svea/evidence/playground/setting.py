@@ -73,12 +73,15 @@ def all_modes() -> dict[str, Any]:
     return modes_of(None)
 
 
-def grouped_modes() -> dict[str, list[str]]:
-    """The same in groups, for a list to choose from."""
+def grouped_modes(tasks: Collection[str]) -> dict[str, list[str]]:
+    """The modes that any of these tasks has, in groups, for a list to choose from."""
+    fitting = [mode for mode in all_modes() if any(mode in modes_of(task) for task in tasks)]
     groups = {"training": ["train"]}
     groups |= {name: list(modes) for name, modes in GROUPS.items() if ":" not in name}
     named = {mode for modes in groups.values() for mode in modes}
-    return groups | {"others": [mode for mode in all_modes() if mode not in named]}
+    groups["others"] = [mode for mode in fitting if mode not in named]
+    shown = {name: [mode for mode in modes if mode in fitting] for name, modes in groups.items()}
+    return {name: modes for name, modes in shown.items() if modes}
 
 
 def read_setting(given: Any, clips: Collection[str], base: Setting = DEFAULT) -> Setting:
