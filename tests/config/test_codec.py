@@ -72,3 +72,10 @@ def test_differences_name_what_matters_and_nothing_else() -> None:
 
 def test_fields_that_may_change_exist() -> None:
     assert FIELDS.keys() >= MAY_CHANGE
+
+
+def test_a_dictionary_that_holds_itself_is_refused() -> None:
+    endless: dict[str, Any] = {}
+    endless["learning_rate"] = endless
+    with pytest.raises(UserError, match=r"sac\.learning_rate\..* is nested too deeply"):
+        configure("walker_walk", sac=endless)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import io
 import json
@@ -44,7 +45,8 @@ def fuzzed_configurations(cases: range, seed: int, folder: Path) -> Tally:
         random = np.random.default_rng([seed, 9, case])
         count = int(random.integers(1, 4))
         changes = {
-            str(random.choice(names)): ODD[int(random.integers(len(ODD)))] for _ in range(count)
+            str(random.choice(names)): copy.deepcopy(ODD[int(random.integers(len(ODD)))])
+            for _ in range(count)
         }
         way = (from_python, from_json, from_flags)[case % 3]
         with tally.case(f"{way.__name__}: {changes!r:.300}"):

@@ -58,6 +58,10 @@ def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> l
     return lines
 
 
+DEEPEST = 8
+"""Levels of named values that are looked into; options have two."""
+
+
 def merge(into: Any, values: dict[str, Any], prefix: str = "") -> None:
     """Lay values over others; dotted names and dictionaries reach into nested options."""
     if not isinstance(into, dict):
@@ -66,6 +70,8 @@ def merge(into: Any, values: dict[str, Any], prefix: str = "") -> None:
             f"{given} cannot be set, because {prefix.rstrip('.')} is {into!r}; allowed there: "
             "named values"
         )
+    if prefix.count(".") > DEEPEST:  # a dictionary that holds itself, perhaps
+        raise UserError(f"{prefix[:40]}... is nested too deeply; allowed: e.g. sac.learning_rate")
     for name, value in values.items():
         head, _, rest = name.partition(".")
         if rest or isinstance(value, dict):
