@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from svea.cli import demo, main
+from svea.config import configure
 
 SMALL = {
     "preset": "quick", "decisions": 40, "warmup": 20, "eval_every": 40, "eval_episodes": 1,
@@ -24,6 +25,15 @@ def test_without_the_zoo_it_says_so_and_does_the_rest(
     out = capsys.readouterr().out
     assert "trained agents cannot be shown: no agents of the zoo here" in out
     assert not (tmp_path / "runs").exists()
+
+
+def test_its_page_names_its_task_and_settings() -> None:
+    config = configure(demo.TASK, **demo.SETTINGS)
+    page = " ".join((Path(__file__).parents[2] / "docs" / "demo.md").read_text().split())
+    assert f"`{config.task}`: preset `{config.preset}` with batch {config.batch_size}" in page
+    assert f"{config.sac.n_step}-step returns, {config.decisions:,} decisions or 8 minutes" in page
+    assert config.time_limit == "8m" and config.eval_actions == "most_likely"
+    assert f"{demo.EPISODES} episodes each with the most likely actions" in page
 
 
 @pytest.mark.slow
