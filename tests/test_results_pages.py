@@ -95,7 +95,7 @@ def test_what_was_not_evaluated_is_never_shown_as_a_result(script: ModuleType, c
 
 
 def test_the_search_lists_every_candidate_with_its_score(script: ModuleType, results: Any) -> None:
-    """The numbers again, from the records alone; what was cut short has no score."""
+    """The numbers again, from the records alone."""
     returns: dict[tuple[str, str, str], list[float]] = {}
     for folder in (ROOT / "results/search").iterdir():
         config = json.loads((folder / "config.json").read_text())
