@@ -109,7 +109,7 @@ class Player:
         return {
             "task": self.task,
             "method": config.method + oracle if agent else "random policy",
-            "augment": config.augment if agent and config.recipe else "",
+            "augment": config.augment if agent and config.augment != "none" else "",
             "decisions": agent.decision if agent else 0,
             "has_q": agent is not None and has_critic(agent),
             "has_mask": agent is not None and agent.masker is not None,
