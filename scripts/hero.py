@@ -1,6 +1,6 @@
 """Make the moving picture of the README: two agents in the same worlds, next to each other.
 
-    python scripts/hero.py zoo:walker_walk-drq zoo:walker_walk-svea docs/images/hero.webp
+    python scripts/hero.py zoo:walker_walk-drq zoo:walker_walk-svea-100k docs/images/hero.webp
 
 Each part is the same stretch of the first evaluation episode of a mode, played by both agents with
 the same seed. The bar under a picture is the reward of the last second: full means 1 per step.

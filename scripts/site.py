@@ -166,6 +166,7 @@ def method_page(name: str) -> str:
     section = section_about(name, text)
     title = section.partition("\n")[0].strip("# ")
     body = LINK.sub(lambda m: f"{m[1]}../{m[2]}{m[3] or ''}", section.partition("\n")[2])
+    body = body.replace("](#", "](../methods.md#")
     columns = [key for key in row if key not in ("about", "method")]
     lines = [
         f"# {name}\n",

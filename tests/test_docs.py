@@ -155,6 +155,14 @@ def test_prose_is_wrapped(page: Path) -> None:
     assert [line for line in prose(page) if len(line) > 100] == []
 
 
+def test_the_readme_is_short_and_its_moving_picture_small() -> None:
+    """It is read in a minute, and sent with every view of the page."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 120
+    assert [line for line in lines if len(line) > 100 and line[0] not in "|!"] == []
+    assert (ROOT / "docs/images/hero.webp").stat().st_size <= 3_000_000
+
+
 def test_commands_shown_in_the_readme_name_real_verbs_and_methods() -> None:
     from svea.cli import VERBS
     from svea.methods import METHODS
