@@ -148,9 +148,11 @@ def resolve(values: Values) -> Config:
     Runs that differ only in their seed are resolved once: checking takes milliseconds, and a study
     may have ten thousand seeds.
     """
-    seed, rest = values["seed"], {k: v for k, v in values.items() if k != "seed"}
-    if not 0 <= seed <= LARGEST:
-        raise UserError(f"seed is {seed}; allowed: 0 to {LARGEST}")
+    seed, rest = values.get("seed"), {k: v for k, v in values.items() if k != "seed"}
+    if type(seed) is not int or not 0 <= seed <= LARGEST:
+        raise UserError(f"seed is {seed!r}; allowed: 0 to {LARGEST}")
+    if not isinstance(rest.get("task"), str):
+        raise UserError(f"task is {rest.get('task')!r}; allowed: a name")
     try:
         key = json.dumps(rest, sort_keys=True, default=str)
     except (TypeError, ValueError, RecursionError) as error:  # a Python file may hold anything
