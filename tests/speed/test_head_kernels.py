@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from emulated import emulator
+from emulated import emulated, emulator, on_gpu
 from torch import Tensor, nn
 
 from svea import configure
@@ -26,16 +25,6 @@ HEADS = [
     "squash", "squash_back",
 ]  # fmt: skip
 STEPS = ["squares", "judge", "adam", "follow"]
-emulated = pytest.param(
-    "cpu", marks=pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-)
-on_gpu = pytest.param(
-    "cuda",
-    marks=pytest.mark.skipif(
-        not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0),
-        reason="needs an NVIDIA GPU of compute capability 9 or above",
-    ),
-)
 
 
 def nothing(*_: object) -> None:

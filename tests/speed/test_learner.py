@@ -79,9 +79,7 @@ def test_captured_updates_are_the_eager_ones(
             take_over(eager, captured)
         first, second = eager.step(decision), captured.step(decision)
         for name, loss in first.items():
-            # Of an action near its bound float32 knows the slope to a per cent only.
-            rough = 1e-2 if name.endswith("gradient") else 1e-3
-            assert float(second[name]) == pytest.approx(float(loss), rel=rough, abs=1e-4), name
+            assert float(second[name]) == pytest.approx(float(loss), rel=1e-3, abs=1e-4), name
         after = captured.agent.state_dict()
         for name, wanted in eager.agent.state_dict().items():
             if name.endswith("exp_avg"):  # the gradient; Adam's step only keeps its signs at first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from emulated import emulator
+from emulated import emulator, needs_compiler
 from torch import Tensor
 
 from svea.networks import CNN
@@ -19,7 +18,6 @@ from svea.speed.kernels.trunk import FusedTrunk
 
 torch.set_num_threads(1)
 CUDA = torch.device("cuda")
-emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ for the emulation")
 cuda = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0),
     reason="needs an NVIDIA GPU of compute capability 9 or above",
@@ -68,7 +66,7 @@ def error(found: Tensor, wanted: Tensor) -> float:
     return float((found - wanted).norm() / wanted.norm())
 
 
-@emulated
+@needs_compiler
 @pytest.mark.parametrize(
     ("channels", "side", "layers", "drqv2", "batch", "blocks"),
     [

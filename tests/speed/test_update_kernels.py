@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from emulated import emulator
+from emulated import emulated, emulator, on_gpu
 from torch import Tensor
 
 from svea import configure
@@ -20,16 +19,6 @@ from svea.speed.kernels.updates import FusedLosses, FusedSampling
 
 torch.set_num_threads(1)
 KERNELS = ["sample", "weighted_error", "policy_losses"]
-emulated = pytest.param(
-    "cpu", marks=pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-)
-on_gpu = pytest.param(
-    "cuda",
-    marks=pytest.mark.skipif(
-        not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0),
-        reason="needs an NVIDIA GPU of compute capability 9 or above",
-    ),
-)
 
 
 @pytest.fixture(scope="module")

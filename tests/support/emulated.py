@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
 from torch import Tensor
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="needs g++ for the emulation"
+)
+emulated = pytest.param("cpu", marks=needs_compiler)
+on_gpu = pytest.param(
+    "cuda",
+    marks=pytest.mark.skipif(
+        not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0),
+        reason="needs an NVIDIA GPU of compute capability 9 or above",
+    ),
+)
+"""Where kernels that need Hopper are tested: both as parameters."""
 
 
 def emulator(

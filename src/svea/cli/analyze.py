@@ -25,6 +25,7 @@ Rows = list[dict[str, Any]]
 
 
 Findings = tuple[Table, list[str], list[SveaError]]
+Analysis = Callable[[Path, Callable[[str], None]], tuple[int, dict[str, Any]]]
 """A table, notes on it, and what could not be analysed."""
 
 
@@ -217,7 +218,8 @@ def tid_table(runs: Sequence[Path], modes: Sequence[str], **options: Any) -> Fin
 
     unfit: list[SveaError] = []
 
-    def analyse(run: Path) -> tuple[int, dict[str, Any]]:
+    def analyse(run: Path, say: Callable[[str], None]) -> tuple[int, dict[str, Any]]:
+        say(f"playing {run} in {', '.join(modes)}")
         rows = tid(run, modes, on_problem=lambda mode, error: unfit.append(error), **options)
         if not rows:
             raise UserError(f"{run}: none of the modes {', '.join(modes)} could be played")
@@ -233,26 +235,26 @@ def tid_table(runs: Sequence[Path], modes: Sequence[str], **options: Any) -> Fin
 
 def _of_sample(
     row: Callable[[Sample], dict[str, Any]], *, transitions: int, draws: int, seed: int, device: str
-) -> Callable[[Path], tuple[int, dict[str, Any]]]:
+) -> Analysis:
     """An analysis of transitions from a run's replay."""
     from svea.evidence.analysis import Sample
 
-    def analyse(run: Path) -> tuple[int, dict[str, Any]]:
+    def analyse(run: Path, say: Callable[[str], None]) -> tuple[int, dict[str, Any]]:
+        say(f"reading {run}")
         sample = Sample.of(run, transitions, draws, seed, device)
+        say(f"analysing {transitions} transitions of {run}")
         return sample.agent.decision, row(sample)
 
     return analyse
 
 
-def _table(
-    name: str, runs: Sequence[Path], analyse: Callable[[Path], tuple[int, dict[str, Any]]]
-) -> tuple[Table, list[SveaError]]:
+def _table(name: str, runs: Sequence[Path], analyse: Analysis) -> tuple[Table, list[SveaError]]:
     """A row per run, means over seeds, and what could not be analysed.
 
     Args:
         name: of the table.
         runs: folders, or folders of them.
-        analyse: gives a run's decision and its row.
+        analyse: gives a run's decision and its row, and says what it is about to do.
     """
     if not runs:
         raise UserError("no run to analyse; name at least one folder made by `svea train`")
@@ -262,8 +264,7 @@ def _table(
     with Steps("runs", len(found)) as steps:
         for run in found:
             try:
-                steps.begin(f"analysing {run}")
-                decision, row = analyse(run)
+                decision, row = analyse(run, steps.begin)
                 analysed[run] = {"run": str(run), "decision": f"{decision:,}"} | row
             except SveaError as error:
                 problems.append(error)
