@@ -222,11 +222,12 @@ def is_group(text: str) -> bool:
 def family(mode: str) -> str:
     """What a table or figure shows a mode together with: its group if that is long, else itself.
 
-    >>> [family(mode) for mode in ("rotate_easy", "distracting_cs:0.3", "video_hard")]
-    ['geometry', 'distracting_cs', 'video_hard']
+    >>> [family(mode) for mode in ("rotate_easy", "distracting_cs:0.3", "gymnasium:CarRacing-v3")]
+    ['geometry', 'distracting_cs', 'gymnasium:CarRacing-v3']
     """
     long = (name for name in ("geometry", "lights") if mode in GROUPS[name])
-    return next(long, mode.partition(":")[0] if not is_own_mode(mode) else mode)
+    name = mode.partition(":")[0]
+    return next(long, name if name in modes_of(None) else mode)
 
 
 def in_order(modes: Iterable[str]) -> list[str]:
