@@ -484,9 +484,7 @@ def model_card(card: dict[str, Any], name: str) -> str:
         "Wang, *Stabilizing Deep Q-Learning with ConvNets and Vision Transformers under Data "
         "Augmentation*, NeurIPS 2021, [arXiv:2107.00644](https://arxiv.org/abs/2107.00644).",
     ]
-    body = "\n\n".join(
-        part if part.startswith(("#", "|", " ")) else _wrap(part) for part in parts
-    )
+    body = "\n\n".join(part if part.startswith(("#", "|", " ")) else _wrap(part) for part in parts)
     front = yaml.safe_dump(front_matter(card, name), sort_keys=False, allow_unicode=True, width=100)
     return f"---\n{front}---\n\n{body}\n"
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from zoo_records import recorded_returns
 
 from svea.runs import zoo
 from svea.runs.load import load_agent
@@ -169,14 +170,3 @@ def test_a_model_card_has_front_matter_that_the_hub_takes(folder: Path) -> None:
         assert f"over {len(returns)} episodes" in metric["name"]
     modes = [result["dataset"]["config"] for result in model["results"]]
     assert modes == list(dict.fromkeys(modes))  # the hub takes a configuration once
-
-
-def recorded_returns(run: Path, decision: int, mode: str) -> list[float]:
-    """Returns of an agent in a mode: episodes of `svea eval`, else those played in training."""
-    episodes = map(json.loads, (run / "eval.jsonl").read_text().splitlines())
-    found = [r["return"] for r in episodes if r["policy"] == "agent"
-             and (r["mode"], r["decision"]) == (mode, decision)]  # fmt: skip
-    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    played = [r["returns"] for r in lines if r.get("kind") == "eval"
-              and (r["mode"], r["decision"]) == (mode, decision)]  # fmt: skip
-    return found or played[-1]
