@@ -64,7 +64,7 @@ def take_over(one: speed.Learner, other: speed.Learner) -> None:
 @cuda
 @pytest.mark.parametrize(
     ("method", "encoder"),
-    [("svea", "cnn"), ("svea", "vit"), ("madi", "cnn"), ("sgqn", "cnn")],
+    [("svea", "cnn"), ("svea", "frames"), ("svea", "vit"), ("madi", "cnn"), ("sgqn", "cnn")],
 )
 def test_captured_updates_are_the_eager_ones(
     method: str, encoder: str, monkeypatch: pytest.MonkeyPatch
@@ -90,12 +90,32 @@ def test_captured_updates_are_the_eager_ones(
 
 
 @cuda
+@pytest.mark.parametrize("settings", [{}, {"encoder": "frames"}, {"method": "simgrl"}], ids=str)
+def test_captured_updates_in_bfloat16_are_as_exact_as_eager_ones(settings: dict[str, str]) -> None:
+    """Gradients by our kernels are no further from those in float32 than the library's are."""
+    exact = learner("eager", torch.float32, **settings)
+    rough, fast = (learner(how, torch.bfloat16, **settings) for how in ("eager", "captured"))
+    for decision in range(10):  # the last ones are replayed from a graph
+        for other in (rough, fast):
+            take_over(other, exact)
+        for one in (exact, rough, fast):
+            one.step(decision)
+        others = rough.agent.state_dict(), fast.agent.state_dict()
+        for name, wanted in exact.agent.state_dict().items():
+            if name.endswith("exp_avg"):
+                allowed, error = ((other[name] - wanted).norm() for other in others)
+                assert error <= 1.5 * allowed + 0.02 * wanted.norm(), f"{name} at {decision}"
+    assert fast._graphs
+
+
+@cuda
 @pytest.mark.parametrize(
     "settings",
     [
         {"method": name}
         for name in ("svea", "drq", "curl", "pad", "soda", "sada", "sac", "madi", "sgqn")
     ]
+    + [{"encoder": "frames"}, {"method": "madi", "encoder": "frames"}]
     + [{"augment": name} for name in ("overlay_drift", "conv|overlay_drift", "conv+overlay_drift")],
     ids=lambda settings: "-".join(settings.values()),
 )
