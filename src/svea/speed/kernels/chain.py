@@ -314,7 +314,8 @@ def chain_memory(side: int, filters: int = 32, planes: int = 0) -> int:
     and a barrier. Forward, where the next layer's weights lie, it is less.
     """
     pixel, warps = 2 * filters, CHAIN_THREADS // 32
-    sizes = side**2 * (planes * THIN or pixel), (side - 2) ** 2 * pixel
+    first = max(side**2 * (planes * THIN or pixel), (side - 4) ** 2 * pixel)  # or the third
+    sizes = first, (side - 2) ** 2 * pixel
     pictures = sum(-(-size // 64) * 64 for size in sizes)
     sums = 2 * 4 * warps * max(planes * 16, filters)
     return pictures + pixel * (CHAIN_THREADS + 1) + sums + 16

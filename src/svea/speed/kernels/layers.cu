@@ -40,9 +40,10 @@ __device__ inline int offset(int layer) {
     return sum;
 }
 
-// Where they lie in shared memory: layers take turns. Pixels begin at multiples of 64 bytes, as chunks are swapped
-// in their addresses.
-constexpr int SECOND = (bytes(1) + 63) / 64 * 64, BEHIND = (SECOND + bytes(2) + 63) / 64 * 64;
+// Where they lie in shared memory: layers take turns (the third may be larger than one plane of 16 channels). Pixels
+// begin at multiples of 64 bytes, as chunks are swapped in their addresses.
+constexpr int SECOND = ((bytes(1) > bytes(3) ? bytes(1) : bytes(3)) + 63) / 64 * 64;
+constexpr int BEHIND = (SECOND + bytes(2) + 63) / 64 * 64;
 __device__ inline u32 place(u32 start, int layer) { return layer % 2 ? start : start + SECOND; }
 
 // Where a pixel's first chunk lies behind the pixel's start, and any chunk.
