@@ -23,7 +23,7 @@ from svea.augment import Augmentation, Pictures, conv, crop, shift, transform
 from svea.augment.images import ImageBank, place_crops
 from svea.networks import Actor
 from svea.networks.frame_cnn import FrameCNN
-from svea.networks.vit import Attention
+from svea.networks.vit import Attention, ViT
 from svea.replay import Replay
 from svea.speed.graphs import SideStream
 
@@ -209,6 +209,7 @@ def further_trunks(network: nn.Module) -> Iterator[nn.Module]:
 
 def compile_networks(agent: Agent, precision: torch.dtype) -> None:
     """Replace every network's forward pass, and so its backward pass: by kernels, else compiled."""
+    alone, low = looks_alone(agent), precision == torch.bfloat16
     for network in agent.networks.values():
         if network is agent.auxiliary:
             for part in further_trunks(network) if agent.device.type == "cuda" else ():
@@ -217,7 +218,7 @@ def compile_networks(agent: Agent, precision: torch.dtype) -> None:
         if agent.device.type == "cuda":
             if fuse_convolutions(network):
                 continue
-            if precision == torch.bfloat16 and fuse_head(network):
+            if low and (fuse_head(network) or (alone and fuse_vit(network))):
                 continue
             fuse_attention(network)
         torch._dynamo.config.cache_size_limit = 64  # a network sees several batch sizes
@@ -296,24 +297,51 @@ def fuse_sampling(replay: Replay) -> None:
 def leave_views_apart(agent: Agent) -> None:
     """Hand views to the trunk as they lie, if nothing but our own kernels looks at them."""
     from svea.speed.kernels.trunk import FusedTrunk
+    from svea.speed.kernels.vit import FusedViT
 
     trunks = (agent.trunk, agent.target_trunk)
-    alone = agent.auxiliary is None and agent.masker is None
-    if alone and all(isinstance(t.forward, FusedTrunk) for t in trunks):
+    if looks_alone(agent) and all(isinstance(t.forward, FusedTrunk | FusedViT) for t in trunks):
         agent.view_maker.join = tuple
 
 
+def looks_alone(agent: Agent) -> bool:
+    """Whether nothing but the trunk looks at views, and nothing asks for their gradient."""
+    return agent.auxiliary is None and agent.masker is None
+
+
+def fuse_vit(network: nn.Module) -> bool:
+    """Let our own kernels compute a ViT's forward and backward pass, where they fit."""
+    if not isinstance(network, ViT):
+        return False
+    from svea.speed.kernels.vit import FusedViT
+
+    if not FusedViT.fits(network):
+        return False
+    fast = FusedViT(network)
+    try:
+        fast.check()
+    except Exception as error:  # whatever a compiler or a driver may raise
+        slow = f"the ViT is compiled by torch and takes longer: {error}"
+        warnings.warn(slow, stacklevel=2)
+        return False
+    network.forward = fast  # type: ignore[method-assign, assignment]
+    return True
+
+
 def fuse_convolutions(network: nn.Module) -> bool:
-    """Let our own kernels compute an encoder's forward and backward pass, where they fit."""
+    """Let our own kernels compute a CNN's forward and backward pass, where they fit."""
     if isinstance(network, FrameCNN):
-        return fuse_frames(network)
+        slow = "encoder frames: our kernels are made for the CNN; torch compiles this one"
+        warnings.warn(f"{slow}, and an update takes longer", stacklevel=2)
+        return False
     from svea.speed.kernels import nvrtc
     from svea.speed.kernels.convolutions import FusedConvolutions
     from svea.speed.kernels.trunk import FusedTrunk
 
     if not FusedConvolutions.fits(network):
         return False
-    lay_out(network)
+    for weight in network.parameters():  # the layout in which its gradients come
+        weight.data = weight.data.contiguous()
     if FusedTrunk.fits(network):
         try:
             network.forward = FusedTrunk(network)  # type: ignore[arg-type, assignment]
@@ -326,33 +354,6 @@ def fuse_convolutions(network: nn.Module) -> bool:
         warnings.warn(slow, stacklevel=2)
     network.forward = FusedConvolutions(network)  # type: ignore[arg-type, assignment]
     return True
-
-
-def fuse_frames(network: FrameCNN) -> bool:
-    """The same for the frame-wise encoder, which torch compiles where our kernels do not fit."""
-    from svea.speed.kernels import nvrtc
-    from svea.speed.kernels.trunk import FusedFrames
-
-    lacks = "our kernels are made for 16 filters on each of up to 3 frames, then 32 for all"
-    if FusedFrames.fits(network):
-        try:
-            fused = FusedFrames(network)
-            lay_out(network)
-            network.forward = fused  # type: ignore[method-assign]
-            return True
-        except nvrtc.BuildError as error:
-            lacks = str(error)
-    elif obstacle := FusedFrames.obstacle(network):
-        lacks = f"this GPU has {obstacle}"
-    slow = f"encoder frames is compiled by torch and takes longer: {lacks}"
-    warnings.warn(slow, stacklevel=2)
-    return False
-
-
-def lay_out(network: nn.Module) -> None:
-    """Give weights the layout in which our kernels read them and write their gradients."""
-    for weight in network.parameters():
-        weight.data = weight.data.contiguous()
 
 
 def fuse_attention(network: nn.Module) -> None:

@@ -116,6 +116,117 @@ def _backward(
     tl.store(dv + far, dv2.to(dv.dtype.element_ty), mask=rest)
 
 
+@triton.jit
+def forward_packed(
+    qkv, out, norm, scale, HEADS: tl.constexpr, TOKENS: tl.constexpr, DIM: tl.constexpr,
+    FIRST: tl.constexpr, REST: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """All rows of one head of one image; ``scale`` in units of log2(e), as ``norm`` is."""
+    pair = tl.program_id(0)
+    image, which = pair // HEADS, pair % HEADS
+    wide: tl.constexpr = HEADS * DIM
+    d, a, b = tl.arange(0, DIM), tl.arange(0, FIRST), FIRST + tl.arange(0, REST)
+    q, step = qkv + which * DIM, TOKENS * 3 * wide
+    k1 = _rows(q + wide, step, 0, 3 * wide, image, 0, a, DIM, TOKENS)
+    k2 = _rows(q + wide, step, 0, 3 * wide, image, 0, b, DIM, TOKENS)
+    v1 = _rows(q + 2 * wide, step, 0, 3 * wide, image, 0, a, DIM, TOKENS)
+    v2 = _rows(q + 2 * wide, step, 0, 3 * wide, image, 0, b, DIM, TOKENS)
+    for start in range(0, TOKENS, ROWS):
+        t = start + tl.arange(0, ROWS)
+        rows = _rows(q, step, 0, 3 * wide, image, 0, t, DIM, TOKENS)
+        s1, s2 = tl.dot(rows, tl.trans(k1)), tl.dot(rows, tl.trans(k2))
+        s2 = tl.where((b < TOKENS)[None, :], s2, float("-inf"))
+        most = tl.maximum(tl.max(s1, 1), tl.max(s2, 1)) * scale
+        p1, p2 = tl.exp2(s1 * scale - most[:, None]), tl.exp2(s2 * scale - most[:, None])
+        total = tl.sum(p1, 1) + tl.sum(p2, 1)
+        mixed = tl.dot(p1.to(v1.dtype), v1) + tl.dot(p2.to(v2.dtype), v2)
+        here = (image * TOKENS + t) * wide + which * DIM
+        inside = t < TOKENS
+        mixed = (mixed / total[:, None]).to(out.dtype.element_ty)
+        tl.store(out + here[:, None] + d[None, :], mixed, mask=inside[:, None])
+        tl.store(norm + pair * TOKENS + t, most + tl.log2(total), mask=inside)
+
+
+@triton.jit
+def backward_packed(
+    qkv, out, norm, g, back, scale, dot_scale,
+    HEADS: tl.constexpr, TOKENS: tl.constexpr, DIM: tl.constexpr,
+    FIRST: tl.constexpr, REST: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """The same head again, backwards; the probabilities are computed again.
+
+    Scores stand as (keys, queries): so they leave one product in the layout in which the next two
+    take them, and only the product for the queries needs them turned.
+    """
+    pair = tl.program_id(0)
+    image, which = pair // HEADS, pair % HEADS
+    wide: tl.constexpr = HEADS * DIM
+    d, a, b = tl.arange(0, DIM), tl.arange(0, FIRST), FIRST + tl.arange(0, REST)
+    q, step = qkv + which * DIM, TOKENS * 3 * wide
+    k1 = _rows(q + wide, step, 0, 3 * wide, image, 0, a, DIM, TOKENS)
+    k2 = _rows(q + wide, step, 0, 3 * wide, image, 0, b, DIM, TOKENS)
+    v1 = _rows(q + 2 * wide, step, 0, 3 * wide, image, 0, a, DIM, TOKENS)
+    v2 = _rows(q + 2 * wide, step, 0, 3 * wide, image, 0, b, DIM, TOKENS)
+    dk1, dk2 = tl.zeros((FIRST, DIM), tl.float32), tl.zeros((REST, DIM), tl.float32)
+    dv1, dv2 = tl.zeros((FIRST, DIM), tl.float32), tl.zeros((REST, DIM), tl.float32)
+    back += image * step + which * DIM
+    kind = qkv.dtype.element_ty
+    for start in range(0, TOKENS, ROWS):
+        t = start + tl.arange(0, ROWS)
+        inside = t < TOKENS
+        rows = _rows(q, step, 0, 3 * wide, image, 0, t, DIM, TOKENS)
+        gradient = _rows(g + which * DIM, TOKENS * wide, 0, wide, image, 0, t, DIM, TOKENS)
+        mixed = _rows(out + which * DIM, TOKENS * wide, 0, wide, image, 0, t, DIM, TOKENS)
+        delta = tl.sum(gradient.to(tl.float32) * mixed.to(tl.float32), 1)
+        total = tl.load(norm + pair * TOKENS + t, mask=inside, other=float("inf"))
+        p1 = tl.exp2(tl.dot(k1, tl.trans(rows)) * scale - total[None, :])
+        p2 = tl.exp2(tl.dot(k2, tl.trans(rows)) * scale - total[None, :])
+        p2 = tl.where((b < TOKENS)[:, None], p2, 0.0)
+        dv1 = tl.dot(p1.to(kind), gradient, dv1)
+        dv2 = tl.dot(p2.to(kind), gradient, dv2)
+        s1 = (p1 * (tl.dot(v1, tl.trans(gradient)) - delta[None, :])).to(kind)
+        s2 = (p2 * (tl.dot(v2, tl.trans(gradient)) - delta[None, :])).to(kind)
+        dk1, dk2 = tl.dot(s1, rows, dk1), tl.dot(s2, rows, dk2)
+        dq = (tl.dot(tl.trans(s1), k1) + tl.dot(tl.trans(s2), k2)) * dot_scale
+        there = back + t[:, None] * (3 * wide) + d[None, :]
+        tl.store(there, dq.to(kind), mask=inside[:, None])
+    near = back + wide + a[:, None] * (3 * wide) + d[None, :]
+    far = back + wide + b[:, None] * (3 * wide) + d[None, :]
+    rest = (b < TOKENS)[:, None]
+    tl.store(near, (dk1 * dot_scale).to(kind))
+    tl.store(near + wide, dv1.to(kind))
+    tl.store(far, (dk2 * dot_scale).to(kind), mask=rest)
+    tl.store(far + wide, dv2.to(kind), mask=rest)
+
+
+LOG2_E = 1.4426950408889634
+
+
+def of_packed(qkv: Tensor, tokens: int, heads: int) -> tuple[Tensor, Tensor]:
+    """(B * tokens, 3 * width) -> attention's output (B * tokens, width) and the softmax's norms."""
+    wide = qkv.shape[1] // 3
+    batch, dim = len(qkv) // tokens, wide // heads
+    out = qkv.new_empty(len(qkv), wide)
+    norm = torch.empty((batch, heads, tokens), dtype=torch.float32, device=qkv.device)
+    forward_packed[(batch * heads,)](
+        qkv, out, norm, dim**-0.5 * LOG2_E, heads, tokens, dim, *split(tokens), ROWS,
+        num_warps=WARPS,
+    )  # fmt: skip
+    return out, norm
+
+
+def of_packed_back(
+    g: Tensor, qkv: Tensor, out: Tensor, norm: Tensor, tokens: int, heads: int
+) -> Tensor:
+    """The gradient of `of_packed`'s input, (B * tokens, 3 * width)."""
+    back, dim = torch.empty_like(qkv), out.shape[1] // heads
+    backward_packed[(len(qkv) // tokens * heads,)](
+        qkv, out, norm, g, back, dim**-0.5 * LOG2_E, dim**-0.5, heads, tokens, dim,
+        *split(tokens), BACKWARD_ROWS, num_warps=BACKWARD_WARPS,
+    )  # fmt: skip
+    return back
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Like `scaled_dot_product_attention` on (B, heads, tokens, dim), in low precision.
 
@@ -135,7 +246,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     norm = torch.empty((batch, heads, tokens), dtype=torch.float32, device=q.device)
     _forward[(batch * heads,)](
         q, k, v, out, norm, dim**-0.5, *_strides(q), *_strides(k), *_strides(v),
-        heads, tokens, dim, *_split(tokens), ROWS, num_warps=WARPS,
+        heads, tokens, dim, *split(tokens), ROWS, num_warps=WARPS,
     )  # fmt: skip
     return out, norm
 
@@ -158,7 +269,7 @@ def attend_backward(
     _backward[(batch * heads,)](
         q, k, v, out, norm, g, dq, dk, dv, dim**-0.5,
         *_strides(q), *_strides(k), *_strides(v), *_strides(g.transpose(1, 2)),
-        heads, tokens, dim, *_split(tokens), BACKWARD_ROWS, num_warps=BACKWARD_WARPS,
+        heads, tokens, dim, *split(tokens), BACKWARD_ROWS, num_warps=BACKWARD_WARPS,
     )  # fmt: skip
     return dq, dk, dv
 
@@ -190,7 +301,7 @@ def _strides(x: Tensor) -> tuple[int, int, int]:
     return x.stride(0), x.stride(1), x.stride(2)
 
 
-def _split(tokens: int) -> tuple[int, int]:
+def split(tokens: int) -> tuple[int, int]:
     """Tokens as a large block and a small one, each a power of two: 145 = 128 + 17 -> 128, 32."""
     first = triton.next_power_of_2(tokens + 1) // 2
     return first, max(SMALLEST, triton.next_power_of_2(max(1, tokens - first)))
