@@ -2,12 +2,15 @@
 
 Pages of docs/ link to files outside it (source code, CHANGELOG.md), as readers of the repository
 expect. Here each such file becomes a page under `source/`, and the links are pointed at it.
+The clips of the gallery are put on its page, with the returns of the agents' cards.
 Equations become MathML and the diagram of the rooms plain HTML at build time: every browser draws
 them, and no script has to be fetched.
 """
 
 from __future__ import annotations
 
+import html
+import json
 import posixpath
 import re
 import textwrap
@@ -22,6 +25,7 @@ from mkdocs.structure.pages import Page
 
 from svea.cli.methods import views_row
 from svea.methods import METHODS
+from svea.words import interval, number, plural
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )((?:\.\./)*[^)\s:#]+)(#[^)\s]*)?(?=\)|$)", re.M)
@@ -29,6 +33,7 @@ CODE = re.compile(r"(```.*?^[ >]*```|`[^`\n]+`|<pre>.*?</pre>)", re.M | re.S)
 BLOCK = re.compile(r"\$\$(.+?)\$\$", re.S)
 INLINE = re.compile(r"(?<![\w\\$])\$(?=\S)([^$\n]+(?:\n[^$\n]+)?)(?<=\S)\$(?!\w)")
 DIAGRAM = re.compile(r"```mermaid\nflowchart TD\n(.*?)```", re.S)
+CLIPS = re.compile(r"<!-- clips: (\w+) -->")
 LANGUAGES = {".py": "python", ".json": "json", ".xml": "xml", ".toml": "toml", ".cpp": "cpp"}
 ALWAYS = ["CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/RESULTS.md", "results/README.md"]
 
@@ -121,6 +126,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         relative = posixpath.relpath(page_of(target), posixpath.dirname(uri) or ".")
         return f"{match[1]}{relative}{match[3] or ''}"
 
+    markdown = CLIPS.sub(lambda match: clips(match[1]), markdown)
     parts = CODE.split(DIAGRAM.sub(layers, markdown))
     for index in range(0, len(parts), 2):
         parts[index] = mathml(parts[index], uri)
@@ -157,6 +163,52 @@ def layers(match: re.Match[str]) -> str:
         levels += chain[1:] if levels else chain
     rows = ("".join(f"<span>{room}</span>" for room in level.split(" & ")) for level in levels)
     return "<div class='layers'>" + "".join(f"<div>{row}</div>" for row in rows) + "</div>\n"
+
+
+def clips(section: str) -> str:
+    """The clips of a section of the gallery: a heading per mode where it shows several agents."""
+    listed = json.loads((ROOT / "docs/gallery/clips.json").read_text())
+    chosen = [clip for clip in listed["clips"] if clip["section"] == section]
+    if not chosen:
+        raise PluginError(f"docs/gallery/clips.json has no clips of the section {section!r}")
+    modes = {clip["mode"]: [c for c in chosen if c["mode"] == clip["mode"]] for clip in chosen}
+    if all(len(shown) == 1 for shown in modes.values()):
+        return grid([figure(clip, listed["size"], clip["mode"]) for clip in chosen])
+    return "\n\n".join(
+        f"### `{mode}`\n\n" + grid([figure(clip, listed["size"], "") for clip in shown], "four")
+        for mode, shown in modes.items()
+    )
+
+
+def grid(figures: list[str], kind: str = "") -> str:
+    """Figures side by side."""
+    return f'<div class="clips {kind}">\n' + "\n".join(figures) + "\n</div>"
+
+
+def figure(clip: dict[str, str], size: int, title: str) -> str:
+    """One clip with its caption."""
+    what = html.escape(f"zoo:{clip['agent']} in {clip['mode']}")
+    about = "<br>".join(filter(None, (f"<b>{title or clip['agent']}</b>", measured(clip))))
+    return (
+        f'<figure><video class="clip" src="gallery/{clip["file"]}" width="{size}" height="{size}" '
+        f'poster="gallery/{clip["still"]}" preload="none" muted loop playsinline controls '
+        f'aria-label="{what}"><img src="gallery/{clip["still"]}" loading="lazy" alt="{what}">'
+        f"</video><figcaption>{about}</figcaption></figure>"
+    )
+
+
+def measured(clip: dict[str, str]) -> str:
+    """The agent's return in the mode of a clip, from its card; nothing where it has none."""
+    card = json.loads((ROOT / "zoo" / clip["agent"] / "card.json").read_text())
+    for one in card["returns"]:
+        if one["mode"] == clip["mode"]:
+            ends = interval(one["low"], one["high"])
+            played = plural(one["episodes"], "episode")
+            where = one["shown"].removeprefix(one["mode"]).strip(" ()")
+            return html.escape(
+                ", ".join(filter(None, (f"{number(one['mean'])} {ends}", played, where)))
+            )
+    return ""
 
 
 def method_page(name: str) -> str:

@@ -60,6 +60,7 @@ def base_install(
 def test_the_base_install_is_the_environments_and_the_command_line():
     assert {r.name for r in BASE} == {
         "gymnasium",
+        "cloudpickle",
         "mujoco",
         "dm-control",
         "numpy",

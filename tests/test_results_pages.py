@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from zoo_records import recorded_returns
 
 from svea.runs import zoo
 from svea.runs.load import load_agent
@@ -139,3 +141,32 @@ def test_the_agents_of_the_zoo_are_small_whole_and_have_cards() -> None:
         assert agent.decision == card["decisions"] and card["returns"]
         kinds = {path.suffix for path in folder.iterdir()}
         assert kinds == {".json", ".md", ".safetensors"}
+
+
+# What the hub's specification of a card requires (hub-docs, modelcard.md).
+REQUIRED = {"task": {"type"}, "dataset": {"type", "name"}, "metrics": {"type", "value"}}
+OPTIONAL = {"task": {"name"}, "dataset": {"config"}, "metrics": {"name"}}
+
+
+@pytest.mark.parametrize("folder", sorted((ROOT / "zoo").iterdir()), ids=lambda path: path.name)
+def test_a_model_card_has_front_matter_that_the_hub_takes(folder: Path) -> None:
+    """Its numbers again, from the records of the run that the card names."""
+    empty, front, body = (folder / "README.md").read_text().split("---\n", 2)
+    found, card = yaml.safe_load(front), json.loads((folder / "card.json").read_text())
+    assert not empty and body.startswith(f"\n# zoo:{folder.name}\n")
+    assert set(found) == {"license", "library_name", "pipeline_tag", "tags", "model-index"}
+    assert found["license"] == "mit" and found["pipeline_tag"] == "reinforcement-learning"
+    assert found["tags"] and all(isinstance(tag, str) for tag in found["tags"])
+    (model,) = found["model-index"]
+    assert model["name"] == folder.name and model["results"]
+    for result in model["results"]:
+        (metric,) = result["metrics"]
+        for part, has in {**result, "metrics": metric}.items():
+            assert REQUIRED[part] <= has.keys() <= REQUIRED[part] | OPTIONAL[part]
+        mode = result["dataset"]["config"]
+        assert result["dataset"]["type"] == f"svea/{card['task']}-v0"
+        returns = recorded_returns(ROOT / card["run"], card["decisions"], mode)
+        assert metric["value"] == pytest.approx(np.mean(returns), abs=0.006)
+        assert f"over {len(returns)} episodes" in metric["name"]
+    modes = [result["dataset"]["config"] for result in model["results"]]
+    assert modes == list(dict.fromkeys(modes))  # the hub takes a configuration once

@@ -1,16 +1,29 @@
-"""The site builds without a warning, and every link, picture and anchor in it leads somewhere."""
+"""The site builds without a warning, and every link, picture and anchor in it leads somewhere.
+
+The slow tests look at it in a real browser.
+"""
 
 from __future__ import annotations
 
+import functools
+import http.server
 import importlib.util
 import json
+import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
+import chromium
 import pytest
+from zoo_records import recorded_returns
+
+from svea.envs.modes import ROBOT_MODES, modes_of
+from svea.words import number
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,8 +47,8 @@ class Links(HTMLParser):
             self.anchors.add(identifier)
         if tag == "a" and (target := found.get("href")):
             self.targets.append(target)
-        if tag in ("img", "script", "source") and (target := found.get("src")):
-            self.loaded.append(target)
+        if tag in ("img", "script", "source", "video"):
+            self.loaded += filter(None, (found.get("src"), found.get("poster")))
         if tag == "link" and found.get("rel") in ("stylesheet", "icon"):
             self.loaded.append(found.get("href") or "")
 
@@ -110,3 +123,173 @@ def test_public_names_are_in_the_reference(pages: dict[Path, Links]) -> None:
         if name != "augment":  # a room: its members are listed
             assert f"{module}.{name}" in anchors
     assert {f"svea.augment.{name}" for name in ("conv", "shift", "register")} <= anchors
+
+
+# The gallery --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gallery(site: Path) -> str:
+    return (site / "gallery.html").read_text()
+
+
+def test_the_gallery_shows_every_mode_and_is_small(gallery: str) -> None:
+    """A clip of an agent in each; of the robot's, for which there is no agent, a picture."""
+    shown = re.findall(r'<video [^>]*aria-label="zoo:(\S+) in (\S+)"', gallery)
+    assert {mode.partition(":")[0] for _, mode in shown} == set(modes_of("walker_walk"))
+    assert set(modes_of(None)) - set(modes_of("walker_walk")) == set(ROBOT_MODES) - {"train"}
+    assert "images/robot-worlds.png" in gallery and "images/augmentations.png" in gallery
+    assert len({mode for _, mode in shown if mode.startswith("distracting_cs:")}) == 2
+    assert len({agent.partition("-")[0] for agent, _ in shown}) == 3
+    files = list((ROOT / "docs/gallery").iterdir())
+    assert sum(file.stat().st_size for file in files) <= 3_000_000
+    listed = set(re.findall(r'(?:src|poster)="gallery/([^"]+)"', gallery))
+    assert listed == {file.name for file in files} - {"clips.json"}
+
+
+def test_a_number_in_the_gallery_is_of_the_agents_records(gallery: str) -> None:
+    """The mean again, from the records of the run that the agent's card names."""
+    caption = r"<figcaption><b>[^<]*</b>(?:<br>)?(.*?)</figcaption>"
+    figures = re.findall(rf'aria-label="zoo:(\S+) in (\S+)">.*?{caption}', gallery, re.S)
+    assert len(figures) > 40
+    measured = 0
+    for agent, mode, text in figures:
+        card = json.loads((ROOT / f"zoo/{agent}/card.json").read_text())
+        if not (returns := recorded_returns(ROOT / card["run"], card["decisions"], mode)):
+            assert text == ""
+            continue
+        mean = number(sum(returns) / len(returns))
+        assert text.startswith(f"{mean} [") and f", {len(returns)} episode" in text
+        measured += 1
+    assert measured > 10
+
+
+def test_clips_load_late_and_do_not_move_where_less_motion_is_wanted(gallery: str) -> None:
+    videos = re.findall(r"<video [^>]*>", gallery)
+    for video in videos:
+        assert 'preload="none"' in video and " muted" in video and " controls" in video
+        assert " autoplay" not in video
+    assert gallery.count('loading="lazy" alt="zoo:') == len(videos)
+
+
+# In a browser -------------------------------------------------------------------------------------
+
+READY = "document.readyState === 'complete'"
+PICTURES = """Promise.all([...document.images].map(async (image) => {
+  image.loading = "eager";
+  try { await image.decode(); } catch { return image.src; }
+  return image.naturalWidth ? "" : image.src;
+})).then((missing) => missing.filter(Boolean))"""
+WIDER = """[...document.querySelectorAll("body *")].filter((e) => e.getClientRects().length
+  && !e.closest("pre, .md-typeset__scrollwrap, .equation, .md-nav, .md-search, .md-tabs")
+  && e.getBoundingClientRect().right > innerWidth + 1)
+  .map((e) => e.tagName + "." + e.className).slice(0, 5)"""
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Nothing on the terminal."""
+
+
+@pytest.fixture(scope="module")
+def browser(
+    site: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[chromium.Browser, str]]:
+    if chromium.find() is None:
+        pytest.skip(f"none of {', '.join(chromium.NAMES)} is installed")
+    handler = functools.partial(Quiet, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tab = chromium.Browser(tmp_path_factory.mktemp("profile"))
+        try:
+            yield tab, f"http://127.0.0.1:{server.server_port}"
+        finally:
+            tab.close()
+            server.shutdown()
+
+
+def go(browser: tuple[chromium.Browser, str], page: str) -> chromium.Browser:
+    tab, address = browser
+    tab.open(f"{address}/{page}")
+    tab.until(f"location.pathname === '/{page}' && {READY}")
+    return tab
+
+
+@pytest.mark.slow
+def test_every_page_is_whole_at_the_width_of_a_desk_and_of_a_phone(
+    site: Path, browser: tuple[chromium.Browser, str]
+) -> None:
+    problems = []
+    for path in sorted(site.rglob("*.html")):
+        page = path.relative_to(site).as_posix()
+        browser[0].resize(1400, 900)
+        tab = go(browser, page)
+        problems += [f"{page}: no picture {source}" for source in tab.run(PICTURES)]
+        for width in (1400, 390):
+            tab.resize(width, 850)
+            if tab.run("document.documentElement.scrollWidth") > width:
+                problems.append(f"{page} at {width}: {tab.run(WIDER)}")
+    assert problems == []
+    assert browser[0].console == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1400, 390])
+def test_navigation_reaches_every_page(
+    site: Path, browser: tuple[chromium.Browser, str], width: int
+) -> None:
+    """By the menu alone, as a reader opens it; pages of source files are reached by their links."""
+    browser[0].resize(width, 850)
+    tab = go(browser, "index.html")
+    if width < 600:
+        tab.run("document.querySelector('label.md-header__button[for=__drawer]').click()")
+        tab.until(
+            "document.querySelector('.md-sidebar--primary').getBoundingClientRect().left >= 0"
+        )
+    menu = "[...document.querySelectorAll('.md-nav--primary a[href]')].map((a) => a.pathname)"
+    found = {unquote(name).lstrip("/") for name in tab.run(menu)}
+    wanted = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
+    assert {page for page in wanted if not page.startswith(("source/", "404"))} <= found | {""}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("word", ["overlay_drift", "color_hard", "load_agent", "SLURM", "GPU"])
+def test_search_answers(browser: tuple[chromium.Browser, str], word: str) -> None:
+    browser[0].resize(1400, 900)
+    tab = go(browser, "index.html")
+    tab.run("document.querySelector('.md-search__input').focus()")
+    tab.run(
+        f"(() => {{ const i = document.querySelector('.md-search__input'); i.value = {word!r};"
+        " i.dispatchEvent(new Event('input', {bubbles: true}));"
+        " i.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true})); })()"
+    )
+    hits = "[...document.querySelectorAll('.md-search-result__link')].map((a) => a.textContent)"
+    tab.until(f"{hits}.length > 0", 60)
+    assert any(word.lower() in text.lower() for text in tab.run(hits))
+    assert tab.console == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("still", [False, True])
+def test_clips_play_while_they_are_seen(browser: tuple[chromium.Browser, str], still: bool) -> None:
+    tab, _ = browser
+    tab.resize(1400, 900)
+    wish = {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"}
+    tab.call("Emulation.setEmulatedMedia", features=[wish])
+    go(browser, "gallery.html")
+    first = "document.querySelector('video.clip')"
+    assert tab.run(f"{first}.paused && {first}.readyState === 0")
+    tab.run(f"{first}.scrollIntoView()")
+    if not still:
+        tab.until(f"{first}.currentTime > 0.2", 60)
+    else:
+        tab.run("new Promise((done) => setTimeout(done, 500))")
+        assert tab.run(f"{first}.paused")
+    last = "[...document.querySelectorAll('video.clip')].at(-1)"
+    assert tab.run(f"{last}.readyState === 0"), "what is not on the screen is not fetched"
+    playing = not still
+    for _ in range(2):
+        tab.run(f"{first}.click()")
+        playing = not playing
+        tab.until(f"{first}.paused === {str(not playing).lower()}", 20)
+    assert tab.console == []

@@ -29,6 +29,10 @@ class UserError(SveaError, ValueError):
     exit_code = 2
 
 
+class UnexpectedOptionError(UserError, TypeError):
+    """An option that a function does not have, as a TypeError: what Python calls it."""
+
+
 class NumericsError(SveaError):
     """A loss, gradient, observation or reward is not finite."""
 

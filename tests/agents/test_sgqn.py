@@ -189,6 +189,14 @@ def test_a_quantile_leaves_its_share_of_every_frame(rho: float) -> None:
     assert influence(torch.tensor([-2.0, 1.0, 0.5])[None, :, None, None]).item() == 2
 
 
+@pytest.mark.parametrize("rho", [0.0, 0.37, 0.5, 0.95, 1.0])
+def test_pixels_that_count_are_those_above_torchs_quantile(rho: float) -> None:
+    random = torch.rand(3, 2, 9, 11)
+    for influences in (random, (8 * random).round(), torch.zeros_like(random)):  # many ties, all
+        threshold = influences.flatten(2).quantile(rho, dim=2)[..., None, None]
+        assert torch.equal(most_influential(influences, rho), influences >= threshold)
+
+
 def test_fast_versions_are_put_aside_and_come_back() -> None:
     """On a CPU the trunk's forward pass is one kernel with its ReLUs inside."""
     config = configure("walker_walk", preset="quick", method="sgqn", overlay_dir="procedural")

@@ -27,6 +27,30 @@ def test_without_the_zoo_it_says_so_and_does_the_rest(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_without_the_zoo_it_says_so_and_trains(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = []
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("SVEA_ZOO", str(tmp_path / how))
+    monkeypatch.setattr(demo, "check_drawing", lambda: None)
+    monkeypatch.setattr(demo, "train_one", lambda *arguments: trained.append(arguments))
+    assert main(["demo", "--out", str(tmp_path / "out")]) == 0
+    assert "trained agents cannot be shown" in capsys.readouterr().out and len(trained) == 1
+
+
+def test_without_a_renderer_it_ends_at_once_with_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MUJOCO_GL", "broken")
+    assert main(["demo", "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and "nothing can be drawn here" in said.err
+    assert "MUJOCO_GL is 'broken'; on this system it may be" in said.err and "doctor" in said.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_its_page_names_its_task_and_settings() -> None:
     config = configure(demo.TASK, **demo.SETTINGS)
     page = " ".join((Path(__file__).parents[2] / "docs" / "demo.md").read_text().split())
@@ -34,6 +58,20 @@ def test_its_page_names_its_task_and_settings() -> None:
     assert f"{config.sac.n_step}-step returns, {config.decisions:,} decisions or 8 minutes" in page
     assert config.time_limit == "8m" and config.eval_actions == "most_likely"
     assert f"{demo.EPISODES} episodes each with the most likely actions" in page
+
+
+@pytest.mark.slow
+def test_without_an_encoder_all_but_the_videos_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(tmp_path / "nothing"))
+    monkeypatch.setattr(demo, "SETTINGS", SMALL)
+    monkeypatch.setattr(demo, "EPISODES", 2)
+    assert main(["demo", "--skip-zoo"]) == 0
+    assert "without videos: ffmpeg" in capsys.readouterr().out
+    page = (tmp_path / "runs/demo/report.html").read_text()
+    assert "walker_stand" in page and "<video" not in page
 
 
 @pytest.mark.slow

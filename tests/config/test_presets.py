@@ -165,6 +165,6 @@ def test_the_folder_has_a_safe_name() -> None:
     assert configure("toy:make", out="a/b").folder == Path("a/b")
 
 
-def test_an_environment_itself_is_not_a_task() -> None:
-    with pytest.raises(UserError, match="allowed: a name, or an environment of yours as module:f"):
-        configure(lambda: None)  # type: ignore[arg-type]
+def test_a_number_is_not_a_task() -> None:
+    with pytest.raises(UserError, match=r"allowed is a name.*or a function that makes an env"):
+        configure(3)  # type: ignore[arg-type]

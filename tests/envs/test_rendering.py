@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -225,3 +226,18 @@ def test_a_backend_that_fails_is_one_sentence(monkeypatch, physics):
         Renderer(world.model.ptr, world.data.ptr, size=16)
     gc.collect()
     assert later == [], "and nothing more when the renderer goes"
+
+
+@linux_only
+def test_a_backend_that_fails_while_dm_control_is_imported_is_named_with_the_cure(monkeypatch):
+    """dm_control tries EGL as it is imported, before any context of ours."""
+    fake = types.ModuleType("dm_control")
+
+    def broken(name: str) -> None:
+        raise ImportError("Cannot initialize a headless EGL display.")
+
+    fake.__getattr__ = broken
+    monkeypatch.setitem(sys.modules, "dm_control", fake)
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    with pytest.raises(RendererError, match=r"'egl' does not work here \(Cannot .* display\): run"):
+        backend.import_suite()

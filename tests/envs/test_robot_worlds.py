@@ -158,5 +158,5 @@ def test_modes_of_a_robot_task():
             make_env("robot_reach", "test", world=world)
     with pytest.raises(UserError, match="world is given twice"):
         make_env("robot_reach", "test:3", world=4)
-    with pytest.raises(UserError, match="unknown option 'world' of mode 'train'"):
+    with pytest.raises(UserError, match="unexpected keyword argument 'world'; mode 'train'"):
         make_env("robot_reach", "train", world=4)

@@ -37,9 +37,9 @@ def test_a_users_own_environment_is_told_by_its_colon():
         ("svea/walker_walk-v0", "Did you mean 'walker_walk'"),
         ("mymodule.make_env", "a colon before its function: mymodule:make_env"),
         ("my.module.make_env", "my.module:make_env"),
-        ("CartPole-v1", "A Gymnasium id is not a task"),
-        ("ALE/Pong-v5", "A Gymnasium id is not a task"),
-        ("Walker2d-v4", "A Gymnasium id is not a task"),
+        ("CartPole-v1", "gymnasium:CarRacing-v3"),
+        ("ALE/Pong-v5", "gymnasium:CarRacing-v3"),
+        ("Walker2d-v4", "gymnasium:CarRacing-v3"),
         ("xyz", "named as module:function"),
     ],
 )

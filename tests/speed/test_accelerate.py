@@ -25,7 +25,7 @@ from svea.networks import FrameCNN
 from svea.speed import kernels
 from svea.speed.accelerate import compiled, fast_augmentation, fuse_convolutions, with_kernels
 from svea.speed.graphs import SideStream
-from svea.speed.kernels import cpu
+from svea.speed.kernels import cpu, nvrtc, trunk
 
 CPU = torch.device("cpu")
 KERNELS = [f"{kernels.__name__}.{module.name}" for module in pkgutil.iter_modules(kernels.__path__)]
@@ -173,8 +173,19 @@ def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(
     assert plain.parameters["images"] is bank
 
 
-def test_it_is_said_that_encoder_frames_has_no_kernels_on_a_gpu() -> None:
-    with pytest.warns(UserWarning, match="encoder frames: our kernels are made for the CNN"):
+def test_it_is_said_where_encoder_frames_has_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.warns(UserWarning, match="compiled by torch and takes longer: our kernels are"):
+        assert not fuse_convolutions(FrameCNN(filters=16))
+    monkeypatch.setattr(trunk.FusedFrames, "obstacle", lambda network: "too little of it")
+    with pytest.warns(UserWarning, match="takes longer: this GPU has too little of it"):
+        assert not fuse_convolutions(FrameCNN())
+
+    def missing(self: trunk.FusedFrames, network: FrameCNN) -> None:
+        raise nvrtc.BuildError("libnvrtc is not installed")
+
+    monkeypatch.setattr(trunk.FusedFrames, "fits", lambda network: True)
+    monkeypatch.setattr(trunk.FusedFrames, "__init__", missing)
+    with pytest.warns(UserWarning, match="takes longer: libnvrtc is not installed"):
         assert not fuse_convolutions(FrameCNN())
 
 

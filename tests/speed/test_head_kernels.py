@@ -44,7 +44,7 @@ def fused(network: Actor | Critic, folder: Path, device: str) -> FusedHead:
     if device == "cuda":
         return FusedHead(network)
     head = FusedHead(network, nothing)
-    head.launch = emulator(folder, heads.SOURCES[1], head.macros(), HEADS)
+    head.launch = emulator(folder, heads.SOURCES, head.macros(), HEADS)
     return head
 
 
@@ -215,7 +215,7 @@ def test_steps_and_targets_are_torchs(
             for parameter in network.parameters():
                 parameter.data = parameter.data.contiguous()
     assert steps.has_right_tensors(ours)
-    launch = emulator(tmp_path, steps.SOURCES[1], {}, STEPS) if device == "cpu" else None
+    launch = emulator(tmp_path, steps.SOURCES, {}, STEPS) if device == "cpu" else None
     fast = FusedSteps(ours, launch)
     ours.step, ours.update_target = fast.step, fast.update_target  # type: ignore[method-assign]
     for number in range(4):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from svea.speed.kernels import cache, nvrtc, trunk
+from svea.speed.kernels import cache, chain, nvrtc
 
 MACROS = (("LAYERS", 11), ("SIDE", 84))
 GPU = torch.device("cuda", 0)
@@ -31,7 +31,7 @@ def compilations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[s
 
 def compiled(macros: tuple[tuple[str, int], ...] = MACROS) -> bytes:
     """As in a new process, which knows only what is on disk."""
-    return nvrtc.compiled.__wrapped__(tuple(trunk.SOURCES), macros, GPU)
+    return nvrtc.compiled.__wrapped__(tuple(chain.SOURCES), macros, GPU)
 
 
 def test_kernels_are_compiled_once_for_a_network(compilations: list[list[str]]) -> None:

@@ -13,7 +13,7 @@ from emulated import emulator, needs_compiler
 from torch import Tensor
 
 from svea.networks import CNN
-from svea.speed.kernels import nvrtc, trunk
+from svea.speed.kernels import chain, nvrtc, trunk
 from svea.speed.kernels.trunk import FusedTrunk
 
 torch.set_num_threads(1)
@@ -53,7 +53,7 @@ def network(channels: int, side: int, layers: int, drqv2: bool, device: str = "c
 def plainly(net: CNN, images: Tensor) -> Tensor:
     """Features with the library's convolutions, rounded where the kernels round."""
     x = Rounded.apply(images - net.centre)
-    layers = trunk.convolutions_of(net)
+    layers = chain.convolutions_of(net)
     for number, layer in enumerate(layers):
         weight = layer.weight + (layer.weight.bfloat16().float() - layer.weight).detach()
         x = F.conv2d(x, weight, layer.bias, layer.stride)
@@ -82,8 +82,8 @@ def test_emulated_kernels_are_plain_convolutions(
     net = network(channels, side, layers, drqv2)
     shape = {"LAYERS": layers, "SIDE": side, "CHANNELS": channels, "RELU_LAST": int(drqv2)}
     fused = FusedTrunk(net, nobody, blocks)
-    assert shape.items() <= fused.macros().items()
-    fused.launch = emulator(tmp_path, trunk.SOURCES[1], fused.macros())
+    assert shape.items() <= fused.chain.macros().items()
+    fused.chain.launch = emulator(tmp_path, chain.SOURCES, fused.chain.macros())
     images = torch.rand(batch, channels, side, side).bfloat16().float().requires_grad_(True)
     wanted = plainly(net, images)
     gradient = torch.randn_like(wanted).bfloat16().float()
@@ -120,8 +120,8 @@ def test_which_networks_fit() -> None:
     assert not trunk.has_right_shape(CNN(channels=18))
     assert not FusedTrunk.fits(CNN()), "it lies on a CPU"
     assert not FusedTrunk.fits(torch.nn.Linear(2, 2))
-    assert trunk.chain_memory(41) <= 227 * 1024 < trunk.chain_memory(49)  # the paper's; 100 pixels
-    assert trunk.chain_memory(23) < 99 * 1024 < trunk.gradient_memory(23)  # 48 px, RTX 5090
+    assert chain.chain_memory(41) <= 227 * 1024 < chain.chain_memory(49)  # the paper's; 100 pixels
+    assert chain.chain_memory(23) < 99 * 1024 < chain.gradient_memory(23)  # 48 px, RTX 5090
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_it_is_said_what_a_gpu_lacks(
 @pytest.mark.parametrize("blocks", [10, 78, 132, 160])
 def test_blocks_are_shared_out_by_work(blocks: int) -> None:
     sides = list(range(41, 19, -2))
-    shares, ranges = trunk.shared_out(sides, blocks)
-    assert len(shares) == blocks and ranges[0] == [0, trunk.FIRST_BLOCKS]
+    shares, ranges = chain.shared_out(sides, blocks)
+    assert len(shares) == blocks and ranges[0] == [0, chain.FIRST_BLOCKS]
     for layer, (begin, end) in enumerate(ranges[1:], start=2):
         assert [share[0] for share in shares[begin:end]] == [layer] * (end - begin)
         assert [share[1] for share in shares[begin:end]] == list(range(end - begin))

@@ -23,7 +23,7 @@ KERNELS = ["sample", "weighted_error", "policy_losses"]
 
 @pytest.fixture(scope="module")
 def emulation(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return emulator(tmp_path_factory.mktemp("kernels"), updates.SOURCES[1], {}, KERNELS)
+    return emulator(tmp_path_factory.mktemp("kernels"), updates.SOURCES, {}, KERNELS)
 
 
 @pytest.mark.parametrize("device", [emulated, on_gpu])

@@ -28,10 +28,15 @@ on_gpu = pytest.param(
 
 
 def emulator(
-    folder: Path, source: Path, macros: dict[str, int], kernels: Sequence[str] = ()
+    folder: Path, sources: Sequence[Path], macros: dict[str, int], kernels: Sequence[str] = ()
 ) -> Callable[..., None]:
-    """Compile a source, and return what launches its kernels; by default the trunk's."""
-    library = folder / f"{source.stem}-{len(list(folder.iterdir()))}.so"
+    """Compile sources, and return what launches their kernels; by default the trunk's.
+
+    The first of them is tensor_cores.cu, whose functions the emulation has.
+    """
+    library = folder / f"kernels-{len(list(folder.iterdir()))}.so"
+    source = library.with_suffix(".cu")
+    source.write_text("\n".join(path.read_text() for path in sources[1:]))
     definitions = [f"-D{name}={value}" for name, value in macros.items()]
     if kernels:
         definitions.append("-DLAUNCHERS=" + " ".join(f"LAUNCHER({name})" for name in kernels))

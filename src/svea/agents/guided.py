@@ -6,6 +6,7 @@ SGQN (Bertoin et al., 2022) trains with it, `svea analyze saliency` and `svea an
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -82,7 +83,14 @@ def influence(gradient: Tensor) -> Tensor:
     return gradient.abs().unflatten(1, (-1, COLOURS)).amax(2)
 
 
-def most_influential(influences: Tensor, quantile: float | Tensor) -> Tensor:
-    """Pixels of each frame at or above a quantile of its influences, (B, frames, H, W) bool."""
+def most_influential(influences: Tensor, quantile: float) -> Tensor:
+    """Pixels of each frame at or above a quantile of its influences, (B, frames, H, W) bool.
+
+    The quantile lies between two influences, or on one: at or above it is at or above the next one
+    up, and to find that nothing must be sorted.
+    """
     flat = influences.flatten(2)
-    return (flat >= flat.quantile(quantile, dim=2, keepdim=True)).view_as(influences)
+    pixels = flat.shape[2]
+    count = pixels - math.ceil(quantile * (pixels - 1))
+    least = flat.topk(count, dim=2, sorted=False).values.amin(2, keepdim=True)
+    return (flat >= least).view_as(influences)

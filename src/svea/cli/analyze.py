@@ -128,6 +128,7 @@ def run(arguments: list[str]) -> int:
             task: play in this task instead of the run's, e.g. module:function of your environment
                 in another look.
         """
+        from svea.envs.given import name_task
         from svea.evidence.film.saliency import saliency as draw
 
         run = zoo.working_copy(run)
@@ -136,7 +137,7 @@ def run(arguments: list[str]) -> int:
             steps.begin(f"playing {run} and drawing where it looks")
             path = draw(
                 run, modes, picture, samples=samples, guided=guided, seed=seed, device=device,
-                data_dir=data_dir or None, task=task,
+                data_dir=data_dir or None, task=name_task(task),
                 on_problem=lambda mode, error: problems.append(error),
             )  # fmt: skip
         print(path)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from svea.cli.arguments import Out, parse
-from svea.errors import SveaError
+from svea.errors import SveaError, UserError
 
 TASK = "walker_stand"
 SETTINGS: dict[str, Any] = {
@@ -47,6 +47,7 @@ def run(arguments: list[str]) -> int:
             skip_zoo: begin with the training.
             no_train: end after the agents of the zoo.
         """
+        check_drawing()
         folder = out or Path("runs/demo")
         page = folder / "report.html"
         shown = [] if skip_zoo else show_zoo(page)
@@ -57,39 +58,67 @@ def run(arguments: list[str]) -> int:
     return parse(command, "demo", arguments)
 
 
+def check_drawing() -> None:
+    """Refuse a machine that draws nothing at once: agents see pictures and nothing else."""
+    from svea.cli.gl_probe import measure_gl
+
+    try:
+        measure_gl()
+    except SveaError as error:
+        raise type(error)(
+            f"nothing can be drawn here, so no agent can act or learn: {str(error).rstrip('.')}. "
+            "`svea doctor` checks the rest of this machine, `svea zoo` lists what trained agents "
+            "reached elsewhere"
+        ) from error
+
+
+def film(run: Path, again: bool = False) -> str:
+    """Record an episode in each mode, or only in those without one; why not, if that fails."""
+    from svea.evidence.film.video import record_episode
+    from svea.runs import layout
+
+    try:
+        for mode in MODES:
+            if again or not layout.media_file(run, mode, ".mp4").exists():
+                record_episode(run, mode)
+    except SveaError as error:  # no encoder
+        return f"without videos: {error}"
+    return ""
+
+
 def show_zoo(page: Path) -> list[Path]:
     """An episode of each agent in its training world and in another, and a page about them."""
     from svea.evidence.evaluation import evaluate
-    from svea.evidence.film.video import record_episode
     from svea.evidence.report import write_report
     from svea.files import make_folder
-    from svea.runs import layout, zoo
+    from svea.runs import zoo
     from svea.runs.records import append_records
 
     try:
         names = [name for name in AGENTS if name in zoo.names()][:2]
+        if not names:
+            raise UserError(f"{zoo.home()} has none of {', '.join(AGENTS)}")
     except SveaError as error:
         print(f"trained agents cannot be shown: {error}\n")
         return []
     print("trained agents of the zoo, in colours they never saw (about a minute)")
-    shown = []
+    shown, without = [], ""
     for name in names:
         try:
             copy = zoo.working_copy(f"{zoo.PREFIX}{name}")
-            if not (copy / layout.EVALUATIONS).exists():  # the demo was not run here before
-                append_records(copy, evaluate(copy, list(MODES), episodes=1))
-            for mode in MODES:
-                if not layout.media_file(copy, mode, ".mp4").exists():
-                    record_episode(copy, mode)
-        except SveaError as error:  # no GL, no encoder, a damaged file: the rest is still there
+            missing = [mode for mode in MODES if not _of_agent(copy, mode)]
+            if missing:  # the demo was not run here before
+                append_records(copy, evaluate(copy, missing, episodes=1))
+        except SveaError as error:  # a damaged file, a full disk: the rest is still there
             print(f"  {name}: {error}")
             continue
         shown.append(copy)
-        print(f"  {name:<20} {_returns(copy)}")
+        print(f"  {name:<20} {_returns(copy)}", flush=True)
+        without = film(copy) or without
     if shown:
         make_folder(page.parent)
         write_report(shown, page)
-        print(f"  open {page} in a browser: it has their videos\n")
+        print(f"  open {page} in a browser, {without or 'with their videos'}\n")
     return shown
 
 
@@ -97,7 +126,6 @@ def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
     """Train from scratch, evaluate, and add it to the page."""
     from svea.config import configure
     from svea.evidence.evaluation import evaluate
-    from svea.evidence.film.video import record_episode
     from svea.evidence.report import write_report
     from svea.files import replace_json
     from svea.runs.records import append_records
@@ -110,8 +138,7 @@ def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
     agent = evaluate(run, list(MODES), EPISODES)
     random = evaluate(run, ["train"], EPISODES, policy="random")
     append_records(run, agent + random)
-    for mode in MODES:
-        record_episode(run, mode)
+    without = film(run, again=True)  # the agent has learned more
     summary = {
         "task": TASK,
         "seed": seed,
@@ -127,7 +154,7 @@ def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
     print(f"  random policy              {summary['random_return']:7.1f}")
     print(f"  SVEA, training colours     {summary['train_return']:7.1f}")
     print(f"  SVEA, colours never seen   {summary['color_hard_return']:7.1f}")
-    print(f"\n{summary['seconds']:.0f} s. Open {page} in a browser.")
+    print(f"\n{summary['seconds']:.0f} s. Open {page} in a browser, {without or 'with videos'}")
 
 
 def _mean(records: list[dict[str, Any]], mode: str) -> float:
@@ -137,11 +164,15 @@ def _mean(records: list[dict[str, Any]], mode: str) -> float:
 
 
 def _returns(run: Path) -> str:
-    """The mean return in each mode, from a run's records."""
+    """The agent's mean return in each mode, from a run's records."""
+    return ", ".join(f"{mode} {_mean(_of_agent(run, mode), mode):.0f}" for mode in MODES)
+
+
+def _of_agent(run: Path, mode: str) -> list[dict[str, Any]]:
+    """A run's records of its agent in a mode."""
     from svea.runs.records import read_records
 
-    records = read_records(run)
-    return ", ".join(f"{mode} {_mean(records, mode):.0f}" for mode in MODES)
+    return [r for r in read_records(run) if (r["policy"], r["mode"]) == ("agent", mode)]
 
 
 def _seconds_so_far(run: Path) -> float:

@@ -66,10 +66,12 @@ def run(arguments: list[str]) -> int:
                 in another look; tables show it as a mode.
             json: print the records as JSON lines instead of a table.
         """
+        from svea.envs.given import name_task
         from svea.evidence.evaluation import POLICIES, Request
 
         policies = POLICIES if random_policy else POLICIES[:1]
-        request = Request(modes, episodes, seed, policies, envs, device, data_dir or None, task)
+        other = name_task(task)
+        request = Request(modes, episodes, seed, policies, envs, device, data_dir or None, other)
         return evaluate_and_print(runs, request, again=again, videos=videos, as_json=json)
 
     return parse(command, "eval", arguments)

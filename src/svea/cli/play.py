@@ -53,8 +53,10 @@ def run(arguments: list[str]) -> int:
             data_dir: folder with benchmark data; overrides SVEA_DATA.
         """
         check_extra()
+        from svea.envs.given import name_task
         from svea.runs.load import load_config
 
+        task = name_task(task)
         named = [str(run) for run in runs]
         seats = make_seats(named, random, task, device, data_dir, envs)
         if not 1 <= pages <= 16:

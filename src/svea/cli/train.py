@@ -7,6 +7,7 @@ import dataclasses
 
 from svea.cli.arguments import STYLE, Positional, brief_help, refuse_dashes, tyro
 from svea.config import Config, check, resolve
+from svea.envs.given import name_task
 from svea.errors import UserError
 from svea.studies import parse_seeds
 
@@ -39,8 +40,8 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
         """Train an agent. The same command again continues the run."""
 
         task: Positional[str] = tyro.MISSING
-        """A dm_control suite task as domain_task, robot_reach, robot_reach_moving or robot_push, or
-        module:function of your own environment."""
+        """A dm_control suite task as domain_task, robot_reach, robot_reach_moving or robot_push; or
+        an environment of your own: module:function, or a Gymnasium id such as CarRacing-v3."""
         seeds: tuple[str, ...] = ()
         """Several seeds, trained together in one process: 0-4, or 0 1 2. Instead of seed."""
 
@@ -61,7 +62,8 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
             raise UserError(f"seeds names a seed twice: {' '.join(flags.seeds)}")
         if seeds and flags.seed != Config.seed:
             raise UserError(f"both seed {flags.seed} and seeds are given; allowed: one of them")
-        return Config(**{f.name: getattr(flags, f.name) for f in dataclasses.fields(Config)})
+        chosen = {f.name: getattr(flags, f.name) for f in dataclasses.fields(Config)}
+        return Config(**chosen | {"task": name_task(flags.task)})
 
     first = read(_defaults_to_show(arguments))
     defaults = resolve(

@@ -44,6 +44,7 @@ def run(arguments: list[str]) -> int:
                 in another look.
         """
         from svea.cli.terminal import Steps, collected, print_problems
+        from svea.envs.given import name_task
         from svea.evidence.film.video import watch as film
         from svea.runs import zoo
 
@@ -52,7 +53,7 @@ def run(arguments: list[str]) -> int:
         with collected() as problems, Steps("modes") as steps:
             for path in film(
                 run, modes, video, gif=gif, seconds=seconds, seed=seed, size=size,
-                device=device, data_dir=data_dir or None, task=task,
+                device=device, data_dir=data_dir or None, task=name_task(task),
                 on_problem=lambda mode, error: problems.append(error),
                 on_mode=lambda mode: steps.begin(f"playing in {mode}"),
             ):  # fmt: skip

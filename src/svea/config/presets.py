@@ -11,6 +11,7 @@ from svea import envs
 from svea.config.checks import check
 from svea.config.codec import build, merge
 from svea.config.run import Config
+from svea.envs.given import Factory, name_task
 from svea.errors import UserError, unknown_name
 from svea.methods import METHODS
 
@@ -62,11 +63,13 @@ CROP = {"paper": 16, "quick": 8}  # extra pixels to render if the weak augmentat
 OWN_HEADS = {"paper": 3, "quick": 1}  # last convolutions that PAD's task has for itself
 
 
-def configure(task: str, **explicit: Any) -> Config:
+def configure(task: str | Factory, **explicit: Any) -> Config:
     """Resolve a configuration from a task and the values given explicitly.
 
-    Nested values are given as dictionaries or with dots: ``recipe={"alpha": 1.0}`` or
-    ``**{"recipe.alpha": 1.0}``.
+    Args:
+        task: a name, a Gymnasium id, or a function or class that makes an environment of yours.
+        **explicit: any field of `Config`, by its name. Nested values are given as dictionaries or
+            with dots: ``recipe={"alpha": 1.0}`` or ``**{"recipe.alpha": 1.0}``.
 
     Example:
         >>> configure("cartpole_swingup", preset="quick", seed=3).action_repeat
@@ -75,15 +78,15 @@ def configure(task: str, **explicit: Any) -> Config:
     return check(resolve(task, **explicit))
 
 
-def resolve(task: str, **explicit: Any) -> Config:
+def resolve(task: str | Factory, **explicit: Any) -> Config:
     """As `configure`, but without the checks: more flags may follow and make it valid."""
+    task = name_task(task)
     preset, method = explicit.get("preset", "paper"), explicit.get("method", "svea")
     encoder = explicit.get("encoder") or usual_encoder(method)
-    names = {"task": task, "preset": preset, "encoder": encoder, "method": method}
+    names = {"preset": preset, "encoder": encoder, "method": method}
     for name, value in names.items():
         if not isinstance(value, str):
-            own = ", or an environment of yours as module:function" if name == "task" else ""
-            raise UserError(f"{name} is {value!r}; allowed: a name{own}")
+            raise UserError(f"{name} is {value!r}; allowed: a name")
     for name, known in (("preset", PRESETS), ("encoder", ENCODERS), ("method", METHODS)):
         if names[name] not in known:
             raise unknown_name(name, names[name], known)

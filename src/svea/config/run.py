@@ -46,8 +46,8 @@ class Config:
     """Everything that decides what a run does."""
 
     task: Annotated[str, WHAT]
-    """A dm_control suite task as domain_task, robot_reach, robot_reach_moving or robot_push, or
-    module:function of your own environment."""
+    """A dm_control suite task as domain_task, robot_reach, robot_reach_moving or robot_push; or an
+    environment of your own: module:function, or a Gymnasium id as gymnasium:CarRacing-v3."""
     method: Annotated[str, WHAT] = "svea"
     """A method or recipe; `svea methods` lists them."""
     base: Annotated[Literal["sac", "ddpg", "dqn"], WHAT] = "sac"

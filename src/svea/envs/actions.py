@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 from svea.errors import NumericsError, UserError
 
@@ -50,6 +51,11 @@ class DiscreteActions(gym.ActionWrapper[np.ndarray, Any, np.ndarray]):
         self.vectors = np.array(list(itertools.product(values, repeat=dimensions)), np.float32)
         """What each action does, `(bins**n, n)`."""
         self.action_space = gym.spaces.Discrete(len(self.vectors))
+
+    @property
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]  # as in Gymnasium's Wrapper
+        """That of the environment: `action_bins` is among its arguments, and makes this wrapper."""
+        return self.env.spec
 
     def action(self, action: Any) -> np.ndarray:
         """The vector of a numbered action."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from svea.envs.actions import read_vector
 from svea.envs.looks import Mode, Scene, compose
-from svea.envs.rendering import Renderer, prepare_simulator
+from svea.envs.rendering import Renderer, import_suite, prepare_simulator
 from svea.envs.stacking import StackedEpisode
 from svea.errors import NumericsError
 
@@ -33,8 +33,7 @@ _NEVER_RESTORED = ("tex_", "mesh_", "skin_")
 
 def load_suite_task(domain: str, task: str) -> Any:
     """Load a task of dm_control's suite."""
-    from dm_control import suite
-
+    suite = import_suite()
     # The suite's models use attributes that MuJoCo calls deprecated; users cannot fix that.
     logging.getLogger("absl").addFilter(_not_about_deprecation)
     # Our frame limit ends episodes; dm_control's own clock is switched off.

@@ -16,7 +16,7 @@ import numpy as np
 
 from svea.envs.actions import read_choice, read_vector
 from svea.envs.dmc import warn_of_render_without_mode
-from svea.envs.importing import import_named
+from svea.envs.given import find_factory
 from svea.envs.looks import Mode, compose
 from svea.envs.looks.pictures import PictureMode
 from svea.envs.stacking import CHANNELS, FRAMES, StackedEpisode
@@ -182,15 +182,19 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         return np.clip(values.astype(theirs.dtype), theirs.low, theirs.high)  # rounding overshoots
 
 
-def call_factory(path: str, **settings: Any) -> gym.Env[np.ndarray, Any]:
-    """Call the user's `module:function`, with what it takes of the settings, and adapt its env."""
-    factory = import_named("task", path)
+def call_factory(path: str, seed: int | None, image_size: int) -> gym.Env[Any, Any]:
+    """Make a user's environment by its name, with what its function takes of the settings."""
+    factory = find_factory(path)
     # A function that takes a seed gets a number: made without one, environments are to differ.
-    seed = settings["seed"] if settings["seed"] is not None else secrets.randbits(31)
-    taken = {"seed": seed, "image_size": settings["image_size"]}
+    taken = {"seed": secrets.randbits(31) if seed is None else seed, "image_size": image_size}
     env = factory(**_accepted(path, factory, taken))
     if not isinstance(env, gym.Env):
         raise UserError(f"task {path!r} returned {type(env).__name__}, not a gymnasium.Env.")
+    return env
+
+
+def adapt(path: str, env: gym.Env[Any, Any], **settings: Any) -> gym.Env[np.ndarray, Any]:
+    """Adapt a user's environment; one that cannot be is closed and named."""
     try:
         return AdaptedEnv(env, **settings)
     except UserError as error:

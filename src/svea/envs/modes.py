@@ -18,7 +18,7 @@ from svea.envs.looks.pictures import PictureColors, PictureMode, PictureVideo
 from svea.envs.looks.videos import VIDEO_MODES, VideoMode, why_unseen
 from svea.envs.robot.worlds import RobotMode, RobotTestMode, check_world
 from svea.envs.tasks import DOMAIN_AND_TASK, ROBOT_TASKS, is_foreign
-from svea.errors import UserError, unknown_name
+from svea.errors import UnexpectedOptionError, UserError, unknown_name
 
 
 def _train(*, data_dir: Path | None = None) -> Mode:
@@ -222,11 +222,12 @@ def is_group(text: str) -> bool:
 def family(mode: str) -> str:
     """What a table or figure shows a mode together with: its group if that is long, else itself.
 
-    >>> [family(mode) for mode in ("rotate_easy", "distracting_cs:0.3", "video_hard")]
-    ['geometry', 'distracting_cs', 'video_hard']
+    >>> [family(mode) for mode in ("rotate_easy", "distracting_cs:0.3", "gymnasium:CarRacing-v3")]
+    ['geometry', 'distracting_cs', 'gymnasium:CarRacing-v3']
     """
     long = (name for name in ("geometry", "lights") if mode in GROUPS[name])
-    return next(long, mode.partition(":")[0] if not is_own_mode(mode) else mode)
+    name = mode.partition(":")[0]
+    return next(long, name if name in modes_of(None) else mode)
 
 
 def in_order(modes: Iterable[str]) -> list[str]:
@@ -304,8 +305,11 @@ def make_mode(name: str, task: str, data_dir: Path | None, options: dict[str, An
     allowed = [p for p in parameters if p not in ("name", "data_dir")]
     for option in options:
         if option not in allowed:
-            has = f"has {', '.join(allowed)}" if allowed else "has none"
-            raise UserError(f"unknown option {option!r} of mode {name!r}, which {has}.")
+            has = f"the options {', '.join(allowed)}" if allowed else "no options"
+            # In Python's own words: other libraries look for them, and then leave the option out.
+            raise UnexpectedOptionError(
+                f"got an unexpected keyword argument {option!r}; mode {name!r} has {has}."
+            )
     look = factory(**{"data_dir": data_dir} if "data_dir" in parameters else {}, **options)
     if not isinstance(look, Mode):
         raise UserError(f"mode {name!r} made {type(look).__name__}, not a svea.envs.Mode.")

@@ -14,7 +14,8 @@ from gymnasium.envs.registration import WrapperSpec
 from svea.data.folders import data_folder
 from svea.envs.actions import DiscreteActions
 from svea.envs.dmc import DMControlEnv, load_suite_task
-from svea.envs.foreign import call_factory
+from svea.envs.foreign import adapt, call_factory
+from svea.envs.given import Factory, name_task
 from svea.envs.looks import Mode
 from svea.envs.modes import make_mode, parse_mode
 from svea.envs.rendering import RENDERINGS
@@ -33,7 +34,7 @@ from svea.errors import UserError, unknown_name
 
 
 def make_env(
-    task: str,
+    task: str | Factory | gym.Env[Any, Any],
     mode: str = "train",
     *,
     seed: int | None = None,
@@ -53,8 +54,9 @@ def make_env(
     """Make an environment of pictures.
 
     Args:
-        task: A name in `TASKS`, or `module:function`: a function of yours that returns a Gymnasium
-            environment of pictures. It is adapted: resized, stacked, actions rescaled.
+        task: A name in `TASKS`, or an environment of pictures of yours: a function or class that
+            makes it, as it is or named as `module:function`, a Gymnasium id, or the environment
+            itself. It is adapted: resized, stacked, actions rescaled.
         mode: A name in `modes_of(task)` or `module:class` of yours: how the world looks. Physics
             and rewards are the same.
             `distracting_cs:0.3` is short for `distracting_cs` with `intensity=0.3`, and `test:7`
@@ -95,6 +97,8 @@ def make_env(
     ((9, 84, 84), (1,))
     >>> env.close()
     """
+    made = task if isinstance(task, gym.Env) else None
+    task = name_task(type(task.unwrapped) if isinstance(task, gym.Env) else task)
     check_task(task)
     name, options = parse_mode(mode, task)
     for twice in options.keys() & mode_options.keys():
@@ -135,7 +139,8 @@ def make_env(
             "to mask it by. Allowed: tasks that svea simulates, or oracle_mask=False."
         )
     if is_foreign(task):
-        env = call_factory(task, mode=look, action_repeat=action_repeat or 1, **shown)
+        theirs = call_factory(task, seed, image_size) if made is None else made
+        env = adapt(task, theirs, mode=look, action_repeat=action_repeat or 1, **shown)
         return _discretise(env, action_bins)
     domain, task_name = DOMAIN_AND_TASK[task]
     env = DMControlEnv(

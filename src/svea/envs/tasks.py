@@ -61,21 +61,16 @@ EPISODE_FRAMES = {name: 50 if name in ROBOT_TASKS else 1000 for name in TASKS}
 
 
 def is_foreign(task: str) -> bool:
-    """Whether a task is a user's own environment, named as `module:function`.
+    """Whether a task is a user's own environment, named as `module:function` or `module:id`.
 
-    >>> is_foreign("walker_walk"), is_foreign("mygames:make")
-    (False, True)
+    >>> is_foreign("walker_walk"), is_foreign("mygames:make"), is_foreign("ale_py:ALE/Pong-v5")
+    (False, True, True)
     """
     return ":" in task
 
 
 def check_task(task: str) -> None:
     """Refuse a name that is neither a task nor `module:function`."""
-    if not isinstance(task, str):
-        raise UserError(
-            f"task is {task!r}; allowed is a name. Name an environment of yours as "
-            "module:function: worker processes import it by that name."
-        )
     if is_foreign(task) or task in TASKS:
         return
     ours = re.sub(r"^svea/(.*)-v0$", r"\1", task)
@@ -83,8 +78,8 @@ def check_task(task: str) -> None:
     module, dot, function = task.rpartition(".")
     if ours == task and re.search(r"-v\d+$", task):
         hint = (
-            "A Gymnasium id is not a task: write a function that makes the environment, and name "
-            "it as module:function."
+            "Name a Gymnasium id with the module that registers it, as in gymnasium:CarRacing-v3 "
+            "or ale_py:ALE/Pong-v5."
         )
     elif near:
         hint = f"Did you mean {' or '.join(map(repr, near))}?"

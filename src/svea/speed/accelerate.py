@@ -329,19 +329,16 @@ def fuse_vit(network: nn.Module) -> bool:
 
 
 def fuse_convolutions(network: nn.Module) -> bool:
-    """Let our own kernels compute a CNN's forward and backward pass, where they fit."""
+    """Let our own kernels compute an encoder's forward and backward pass, where they fit."""
     if isinstance(network, FrameCNN):
-        slow = "encoder frames: our kernels are made for the CNN; torch compiles this one"
-        warnings.warn(f"{slow}, and an update takes longer", stacklevel=2)
-        return False
+        return fuse_frames(network)
     from svea.speed.kernels import nvrtc
     from svea.speed.kernels.convolutions import FusedConvolutions
     from svea.speed.kernels.trunk import FusedTrunk
 
     if not FusedConvolutions.fits(network):
         return False
-    for weight in network.parameters():  # the layout in which its gradients come
-        weight.data = weight.data.contiguous()
+    lay_out(network)
     if FusedTrunk.fits(network):
         try:
             network.forward = FusedTrunk(network)  # type: ignore[arg-type, assignment]
@@ -354,6 +351,33 @@ def fuse_convolutions(network: nn.Module) -> bool:
         warnings.warn(slow, stacklevel=2)
     network.forward = FusedConvolutions(network)  # type: ignore[arg-type, assignment]
     return True
+
+
+def fuse_frames(network: FrameCNN) -> bool:
+    """The same for the frame-wise encoder, which torch compiles where our kernels do not fit."""
+    from svea.speed.kernels import nvrtc
+    from svea.speed.kernels.trunk import FusedFrames
+
+    lacks = "our kernels are made for 16 filters on each of up to 3 frames, then 32 for all"
+    if FusedFrames.fits(network):
+        try:
+            fused = FusedFrames(network)
+            lay_out(network)
+            network.forward = fused  # type: ignore[method-assign]
+            return True
+        except nvrtc.BuildError as error:
+            lacks = str(error)
+    elif obstacle := FusedFrames.obstacle(network):
+        lacks = f"this GPU has {obstacle}"
+    slow = f"encoder frames is compiled by torch and takes longer: {lacks}"
+    warnings.warn(slow, stacklevel=2)
+    return False
+
+
+def lay_out(network: nn.Module) -> None:
+    """Give weights the layout in which our kernels read them and write their gradients."""
+    for weight in network.parameters():
+        weight.data = weight.data.contiguous()
 
 
 def fuse_attention(network: nn.Module) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from svea import speed
 from svea.augment import augmentation
-from svea.config import Config, check
+from svea.config import Config, check, configure
+from svea.envs.given import Factory
 from svea.errors import SveaError, UserError
 from svea.runs import incidents
 from svea.runs.log import check_loggers
@@ -35,18 +36,26 @@ __all__ = [
 Callback = Callable[[dict[str, Any]], bool | None]
 
 
-def train(config: Config, callback: Callback | None = None) -> Path:
+def train(config: Config | str | Factory, callback: Callback | None = None, **options: Any) -> Path:
     """Train, or continue training, and return the run folder.
 
     Args:
-        config: of the run.
+        config: of the run; or its task, as `configure` takes it.
         callback: called with each line of metrics.jsonl as it is written: a dictionary with
             `kind` (train, eval, episode), `decision` and its values. If it returns False, the run
             saves and stops; what it raises ends the run.
+        **options: of `configure`, where a task is given.
 
     Example:
         >>> run = train(configure("walker_walk", preset="quick"))  # doctest: +SKIP
+        >>> run = train(make_my_env, preset="quick", out="runs/mine")  # doctest: +SKIP
     """
+    if not isinstance(config, Config):
+        config = configure(config, **options)
+    elif options:
+        raise UserError(
+            f"{', '.join(options)} given next to a whole configuration; give them to configure"
+        )
     config = in_its_folder(check(config))
     with incidents.recorded(config.folder), speed.explained(), ExitStack() as stack:
         interrupt = stack.enter_context(interrupts())

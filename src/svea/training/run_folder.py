@@ -12,6 +12,7 @@ from typing import Any
 from svea import __version__, files
 from svea.config import Config, differences, to_dict
 from svea.config.naming import earlier_name
+from svea.envs import given
 from svea.errors import SveaError, UserError
 from svea.runs import checkpoint, layout, lock
 from svea.runs.load import ABOUT, read_config
@@ -47,6 +48,8 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
         if not is_finished(config, saved):
             saved_state.check_replay(config, saved)
     about: dict[str, Any] = {"svea_version": __version__, "command": command_line()}
+    if function := given.fingerprint(config.task):
+        about["function"] = {"name": config.task, "sha256": function}
     if saved and (pictures := read_config(folder).get("pictures")):
         about["pictures"] = pictures
     files.replace_json(folder / layout.CONFIG, settings | about)
@@ -88,6 +91,12 @@ def _check_same_run(config: Config, settings: dict[str, Any], saved: checkpoint.
             f"{config.folder} holds a run with another configuration:\n  "
             + "\n  ".join(differ)
             + "\nGive the same options to continue it, or another --out"
+        )
+    before = read_config(config.folder).get("function")
+    if isinstance(before, dict) and before.get("sha256") != given.fingerprint(config.task):
+        raise UserError(
+            f"{config.folder} holds a run of another {config.task}: the source of that function, "
+            "or of what it uses, has changed. Give another out, or the function as it was"
         )
     if saved.decision > config.decisions:
         raise UserError(

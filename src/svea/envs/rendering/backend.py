@@ -100,11 +100,29 @@ def make_gl_context(size: int) -> Any:
             from mujoco import GLContext
         return GLContext(size, size)
     except Exception as error:  # PyOpenGL and GLFW raise a dozen unrelated types here
-        raise RendererError(
-            f"the OpenGL backend {backend or 'default'!r} does not work here ({error}): run "
-            f"{APT_LINE}, or set MUJOCO_GL to another of "
-            f"{', '.join(_BACKENDS.get(platform.system(), _BACKENDS['Linux']))}."
-        ) from error
+        raise _broken(backend, error) from error
+
+
+def import_suite() -> Any:
+    """dm_control's suite, which tries the OpenGL backend as it is imported."""
+    prepare_simulator()
+    try:
+        from dm_control import suite
+    except ModuleNotFoundError:
+        raise
+    except (ImportError, AttributeError, RuntimeError) as error:  # what PyOpenGL raises
+        raise _broken(os.environ.get("MUJOCO_GL", ""), error) from error
+    return suite
+
+
+def _broken(backend: str, error: Exception) -> RendererError:
+    """What to say of a backend that does not work."""
+    others = _BACKENDS.get(platform.system(), _BACKENDS["Linux"])
+    return RendererError(
+        f"the OpenGL backend {backend or 'default'!r} does not work here "
+        f"({str(error).rstrip('.')}): run {APT_LINE}, or set MUJOCO_GL to another of "
+        f"{', '.join(others)}."
+    )
 
 
 def is_software(renderer: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from svea.envs.rendering.backend import is_software, make_gl_context, prepare_simulator
+from svea.envs.rendering.backend import import_suite, is_software, make_gl_context
 
 RENDERINGS = ("full", "fast")
 """`full` is dm_control's look; `fast` has no shadows, reflections or antialiasing."""
@@ -326,10 +326,7 @@ def gl_info() -> dict[str, Any]:
         `backend`, `vendor`, `renderer`, `is_software`, and `ms_per_frame`: the mean time of one
         84 px picture of the walker with full rendering.
     """
-    prepare_simulator()
-    from dm_control import suite
-
-    physics = suite.load("walker", "walk", task_kwargs={"random": 0}).physics
+    physics = import_suite().load("walker", "walk", task_kwargs={"random": 0}).physics
     renderer = Renderer(physics.model.ptr, physics.data.ptr, size=84)
     try:
         from OpenGL import GL

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from svea.envs import make_env
+from svea.envs import given, make_env
 from svea.envs.actions import as_action, describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.rendering.renderer import configure_drawing
@@ -40,6 +40,7 @@ def main() -> None:
         lines = end.makefile("rb")
         tell(end, drawing=False)  # from now on, the signal for a stack does not end this process
         greeting = json.loads(lines.readline())
+        given.unpack(greeting["given"])
         serve(end, lines, greeting["first"], greeting["environments"])
 
 

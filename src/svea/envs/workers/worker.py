@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import IO, Any
 
+from svea.envs import given as given_tasks
 from svea.envs.rendering import backend, renderer
 from svea.envs.tasks import is_foreign
 from svea.envs.tracebacks import where_stuck
@@ -145,6 +146,8 @@ class Worker:
 
     def _start(self) -> None:
         """Start the process and tell it what to be."""
+        given = given_tasks.pack(str(one.get("task", "")) for one in self.environments)
+        greeting = {"first": self.first, "environments": self.environments, "given": given}
         self._socket, theirs = socket.socketpair()
         self._last_words = anonymous_file("svea-last-words")  # the stack of a crash
         with theirs:
@@ -162,7 +165,7 @@ class Worker:
             )
         self._received = b""
         self._can_tell_stack = False
-        self.send({"first": self.first, "environments": self.environments})
+        self.send(greeting)
 
     def _hang(self, seconds: float) -> WorkerError:
         """The error for a process that does not answer, with its stack if it can write it."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from svea.envs.given import Factory, name_task
 from svea.errors import SveaError
 from svea.evidence.evaluation.requests import POLICIES, Request, evaluate_runs
+from svea.runs.load import load_config
 from svea.runs.records import Record
 
 __all__ = ["POLICIES", "Request", "evaluate", "evaluate_runs"]
@@ -25,7 +27,7 @@ def evaluate(
     environments: int = 0,
     device: str = "cpu",
     data_dir: str | None = None,
-    task: str = "",
+    task: str | Factory = "",
 ) -> list[Record]:
     """Evaluate a run's (or an exported) agent, and return one record per episode.
 
@@ -38,14 +40,17 @@ def evaluate(
         environments: in parallel; 0 is one per core.
         device: where the agent computes.
         data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
-        task: play in this task instead of the run's, such as ``module:function`` of your world in
-            another look; it stands in the records' mode.
+        task: play in this task instead of the run's: a function that makes your world in another
+            look, or its ``module:function``; it stands in the records' mode. A run of a function
+            of a notebook needs that function here in another process.
 
     Example:
         >>> records = evaluate("runs/demo", ["train", "color_hard"], episodes=10)  # doctest: +SKIP
         >>> sum(r["return"] for r in records if r["mode"] == "train") / 10  # doctest: +SKIP
     """
-    modes = tuple(modes)
+    modes, task = tuple(modes), name_task(task)
+    if task == load_config(run).task:
+        task = ""
     request = Request(modes, episodes, seed, (policy,), environments, device, data_dir, task)
 
     def fail(run: Path, mode: str, error: SveaError) -> None:

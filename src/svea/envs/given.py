@@ -1,0 +1,175 @@
+"""Tasks as users hand them over: a name, a Gymnasium id, a function or a class.
+
+Configurations, records and worker processes know a task by its name. A function that can be
+imported has one: `module:function`. A function of a notebook or script, a lambda, a closure or a
+`functools.partial` has none that another process could import: it is kept here under a name made
+for it, such as `__main__:make_env`, and workers get it by cloudpickle. A run folder holds that name
+and a hash of its source, never the function, so continuing or evaluating such a run in another
+process takes the function again.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import cloudpickle
+import gymnasium as gym
+
+from svea.envs.importing import import_named
+from svea.errors import UserError
+
+Factory = Callable[..., gym.Env[Any, Any]]
+
+GYMNASIUM_ID = re.compile(r"[\w:./-]+-v\d+")
+_GIVEN: dict[str, Factory] = {}
+_PACKED: dict[str, str] = {}  # in a worker: what it was sent
+_PLAIN = (bool, int, float, str, bytes, tuple, type(None))
+
+
+def name_task(task: str | Factory) -> str:
+    """The name of a task; a function that has none which can be imported is kept under one.
+
+    Args:
+        task: A name, a Gymnasium id, or a function or class that makes an environment.
+
+    >>> name_task("svea/walker_walk-v0"), name_task("my_worlds:make")
+    ('walker_walk', 'my_worlds:make')
+    """
+    if isinstance(task, str):
+        return _name_of_id(task)
+    if isinstance(task, gym.Env | gym.vector.VectorEnv):
+        raise _refuse_object(task)
+    if not callable(task):
+        raise UserError(
+            f"task is {task!r}; allowed is a name (`svea tasks` lists them), a Gymnasium id, or a "
+            "function that makes an environment of yours."
+        )
+    module, name = _words(task)
+    if module != "__main__" and getattr(sys.modules.get(module), name, None) is task:
+        return f"{module}:{name}"
+    _GIVEN[f"{module}:{name}"] = task
+    return f"{module}:{name}"
+
+
+def find_factory(name: str) -> Factory:
+    """What makes the environments of a task that is a user's own."""
+    if name in _PACKED and name not in _GIVEN:
+        _GIVEN[name] = cloudpickle.loads(base64.b64decode(_PACKED[name]))
+    if name in _GIVEN:
+        return _GIVEN[name]
+    if GYMNASIUM_ID.fullmatch(name):
+        return functools.partial(_make_by_id, name)
+    if name.startswith("__main__:"):
+        raise UserError(
+            f"task {name!r} is a function of a notebook or a script, which cannot be imported "
+            "elsewhere. In Python, pass it again: svea.train(function, ...), svea.evaluate(run, "
+            "task=function). For the command line, put it into a module: module:function."
+        )
+    return import_named("task", name)
+
+
+def pack(tasks: Iterable[str]) -> dict[str, str]:
+    """The functions among tasks that a worker cannot import, as text to send to it."""
+    packed = {}
+    for name in set(tasks) & _GIVEN.keys():
+        try:
+            packed[name] = base64.b64encode(cloudpickle.dumps(_GIVEN[name])).decode()
+        except Exception as error:  # whatever the objects that it holds raise
+            raise UserError(
+                f"task {name!r} cannot be sent to a worker process: {type(error).__name__}: "
+                f"{error}. Make everything that the environment needs inside the function."
+            ) from error
+    return packed
+
+
+def unpack(packed: dict[str, str]) -> None:
+    """Keep what `pack` sent; it is loaded when its environment is made."""
+    _PACKED.update(packed)
+
+
+def fingerprint(name: str) -> str | None:
+    """A hash of a kept function's source, and of what it uses of its own module.
+
+    None for a task that has a name of its own: its module is under the user's version control.
+    """
+    if name not in _GIVEN:
+        return None
+    return hashlib.sha256("\n".join(_sources(_GIVEN[name], set())).encode()).hexdigest()
+
+
+def _name_of_id(task: str) -> str:
+    """A name as it is; a Gymnasium id as the task it means."""
+    ours = re.fullmatch(r"svea/(\w+)-v0", task)
+    if ours:
+        return ours[1]
+    return f"gymnasium:{task}" if ":" not in task and task in gym.registry else task
+
+
+def _make_by_id(name: str) -> gym.Env[Any, Any]:
+    """Make `module:id`, which also is how Gymnasium names an id and the module to import first."""
+    try:
+        return gym.make(name)
+    except (gym.error.Error, ImportError) as error:
+        raise UserError(f"task {name!r} cannot be made: {error}") from error
+
+
+def _refuse_object(env: Any) -> UserError:
+    """The error for an environment that was made already."""
+    kind, known = type(env.unwrapped).__name__, getattr(env, "spec", None)
+    by_id = f", or its id {known.id!r}" if known else ""
+    return UserError(
+        f"task is an environment ({kind}), but a run makes several, in processes of their own. "
+        f"Pass what makes it: its class, or a function such as lambda: {kind}(...){by_id}."
+    )
+
+
+def _words(task: Any) -> tuple[str, str]:
+    """The module of a function, and an identifier for it.
+
+    >>> _words(functools.partial(_words, night=True))
+    ('svea.envs.given', '_words_night_True')
+    """
+    if isinstance(task, functools.partial):
+        module, name = _words(task.func)
+        given = [*map(str, task.args), *(f"{k}_{v}" for k, v in task.keywords.items())]
+        return module, re.sub(r"\W+", "_", "_".join([name, *given])).rstrip("_")[:80]
+    named = task if hasattr(task, "__qualname__") else type(task)
+    name = named.__qualname__.replace("<locals>.", "").replace("<lambda>", "lambda")
+    return named.__module__ or "__main__", re.sub(r"\W+", "_", name)
+
+
+def _sources(thing: Any, seen: set[int]) -> list[str]:
+    """The source of a function or class, and of those of the same module that it uses."""
+    if id(thing) in seen:
+        return []
+    seen.add(id(thing))
+    if isinstance(thing, functools.partial):
+        used = [thing.func, *thing.args, *(x for item in thing.keywords.items() for x in item)]
+        return [text for part in used for text in _sources(part, seen)]
+    if inspect.isfunction(thing):
+        names = inspect.getclosurevars(thing)
+        used = [x for _, x in sorted((dict(names.globals) | dict(names.nonlocals)).items())]
+        texts = [_source(thing)]
+    elif inspect.isclass(thing):  # of a notebook's class only the methods' source can be found
+        used, texts = [*thing.__bases__, *vars(thing).values()], [thing.__qualname__]
+    else:
+        return [repr(thing)] if isinstance(thing, _PLAIN) else []
+    for part in used:
+        if getattr(part, "__module__", thing.__module__) == thing.__module__:
+            texts += _sources(part, seen)
+    return texts
+
+
+def _source(function: Any) -> str:
+    """The text of a function, or its instructions where its text is nowhere."""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return function.__code__.co_code.hex()

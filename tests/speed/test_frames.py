@@ -1,0 +1,140 @@
+"""The frame-wise encoder's CUDA kernels against plain convolutions: on a GPU, and emulated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from emulated import emulator, needs_compiler, on_gpu
+from torch import Tensor
+
+from svea.networks import FrameCNN
+from svea.speed.kernels import chain, trunk
+from svea.speed.kernels.trunk import FusedFrames
+
+torch.set_num_threads(1)
+
+
+def nobody(*_: object) -> None:
+    """A launcher for when no kernel may run."""
+    raise AssertionError("no kernel of ours")
+
+
+class Rounded(torch.autograd.Function):
+    """bfloat16's rounding, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.bfloat16().to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient.bfloat16().to(gradient.dtype)
+
+
+def network(frames: int, side: int, layers: int, frame_layers: int) -> FrameCNN:
+    made = FrameCNN(3 * frames, side, layers, frame_layers=frame_layers)
+    for parameter in made.parameters():
+        noise = 0.1 * torch.randn(parameter.shape)
+        parameter.data = (parameter.data + noise).contiguous()
+    return made
+
+
+def plainly(net: FrameCNN, images: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Features and parameters in float64, rounded where the kernels round."""
+    parameters = [p.detach().double().requires_grad_(True) for p in net.parameters()]
+    pairs = list(zip(parameters[::2], parameters[1::2], strict=True))
+    singles = len(chain.convolutions_of(net.single))
+    x = images.unflatten(1, (-1, 3)).flatten(0, 1)
+    for number, (weight, bias) in enumerate(pairs):
+        if number == singles:
+            x = x.reshape(len(images), -1, *x.shape[2:])
+        weight = weight + (weight.bfloat16().double() - weight).detach()
+        x = F.conv2d(x, weight, bias, 1 if number else 2)
+        x = Rounded.apply(x if number == len(pairs) - 1 else x.relu())
+    return x.flatten(1), parameters
+
+
+def error(found: Tensor, wanted: Tensor) -> float:
+    found, wanted = found.detach().double(), wanted.detach().double()
+    return float((found - wanted).norm() / wanted.norm())
+
+
+def compare(fused: FusedFrames, net: FrameCNN, batch: int, device: str) -> None:
+    """Features and all gradients, of a batch in one place and in two."""
+    images = torch.rand(batch, *net.input_shape, device=device).bfloat16().double()
+    images.requires_grad_(True)
+    wanted, parameters = plainly(net, images)
+    gradient = torch.randn_like(wanted).bfloat16().double()
+    wanted_gradients = torch.autograd.grad(wanted, [images, *parameters], gradient)
+    given = images.detach().float().requires_grad_(True)
+    views = given.detach().split([batch // 2, batch - batch // 2])
+    with torch.autocast(device, dtype=torch.bfloat16):
+        found = fused(given)
+        with torch.no_grad():
+            assert torch.equal(fused(given), found), "with and without what a gradient needs"
+        apart = fused(views)  # two views that were not copied together
+    assert torch.equal(apart, found)
+    backwards = gradient.bfloat16()
+    found_gradients = torch.autograd.grad(found, [given, *fused.parameters], backwards)
+    again = torch.autograd.grad(apart, fused.parameters, backwards)
+    for one, other in zip(again, found_gradients[1:], strict=True):
+        assert torch.equal(one, other)
+    assert error(found, wanted) < 5e-3
+    for one, other in zip(found_gradients, wanted_gradients, strict=True):
+        assert one.shape == other.shape and error(one, other) < 1e-2
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("frames", "side", "layers", "frame_layers", "batch", "blocks"),
+    [
+        (3, 24, 5, 3, 3, 5),  # batches of odd size, in two places
+        (2, 46, 4, 2, 2, 3),  # two strips of the first layer; a warp takes pixels more than once
+        (1, 38, 5, 2, 2, 2),  # the third layer is larger than one frame's pictures
+    ],
+)
+def test_emulated_kernels_are_plain_convolutions(
+    tmp_path: Path,
+    frames: int,
+    side: int,
+    layers: int,
+    frame_layers: int,
+    batch: int,
+    blocks: int,
+) -> None:
+    net = network(frames, side, layers, frame_layers)
+    assert trunk.has_right_shape(net)
+    fused = FusedFrames(net, (nobody, nobody), blocks)
+    for part in (fused.chain, fused.joint):
+        part.launch = emulator(tmp_path, chain.SOURCES, part.macros())
+    compare(fused, net, batch, "cpu")
+
+
+@pytest.mark.parametrize("device", [on_gpu])
+@pytest.mark.parametrize("batch", [2, 20, 256])
+def test_kernels_on_a_gpu_are_plain_convolutions(device: str, batch: int) -> None:
+    net = network(3, 84, 6, 3).to(device)
+    compare(FusedFrames(net), net, batch, device)
+
+
+def test_in_full_precision_the_library_computes() -> None:
+    net = network(3, 24, 5, 3)
+    images = torch.rand(2, 9, 24, 24)
+    fused = FusedFrames(net, (nobody, nobody), 2)
+    torch.testing.assert_close(fused(images), net(images))
+
+
+def test_which_networks_fit() -> None:
+    assert trunk.has_right_shape(FrameCNN())
+    assert trunk.memory_for(FrameCNN()) <= 227 * 1024
+    assert 2 * (chain.chain_memory(41, 16) + 1024) <= 228 * 1024, "two to a multiprocessor"
+    assert 2 * (chain.gradient_memory(41, 16) + 1024) <= 228 * 1024
+    assert not trunk.has_right_shape(FrameCNN(filters=16))
+    assert not trunk.has_right_shape(FrameCNN(strided_layers=2))
+    assert not trunk.has_right_shape(FrameCNN(channels=12)), "four frames are too many"
+    assert not trunk.has_right_shape(FrameCNN(layers=4)), "a single layer for all frames"
+    assert not trunk.has_right_shape(FrameCNN(image_size=85))
