@@ -182,7 +182,7 @@ PICTURES = """Promise.all([...document.images].map(async (image) => {
 })).then((missing) => missing.filter(Boolean))"""
 WIDER = """[...document.querySelectorAll("body *")].filter((e) => e.getClientRects().length
   && !e.closest("pre, .md-typeset__scrollwrap, .equation, .md-nav, .md-search, .md-tabs")
-  && e.getBoundingClientRect().right > innerWidth + 1)
+  && e.getBoundingClientRect().right > WIDTH + 1)
   .map((e) => e.tagName + "." + e.className).slice(0, 5)"""
 
 
@@ -228,7 +228,8 @@ def test_every_page_is_whole_at_the_width_of_a_desk_and_of_a_phone(
         for width in (1400, 390):
             tab.resize(width, 850)
             if tab.run("document.documentElement.scrollWidth") > width:
-                problems.append(f"{page} at {width}: {tab.run(WIDER)}")
+                wider = WIDER.replace("WIDTH", str(width))
+                problems.append(f"{page} at {width}: {tab.run(wider)}")
     assert problems == []
     assert browser[0].console == []
 
@@ -278,7 +279,6 @@ def test_clips_play_while_they_are_seen(browser: tuple[chromium.Browser, str], s
     tab.call("Emulation.setEmulatedMedia", features=[wish])
     go(browser, "gallery.html")
     first = "document.querySelector('video.clip')"
-    assert tab.run(f"{first}.paused && {first}.readyState === 0")
     tab.run(f"{first}.scrollIntoView()")
     if not still:
         tab.until(f"{first}.currentTime > 0.2", 60)
