@@ -234,7 +234,7 @@ def test_caveats_name_seeds_preset_and_generated_data(tmp_path):
     (group,) = groups_of(write_run(tmp_path / "a"), write_run(tmp_path / "b"))
     text = "\n".join(caveats_of(group))
     assert "few seeds: 2 where the paper has 5" in text
-    assert "seed 0 appears more than once" in text
+    assert "several runs have the same seed (0)" in text
     assert "preset 'quick'" in text
     assert "color_hard: procedural or generated data" in text
     assert "train: procedural" not in text

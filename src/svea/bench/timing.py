@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from svea.speed import synchronise
+from svea.words import plural
 
 
 def fastest_ms(call: Callable[[], object], repeats: int) -> float:
@@ -62,8 +63,7 @@ def median_ms_in_turns(
 def machine() -> str:
     """The machine and its load, on one line."""
     load = f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "load unknown"
-    host = (
-        f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads, {load}"
-    )
+    threads = plural(torch.get_num_threads(), "thread")
+    host = f"{platform.processor() or platform.machine()}, {threads}, {load}"
     gpu = f"{torch.cuda.get_device_name()}, " if torch.cuda.is_available() else ""
     return f"{gpu}{host}, torch {torch.__version__}"

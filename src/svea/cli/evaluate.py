@@ -188,7 +188,8 @@ def evaluate_and_print(
     elif scoring.records:
         known = sum(map(len, scoring.records.values())) - scoring.played
         if known:
-            print(f"{known} episodes were recorded before and not played again (--again plays all)")
+            were = "was" if known == 1 else "were"
+            print(f"{plural(known, 'episode')} {were} recorded before; --again plays all again")
         modes = {record["mode"] for records in scoring.records.values() for record in records}
         print_scores(list(scoring.records), modes)
         for line in _adaptation_notes(scoring.records):

@@ -40,7 +40,7 @@ def caveats_of(group: Group) -> list[str]:
     if len(group.runs) < published.SEEDS:
         found.append(f"few seeds: {len(group.runs)} where the paper has {published.SEEDS}")
     if repeated := sorted(str(seed) for seed, count in seeds.items() if count > 1):
-        found.append(f"seed {', '.join(repeated)} appears more than once and is counted as often")
+        found.append(f"several runs have the same seed ({', '.join(repeated)}); each counts")
     run = group.runs[0]
     if run.preset not in ("paper", "unknown"):
         found.append(

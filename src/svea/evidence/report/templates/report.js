@@ -204,7 +204,6 @@ function offer(holder, choices) {
     button.addEventListener("click", action);
     bar.append(button);
   }
-  holder.classList.add("holds-take");
   holder.append(bar);
 }
 
