@@ -171,3 +171,19 @@ def test_commands_shown_in_the_readme_name_real_verbs_and_methods() -> None:
     verbs = re.findall(r"^    svea (\w+)", text, re.M)
     assert verbs and set(verbs) <= set(VERBS)
     assert set(re.findall(r"--method (\S+)", text)) <= set(METHODS)
+
+
+def test_the_page_about_logging_has_every_field_of_the_log() -> None:
+    """Against the logs of real runs in results/."""
+    import json
+
+    page = (ROOT / "docs/logging.md").read_text()
+    common = set(re.findall(r"`(\w+)`", page.split("Each line has ")[1].split("```")[0]))
+    missing = set()
+    for log in (ROOT / "results").rglob("metrics.jsonl"):
+        for line in map(json.loads, log.read_text().splitlines()):
+            row = re.search(rf"^\| `{line['kind']}` \|(.*)$", page, re.M)
+            assert row, line["kind"]
+            fields = line.keys() - common - {"kind"}
+            missing |= {f"{line['kind']}: {name}" for name in fields if f"`{name}`" not in row[1]}
+    assert not missing
