@@ -1,4 +1,4 @@
-"""What this machine, or this container, has: memory, cores, GPUs. Without torch."""
+"""What this machine, or this container, has: memory, cores, GPUs, a terminal. Without torch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from svea.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 HEADROOM = 0.9  # of what is free; the rest is for networks, workers and the system
 
@@ -64,6 +68,28 @@ def nvidia_gpus() -> list[tuple[str, int]]:
         for index, free in found
         if free.strip().isdigit() and (allowed is None or index.strip() in allowed)
     ]
+
+
+def console(stderr: bool = False) -> Console:
+    """What is printed to: a terminal, a pipe or a file; without escape codes where none are wanted.
+
+    Args:
+        stderr: For problems and progress, so that results can be piped.
+    """
+    from rich.console import Console  # not at the top: `svea doctor` may run without it
+
+    kind = None if wants_plain_text() else "auto"
+    return Console(stderr=stderr, color_system=kind, highlight=False)  # type: ignore[arg-type]
+
+
+def wants_plain_text() -> bool:
+    """Whether the user (NO_COLOR) or the terminal (TERM=dumb) asks for no escape codes."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in ("dumb", "unknown")
+
+
+def can_redraw(console: Console) -> bool:
+    """Whether lines may be drawn again: bars and panels; elsewhere progress is lines that stay."""
+    return console.is_terminal and not wants_plain_text()
 
 
 def _meminfo() -> int | None:

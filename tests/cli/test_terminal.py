@@ -10,6 +10,13 @@ from rich.console import Console
 
 from svea.cli import terminal
 
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
 ROWS = [
     {"run": "walker_walk-svea-augmented-target-overlay-s0", "mean ± std": "760 ± 145", "n": 5},
     {"run": "drq", "mean ± std": "–", "n": 1},
@@ -43,18 +50,30 @@ def test_progress_is_a_bar_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = functools.partial(Console, force_terminal=True, width=90, color_system=None)
-    monkeypatch.setattr(terminal, "Console", made)
+    monkeypatch.setattr(terminal, "console", lambda stderr=False: made(stderr=stderr))
     with terminal.Steps("episodes", 60) as steps:
-        steps.finish("evaluating in train")
+        steps.finish("evaluating in [train]")
+        print("a result")  # into its pipe, not onto the bar's terminal
     out, err = capsys.readouterr()
-    assert out == "" and "evaluating in train" in err and "1/60" in err and "done" not in err
+    assert out == "a result\n" and "done" not in err
+    assert "evaluating in [train]" in err and "1/60" in err
+
+
+def test_what_is_mostly_quick_is_said_only_if_it_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with terminal.Steps("pages") as steps:
+        steps.doing("reading runs")
+        monkeypatch.setattr(terminal, "LINE_SECONDS", -1.0)
+        steps.doing("drawing figures")
+    assert capsys.readouterr().err == "drawing figures\n"
 
 
 def on_a_terminal(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> list[str]:
     made = functools.partial(Console, force_terminal=True, width=width, color_system=None)
-    monkeypatch.setattr(terminal, "Console", made)
+    monkeypatch.setattr(terminal, "console", lambda stderr=False: made(stderr=stderr))
     terminal.print_table(ROWS)
     shown = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, shown)) <= width

@@ -30,7 +30,9 @@ def test_without_a_terminal_every_line_has_its_place_and_the_time_left(
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     made = functools.partial(Console, force_terminal=True, width=90, color_system=None)
-    monkeypatch.setattr(display, "Console", made)
+    monkeypatch.setattr(display, "console", made)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 @pytest.mark.usefixtures("terminal")

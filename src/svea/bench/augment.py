@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,7 @@ def time_augmentations(
     size: int = 84,
     repeats: int = 50,
     bfloat16: bool = False,
+    on_name: Callable[[str], None] = lambda name: None,
 ) -> list[AugmentRow]:
     """Time every augmentation, and a naive loop over the samples.
 
@@ -59,6 +60,7 @@ def time_augmentations(
         size: Height and width of the result in pixels; crop is given 16 more.
         repeats: Measurements, of which the fastest is reported.
         bfloat16: Give the observations as bfloat16, not float32.
+        on_name: Called with each augmentation before it is timed.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError("bench augment: no CUDA device here; use --device cpu")
@@ -75,6 +77,7 @@ def time_augmentations(
         find(name)  # an unknown one is named before anything is timed
     rows = [_reference(torch.rand(batch, 9, size, size, device=device, dtype=dtype), repeats)]
     for name in names or AUGMENTATIONS:
+        on_name(name)
         side = size + 16 if name == "crop" else size
         x = torch.rand(batch, 9, side, side, device=device, dtype=dtype)
         parameters = special.get(name.partition(":")[0], {})

@@ -302,7 +302,9 @@ def wall_time_table(
     runs: Sequence[Path], mode: str, level: float | None, out: Path | None
 ) -> tuple[Table, list[str]]:
     """`svea analyze walltime`: what each setting takes, and when it reaches a common return."""
-    found, notes = read_runs(runs)
+    with Steps("runs") as steps:
+        steps.doing("reading runs")
+        found, notes = read_runs(runs)
     by_task: dict[str, list[WallTime]] = {}
     for one in wall_times(group_runs(found), mode):
         by_task.setdefault(one.group.task, []).append(one)

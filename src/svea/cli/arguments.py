@@ -15,6 +15,10 @@ from tyro.conf import Positional
 
 from svea.errors import UserError
 from svea.files import check_path
+from svea.machine import wants_plain_text
+
+if wants_plain_text():  # tyro heeds the terminal, but not NO_COLOR
+    tyro._experimental_options["ansi_codes"] = False
 
 Out = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
 """Where to write to."""

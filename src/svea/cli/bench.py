@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from svea.cli.arguments import parse_parts
-from svea.cli.terminal import print_table
+from svea.cli.terminal import Steps, print_table, say
 from svea.words import plural
 
 if TYPE_CHECKING:
@@ -45,10 +45,11 @@ def run(arguments: list[str]) -> int:
         from svea.bench.augment import time_augmentations
         from svea.speed import choose_device
 
-        rows = time_augmentations(
-            names, device=choose_device(device).type, batch=batch, size=size, repeats=repeats,
-            bfloat16=bfloat16,
-        )  # fmt: skip
+        with Steps("augmentations") as steps:
+            rows = time_augmentations(
+                names, device=choose_device(device).type, batch=batch, size=size, repeats=repeats,
+                bfloat16=bfloat16, on_name=steps.begin,
+            )  # fmt: skip
         return show("augmentations", augmentation_table(rows), rows, json)
 
     def env(
@@ -76,10 +77,12 @@ def run(arguments: list[str]) -> int:
         """
         from svea.bench.env import time_environments
 
-        rows = time_environments(
-            tasks, modes, decisions=decisions, resets=resets, size=size, rendering=rendering,
-            data_dir=data_dir or None,
-        )  # fmt: skip
+        with Steps("environments") as steps:
+            steps.begin(f"timing {resets} resets and {decisions} decisions of each, in turns")
+            rows = time_environments(
+                tasks, modes, decisions=decisions, resets=resets, size=size, rendering=rendering,
+                data_dir=data_dir or None,
+            )  # fmt: skip
         title = f"environments, {size} px, {rendering} rendering"
         return show(title, environment_table(rows), rows, json)
 
@@ -118,13 +121,18 @@ def run(arguments: list[str]) -> int:
         from svea.speed import choose_device
 
         chosen = tuple(METHODS) if "all" in methods else methods
-        rows = time_updates(
-            chosen, base=base, encoder=encoder, preset=preset, device=choose_device(device),
-            precision=precision, how=speed, batch=batch, repeats=repeats, parts=not no_parts,
-            on_row=lambda row: print(
-                f"timed {row.method}: {row.ms:.2f} ms", file=sys.stderr, flush=True
-            ),
-        )  # fmt: skip
+
+        def timed(row: UpdateRow) -> None:
+            print(f"timed {row.method}: {row.ms:.2f} ms", file=sys.stderr, flush=True)
+            steps.finish("timing updates")
+
+        with Steps("methods", len(chosen)) as steps:
+            steps.doing("timing updates")
+            rows = time_updates(
+                chosen, base=base, encoder=encoder, preset=preset, device=choose_device(device),
+                precision=precision, how=speed, batch=batch, repeats=repeats, parts=not no_parts,
+                on_row=timed,
+            )  # fmt: skip
         return show("one update, sampling included", update_table(rows), rows, json)
 
     def train(
@@ -156,6 +164,8 @@ def run(arguments: list[str]) -> int:
         from svea.bench.train import time_training
         from svea.studies import parse_seeds
 
+        # A line and no bar: the runs show their own start.
+        print(f"warming up, then counting decisions for {seconds:g} s", file=sys.stderr, flush=True)
         rows = time_training(
             parse_seeds(seeds), seconds, task=task, method=method, encoder=encoder, preset=preset,
             envs=envs, device=device, speed=speed,
@@ -171,7 +181,7 @@ def show(title: str, table: list[dict[str, Any]], rows: Sequence[Any], as_json: 
     """Print a table under the name of the machine, and its rows as JSON if asked to."""
     from svea.bench.timing import machine
 
-    print(f"{title} · {machine()}")
+    say(f"{title} · {machine()}")
     print_table(table)
     if as_json:
         print(jsonlib.dumps([dataclasses.asdict(row) for row in rows], indent=1))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from svea.cli.arguments import Positional, parse
-from svea.cli.terminal import print_results
+from svea.cli.terminal import Steps, print_results
 from svea.envs.modes import expand_modes, in_order, is_group
 from svea.errors import UserError
 from svea.evidence import compare
@@ -44,7 +44,9 @@ def run(arguments: list[str]) -> int:
             measure: final return, area under the evaluation curve (sample efficiency), or success.
             json: print JSON instead of a table.
         """
-        made, notes = comparisons(a, b, runs, modes, measure)
+        with Steps("comparisons") as steps:
+            steps.doing("reading runs")
+            made, notes = comparisons(a, b, runs, modes, measure)
         if json:
             print(jsonlib.dumps([one.to_json() for one in made], indent=1))
             return 0

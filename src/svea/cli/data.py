@@ -27,9 +27,11 @@ def run(arguments: list[str]) -> int:
         Args:
             folder: with benchmark data.
         """
+        from svea.cli.terminal import Steps
         from svea.data.check import check_data
 
-        return check_data(folder)
+        with Steps("files") as steps:
+            return check_data(folder, on_file=lambda path: steps.finish(f"checked {path.name}"))
 
     def get(name: Positional[str], folder: Positional[Path]) -> int:
         """Download a data set.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from svea.cli.arguments import Out, parse
+from svea.cli.terminal import Steps
 from svea.errors import SveaError, UserError
 
 TASK = "walker_stand"
@@ -108,13 +109,17 @@ def show_zoo(page: Path) -> list[Path]:
             copy = zoo.working_copy(f"{zoo.PREFIX}{name}")
             missing = [mode for mode in MODES if not _of_agent(copy, mode)]
             if missing:  # the demo was not run here before
-                append_records(copy, evaluate(copy, missing, episodes=1))
+                with Steps("episodes") as steps:
+                    steps.doing(f"playing {name}")
+                    append_records(copy, evaluate(copy, missing, episodes=1))
         except SveaError as error:  # a damaged file, a full disk: the rest is still there
             print(f"  {name}: {error}")
             continue
         shown.append(copy)
         print(f"  {name:<20} {_returns(copy)}", flush=True)
-        without = film(copy) or without
+        with Steps("videos") as steps:
+            steps.doing(f"filming {name}")
+            without = film(copy) or without
     if shown:
         make_folder(page.parent)
         write_report(shown, page)
@@ -135,10 +140,14 @@ def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
     print(f"now SVEA learns {TASK} from pixels on this machine; Ctrl-C saves, a repeat continues")
     run = train(configure(TASK, seed=seed, out=str(folder), **SETTINGS))
     print("evaluating: the agent in train and color_hard, then the random policy")
-    agent = evaluate(run, list(MODES), EPISODES)
-    random = evaluate(run, ["train"], EPISODES, policy="random")
-    append_records(run, agent + random)
-    without = film(run, again=True)  # the agent has learned more
+    with Steps("parts", 3) as steps:
+        steps.begin("playing the agent")
+        agent = evaluate(run, list(MODES), EPISODES)
+        steps.finish("playing the random policy")
+        random = evaluate(run, ["train"], EPISODES, policy="random")
+        append_records(run, agent + random)
+        steps.finish("filming")
+        without = film(run, again=True)  # the agent has learned more
     summary = {
         "task": TASK,
         "seed": seed,

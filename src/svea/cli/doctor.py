@@ -7,10 +7,12 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from json import dumps
 
 from svea.cli.diagnosis import Check, diagnose
+from svea.machine import can_redraw, console
 
 
 def run(arguments: list[str]) -> int:
@@ -36,7 +38,8 @@ def doctor(json: bool = False, data_dir: str | os.PathLike[str] | None = None) -
     Returns:
         The exit code: 0 when svea can be used here, else that of the worst problem.
     """
-    checks = diagnose(data_dir)
+    with _waiting():
+        checks = diagnose(data_dir)
     code = max(check.exit_code for check in checks)
     if json:
         report = {"usable": code == 0, "exit_code": code, "checks": [asdict(c) for c in checks]}
@@ -46,6 +49,14 @@ def doctor(json: bool = False, data_dir: str | os.PathLike[str] | None = None) -
     else:
         _print_lines(checks)
     return code
+
+
+def _waiting() -> AbstractContextManager[object]:
+    """Something that moves, on a terminal: importing torch and drawing take seconds."""
+    if not (sys.stderr.isatty() and importlib.util.find_spec("rich")):
+        return nullcontext()
+    shown = console(stderr=True)
+    return shown.status("checking this machine") if can_redraw(shown) else nullcontext()
 
 
 def _print_lines(checks: list[Check]) -> None:
@@ -66,7 +77,6 @@ def _lines(checks: list[Check]) -> Iterator[str]:
 
 def _print_table(checks: list[Check]) -> None:
     """The same with colours and aligned wrapping, for people."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -78,9 +88,9 @@ def _print_table(checks: list[Check]) -> None:
         if check.cure:
             value.append(f"\nfix: {check.cure}", style=style)
         table.add_row(Text(mark, style=style), check.name, value)
-    console = Console()
-    console.print(table)
-    console.print(Text(_verdict(checks)))
+    shown = console()
+    shown.print(table)
+    shown.print(Text(_verdict(checks)))
 
 
 def _verdict(checks: list[Check]) -> str:

@@ -198,12 +198,14 @@ def evaluate_and_print(
         named = list(filter(None, places))
         where = f" ({listed(named)})" if named else ""
         print(f"svea: {problem}{where}", file=sys.stderr)
-    for run in scoring.records if videos else ():
-        for label in dict.fromkeys(record["mode"] for record in scoring.records[run]):
-            record_episode(
-                run, mode_of_label(label, request.task), seed=request.seed, device=request.device,
-                data_dir=request.data_dir, task=request.task,
-            )  # fmt: skip
+    with Steps("videos") as steps:
+        for run in scoring.records if videos else ():
+            for label in dict.fromkeys(record["mode"] for record in scoring.records[run]):
+                steps.begin(f"filming {run.name} in {label}")
+                record_episode(
+                    run, mode_of_label(label, request.task), seed=request.seed,
+                    device=request.device, data_dir=request.data_dir, task=request.task,
+                )  # fmt: skip
     return scoring.exit_code
 
 

@@ -21,9 +21,14 @@ def run(arguments: list[str]) -> int:
             folder: a new folder.
             small: the acting part alone, in 8 bits: a tenth of the size, without Q-values.
         """
-        from svea.runs.load import export as export_run
+        from svea.cli.terminal import Steps
 
-        print(export_run(run, output_folder(folder, "folder"), small=small))
+        with Steps("exports") as steps:
+            steps.doing(f"exporting {run}")
+            from svea.runs.load import export as export_run
+
+            made = export_run(run, output_folder(folder, "folder"), small=small)
+        print(made)
         return 0
 
     return parse(command, "export", arguments)

@@ -34,25 +34,28 @@ def run(arguments: list[str]) -> int:
                 paper's, and those that fit any environment.
             tasks: columns of environments; default walker_walk and cartpole_swingup.
         """
+        from svea.cli.terminal import Steps
         from svea.evidence.film import sheets
 
         if sheet != "environments" and (modes or tasks):
             raise UserError(f"--modes and --tasks choose what environments shows, not {sheet}")
         path = output_file(out or Path(f"{sheet}.png"))
         sheets.check_name(path)
-        if sheet == "environments":
-            shown = sheets.environments(
-                path, modes=modes or sheets.SHEET_MODES, tasks=tasks or sheets.SHEET_TASKS,
-                seed=seed, data_dir=data_dir or None,
-            )  # fmt: skip
-            print(shown)
-        elif sheet == "robot":
-            print(sheets.robot(path, seed=seed))
-        else:
-            from svea.augment.images import ImageBank
+        with Steps("rows") as steps:
+            steps.begin("drawing the sheet")
+            if sheet == "environments":
+                shown = sheets.environments(
+                    path, modes=modes or sheets.SHEET_MODES, tasks=tasks or sheets.SHEET_TASKS,
+                    seed=seed, data_dir=data_dir or None, on_row=steps.finish,
+                )  # fmt: skip
+            elif sheet == "robot":
+                shown = sheets.robot(path, seed=seed, on_row=steps.finish)
+            else:
+                from svea.augment.images import ImageBank
 
-            bank = ImageBank.find(overlay_dir or None, data_dir or None)
-            print(sheets.augmentations(path, seed=seed, images=bank))
+                bank = ImageBank.find(overlay_dir or None, data_dir or None)
+                shown = sheets.augmentations(path, seed=seed, images=bank, on_row=steps.finish)
+        print(shown)
         return 0
 
     return parse(command, "gallery", arguments)

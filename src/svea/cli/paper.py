@@ -78,31 +78,38 @@ def list_experiments() -> list[dict[str, Any]]:
 
 def print_claims(size: Any, folder: Path) -> int:
     """Each claim, the paper's number, the rule that decides it, and ours."""
+    from svea.cli.terminal import Steps, say
     from svea.studies.paper.claims import verdicts
 
     for line in size.caveats:
-        print(line)
-    for verdict in verdicts(size, folder):
+        say(line)
+    with Steps("claims") as steps:
+        steps.doing("reading runs")
+        decided = verdicts(size, folder)
+    for verdict in decided:
         claim = verdict.claim
-        print(f"{claim.text}\n  paper: {claim.paper}\n  ours:  {verdict.ours}")
-        print(f"  rule:  {claim.rule}" + (f"\n  note:  {claim.note}" if claim.note else ""))
+        say(f"{claim.text}\n  paper: {claim.paper}\n  ours:  {verdict.ours}")
+        say(f"  rule:  {claim.rule}" + (f"\n  note:  {claim.note}" if claim.note else ""))
     return 0
 
 
 def run_and_draw(what: str, size: Any, folder: Path, engine: Any, only_draw: bool) -> int:
     """Train what an experiment of the paper needs, then draw it from the run folders."""
+    from svea.cli.terminal import Steps, say
     from svea.studies.paper.experiments import experiment
     from svea.studies.paper.pages import render
     from svea.studies.paper.results import gather
 
     one, code = experiment(what), 0
     for line in (*size.caveats, *one.notes):
-        print(line)
+        say(line)
     if not only_draw:
         study = size.study(one, folder, engine.attempts)
         code = run_study(study, engine)
         if engine.dry_run or engine.on == "slurm":
             return code
-    page, text = render(gather(one, size, folder), folder / "paper")
+    with Steps("pages") as steps:
+        steps.doing(f"drawing {what}")
+        page, text = render(gather(one, size, folder), folder / "paper")
     print(f"{text}\n{page}")
     return code

@@ -29,6 +29,7 @@ def run(arguments: list[str]) -> int:
             figures: also write every figure as PNG, PDF and CSV, and every table as LaTeX and
                 Markdown, into this folder.
         """
+        from svea.cli.terminal import Steps
         from svea.evidence.report import write_report
 
         page = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
@@ -39,7 +40,11 @@ def run(arguments: list[str]) -> int:
         def warn(problem: str) -> None:
             print(f"svea: {problem}", file=sys.stderr)
 
-        print(write_report(list(runs), page, figures_dir=figures, on_problem=warn))
+        with Steps("pages") as steps:
+            written = write_report(
+                list(runs), page, figures_dir=figures, on_problem=warn, on_step=steps.doing
+            )
+        print(written)
         return 0
 
     return parse(command, "report", arguments)

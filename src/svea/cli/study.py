@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from svea.cli.arguments import brief_help
 from svea.errors import UserError, at_least
-from svea.machine import usable_cores
+from svea.machine import can_redraw, console, usable_cores
 from svea.studies import RunState, Study, as_flags, read_states
 from svea.studies.cost import Cost, estimate_cost, require_space, updates_made
 from svea.studies.engines import Resources
@@ -142,7 +141,7 @@ class StudyDisplay:
 
     def __init__(self, study: Study) -> None:
         """Show this study."""
-        self.study, self.console = study, Console(highlight=False)
+        self.study, self.console = study, console()
         self._live: Live | None = None
         self._next_read, self._last_text = 0.0, ""
         self._began, self._first_updates = time.monotonic(), -1
@@ -150,7 +149,7 @@ class StudyDisplay:
     @contextmanager
     def show(self) -> Iterator[None]:
         """Show the table while the study runs."""
-        if not self.console.is_terminal:
+        if not can_redraw(self.console):
             yield
             return
         with Live(console=self.console, auto_refresh=False) as self._live:

@@ -18,7 +18,7 @@ def run(arguments: list[str]) -> int:
         Args:
             json: print JSON instead of a table.
         """
-        from svea.cli.terminal import print_table
+        from svea.cli.terminal import print_table, say
         from svea.envs import GROUPS, MODES, PAPER_TASKS, PICTURE_MODES, ROBOT_MODES, modes_of
         from svea.envs.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, TASKS
 
@@ -40,11 +40,14 @@ def run(arguments: list[str]) -> int:
             print(jsonlib.dumps(rows, indent=1))
             return 0
         print_table(rows)
-        print(f"modes (all): {', '.join(MODES)}; robot tasks: {', '.join(ROBOT_MODES)}")
+        say(f"modes (all): {', '.join(MODES)}; robot tasks: {', '.join(ROBOT_MODES)}")
         for group in ("geometry", "lights"):
-            print(f"{group}: {', '.join(GROUPS[group])}")
-        print(f"any task: {', '.join(PICTURE_MODES)}, and module:class of your own")
-        print("your own environment: module:function (docs/your-environment.md)")
+            say(f"{group}: {', '.join(GROUPS[group])}")
+        say(f"any task: {', '.join(PICTURE_MODES)}, and module:class of your own")
+        say(
+            "your own environment: module:function, or a Gymnasium id such as CarRacing-v3 "
+            "(docs/your-environment.md)"
+        )
         return 0
 
     return parse(command, "tasks", arguments)

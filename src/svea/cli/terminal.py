@@ -10,12 +10,22 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
 from svea.errors import SveaError
 from svea.evidence.tables import Table as Results
 from svea.evidence.tables.writers import to_rows
+from svea.machine import can_redraw, console
 
 LINE_SECONDS = 10.0  # between lines about progress where there is no terminal
 
@@ -28,11 +38,12 @@ class Steps:
 
     def __init__(self, unit: str, total: int | None = None) -> None:
         """Count steps of a unit, e.g. episodes; None: of an unknown number."""
-        console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        shown = console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), _Count(), TimeRemainingColumn())
+        # What is printed meanwhile goes above the bar; but results in a pipe stay in the pipe.
         self._bar = Progress(
-            *columns, TimeRemainingColumn(), transient=True, console=console,
-            disable=not console.is_terminal,
+            *columns, transient=True, console=shown, disable=not can_redraw(shown),
+            redirect_stdout=sys.stdout.isatty(),
         )  # fmt: skip
         self._unit, self._total, self._done = unit, total, 0
         self._task = self._bar.add_task("", total=total)
@@ -47,9 +58,16 @@ class Steps:
         """Remove it."""
         self._bar.stop()
 
-    def begin(self, doing: str) -> None:
-        """Say what is begun, which may take minutes."""
+    def begin(self, doing: str, total: int | None = None) -> None:
+        """Say what is begun, which may take minutes; the number of steps may be known by now."""
+        if total is not None:
+            self._total = total
+            self._bar.update(self._task, total=total)
         self._show(doing, at_once=True)
+
+    def doing(self, doing: str) -> None:
+        """Say what is done now, which is mostly quick: elsewhere a line only if all takes long."""
+        self._show(doing)
 
     def finish(self, doing: str) -> None:
         """Count a step."""
@@ -57,16 +75,26 @@ class Steps:
         self._show(doing)
 
     def _show(self, doing: str, at_once: bool = False) -> None:
-        self._bar.update(self._task, completed=self._done, description=doing)
+        self._bar.update(self._task, completed=self._done, description=escape(doing))
         if not self._bar.disable or not (at_once or self._is_due):
             return
         self._last_line = time.monotonic()
         of = f" of {self._total}" if self._total else ""
-        print(f"{doing}: {self._done}{of} {self._unit} done", file=sys.stderr, flush=True)
+        counted = f": {self._done}{of} {self._unit} done" if self._done or self._total else ""
+        print(f"{doing}{counted}", file=sys.stderr, flush=True)
 
     @property
     def _is_due(self) -> bool:
         return time.monotonic() - self._last_line > LINE_SECONDS
+
+
+class _Count(ProgressColumn):
+    """Steps made, of how many if that is known."""
+
+    def render(self, task: Task) -> Text:
+        """Nothing, while nothing is counted."""
+        done = int(task.completed)
+        return Text(f"{done}/{int(task.total)}" if task.total else str(done or ""))
 
 
 @contextmanager
@@ -87,30 +115,39 @@ def print_problems(problems: Sequence[SveaError]) -> int:
     return problems[0].exit_code if problems else 0
 
 
+def say(text: str) -> None:
+    """Print prose: lines that end between words on a terminal, one long line elsewhere."""
+    shown = console()
+    if shown.is_terminal:
+        shown.print(text, markup=False, emoji=False)
+    else:
+        print(text)
+
+
 def print_table(rows: list[dict[str, Any]]) -> None:
     """A table on a terminal; one plain, unwrapped line per row elsewhere.
 
     Columns without an entry are left out. Where a terminal is too narrow to keep names in one
     piece, so that they can be copied, each row is a paragraph.
     """
-    console = Console()
+    shown = console()
     names = [name for name in rows[0] if any(str(row[name]) for row in rows)] if rows else []
     rows = [{name: str(row[name]) for name in names} for row in rows]
     if not rows:
         return
-    if not console.is_terminal:
+    if not shown.is_terminal:
         widths = {k: max(len(k), *(len(row[k]) for row in rows)) for k in names}
         for row in [{k: k for k in names}, *rows]:
             print("  ".join(row[k].ljust(width) for k, width in widths.items()).rstrip())
-    elif 1 + sum(_narrowest(name, rows) + 2 for name in names) > console.width:
-        _print_paragraphs(console, rows)
+    elif 1 + sum(_narrowest(name, rows) + 2 for name in names) > shown.width:
+        _print_paragraphs(shown, rows)
     else:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for name in names:
             table.add_column(name, min_width=_narrowest(name, rows))
         for row in rows:
             table.add_row(*row.values())
-        console.print(table)
+        shown.print(table)
 
 
 def _narrowest(name: str, rows: list[dict[str, str]]) -> int:
@@ -118,15 +155,15 @@ def _narrowest(name: str, rows: list[dict[str, str]]) -> int:
     return max(len(word) for row in [{name: name}, *rows] for word in row[name].split() or [""])
 
 
-def _print_paragraphs(console: Console, rows: list[dict[str, str]]) -> None:
+def _print_paragraphs(shown: Console, rows: list[dict[str, str]]) -> None:
     """Each row as lines of name and entry."""
     for row in rows:
         lines = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
         for name, entry in row.items():
             if entry:
                 lines.add_row(name, entry)
-        console.print(lines)
-        console.print()
+        shown.print(lines)
+        shown.print()
 
 
 def print_results(
@@ -135,5 +172,5 @@ def print_results(
     """A table, notes below it, problems on stderr; the exit code of the first problem."""
     print_table(to_rows(results))
     for note in [*results.notes, *notes] if results.rows else ():  # they are about the table
-        print(note)
+        say(note)
     return print_problems(problems)

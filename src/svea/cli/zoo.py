@@ -20,7 +20,7 @@ def run(arguments: list[str]) -> int:
         Args:
             json: print all that is known about them as JSON instead of a table.
         """
-        from svea.cli.terminal import print_table
+        from svea.cli.terminal import print_table, say
         from svea.runs import zoo
         from svea.words import size
 
@@ -42,7 +42,7 @@ def run(arguments: list[str]) -> int:
                 for card in cards
             ]
         )
-        print(f"model cards: {zoo.home()}/NAME/README.md; one training seed behind each agent")
+        say(f"model cards: {zoo.home()}/NAME/README.md; one training seed behind each agent")
         return 0
 
     return parse(command, "zoo", arguments)

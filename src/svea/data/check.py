@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from svea.data import clips
@@ -47,8 +47,12 @@ def list_data(data_dir: str | None) -> int:
     return 0
 
 
-def check_data(folder: Path) -> int:
+def check_data(folder: Path, on_file: Callable[[Path], None] = lambda path: None) -> int:
     """Decode and hash everything that svea would read in a data folder, and print the findings.
+
+    Args:
+        folder: With benchmark data.
+        on_file: Called with each clip and picture that was looked at.
 
     Returns:
         0 when all that was found is sound (some may be missing), else 2.
@@ -62,7 +66,7 @@ def check_data(folder: Path) -> int:
         raise UserError(f"nothing in {root} that svea reads. {_hint(root)}")
     known, problems = _known_hashes(root)
     for part in parts:
-        for path, detail, problem in _examine(part):
+        for path, detail, problem in _examine(part, on_file):
             problems += _report(root, path, detail, problem, known)
     for part in parts:
         if part.missing:
@@ -76,15 +80,16 @@ def check_data(folder: Path) -> int:
 # --- checking -------------------------------------------------------------------------------------
 
 
-def _examine(part: Part) -> Iterator[tuple[Path, str, str]]:
+def _examine(part: Part, on_file: Callable[[Path], None]) -> Iterator[tuple[Path, str, str]]:
     """Each file or folder of a part with what it has and what is wrong with it, if anything is."""
     if part.unit == "clips":
         found = clips.Clips("", ("",) * part.count, part.files)
         for index, path in enumerate(part.files):
             yield path, *_check_clip(found, index)
+            on_file(path)
     else:
         for folder in part.files:
-            yield from _check_pictures(folder)
+            yield from _check_pictures(folder, on_file)
 
 
 def _check_clip(found: clips.Clips, index: int) -> tuple[str, str]:
@@ -95,7 +100,9 @@ def _check_clip(found: clips.Clips, index: int) -> tuple[str, str]:
         return "", str(error)
 
 
-def _check_pictures(folder: Path) -> Iterator[tuple[Path, str, str]]:
+def _check_pictures(
+    folder: Path, on_file: Callable[[Path], None]
+) -> Iterator[tuple[Path, str, str]]:
     """Decode the pictures of a folder: a line for each problem, and one for the rest."""
     every = list(pictures_below(folder))
     stride = -(-len(every) // MOST_PICTURES)
@@ -109,6 +116,7 @@ def _check_pictures(folder: Path) -> Iterator[tuple[Path, str, str]]:
         if problem:
             yield path, "", problem
         good += not problem
+        on_file(path)
     of = f", {len(chosen)} of {len(every)} checked" if stride > 1 else ""
     yield folder, f"{good} sound pictures{of}", "" if good else "has no sound picture"
 

@@ -11,7 +11,9 @@ import json
 import re
 import shutil
 import struct
+import sys
 import tarfile
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -23,11 +25,12 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from svea import files
+from svea import files, machine
 from svea.data.folders import DAVIS
 from svea.data.inventory import content_sha256, inventory, storage_errors
 from svea.errors import StorageError, UserError, unknown_name
 
+LINE_SECONDS = 10.0  # between lines about a download where there is no terminal
 SECONDS = 30
 """A server that is silent for longer has dropped the connection."""
 
@@ -132,6 +135,7 @@ def get_data(name: str, folder: Path, *, sources: Mapping[str, Source] = SOURCES
         work.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(staging, ignore_errors=True)  # of an interrupted run
         fetch(source, archive)
+        print("unpacking", file=sys.stderr, flush=True)
         unpack(source, archive, staging)
         destination.parent.mkdir(parents=True, exist_ok=True)
         staging.rename(destination)  # all of it appears at once
@@ -279,25 +283,31 @@ def _check_url(url: str) -> None:
 @contextmanager
 def _progress(name: str) -> Iterator[Any]:
     """A progress bar with the few methods that pooch calls."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
     columns = (name, BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as shown:
+    console = machine.console(stderr=True)
+    with Progress(*columns, console=console, disable=not machine.can_redraw(console)) as shown:
         yield _Bar(shown)
 
 
 class _Bar:
-    """What pooch expects of tqdm, shown by rich."""
+    """What pooch expects of tqdm, shown by rich; a line now and then where there is no terminal."""
 
     total: int = 0
 
     def __init__(self, shown: Any) -> None:
         self._shown, self._task = shown, shown.add_task("download", total=None)
+        self._last_line = time.monotonic()
 
     def update(self, size: int) -> None:
         """Count bytes."""
         self._shown.update(self._task, advance=size, total=self.total or None)
+        if self._shown.disable and time.monotonic() - self._last_line > LINE_SECONDS:
+            self._last_line = time.monotonic()
+            done = self._shown.tasks[self._task].completed / 1e6
+            of = f" of {self.total / 1e6:.0f}" if self.total else ""
+            print(f"downloaded {done:.0f}{of} MB", file=sys.stderr, flush=True)
 
     def reset(self) -> None:
         """Begin again at 0, as pooch does before it counts the whole file."""

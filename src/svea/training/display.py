@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from svea.config import Config, Role, fields_with, to_dict
+from svea.machine import can_redraw, console
 from svea.words import duration
 
 QUIET_SECONDS = 30.0  # the longest that a log file shows no line while something is done
@@ -31,7 +32,7 @@ class Display:
         """Show a run; its name stands before its lines where several share a process."""
         self.title, self.decisions, self.action_repeat = title, decisions, action_repeat
         self.name, self._prefix = name, f"{name}: " if name else ""
-        self.console = Console(highlight=False)
+        self.console = console()
         self.values: dict[str, Any] = {}
         self.decision = self._first = start
         self._began = self._last_line = time.monotonic()
@@ -41,12 +42,21 @@ class Display:
     @contextmanager
     def show(self) -> Iterator[Display]:
         """Show the panel while the run works (on a terminal)."""
-        if not self.console.is_terminal:
+        if not can_redraw(self.console):
             yield self
             return
         with Live(self, console=self.console, refresh_per_second=4) as self._live:
             yield self
         self._live = None
+
+    @contextmanager
+    def waiting(self, doing: str) -> Iterator[None]:
+        """Say what takes a while before there is anything to show (on a terminal)."""
+        if not can_redraw(self.console):
+            yield
+            return
+        with self.console.status(Text(f"{self._prefix}{doing}")):
+            yield
 
     def say(self, text: str) -> None:
         """Print lines that stay."""

@@ -86,8 +86,9 @@ class TrainingState:
 
     def begin(self) -> None:
         """Check memory and disk, wait for the environments, and resume if there is a checkpoint."""
-        speed.warm_up(self.device)
-        self.environments.wait()
+        with self.display.waiting("starting the environments"):
+            speed.warm_up(self.device)
+            self.environments.wait()
         self._make_learner(self._runs_in_process)
         self.losses = Accumulator()
         self.random = np.random.default_rng(seed_for(self.config.seed, "warm-up"))  # its actions

@@ -5,7 +5,7 @@ Only the sheet of augmentations needs torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,6 +64,7 @@ SHEET_TASKS = ("walker_walk", "cartpole_swingup")
 SHEET_WORLDS = 5  # of the robot's test worlds in a row
 INK, PAPER, GAP = (34, 34, 40), (255, 255, 255), 6
 LABEL = 150  # width of the names, at least
+OnRow = Callable[[str], None]
 
 
 def augmentations(
@@ -75,6 +76,7 @@ def augmentations(
     seed: int = 0,
     scale: int = 1,
     images: ImageBank | None = None,
+    on_row: OnRow = lambda row: None,
 ) -> Path:
     """Write a sheet with samples of each augmentation on observations of each task.
 
@@ -86,6 +88,7 @@ def augmentations(
         seed: Seeds the environments and the augmentations.
         scale: Whole-number enlargement of the pictures.
         images: Pictures for overlay; procedural ones when None.
+        on_row: Called with each row that is drawn.
     """
     import torch
 
@@ -100,6 +103,7 @@ def augmentations(
         shown = [torch.as_tensor(_observations(task, samples, seed, size)) for task in tasks]
         done = [augment(observations, generator).numpy() for observations in shown]
         cells.append([_single_frames(stacks) if MOVING in name else stacks for stacks in done])
+        on_row(name)
     titles = [task.replace("_", " ") for task in tasks]
     sheet = sheet_of([name.replace("_", "-") for name in rows], titles, cells, scale)
     return save(sheet, Path(out))
@@ -114,6 +118,7 @@ def environments(
     seed: int = 0,
     scale: int = 1,
     data_dir: str | Path | None = None,
+    on_row: OnRow = lambda row: None,
 ) -> Path:
     """Write a sheet with episodes of each mode of each task.
 
@@ -127,11 +132,15 @@ def environments(
         seed: Seed of the first episode.
         scale: Whole-number enlargement of the pictures.
         data_dir: Folder with the benchmark's data; generated data without one.
+        on_row: Called with each row that is drawn.
     """
     rows = list(dict.fromkeys(row for task in tasks for row in expand_modes(modes, task)))
     for task in tasks:
         expand_modes(rows, task)
-    cells = [[_episodes(task, mode, samples, seed, data_dir) for task in tasks] for mode in rows]
+    cells = []
+    for mode in rows:
+        cells.append([_episodes(task, mode, samples, seed, data_dir) for task in tasks])
+        on_row(mode)
     titles = [task.replace("_", " ") for task in tasks]
     names = [mode.replace("distracting_cs", "distracting").replace("_", " ") for mode in rows]
     return save(sheet_of(names, titles, cells, scale), Path(out))
@@ -143,6 +152,7 @@ def robot(
     tasks: Sequence[str] = ("robot_reach", "robot_push"),
     seed: int = 0,
     scale: int = 2,
+    on_row: OnRow = lambda row: None,
 ) -> Path:
     """Write a sheet with the robot's training look and all of its test worlds.
 
@@ -151,12 +161,14 @@ def robot(
         tasks: The robot tasks that are shown, side by side.
         seed: Chooses the episodes; every sheet shows every world once per task.
         scale: Whole-number enlargement of the pictures.
+        on_row: Called with each row that is drawn.
     """
     names, cells = ["train"], [[_episodes(t, "train", SHEET_WORLDS, seed, None) for t in tasks]]
     for world in range(0, WORLDS, SHEET_WORLDS):
         first = seed * WORLDS + world  # the remainder of an episode's seed is its world
         names.append(f"test {world} to {world + SHEET_WORLDS - 1}")
         cells.append([_episodes(task, "test", SHEET_WORLDS, first, None) for task in tasks])
+        on_row(names[-1])
     titles = [task.replace("_", " ") for task in tasks]
     return save(sheet_of(names, titles, cells, scale), Path(out))
 

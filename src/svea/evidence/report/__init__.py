@@ -26,6 +26,7 @@ from svea.evidence.tables.results import (
     return_tables,
     success_table,
 )
+from svea.words import plural
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +54,25 @@ class Evidence:
         return [*([over_tasks] if over_tasks else []), *return_tables(self.results)]
 
 
-def gather(folders: Sequence[Path]) -> Evidence:
+def gather(
+    folders: Sequence[Path], on_step: Callable[[str], None] = lambda doing: None
+) -> Evidence:
     """Read runs and compute what there is to show.
+
+    Args:
+        folders: Run folders, or folders with runs beneath them.
+        on_step: Called with what is done next.
 
     Raises:
         UserError: None of the folders is a run.
     """
+    on_step("reading runs")
     runs, problems = read_runs([Path(folder) for folder in folders])
+    on_step(f"computing intervals of {plural(len(runs), 'run')}")
     groups = group_runs(runs)
     returns = [result for group in groups for result in summarise(group)]
     successes = [result for group in groups for result in summarise(group, "success")]
+    on_step("drawing figures")
     shown = figures.exhibits(groups, returns, successes)
     return Evidence(groups, returns, successes, aggregate(groups), shown, problems)
 
@@ -74,6 +84,7 @@ def write_report(
     figures_dir: Path | None = None,
     generated: datetime | None = None,
     on_problem: Callable[[str], None] = lambda problem: None,
+    on_step: Callable[[str], None] = lambda doing: None,
 ) -> Path:
     """Write one HTML page about runs.
 
@@ -83,6 +94,7 @@ def write_report(
         figures_dir: Also write the figures, tables and numbers as files into this folder.
         generated: The date printed on the page; now, unless given.
         on_problem: Called with each folder that is not a run, and each damage to one that is.
+        on_step: Called with what is done next.
 
     Returns:
         The path of the page.
@@ -91,11 +103,13 @@ def write_report(
         UserError: None of the folders is a run.
         StorageError: A file cannot be written.
     """
-    evidence = gather(runs)
+    evidence = gather(runs, on_step)
+    on_step("writing the page")
     out = Path(out)
     out = out / "report.html" if out.is_dir() else out
     _write(out, render(evidence, generated or datetime.now(UTC)))
     if figures_dir is not None:
+        on_step(f"writing figures and tables into {figures_dir}")
         write_figures(evidence, Path(figures_dir))
     for problem in evidence.problems:
         on_problem(problem)
