@@ -24,6 +24,8 @@ def run(arguments: list[str]) -> int:
     ) -> int:
         """Write a contact sheet as PNG.
 
+        Example: svea gallery environments --modes train geometry --tasks walker_walk
+
         Args:
             sheet: what to show: augmentations, environments or robot.
             out: the picture; default SHEET.png.

@@ -35,6 +35,8 @@ def run(arguments: list[str]) -> int:
     ) -> int:
         """Open a local page: change colours, videos, camera and light, and watch agents live.
 
+        Example: svea play zoo:walker_walk-svea zoo:walker_walk-drq
+
         It serves this machine alone, at an address with a random token. Ctrl-C ends it.
 
         Args:
