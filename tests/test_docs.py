@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import textwrap
 from pathlib import Path
@@ -187,3 +188,41 @@ def test_the_page_about_logging_has_every_field_of_the_log() -> None:
             fields = line.keys() - common - {"kind"}
             missing |= {f"{line['kind']}: {name}" for name in fields if f"`{name}`" not in row[1]}
     assert not missing
+
+
+COMMAND = re.compile(r"^ {4}(?:\$ |srun )?svea ((?:\\\n|[^\n#])*)|`svea ([a-z][^`]*)`", re.M)
+PARTS = {  # second words that have a help of their own
+    "bench": {"update", "env", "augment", "train"},
+    "analyze": {"q-variance", "q-gap", "walltime", "saliency", "tid"},
+    "data": {"list", "get"},
+    "sweep": {"status"},
+}
+
+
+def test_every_command_on_a_page_has_a_verb_and_flags_that_exist(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from svea.cli import VERBS, main
+
+    monkeypatch.setenv("COLUMNS", "200")
+    helps: dict[tuple[str, ...], str] = {}
+
+    def help_of(*words: str) -> str:
+        if words not in helps:
+            with contextlib.suppress(SystemExit):
+                main([*words, "--help"])
+            helps[words] = "".join(capsys.readouterr())
+        return helps[words]
+
+    commands = 0
+    for page in PAGES:
+        for match in COMMAND.finditer(page.read_text()):
+            line = re.sub(r"\\?\n\s*", " ", match[1] or match[2])
+            verb, *rest = line.split()
+            assert verb in VERBS, f"{named(page)}: svea {line}"
+            known = help_of(verb, *(word for word in rest[:1] if word in PARTS.get(verb, ())))
+            for flag in re.findall(r" (--[a-z][\w.-]*)", line):
+                found = re.search(rf"{re.escape(flag)}\b", known) or flag == "--help"
+                assert found, f"{named(page)}: svea {line} has {flag}"
+            commands += 1
+    assert commands > 150

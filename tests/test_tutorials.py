@@ -1,4 +1,4 @@
-"""Every command and snippet of the tutorials runs, in order, at a small size."""
+"""Commands and snippets of the tutorials run, in order, at a small size; so do those of guides."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+GUIDES = ["README", "docs/index", "docs/augmentations", "docs/environments", "docs/logging",
+          "docs/robot"]  # fmt: skip
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
 BLOCK = re.compile(r"^```(bash|python|toml)\n(.*?)^```", re.M | re.S)
 NAMED = re.compile(r"Save this as `(\S+)`|# (\S+\.py)\n")
@@ -76,6 +79,30 @@ def test_a_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
             (tmp_path / next(filter(None, name.groups()))).write_text(body)
         else:
             run([sys.executable, "-c", snippet(body)], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GUIDES)
+def test_the_snippets_of_a_guide_run(name: str, tmp_path: Path) -> None:
+    """Those that do not quote the package, which tests/test_docs.py compares with its files."""
+    text = (ROOT / f"{name}.md").read_text()
+    log = tmp_path / "runs/first/metrics.jsonl"  # of a run that a page speaks of
+    log.parent.mkdir(parents=True)
+    log.write_text('{"kind": "eval", "decision": 0, "return_mean": 1.0}\n')
+    blocks = re.findall(r"(<!-- \S+ -->\n)?```python\n(.*?)```", text, re.S)
+    own = [body for quotes, body in blocks if not quotes]
+    assert own
+    for body in own:
+        if file := NAMED.match(body):
+            (tmp_path / next(filter(None, file.groups()))).write_text(body)
+            body = f"import {file[2].removesuffix('.py')}"
+        run(
+            [sys.executable, "-c", f"if __name__ == '__main__':\n{indent(snippet(body))}"], tmp_path
+        )
+
+
+def indent(body: str) -> str:
+    return textwrap.indent(body, "    ")
 
 
 def test_every_tutorial_is_in_the_navigation() -> None:
