@@ -103,8 +103,10 @@ def test_an_unwritable_log_is_a_storage_error(tmp_path: Path) -> None:
 
 
 def test_scalars_of_a_line() -> None:
-    record = {"kind": "eval", "mode": "train", "decision": 5, "return_mean": 2.0, "returns": [1, 3]}
-    assert scalars(record) == {"eval/train/return_mean": 2.0}
+    where = {"decision": 5, "frame": 20, "seconds": 1.5}
+    record = {"kind": "eval", "mode": "train", "return_mean": 2.0, "returns": [1, 3]}
+    assert scalars(record | where) == {"eval/train/return_mean": 2.0}
+    assert scalars({"kind": "episode", "env": 3, "return": 7.0} | where) == {"episode/return": 7.0}
 
 
 def test_tensorboard_takes_a_run(tmp_path: Path) -> None:
@@ -175,10 +177,28 @@ def test_weights_and_biases_groups_seeds_and_draws_over_decisions(
     assert begun["project"] == "theirs"
     assert seeds[0] == seeds[1] == "walker_walk-svea-conv-cnn-sac"
     assert axes[:2] == [("decision",), ("*", "decision")]
-    sink.write({"kind": "train", "decision": 7, "critic_loss": 0.5})
-    assert logged == [{"train/critic_loss": 0.5, "decision": 7}]
+    sink.write({"kind": "train", "decision": 7, "frame": 28, "critic_loss": 0.5})
+    assert logged == [{"train/critic_loss": 0.5, "decision": 7, "frame": 28}]
     WeightsAndBiases(tmp_path, configure("walker_walk", wandb_project="mine"))
     assert begun["project"] == "mine"
+
+
+def test_weights_and_biases_itself_takes_a_run_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wandb = pytest.importorskip("wandb", reason="pip install wandb to run this")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    config = configure("walker_walk", wandb_project="mine")
+    log = Log(tmp_path / "metrics.jsonl", sinks=[WeightsAndBiases(tmp_path, config)])
+    log.write("train", decision=3, frame=12, critic_loss=0.5)
+    log.write("eval", decision=3, frame=12, mode="color_hard", return_mean=7.0)
+    assert len(log.sinks) == 1
+    log.close()
+    wandb.teardown()  # waits until its service has written the file
+    (stored,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    for name in ("train/critic_loss", "eval/color_hard/return_mean", "frame", "mine"):
+        assert name.encode() in stored.read_bytes()
 
 
 @pytest.mark.parametrize("options", [{"wandb": True}, {"wandb_project": "mine"}])

@@ -180,18 +180,22 @@ class WeightsAndBiases:
 
     def write(self, record: dict[str, Any]) -> None:
         """Write every number of the line."""
-        self._run.log(scalars(record) | {"decision": record["decision"]})
+        self._run.log(scalars(record) | {k: record[k] for k in AXES if k in record})
 
     def close(self) -> None:
         """Finish the upload."""
         self._run.finish()
 
 
+AXES = ("decision", "frame", "seconds")
+"""Where a line stands; what a curve may be drawn over."""
+
+
 def scalars(record: dict[str, Any]) -> dict[str, float]:
-    """The numbers of a log line, with names such as ``eval/train/return_mean``."""
+    """What a log line measured, with names such as ``eval/train/return_mean``."""
     prefix = "/".join(str(record[key]) for key in ("kind", "mode") if key in record)
     return {
         f"{prefix}/{name}": value
         for name, value in record.items()
-        if isinstance(value, int | float) and name != "decision"
+        if isinstance(value, int | float) and name not in (*AXES, "env")
     }
