@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from svea.evidence import plots
 from svea.evidence.plots import (
     PALETTE,
     Bar,
     Series,
     grouped_bars,
     intensity_curves,
+    layout,
     learning_curves,
     to_pdf,
     to_png,
@@ -240,3 +242,14 @@ def test_empty_series_still_make_a_figure():
     svg = to_svg(learning_curves([Series("train", empty)], title="t", action_repeat=4), "a")
     texts = {"".join(node.itertext()).strip() for node in ElementTree.fromstring(svg).iter()}
     assert {"decisions", "frames", "train"} <= texts
+
+
+def test_no_two_settings_look_the_same_and_methods_keep_their_colour():
+    settings = ["svea"] * 12 + ["drq"] * 3 + ["sac"] + ["a method of one's own"] * 9
+    looks = plots.looks(settings)
+    assert len(set(looks)) == len(settings)
+    first = {method: looks[settings.index(method)] for method in ("svea", "drq", "sac")}
+    alone = {method: plots.looks([method])[0] for method in first}
+    assert first == alone
+    assert len(layout.LINES) == len(layout.HATCHES) == len(set(layout.HATCHES))
+    assert all(line < len(layout.LINES) for _, line in looks)

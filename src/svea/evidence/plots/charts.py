@@ -128,6 +128,9 @@ def intensity_curves(series: Sequence[Series], *, title: str) -> Figure:
     return figure
 
 
+CHARACTERS = 58  # below the axes, on one line
+
+
 def grouped_bars(
     bars: Sequence[Bar],
     categories: Sequence[str],
@@ -161,8 +164,8 @@ def grouped_bars(
                 axes.plot(span, [level, level], color=INK, linestyle=":", linewidth=1, label=label)
         crowded = len(categories) > 6  # long names then collide, unless they lean
         lean: dict[str, Any] = {"rotation": 35, "ha": "right", "fontsize": 10} if crowded else {}
-        wide = len(categories) <= 3  # each name has room for one line
-        names = [plain(name) if crowded or wide else _wrapped(name) for name in categories]
+        room = 100 if crowded else CHARACTERS // max(len(categories), 1)
+        names = [_wrapped(name, room) for name in categories]
         axes.set_xticks(centres, names, **lean)
         axes.set_xlim(-0.6, len(categories) - 0.4)
         axes.set_ylabel(height)
@@ -244,6 +247,6 @@ def _draw_bar(axes: Axes, bar: Bar, x: NDArray[np.float64], width: float, gid: s
         _draw_paper(axes, x, bar.paper, f"{gid}-paper")
 
 
-def _wrapped(mode: str) -> str:
-    """A mode's name in two lines where it is long."""
-    return plain(mode.replace("_", "_\n", 1) if len(mode) > 9 else mode)
+def _wrapped(mode: str, room: int) -> str:
+    """A mode on two lines where one would reach into its neighbours."""
+    return plain(mode.replace("_", "_\n", 1) if len(mode) > room else mode)

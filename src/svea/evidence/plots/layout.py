@@ -30,8 +30,11 @@ There are more methods than colours that can be told apart: those that share one
 tables of the field. Settings of one method, or methods of one colour, differ by their line.
 """
 
-LINES = ("-", "--", ":", "-.")
-HATCHES = ("", "////", "....", "xxxx")
+LINES: tuple[Any, ...] = (
+    *("-", "--", ":", "-."),
+    *((0, dashes) for dashes in ((8, 3), (6, 2, 1, 2, 1, 2), (2, 2), (3, 1, 3, 4))),
+)
+HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\", "||||", "oo")
 INK = "#333a45"
 GRID = "#d9dde3"
 PAPER = "#fefefe"
@@ -64,11 +67,16 @@ def color_of(method: str) -> int:
 
 
 def looks(methods: Sequence[str]) -> list[tuple[int, int]]:
-    """Colour and kind of line of each setting, given its method: no two settings look the same."""
+    """Colour and kind of line of each setting, given its method.
+
+    No two look the same, up to 64: where a colour has no kind of line left, the next one serves.
+    """
     chosen: list[tuple[int, int]] = []
     for method in methods:
-        color = color_of(method)
-        chosen.append((color, sum(other == color for other, _ in chosen)))
+        own = color_of(method)
+        colors = ((own + step) % len(PALETTE) for step in range(len(PALETTE)))
+        free = ((c, line) for c in colors for line in range(len(LINES)) if (c, line) not in chosen)
+        chosen.append(next(free, (own, 0)))
     return chosen
 
 
