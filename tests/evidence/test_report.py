@@ -416,8 +416,9 @@ def test_a_browser_shows_pictures_and_plays_videos(browser, large_page, tmp_path
 @pytest.mark.slow
 def test_a_browser_sorts_and_filters(browser, large_page, tmp_path):
     script = """
-      const rows = () => all("#returns tbody tr").map((row) => row.cells[5].textContent);
-      const head = all("#returns th button")[5];
+      const head = all("#returns th button").find((one) => one.textContent === "mean ± std");
+      const column = head.closest("th").cellIndex;
+      const rows = () => all("#returns tbody tr").map((row) => row.cells[column].textContent);
       head.click(); const rising = rows(); head.click(); const falling = rows();
       const choose = (kind, value) => {
         const select = document.querySelector(`select[data-filter=${kind}]`);
