@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pkgutil
 import subprocess
@@ -21,9 +22,10 @@ from svea.augment import AUGMENTATIONS, Augment, Augmentation, augmentation, con
 from svea.augment.images import ImageBank
 from svea.bench.update import noise_replay
 from svea.config import configure
-from svea.networks import FrameCNN
+from svea.networks import FrameCNN, Masker
 from svea.speed import kernels
-from svea.speed.accelerate import compiled, fast_augmentation, fuse_convolutions, with_kernels
+from svea.speed.accelerate import compiled, fast_augmentation, with_kernels
+from svea.speed.fusing import fuse_convolutions, put_channels_last
 from svea.speed.graphs import SideStream
 from svea.speed.kernels import cpu, nvrtc, trunk
 
@@ -171,6 +173,19 @@ def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(
     with pytest.warns(UserWarning, match="products of matrices and take longer: no such GPU"):
         plain = with_kernels(drifting, torch.device("cuda"))
     assert plain.parameters["images"] is bank
+
+
+def test_channels_last_changes_where_weights_lie_alone() -> None:
+    plain = Masker(filters=4)
+    laid_out = copy.deepcopy(plain)
+    put_channels_last(laid_out)
+    assert all(
+        layer.weight.is_contiguous(memory_format=torch.channels_last)
+        for layer in laid_out.layers
+        if isinstance(layer, torch.nn.Conv2d)
+    )
+    images = torch.rand(2, 9, 12, 12)
+    torch.testing.assert_close(laid_out(images), plain(images))
 
 
 def test_it_is_said_where_encoder_frames_has_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,18 +209,18 @@ def test_steps_and_targets_are_torchs(
     tmp_path: Path, device: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "AT_ONCE", at_once)  # as if there were more tensors
-    ours, theirs = tiny_agent(device), tiny_agent(device)
-    for agent in (ours, theirs):
-        for network in (agent.trunk, agent.target_trunk):
-            for parameter in network.parameters():
-                parameter.data = parameter.data.contiguous()
+    ours, theirs = tiny_agent(device), tiny_agent(device)  # whose convolutions are channels last
+    for network in (ours.trunk, ours.target_trunk) if at_once == 48 else ():
+        for parameter in network.parameters():
+            parameter.data = parameter.data.contiguous()
     assert steps.has_right_tensors(ours)
     launch = emulator(tmp_path, steps.SOURCES, {}, STEPS) if device == "cpu" else None
     fast = FusedSteps(ours, launch)
     ours.step, ours.update_target = fast.step, fast.update_target  # type: ignore[method-assign]
     for number in range(4):
         torch.manual_seed(number)
-        noise = [torch.randn_like(p) for p in ours.optimisers["critic"].param_groups[0]["params"]]
+        parameters = ours.optimisers["critic"].param_groups[0]["params"]
+        noise = [torch.randn(p.shape, device=device) for p in parameters]  # in torch's own order
         scale = float("inf") if number == 2 else 0.1
 
         def loss(parameters: list[Tensor], noise=noise, scale=scale) -> Tensor:

@@ -18,7 +18,7 @@ from svea import views
 from svea.augment import conv, crop, shift
 from svea.augment.images import ImageBank
 from svea.networks import CNN
-from svea.speed.accelerate import fuse_convolutions
+from svea.speed.fusing import fuse_convolutions
 from svea.speed.kernels import convolutions, nvrtc
 from svea.speed.kernels.attention import attention
 from svea.speed.kernels.pictures import FastPictures, resized_crops

@@ -14,7 +14,7 @@ pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUD
 
 from svea.networks import CNN
 from svea.networks.vit import ViT
-from svea.speed.accelerate import fuse_vit
+from svea.speed.fusing import fuse_vit
 from svea.speed.kernels import attention, vit
 from svea.speed.kernels.vit import FusedViT
 

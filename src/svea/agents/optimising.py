@@ -46,10 +46,20 @@ class Optimising:
         for each, parameters in zip(optimisers, groups, strict=True):
             own, remaining = remaining[: len(parameters)], remaining[len(parameters) :]
             for parameter, gradient in zip(parameters, own, strict=True):
-                parameter.grad = gradient
+                parameter.grad = laid_out_as(parameter, gradient)
             norms[f"{each}_gradient"] = torch.stack(torch._foreach_norm(own)).norm()
         not_finite = 1 - torch.isfinite(sum(norms.values())).float()  # type: ignore[arg-type]
         for optimiser in optimisers.values():
             optimiser.found_inf = not_finite  # type: ignore[attr-defined]
             optimiser.step()
         return {f"{name}_loss": loss.detach()} | norms
+
+
+def laid_out_as(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient with its numbers in the order of the parameter's.
+
+    The fused optimiser takes both for rows of numbers: another order would mix them up in silence.
+    """
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)

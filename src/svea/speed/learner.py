@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from svea.replay import Batch, Replay
-from svea.speed.accelerate import accelerate, fuse_sampling
+from svea.speed.accelerate import accelerate
 from svea.speed.device import precision_context, repeat_exactly
+from svea.speed.fusing import fuse_sampling
 from svea.speed.graphs import Batches, CapturedUpdate
 from svea.speed.host import prepare
 

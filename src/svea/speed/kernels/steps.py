@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from svea.agents.optimising import Optimising
+from svea.agents.optimising import Optimising, laid_out_as
 from svea.agents.targets import critic_parts, parameters_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ class FusedSteps:
         optimiser = self.agent.optimisers[name]
         group = optimiser.param_groups[0]
         parameters = group["params"]
-        gradients = [g.contiguous() for g in torch.autograd.grad(loss, parameters)]
+        found = torch.autograd.grad(loss, parameters)
+        gradients = [laid_out_as(p, g) for p, g in zip(parameters, found, strict=True)]
         for parameter in parameters:
             if not optimiser.state[parameter]:
                 optimiser.state[parameter] = fresh_state(parameter)
@@ -141,7 +142,13 @@ def has_right_tensors(agent: Agent) -> bool:
     plain = ("weight_decay", "amsgrad", "maximize")
     if any(len(group) > 1 or any(group[0][option] for option in plain) for group in groups):
         return False
-    return all(t.dtype == torch.float32 and t.is_contiguous() for tensors in lists for t in tensors)
+    return all(t.dtype == torch.float32 and in_one_piece(t) for tensors in lists for t in tensors)
+
+
+def in_one_piece(tensor: Tensor) -> bool:
+    """Whether a tensor's numbers lie without gaps, in torch's own order or channels last."""
+    last = tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    return last or tensor.is_contiguous()
 
 
 def fresh_state(parameter: Tensor) -> dict[str, Tensor]:
