@@ -199,7 +199,11 @@ def figure(clip: dict[str, str], size: int, title: str) -> str:
 
 def measured(clip: dict[str, str]) -> str:
     """The agent's return in the mode of a clip, from its card; nothing where it has none."""
-    card = json.loads((ROOT / "zoo" / clip["agent"] / "card.json").read_text())
+    file = ROOT / "zoo" / clip["agent"] / "card.json"
+    if not file.exists():
+        raise PluginError(f"the gallery shows {clip['agent']}, which the zoo does not have: change "
+                          "scripts/gallery.py and run it")  # fmt: skip
+    card = json.loads(file.read_text())
     for one in card["returns"]:
         if one["mode"] == clip["mode"]:
             ends = interval(one["low"], one["high"])
