@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -11,7 +12,11 @@ import torch.nn.functional as F
 from emulated import emulator, needs_compiler, on_gpu
 from torch import Tensor
 
+from svea.agents import make_agent
+from svea.bench.noise import noise_replay
+from svea.config import configure
 from svea.networks import FrameCNN
+from svea.speed.fusing import lay_out
 from svea.speed.kernels import chain, trunk
 from svea.speed.kernels.trunk import FusedFrames
 
@@ -88,6 +93,18 @@ def compare(fused: FusedFrames, net: FrameCNN, batch: int, device: str) -> None:
         assert one.shape == other.shape and error(one, other) < 1e-2
 
 
+@pytest.fixture(scope="module")
+def launcher_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[chain.Chain], chain.Launch]:
+    """What runs a chain's kernels here; those of equal ones are compiled once."""
+    folder = tmp_path_factory.mktemp("kernels")
+
+    @cache
+    def launcher(macros: tuple[tuple[str, int], ...]) -> chain.Launch:
+        return emulator(folder, chain.SOURCES, dict(macros))
+
+    return lambda part: launcher(tuple(part.macros().items()))
+
+
 @needs_compiler
 @pytest.mark.parametrize(
     ("frames", "side", "layers", "frame_layers", "batch", "blocks"),
@@ -98,7 +115,7 @@ def compare(fused: FusedFrames, net: FrameCNN, batch: int, device: str) -> None:
     ],
 )
 def test_emulated_kernels_are_plain_convolutions(
-    tmp_path: Path,
+    launcher_of: Callable[[chain.Chain], chain.Launch],
     frames: int,
     side: int,
     layers: int,
@@ -110,8 +127,35 @@ def test_emulated_kernels_are_plain_convolutions(
     assert trunk.has_right_shape(net)
     fused = FusedFrames(net, (nobody, nobody), blocks)
     for part in (fused.chain, fused.joint):
-        part.launch = emulator(tmp_path, chain.SOURCES, part.macros())
+        part.launch = launcher_of(part)
     compare(fused, net, batch, "cpu")
+
+
+@needs_compiler
+def test_a_whole_update_by_emulated_kernels_is_the_plain_one(
+    launcher_of: Callable[[chain.Chain], chain.Launch],
+) -> None:
+    """Both views as they lie, the target's trunk, and every gradient, in bfloat16."""
+    network = {"layers": 5, "projection": 8, "hidden": 16}
+    sizes = {"image_size": 24, "shift": 1, "batch_size": 3, "network": network}
+    config = configure("walker_walk", encoder="frames", **sizes)
+    plain, fast = (make_agent(config, 6) for _ in range(2))
+    for encoder in (fast.trunk, fast.target_trunk):
+        lay_out(encoder)
+        fused = FusedFrames(encoder, (nobody, nobody), 4)
+        for part in (fused.chain, fused.joint):
+            part.launch = launcher_of(part)
+        encoder.forward = fused
+    fast.view_maker.join = tuple
+    batch = noise_replay(config, torch.device("cpu"), decisions=50).sample(3)
+    with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
+        wanted, found = (agent.update(batch, agent.schedule(0)) for agent in (plain, fast))
+    for name, loss in wanted.items():
+        torch.testing.assert_close(found[name], loss, rtol=0.03, atol=0.01, msg=name)
+    after = fast.state_dict()
+    for name, gradient in plain.state_dict().items():
+        if name.endswith("exp_avg") and gradient.norm() > 0:
+            assert error(after[name], gradient) < 0.05, name
 
 
 @pytest.mark.parametrize("device", [on_gpu])
