@@ -14,6 +14,8 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUDA builds")
 
+from interpreted import accept_scalars_as_bounds
+
 from svea import views
 from svea.augment import conv, crop, shift
 from svea.augment.images import ImageBank
@@ -28,6 +30,7 @@ from svea.speed.kernels.windows import scaled, windows
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)
+accept_scalars_as_bounds()
 
 
 def error(found: Tensor, wanted: Tensor) -> float:

@@ -12,6 +12,8 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUDA builds")
 
+from interpreted import accept_scalars_as_bounds
+
 from svea.networks import CNN
 from svea.networks.vit import ViT
 from svea.speed.fusing import fuse_vit
@@ -22,6 +24,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 KIND = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # the interpreter multiplies no other
 CLOSE = 0.03 if DEVICE == "cuda" else 4e-3
 torch.set_num_threads(1)
+accept_scalars_as_bounds()
 
 
 def small_vit(**changes: int) -> ViT:
@@ -38,7 +41,10 @@ def small_vit(**changes: int) -> ViT:
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several tiles and shares also where there are few tokens, the last of them not full."""
     if DEVICE == "cpu":
-        for name, value in {"ROWS": 16, "SHARE_ROWS": 16, "SHARES": 3, "PATCH_ROWS": 16}.items():
+        few = ("EMBED_ROWS", "SHARE_ROWS", "PATCH_ROWS", "CLASS_ROWS", "CLASS_TILE")
+        tiles = ("NEXT_TILES", "LAST_TILES", "BACK_TILES", "QKV_TILES")
+        values = dict.fromkeys(few, 16) | dict.fromkeys(tiles, (16, 4, 1)) | {"SHARES": 3}
+        for name, value in values.items():
             monkeypatch.setattr(vit, name, value)
 
 
@@ -103,7 +109,7 @@ def test_what_fails_is_said_and_left_to_the_compiler(monkeypatch: pytest.MonkeyP
     def broken(self: FusedViT, images: int = 4) -> None:
         raise ArithmeticError("our kernels are off by 70.0% on this GPU")
 
-    monkeypatch.setattr(FusedViT, "fits", lambda network: True)
+    monkeypatch.setattr(FusedViT, "fits", lambda network: isinstance(network, ViT))
     monkeypatch.setattr(FusedViT, "check", broken)
     network = small_vit()
     with pytest.warns(UserWarning, match=r"takes longer: our kernels are off by 70\.0%"):

@@ -16,7 +16,10 @@ import triton.language as tl
 from torch import Tensor
 
 SMALLEST, DIMENSIONS = 16, (16, 32, 64, 128)  # what a matrix product of tiles can be made of
-ROWS, WARPS, BACKWARD_ROWS, BACKWARD_WARPS = 32, 2, 32, 2  # by trial on an H200
+ROWS, BACKWARD_ROWS = 32, 32  # by trial on an H200, as
+FORWARD: dict[str, int] = {"num_warps": 2}
+BACKWARD: dict[str, int] = {"num_warps": 2}
+LOG2_E = 1.4426950408889634
 
 
 @triton.jit
@@ -33,7 +36,7 @@ def _forward(
     HEADS: tl.constexpr, TOKENS: tl.constexpr, DIM: tl.constexpr,
     FIRST: tl.constexpr, REST: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """All rows of one head of one image."""
+    """All rows of one head of one image; ``scale`` is meant for powers of two, as ``norm`` is."""
     pair = tl.program_id(0)
     image, which = pair // HEADS, pair % HEADS
     d, a, b = tl.arange(0, DIM), tl.arange(0, FIRST), FIRST + tl.arange(0, REST)
@@ -48,99 +51,13 @@ def _forward(
     for start in range(0, TOKENS, ROWS):
         t = start + tl.arange(0, ROWS)
         rows = _rows(q, qb, qh, qt, image, which, t, DIM, TOKENS)
-        s1 = tl.dot(rows, tl.trans(k1)) * scale
-        s2 = tl.where((b < TOKENS)[None, :], tl.dot(rows, tl.trans(k2)) * scale, float("-inf"))
-        most = tl.maximum(tl.max(s1, 1), tl.max(s2, 1))
-        p1, p2 = tl.exp(s1 - most[:, None]), tl.exp(s2 - most[:, None])
-        total = tl.sum(p1, 1) + tl.sum(p2, 1)
-        mixed = tl.dot(p1.to(v1.dtype), v1) + tl.dot(p2.to(v2.dtype), v2)
-        here = (image * TOKENS + t) * HEADS * DIM + which * DIM
-        inside = t < TOKENS
-        mixed = (mixed / total[:, None]).to(out.dtype.element_ty)
-        tl.store(out + here[:, None] + d[None, :], mixed, mask=inside[:, None])
-        tl.store(norm + pair * TOKENS + t, most + tl.log(total), mask=inside)
-
-
-@triton.jit
-def _backward(
-    q, k, v, out, norm, g, dq, dk, dv, scale,
-    qb, qh, qt, kb, kh, kt, vb, vh, vt, gb, gh, gt,
-    HEADS: tl.constexpr, TOKENS: tl.constexpr, DIM: tl.constexpr,
-    FIRST: tl.constexpr, REST: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """The same head again, backwards; the probabilities are computed again."""
-    pair = tl.program_id(0)
-    image, which = pair // HEADS, pair % HEADS
-    d, a, b = tl.arange(0, DIM), tl.arange(0, FIRST), FIRST + tl.arange(0, REST)
-    k1, k2 = (
-        _rows(k, kb, kh, kt, image, which, a, DIM, TOKENS),
-        _rows(k, kb, kh, kt, image, which, b, DIM, TOKENS),
-    )
-    v1, v2 = (
-        _rows(v, vb, vh, vt, image, which, a, DIM, TOKENS),
-        _rows(v, vb, vh, vt, image, which, b, DIM, TOKENS),
-    )
-    dk1, dk2 = tl.zeros((FIRST, DIM), tl.float32), tl.zeros((REST, DIM), tl.float32)
-    dv1, dv2 = tl.zeros((FIRST, DIM), tl.float32), tl.zeros((REST, DIM), tl.float32)
-    mine = image * TOKENS * HEADS * DIM + which * DIM  # where this head begins in out, dq, dk, dv
-    wide: tl.constexpr = HEADS * DIM
-    for start in range(0, TOKENS, ROWS):
-        t = start + tl.arange(0, ROWS)
-        inside = t < TOKENS
-        rows = _rows(q, qb, qh, qt, image, which, t, DIM, TOKENS)
-        gradient = _rows(g, gb, gh, gt, image, which, t, DIM, TOKENS)
-        here = mine + t[:, None] * wide + d[None, :]
-        mixed = tl.load(out + here, mask=inside[:, None], other=0.0)
-        delta = tl.sum(gradient.to(tl.float32) * mixed.to(tl.float32), 1)
-        total = tl.load(norm + pair * TOKENS + t, mask=inside, other=float("inf"))
-        p1 = tl.exp(tl.dot(rows, tl.trans(k1)) * scale - total[:, None])
-        p2 = tl.exp(tl.dot(rows, tl.trans(k2)) * scale - total[:, None])
-        p2 = tl.where((b < TOKENS)[None, :], p2, 0.0)
-        dv1 += tl.dot(tl.trans(p1.to(rows.dtype)), gradient)
-        dv2 += tl.dot(tl.trans(p2.to(rows.dtype)), gradient)
-        s1 = p1 * (tl.dot(gradient, tl.trans(v1)) - delta[:, None]) * scale
-        s2 = p2 * (tl.dot(gradient, tl.trans(v2)) - delta[:, None]) * scale
-        s1, s2 = s1.to(rows.dtype), s2.to(rows.dtype)
-        tl.store(
-            dq + here,
-            (tl.dot(s1, k1) + tl.dot(s2, k2)).to(dq.dtype.element_ty),
-            mask=inside[:, None],
-        )
-        dk1 += tl.dot(tl.trans(s1), rows)
-        dk2 += tl.dot(tl.trans(s2), rows)
-    near, far = mine + a[:, None] * wide + d[None, :], mine + b[:, None] * wide + d[None, :]
-    rest = (b < TOKENS)[:, None]
-    tl.store(dk + near, dk1.to(dk.dtype.element_ty))
-    tl.store(dv + near, dv1.to(dv.dtype.element_ty))
-    tl.store(dk + far, dk2.to(dk.dtype.element_ty), mask=rest)
-    tl.store(dv + far, dv2.to(dv.dtype.element_ty), mask=rest)
-
-
-@triton.jit
-def forward_packed(
-    qkv, out, norm, scale, HEADS: tl.constexpr, TOKENS: tl.constexpr, DIM: tl.constexpr,
-    FIRST: tl.constexpr, REST: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """All rows of one head of one image; ``scale`` in units of log2(e), as ``norm`` is."""
-    pair = tl.program_id(0)
-    image, which = pair // HEADS, pair % HEADS
-    wide: tl.constexpr = HEADS * DIM
-    d, a, b = tl.arange(0, DIM), tl.arange(0, FIRST), FIRST + tl.arange(0, REST)
-    q, step = qkv + which * DIM, TOKENS * 3 * wide
-    k1 = _rows(q + wide, step, 0, 3 * wide, image, 0, a, DIM, TOKENS)
-    k2 = _rows(q + wide, step, 0, 3 * wide, image, 0, b, DIM, TOKENS)
-    v1 = _rows(q + 2 * wide, step, 0, 3 * wide, image, 0, a, DIM, TOKENS)
-    v2 = _rows(q + 2 * wide, step, 0, 3 * wide, image, 0, b, DIM, TOKENS)
-    for start in range(0, TOKENS, ROWS):
-        t = start + tl.arange(0, ROWS)
-        rows = _rows(q, step, 0, 3 * wide, image, 0, t, DIM, TOKENS)
         s1, s2 = tl.dot(rows, tl.trans(k1)), tl.dot(rows, tl.trans(k2))
         s2 = tl.where((b < TOKENS)[None, :], s2, float("-inf"))
         most = tl.maximum(tl.max(s1, 1), tl.max(s2, 1)) * scale
         p1, p2 = tl.exp2(s1 * scale - most[:, None]), tl.exp2(s2 * scale - most[:, None])
         total = tl.sum(p1, 1) + tl.sum(p2, 1)
         mixed = tl.dot(p1.to(v1.dtype), v1) + tl.dot(p2.to(v2.dtype), v2)
-        here = (image * TOKENS + t) * wide + which * DIM
+        here = (image * TOKENS + t) * HEADS * DIM + which * DIM
         inside = t < TOKENS
         mixed = (mixed / total[:, None]).to(out.dtype.element_ty)
         tl.store(out + here[:, None] + d[None, :], mixed, mask=inside[:, None])
@@ -148,35 +65,40 @@ def forward_packed(
 
 
 @triton.jit
-def backward_packed(
-    qkv, out, norm, g, back, scale, dot_scale,
+def _backward(
+    q, k, v, out, norm, g, dq, dk, dv, scale, plain_scale,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, gb, gh, gt, db, dt,
     HEADS: tl.constexpr, TOKENS: tl.constexpr, DIM: tl.constexpr,
     FIRST: tl.constexpr, REST: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """The same head again, backwards; the probabilities are computed again.
 
     Scores stand as (keys, queries): so they leave one product in the layout in which the next two
-    take them, and only the product for the queries needs them turned.
+    take them, and only the product for the queries needs them turned. ``db``, ``dt``: between
+    images and tokens of all three gradients.
     """
     pair = tl.program_id(0)
     image, which = pair // HEADS, pair % HEADS
-    wide: tl.constexpr = HEADS * DIM
     d, a, b = tl.arange(0, DIM), tl.arange(0, FIRST), FIRST + tl.arange(0, REST)
-    q, step = qkv + which * DIM, TOKENS * 3 * wide
-    k1 = _rows(q + wide, step, 0, 3 * wide, image, 0, a, DIM, TOKENS)
-    k2 = _rows(q + wide, step, 0, 3 * wide, image, 0, b, DIM, TOKENS)
-    v1 = _rows(q + 2 * wide, step, 0, 3 * wide, image, 0, a, DIM, TOKENS)
-    v2 = _rows(q + 2 * wide, step, 0, 3 * wide, image, 0, b, DIM, TOKENS)
+    k1, k2 = (
+        _rows(k, kb, kh, kt, image, which, a, DIM, TOKENS),
+        _rows(k, kb, kh, kt, image, which, b, DIM, TOKENS),
+    )
+    v1, v2 = (
+        _rows(v, vb, vh, vt, image, which, a, DIM, TOKENS),
+        _rows(v, vb, vh, vt, image, which, b, DIM, TOKENS),
+    )
     dk1, dk2 = tl.zeros((FIRST, DIM), tl.float32), tl.zeros((REST, DIM), tl.float32)
     dv1, dv2 = tl.zeros((FIRST, DIM), tl.float32), tl.zeros((REST, DIM), tl.float32)
-    back += image * step + which * DIM
-    kind = qkv.dtype.element_ty
+    wide: tl.constexpr = HEADS * DIM
+    kind = q.dtype.element_ty
+    mine = image * db + which * DIM
     for start in range(0, TOKENS, ROWS):
         t = start + tl.arange(0, ROWS)
         inside = t < TOKENS
-        rows = _rows(q, step, 0, 3 * wide, image, 0, t, DIM, TOKENS)
-        gradient = _rows(g + which * DIM, TOKENS * wide, 0, wide, image, 0, t, DIM, TOKENS)
-        mixed = _rows(out + which * DIM, TOKENS * wide, 0, wide, image, 0, t, DIM, TOKENS)
+        rows = _rows(q, qb, qh, qt, image, which, t, DIM, TOKENS)
+        gradient = _rows(g, gb, gh, gt, image, which, t, DIM, TOKENS)
+        mixed = _rows(out, TOKENS * wide, DIM, wide, image, which, t, DIM, TOKENS)
         delta = tl.sum(gradient.to(tl.float32) * mixed.to(tl.float32), 1)
         total = tl.load(norm + pair * TOKENS + t, mask=inside, other=float("inf"))
         p1 = tl.exp2(tl.dot(k1, tl.trans(rows)) * scale - total[None, :])
@@ -187,31 +109,44 @@ def backward_packed(
         s1 = (p1 * (tl.dot(v1, tl.trans(gradient)) - delta[None, :])).to(kind)
         s2 = (p2 * (tl.dot(v2, tl.trans(gradient)) - delta[None, :])).to(kind)
         dk1, dk2 = tl.dot(s1, rows, dk1), tl.dot(s2, rows, dk2)
-        dq = (tl.dot(tl.trans(s1), k1) + tl.dot(tl.trans(s2), k2)) * dot_scale
-        there = back + t[:, None] * (3 * wide) + d[None, :]
-        tl.store(there, dq.to(kind), mask=inside[:, None])
-    near = back + wide + a[:, None] * (3 * wide) + d[None, :]
-    far = back + wide + b[:, None] * (3 * wide) + d[None, :]
+        of_rows = (tl.dot(tl.trans(s1), k1) + tl.dot(tl.trans(s2), k2)) * plain_scale
+        there = dq + mine + t[:, None] * dt + d[None, :]
+        tl.store(there, of_rows.to(kind), mask=inside[:, None])
+    near, far = mine + a[:, None] * dt + d[None, :], mine + b[:, None] * dt + d[None, :]
     rest = (b < TOKENS)[:, None]
-    tl.store(near, (dk1 * dot_scale).to(kind))
-    tl.store(near + wide, dv1.to(kind))
-    tl.store(far, (dk2 * dot_scale).to(kind), mask=rest)
-    tl.store(far + wide, dv2.to(kind), mask=rest)
+    tl.store(dk + near, (dk1 * plain_scale).to(kind))
+    tl.store(dv + near, dv1.to(kind))
+    tl.store(dk + far, (dk2 * plain_scale).to(kind), mask=rest)
+    tl.store(dv + far, dv2.to(kind), mask=rest)
 
 
-LOG2_E = 1.4426950408889634
+def launch_forward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, norm: Tensor) -> None:
+    """(B, heads, tokens, dim) three times -> (B, tokens, heads, dim) and the softmax's norms."""
+    batch, heads, tokens, dim = q.shape
+    _forward[(batch * heads,)](
+        q, k, v, out, norm, dim**-0.5 * LOG2_E, *_strides(q), *_strides(k), *_strides(v),
+        heads, tokens, dim, *split(tokens), ROWS, **FORWARD,
+    )  # fmt: skip
+
+
+def launch_backward(
+    g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, norm: Tensor, *gradients: Tensor
+) -> None:
+    """The gradients of q, k and v; these three, as g, are (B, tokens, heads, dim)."""
+    batch, heads, tokens, dim = q.shape
+    _backward[(batch * heads,)](
+        q, k, v, out, norm, g, *gradients, dim**-0.5 * LOG2_E, dim**-0.5,
+        *_strides(q), *_strides(k), *_strides(v), *_strides(g.transpose(1, 2)),
+        *gradients[0].stride()[:2], heads, tokens, dim, *split(tokens), BACKWARD_ROWS, **BACKWARD,
+    )  # fmt: skip
 
 
 def of_packed(qkv: Tensor, tokens: int, heads: int) -> tuple[Tensor, Tensor]:
     """(B * tokens, 3 * width) -> attention's output (B * tokens, width) and the softmax's norms."""
-    wide = qkv.shape[1] // 3
-    batch, dim = len(qkv) // tokens, wide // heads
-    out = qkv.new_empty(len(qkv), wide)
-    norm = torch.empty((batch, heads, tokens), dtype=torch.float32, device=qkv.device)
-    forward_packed[(batch * heads,)](
-        qkv, out, norm, dim**-0.5 * LOG2_E, heads, tokens, dim, *split(tokens), ROWS,
-        num_warps=WARPS,
-    )  # fmt: skip
+    q, k, v = (part.transpose(1, 2) for part in _unpacked(qkv, tokens, heads))
+    out = qkv.new_empty(len(qkv), qkv.shape[1] // 3)
+    norm = torch.empty(q.shape[:3], dtype=torch.float32, device=qkv.device)
+    launch_forward(q, k, v, out, norm)
     return out, norm
 
 
@@ -219,12 +154,16 @@ def of_packed_back(
     g: Tensor, qkv: Tensor, out: Tensor, norm: Tensor, tokens: int, heads: int
 ) -> Tensor:
     """The gradient of `of_packed`'s input, (B * tokens, 3 * width)."""
-    back, dim = torch.empty_like(qkv), out.shape[1] // heads
-    backward_packed[(len(qkv) // tokens * heads,)](
-        qkv, out, norm, g, back, dim**-0.5 * LOG2_E, dim**-0.5, heads, tokens, dim,
-        *split(tokens), BACKWARD_ROWS, num_warps=BACKWARD_WARPS,
-    )  # fmt: skip
+    back = torch.empty_like(qkv)
+    q, k, v = (part.transpose(1, 2) for part in _unpacked(qkv, tokens, heads))
+    of_out = g.view(-1, tokens, heads, q.shape[3])
+    launch_backward(of_out, q, k, v, out, norm, *_unpacked(back, tokens, heads))
     return back
+
+
+def _unpacked(qkv: Tensor, tokens: int, heads: int) -> tuple[Tensor, ...]:
+    """Queries, keys and values, (B, tokens, heads, dim) each."""
+    return qkv.view(-1, tokens, 3, heads, qkv.shape[1] // 3 // heads).unbind(2)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -244,10 +183,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     batch, heads, tokens, dim = q.shape
     out = q.new_empty((batch, tokens, heads, dim))
     norm = torch.empty((batch, heads, tokens), dtype=torch.float32, device=q.device)
-    _forward[(batch * heads,)](
-        q, k, v, out, norm, dim**-0.5, *_strides(q), *_strides(k), *_strides(v),
-        heads, tokens, dim, *split(tokens), ROWS, num_warps=WARPS,
-    )  # fmt: skip
+    launch_forward(q, k, v, out, norm)
     return out, norm
 
 
@@ -264,13 +200,8 @@ def attend_backward(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, norm: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of q, k and v, (B, tokens, heads, dim) each."""
-    batch, heads, tokens, dim = q.shape
     dq, dk, dv = (torch.empty_like(out) for _ in range(3))
-    _backward[(batch * heads,)](
-        q, k, v, out, norm, g, dq, dk, dv, dim**-0.5,
-        *_strides(q), *_strides(k), *_strides(v), *_strides(g.transpose(1, 2)),
-        heads, tokens, dim, *split(tokens), BACKWARD_ROWS, num_warps=BACKWARD_WARPS,
-    )  # fmt: skip
+    launch_backward(g, q, k, v, out, norm, dq, dk, dv)
     return dq, dk, dv
 
 

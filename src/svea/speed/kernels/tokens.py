@@ -35,6 +35,12 @@ def matrix(weight, WIDE: tl.constexpr):
 
 
 @triton.jit
+def turned(weight, kind: tl.constexpr, WIDE: tl.constexpr):
+    """A square matrix, (in, out), for products."""
+    return tl.trans(matrix(weight, WIDE).to(kind))
+
+
+@triton.jit
 def row_of(vector, WIDE: tl.constexpr):
     """A bias, a scale or a shift."""
     return tl.load(vector + tl.arange(0, WIDE))[None, :]
@@ -109,85 +115,110 @@ def block(
     """A block from attention's output on, and (NEXT) the next one up to its attention.
 
     ``x``: what the block was given, a token every ``stride`` numbers. ``kept`` (KEEP): the sum of
-    it and of attention's output.
+    it and of attention's output. A program takes one tile after the other and keeps all weights in
+    shared memory: 192 KB.
     """
-    at, n = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDE)
+    n = tl.arange(0, WIDE)
     kind = x.dtype.element_ty
-    inside = at < rows
-    here = at[:, None] * WIDE + n[None, :]
-    a = tl.load(mixed + here, mask=inside[:, None], other=0.0)
-    given = tl.load(x + at[:, None] * stride + n[None, :], mask=inside[:, None], other=0.0)
-    added = tl.dot(a, tl.trans(matrix(output, WIDE))) + row_of(output_bias, WIDE)
-    x1 = (given.to(tl.float32) + added).to(kind)
-    if KEEP:
-        tl.store(kept + here, x1, mask=inside[:, None])
-    normal, _ = normalised(x1.to(tl.float32), WIDE, EPSILON)
-    h = (normal * row_of(scale, WIDE) + row_of(shift, WIDE)).to(kind)
-    u = tl.dot(h, tl.trans(matrix(one, WIDE))) + row_of(one_bias, WIDE)
-    hidden = (u * bell(u)).to(kind)
-    added = tl.dot(hidden, tl.trans(matrix(two, WIDE))) + row_of(two_bias, WIDE)
-    x2 = (x1.to(tl.float32) + added).to(kind)
-    tl.store(out + here, x2, mask=inside[:, None])
+    project, widen, narrow = (
+        turned(output, kind, WIDE),
+        turned(one, kind, WIDE),
+        turned(two, kind, WIDE),
+    )
     if NEXT:
-        store_qkv(x2.to(tl.float32), next_scale, next_shift, of_qkv, qkv, at, inside, WIDE, EPSILON)
+        to_q = turned(of_qkv, kind, WIDE)
+        to_k = turned(of_qkv + WIDE * WIDE, kind, WIDE)
+        to_v = turned(of_qkv + 2 * WIDE * WIDE, kind, WIDE)
+    for tile in range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0)):
+        at = tile * ROWS + tl.arange(0, ROWS)
+        inside = (at < rows)[:, None]
+        here = at[:, None] * WIDE + n[None, :]
+        a = tl.load(mixed + here, mask=inside, other=0.0)
+        given = tl.load(x + at[:, None] * stride + n[None, :], mask=inside, other=0.0)
+        added = tl.dot(a, project) + row_of(output_bias, WIDE)
+        x1 = (given.to(tl.float32) + added).to(kind)
+        if KEEP:
+            tl.store(kept + here, x1, mask=inside)
+        normal, _ = normalised(x1.to(tl.float32), WIDE, EPSILON)
+        h = (normal * row_of(scale, WIDE) + row_of(shift, WIDE)).to(kind)
+        u = tl.dot(h, widen) + row_of(one_bias, WIDE)
+        hidden = (u * bell(u)).to(kind)
+        added = tl.dot(hidden, narrow) + row_of(two_bias, WIDE)
+        x2 = (x1.to(tl.float32) + added).to(kind)
+        tl.store(out + here, x2, mask=inside)
+        if NEXT:
+            normal, _ = normalised(x2.to(tl.float32), WIDE, EPSILON)
+            h = (normal * row_of(next_scale, WIDE) + row_of(next_shift, WIDE)).to(kind)
+            where = qkv + at[:, None] * (3 * WIDE) + n[None, :]
+            tl.store(where, tl.dot(h, to_q).to(kind), mask=inside)
+            tl.store(where + WIDE, tl.dot(h, to_k).to(kind), mask=inside)
+            tl.store(where + 2 * WIDE, tl.dot(h, to_v).to(kind), mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows"])
 def block_back(
-    g, kept, output, scale, shift, one, one_bias, two, hidden, of_u, of_kept, of_mixed, rows,
-    EPSILON: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr,
+    g, kept, output, scale, shift, one, one_bias, two, hidden, of_u, normals, of_kept, of_mixed,
+    rows, EPSILON: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """From the gradient ``g`` of a block's output to that of attention's output.
 
-    The hidden layer is computed again; it and its gradient are written for the weights' gradients.
+    The hidden layer is computed again. It, its gradient and the normalised rows are written for the
+    weights' gradients.
     """
-    at, n = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDE)
+    n = tl.arange(0, WIDE)
     kind = g.dtype.element_ty
-    inside = (at < rows)[:, None]
-    here = at[:, None] * WIDE + n[None, :]
-    x1 = tl.load(kept + here, mask=inside, other=0.0)
-    gradient = tl.load(g + here, mask=inside, other=0.0)
-    normal, _ = normalised(x1.to(tl.float32), WIDE, EPSILON)
-    h = (normal * row_of(scale, WIDE) + row_of(shift, WIDE)).to(kind)
-    first = matrix(one, WIDE)
-    u = tl.dot(h, tl.trans(first)) + row_of(one_bias, WIDE)
-    under = bell(u)
-    tl.store(hidden + here, (u * under).to(kind), mask=inside)
-    slope = under + u * 0.3989422804014327 * tl.exp(-0.5 * u * u)
-    du = (tl.dot(gradient, matrix(two, WIDE)) * slope).to(kind)
-    tl.store(of_u + here, du, mask=inside)
-    dn = tl.dot(du, first) * row_of(scale, WIDE)
-    # read and normalised again: there are not registers enough to keep them
-    x1 = tl.load(kept + here, mask=inside, other=0.0)
-    gradient = tl.load(g + here, mask=inside, other=0.0)
-    normal, factor = normalised(x1.to(tl.float32), WIDE, EPSILON)
-    dx1 = (gradient.to(tl.float32) + before_norm(dn, normal, factor, WIDE)).to(kind)
-    tl.store(of_kept + here, dx1, mask=inside)
-    tl.store(of_mixed + here, tl.dot(dx1, matrix(output, WIDE)).to(kind), mask=inside)
+    widen, narrow = matrix(one, WIDE).to(kind), matrix(two, WIDE).to(kind)
+    project, widen_turned = matrix(output, WIDE).to(kind), turned(one, kind, WIDE)
+    for tile in range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0)):
+        at = tile * ROWS + tl.arange(0, ROWS)
+        inside = (at < rows)[:, None]
+        here = at[:, None] * WIDE + n[None, :]
+        x1 = tl.load(kept + here, mask=inside, other=0.0)
+        normal, _ = normalised(x1.to(tl.float32), WIDE, EPSILON)
+        tl.store(normals + here, normal.to(kind), mask=inside)
+        h = (normal * row_of(scale, WIDE) + row_of(shift, WIDE)).to(kind)
+        u = tl.dot(h, widen_turned) + row_of(one_bias, WIDE)
+        under = bell(u)
+        tl.store(hidden + here, (u * under).to(kind), mask=inside)
+        slope = under + u * 0.3989422804014327 * tl.exp(-0.5 * u * u)
+        gradient = tl.load(g + here, mask=inside, other=0.0)
+        du = (tl.dot(gradient, narrow) * slope).to(kind)
+        tl.store(of_u + here, du, mask=inside)
+        dn = tl.dot(du, widen) * row_of(scale, WIDE)
+        # read and normalised again: there are not registers enough to keep them
+        x1 = tl.load(kept + here, mask=inside, other=0.0)
+        gradient = tl.load(g + here, mask=inside, other=0.0)
+        normal, factor = normalised(x1.to(tl.float32), WIDE, EPSILON)
+        dx1 = (gradient.to(tl.float32) + before_norm(dn, normal, factor, WIDE)).to(kind)
+        tl.store(of_kept + here, dx1, mask=inside)
+        tl.store(of_mixed + here, tl.dot(dx1, project).to(kind), mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows"])
 def qkv_back(
-    of_qkv, x, g, scale, weight, of_x, rows,
+    of_qkv, x, g, scale, weight, normals, of_x, rows,
     EPSILON: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """The gradient of a block's input, from that of queries, keys, values and of the residual."""
-    at, n = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDE)
+    n = tl.arange(0, WIDE)
     kind = x.dtype.element_ty
-    inside = (at < rows)[:, None]
-    here = at[:, None] * WIDE + n[None, :]
-    dh = tl.zeros((ROWS, WIDE), tl.float32)
-    for part in tl.static_range(3):
-        where = of_qkv + at[:, None] * (3 * WIDE) + part * WIDE + n[None, :]
-        dh += tl.dot(
-            tl.load(where, mask=inside, other=0.0), matrix(weight + part * WIDE * WIDE, WIDE)
-        )
-    normal, factor = normalised(
-        tl.load(x + here, mask=inside, other=0.0).to(tl.float32), WIDE, EPSILON
-    )
-    dx = before_norm(dh * row_of(scale, WIDE), normal, factor, WIDE)
-    dx += tl.load(g + here, mask=inside, other=0.0).to(tl.float32)
-    tl.store(of_x + here, dx.to(kind), mask=inside)
+    of_q = matrix(weight, WIDE).to(kind)
+    of_k = matrix(weight + WIDE * WIDE, WIDE).to(kind)
+    of_v = matrix(weight + 2 * WIDE * WIDE, WIDE).to(kind)
+    for tile in range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0)):
+        at = tile * ROWS + tl.arange(0, ROWS)
+        inside = (at < rows)[:, None]
+        here = at[:, None] * WIDE + n[None, :]
+        where = of_qkv + at[:, None] * (3 * WIDE) + n[None, :]
+        dh = tl.dot(tl.load(where, mask=inside, other=0.0), of_q)
+        dh = tl.dot(tl.load(where + WIDE, mask=inside, other=0.0), of_k, dh)
+        dh = tl.dot(tl.load(where + 2 * WIDE, mask=inside, other=0.0), of_v, dh)
+        given = tl.load(x + here, mask=inside, other=0.0).to(tl.float32)
+        normal, factor = normalised(given, WIDE, EPSILON)
+        tl.store(normals + here, normal.to(kind), mask=inside)
+        dx = before_norm(dh * row_of(scale, WIDE), normal, factor, WIDE)
+        dx += tl.load(g + here, mask=inside, other=0.0).to(tl.float32)
+        tl.store(of_x + here, dx.to(kind), mask=inside)
 
 
 # Gradients of weights -----------------------------------------------------------------------------
@@ -195,67 +226,55 @@ def qkv_back(
 
 @triton.jit
 def outer(
-    a, b, partial, sums, rows, begin, STRIDE: tl.constexpr, NORMAL: tl.constexpr,
-    EPSILON: tl.constexpr, WIDE: tl.constexpr, TILES: tl.constexpr, ROWS: tl.constexpr,
+    a, b, partial, sums, rows, begin, end, STRIDE: tl.constexpr, WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Some rows' share of (a transposed) b, of b's `normalised` rows if NORMAL, and of a's sum."""
+    """Some rows' share of (a transposed) b, and of a's sum."""
     n = tl.arange(0, WIDE)
-    found, total = tl.zeros((WIDE, WIDE), tl.float32), tl.zeros((WIDE,), tl.float32)
-    for tile in range(TILES):
-        at = begin + tile * ROWS + tl.arange(0, ROWS)
+    found, total = tl.zeros((WIDE, WIDE), tl.float32), tl.zeros((ROWS, WIDE), tl.float32)
+    for start in range(begin, end, ROWS):
+        at = start + tl.arange(0, ROWS)
         inside = (at < rows)[:, None]
         left = tl.load(a + at[:, None] * STRIDE + n[None, :], mask=inside, other=0.0)
         right = tl.load(b + at[:, None] * WIDE + n[None, :], mask=inside, other=0.0)
-        if NORMAL:
-            right = normalised(right.to(tl.float32), WIDE, EPSILON)[0].to(left.dtype)
         found = tl.dot(tl.trans(left), right, found)
-        total += tl.sum(left.to(tl.float32), 0)
+        total += left.to(tl.float32)
     tl.store(partial + n[:, None] * WIDE + n[None, :], found)
-    tl.store(sums + n, total)
+    tl.store(sums + n, tl.sum(total, 0))
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "each"])
 def outers(
-    g, hidden, of_u, kept, of_kept, mixed, of_qkv, x, partial, sums, rows,
-    EPSILON: tl.constexpr, WIDE: tl.constexpr, TILES: tl.constexpr, ROWS: tl.constexpr,
+    g, hidden, of_u, normals, of_kept, mixed, of_qkv, first_normals, partial, rows, each,
+    WIDE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Shares of a block's weight gradients: of the layers two, one, output, query, key, value."""
+    """Shares of a block's weight gradients: of the layers two, one, output, query, key, value.
+
+    ``each``: rows of a share, a multiple of ROWS.
+    """
     share, part = tl.program_id(0), tl.program_id(1)
-    mine = share * 6 + part
-    partial += mine * (WIDE * WIDE)
-    sums += mine * WIDE
-    begin = share * (TILES * ROWS)
+    partial += share * (6 * WIDE * (WIDE + 1))
+    sums = partial + (6 * WIDE + part) * WIDE
+    partial += part * (WIDE * WIDE)
+    begin = share * each
+    end = begin + each
     if part == 0:
-        outer(g, hidden, partial, sums, rows, begin, WIDE, False, EPSILON, WIDE, TILES, ROWS)
+        outer(g, hidden, partial, sums, rows, begin, end, WIDE, WIDE, ROWS)
     elif part == 1:
-        outer(of_u, kept, partial, sums, rows, begin, WIDE, True, EPSILON, WIDE, TILES, ROWS)
+        outer(of_u, normals, partial, sums, rows, begin, end, WIDE, WIDE, ROWS)
     elif part == 2:
-        outer(of_kept, mixed, partial, sums, rows, begin, WIDE, False, EPSILON, WIDE, TILES, ROWS)
+        outer(of_kept, mixed, partial, sums, rows, begin, end, WIDE, WIDE, ROWS)
     else:
         ours = of_qkv + (part - 3) * WIDE
-        outer(ours, x, partial, sums, rows, begin, 3 * WIDE, True, EPSILON, WIDE, TILES, ROWS)
-
-
-@triton.jit
-def add_shares(
-    partial, sums, part, columns, SHARES: tl.constexpr, WIDE: tl.constexpr, TILE: tl.constexpr
-):
-    """Some columns of a weight's gradient and the sum of the other factor, over all shares."""
-    n = tl.arange(0, WIDE)
-    found, total = tl.zeros((WIDE, TILE), tl.float32), tl.zeros((WIDE,), tl.float32)
-    for share in range(SHARES):
-        mine = share * 6 + part
-        found += tl.load(partial + mine * (WIDE * WIDE) + n[:, None] * WIDE + columns[None, :])
-        total += tl.load(sums + mine * WIDE + n)
-    return found, total
+        outer(ours, first_normals, partial, sums, rows, begin, end, 3 * WIDE, WIDE, ROWS)
 
 
 @triton.jit
 def finish(
-    partial, sums, scale, shift, one, norm_scale, norm_shift, of_qkv, out,
-    SHARES: tl.constexpr, WIDE: tl.constexpr, TILE: tl.constexpr,
+    found, scale, shift, one, norm_scale, norm_shift, of_qkv, out,
+    WIDE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """A block's gradients from their shares, in the order of `FusedViT.block_sizes`.
+    """A block's gradients, in the order of `FusedViT.block_sizes`, from what `outers` found.
 
     A layer behind a LayerNorm was summed with normalised rows: scale and shift come in here, and
     their own gradients follow from the same sums.
@@ -263,42 +282,40 @@ def finish(
     layer, columns = tl.program_id(0), tl.program_id(1) * TILE + tl.arange(0, TILE)
     n, area = tl.arange(0, WIDE), WIDE * WIDE
     here = n[:, None] * WIDE + columns[None, :]
-    vectors = out + 6 * area
+    sums, vectors = found + 6 * area, out + 6 * area
     if layer == 0:
-        found, total = add_shares(partial, sums, 0, columns, SHARES, WIDE, TILE)
-        tl.store(out + here, found)
-        tl.store(vectors + n, total)
+        tl.store(out + here, tl.load(found + here))
+        tl.store(vectors + n, tl.load(sums + n))
     elif layer == 1:
-        found, total = add_shares(partial, sums, 1, columns, SHARES, WIDE, TILE)
+        inner, total = tl.load(found + area + here), tl.load(sums + WIDE + n)
         weight = tl.load(one + here)
         factor, term = tl.load(scale + columns), tl.load(shift + columns)
-        tl.store(out + area + here, found * factor[None, :] + total[:, None] * term[None, :])
+        tl.store(out + area + here, inner * factor[None, :] + total[:, None] * term[None, :])
         tl.store(vectors + WIDE + n, total)
-        tl.store(vectors + 3 * WIDE + columns, tl.sum(weight * found, 0))
+        tl.store(vectors + 3 * WIDE + columns, tl.sum(weight * inner, 0))
         tl.store(vectors + 4 * WIDE + columns, tl.sum(weight * total[:, None], 0))
     elif layer == 2:
-        found, total = add_shares(partial, sums, 2, columns, SHARES, WIDE, TILE)
-        tl.store(out + 2 * area + here, found)
-        tl.store(vectors + 2 * WIDE + n, total)
+        tl.store(out + 2 * area + here, tl.load(found + 2 * area + here))
+        tl.store(vectors + 2 * WIDE + n, tl.load(sums + 2 * WIDE + n))
     else:
         factor, term = tl.load(norm_scale + columns), tl.load(norm_shift + columns)
         of_scale, of_shift = tl.zeros((TILE,), tl.float32), tl.zeros((TILE,), tl.float32)
-        for part in range(3):
-            found, total = add_shares(partial, sums, 3 + part, columns, SHARES, WIDE, TILE)
+        for part in tl.static_range(3):
+            inner = tl.load(found + (3 + part) * area + here)
+            total = tl.load(sums + (3 + part) * WIDE + n)
             weight = tl.load(of_qkv + part * area + here)
             there = out + (3 + part) * area + here
-            tl.store(there, found * factor[None, :] + total[:, None] * term[None, :])
-            of_scale += tl.sum(weight * found, 0)
+            tl.store(there, inner * factor[None, :] + total[:, None] * term[None, :])
+            of_scale += tl.sum(weight * inner, 0)
             of_shift += tl.sum(weight * total[:, None], 0)
         tl.store(vectors + 5 * WIDE + columns, of_scale)
         tl.store(vectors + 6 * WIDE + columns, of_shift)
 
 
-@triton.jit(do_not_specialize=["before", "rows"])
+@triton.jit(do_not_specialize=["before", "rows", "each"])
 def patch_shares(
-    g, images, partial, before, rows, TOKENS: tl.constexpr, CHANNELS: tl.constexpr,
-    SIDE: tl.constexpr, PATCH: tl.constexpr, WIDE: tl.constexpr, TILES: tl.constexpr,
-    ROWS: tl.constexpr,
+    g, images, partial, before, rows, each, TOKENS: tl.constexpr, CHANNELS: tl.constexpr,
+    SIDE: tl.constexpr, PATCH: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Shares of the gradient of the patches' weights, three channels to a program."""
     share, channel, n = tl.program_id(0), 3 * tl.program_id(1), tl.arange(0, WIDE)
@@ -306,8 +323,8 @@ def patch_shares(
     red = tl.zeros((WIDE, PATCH * PATCH), tl.float32)
     green = tl.zeros((WIDE, PATCH * PATCH), tl.float32)
     blue = tl.zeros((WIDE, PATCH * PATCH), tl.float32)
-    for tile in range(TILES):
-        at = (share * TILES + tile) * ROWS + tl.arange(0, ROWS)
+    for start in range(share * each, share * each + each, ROWS):
+        at = start + tl.arange(0, ROWS)
         inside = at < rows
         there = (before + at)[:, None] * WIDE + n[None, :]
         left = tl.trans(tl.load(g + there, mask=inside[:, None], other=0.0))

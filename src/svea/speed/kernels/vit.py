@@ -17,11 +17,14 @@ from svea.networks.vit import Block, ViT
 from svea.speed.kernels import attention, class_token, tokens
 from svea.speed.kernels.heads import product
 
-ROWS, WARPS = 64, 4  # tokens to a program
-SHARES, SHARE_ROWS, SHARE_WARPS = 44, 64, 8  # that a weight's gradient is added up from
-PATCH_SHARES, PATCH_ROWS = 88, 64
+EMBED_ROWS, EMBED_WARPS = 64, 4  # tokens to a program
+# Where a program takes one tile after the other: tokens to a tile, warps, stages of loads. Two
+# programs of 4 warps share a multiprocessor, unless weights fill its memory.
+NEXT_TILES, LAST_TILES, BACK_TILES, QKV_TILES = (128, 8, 1), (64, 4, 1), (64, 4, 1), (64, 4, 1)
+SHARES, SHARE_ROWS, SHARE_WARPS, SHARE_STAGES = 44, 64, 4, 3  # of a weight's gradient
+PATCH_SHARES, PATCH_ROWS, PATCH_WARPS = 88, 64, 8
 TILE = 16  # columns of a finished gradient
-CLASS_WARPS = 8
+CLASS_ROWS, CLASS_WARPS, CLASS_TILE, CLASS_BACK_WARPS = 32, 8, 32, 4  # images, and tokens
 TOLERANCE = 0.1  # of a gradient's norm; rounding makes a tenth of that
 MOST = 2**31  # numbers that 32 bits count
 
@@ -37,15 +40,14 @@ class FusedViT:
         self.tokens, self.epsilon = network.positions.shape[1], network.norm.eps
         self.blocks = blocks_of(network)
         self.heads = self.blocks[0].attention.heads
+        self.programs = programs_on(network.positions.device)
         patches = network.patches
         assert patches.bias is not None
-        self.matrices: list[Tensor] = [patches.weight]
         self.parameters: list[Tensor] = [
             patches.weight, patches.bias, network.class_token, network.positions,
         ]  # fmt: skip
         for block in self.blocks:
             one, two, output = block.mlp[0], block.mlp[2], block.attention.output
-            self.matrices += [block.attention.qkv.weight, output.weight, one.weight, two.weight]
             self.parameters += [
                 two.weight, one.weight, output.weight, block.attention.qkv.weight,
                 two.bias, one.bias, output.bias, block.norm2.weight, block.norm2.bias,
@@ -96,14 +98,6 @@ class FusedViT:
         if not worst <= TOLERANCE:  # nor if it is not a number
             raise ArithmeticError(f"our kernels are off by {worst:.1%} on this GPU")
 
-    def packed(self) -> list[Tensor]:
-        """All matrices in the kind of numbers that products take, by one launch."""
-        sizes = [weight.numel() for weight in self.matrices]
-        flat = torch.empty(sum(sizes), dtype=self.dtype, device=self.matrices[0].device)
-        copies = [c.view_as(w) for c, w in zip(flat.split(sizes), self.matrices, strict=True)]
-        torch._foreach_copy_(copies, [weight.detach() for weight in self.matrices])
-        return copies
-
     def block_sizes(self) -> list[int]:
         """Numbers of a block's gradients: two, one, output, qkv; biases; scales and shifts."""
         area = self.wide**2
@@ -111,166 +105,183 @@ class FusedViT:
 
     def forward(self, images: list[Tensor], keep: bool, kept: dict[str, Any]) -> Tensor:
         """The class tokens after the last block; what a backward pass needs is kept."""
-        packed, wide = self.packed(), self.wide
-        images_in_all = sum(map(len, images))
-        rows = images_in_all * self.tokens
+        wide, count = self.wide, sum(map(len, images))
+        rows, last = count * self.tokens, len(self.blocks) - 1
 
         def room(*shape: int) -> Tensor:
             return torch.empty(shape, dtype=self.dtype, device=images[0].device)
 
-        x, qkv = room(rows, wide), room(rows, 3 * wide)
-        self.embed(images, packed, x, qkv)
-        saved = []
-        for number in range(len(self.blocks) - 1):
-            mixed, norm = self.attend(qkv)
-            following = number + 2 < len(self.blocks)
-            out, middle = room(rows, wide), room(rows, wide) if keep else x
-            after = room(rows, 3 * wide) if following else qkv
-            self.rest_of_block(number, packed, mixed, x, wide, middle, out, keep, following, after)
+        x, qkv, saved = room(rows, wide), room(rows, 3 * wide), []
+        self.embed(images, x, qkv)
+        for number in range(last):
+            mixed, norm = attention.of_packed(qkv, self.tokens, self.heads)
+            out, middle = room(rows, wide), room(rows, wide) if keep else None
+            after = room(rows, 3 * wide) if number + 1 < last else None
+            self.rest_of_block(number, mixed, x, wide, middle, out, after)
             if keep:
                 saved.append((x, qkv, mixed, norm, middle))
-            x, qkv = out, after
-        mixed, out = room(images_in_all, wide), room(images_in_all, wide)
-        middle = room(images_in_all, wide) if keep else out
-        last = self.blocks[-1]
-        class_token.mix_first[(images_in_all,)](
-            x, last.norm1.weight, last.norm1.bias, packed[-4], mixed,
-            self.epsilon, self.tokens, wide, wide // self.heads, *attention.split(self.tokens),
-            num_warps=CLASS_WARPS,
-        )  # fmt: skip
-        number = len(self.blocks) - 1
-        self.rest_of_block(
-            number, packed, mixed, x, self.tokens * wide, middle, out, keep, False, mixed
-        )
+            x, qkv = out, qkv if after is None else after
+        mixed, kept_last = self.mix_first(x, keep)
+        out, middle = room(count, wide), room(count, wide) if keep else None
+        self.rest_of_block(last, mixed, x, self.tokens * wide, middle, out, None)
         if keep:
-            kept |= {
-                "images": images, "packed": packed, "blocks": saved, "x": x, "mixed": mixed,
-                "middle": middle,
-            }  # fmt: skip
+            kept |= {"images": images, "blocks": saved, "last": (x, mixed, middle, *kept_last)}
         return out
 
-    def embed(self, images: list[Tensor], packed: list[Tensor], x: Tensor, qkv: Tensor) -> None:
+    def mix_first(self, x: Tensor, keep: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Attention's output for class tokens, and what the way back needs."""
+        block, wide, heads = self.blocks[-1], self.wide, self.heads
+        count, dim = len(x) // self.tokens, wide // heads
+        looks, means = x.new_empty(count, heads, wide), x.new_empty(count, heads, wide)
+        queries, mixed = x.new_empty(count, wide), x.new_empty(count, wide)
+        norms = torch.empty((count, class_token.MOST_HEADS), device=x.device)
+        norm, weight = (block.norm1.weight, block.norm1.bias), block.attention.qkv.weight
+        grid = (triton.cdiv(count, CLASS_ROWS), heads)
+        class_token.look[grid](
+            x, *norm, weight, looks, queries, count, keep, self.epsilon, self.tokens, wide, dim,
+            CLASS_ROWS,
+        )  # fmt: skip
+        class_token.mix[(count,)](
+            x, *norm, looks, means, norms, keep, self.epsilon, self.tokens, wide, dim,
+            *attention.split(self.tokens), num_warps=CLASS_WARPS,
+        )  # fmt: skip
+        class_token.value[grid](means, weight, mixed, count, wide, dim, CLASS_ROWS)
+        return mixed, (looks, queries, means, norms)
+
+    def embed(self, images: list[Tensor], x: Tensor, qkv: Tensor) -> None:
         """The first block's input, and its queries, keys and values."""
-        network, before = self.network, 0
+        network, block, before = self.network, self.blocks[0], 0
+        weight, of_qkv = (
+            each.detach().to(self.dtype)  # every program reads them
+            for each in (network.patches.weight, block.attention.qkv.weight)
+        )
         for part in images:
             rows = len(part) * self.tokens
-            tokens.embed[(triton.cdiv(rows, ROWS),)](
-                part, packed[0], network.patches.bias, network.class_token, network.positions, x,
-                self.blocks[0].norm1.weight, self.blocks[0].norm1.bias, packed[1], qkv,
-                before, rows, self.epsilon, self.tokens, self.channels, self.side, self.patch,
-                self.wide, ROWS, num_warps=WARPS,
+            tokens.embed[(triton.cdiv(rows, EMBED_ROWS),)](
+                part, weight, network.patches.bias, network.class_token, network.positions, x,
+                block.norm1.weight, block.norm1.bias, of_qkv, qkv, before, rows, self.epsilon,
+                self.tokens, self.channels, self.side, self.patch, self.wide, EMBED_ROWS,
+                num_warps=EMBED_WARPS,
             )  # fmt: skip
             before += rows
 
-    def attend(self, qkv: Tensor) -> tuple[Tensor, Tensor]:
-        """Attention's output of all tokens, and the softmax's norms."""
-        return attention.of_packed(qkv, self.tokens, self.heads)
-
     def rest_of_block(
-        self, number: int, packed: list[Tensor], mixed: Tensor, x: Tensor, stride: int,
-        middle: Tensor, out: Tensor, keep: bool, following: bool, qkv: Tensor,
+        self, number: int, mixed: Tensor, x: Tensor, stride: int, middle: Tensor | None,
+        out: Tensor, qkv: Tensor | None,
     ) -> None:  # fmt: skip
-        """A block behind its attention, and the next one's queries, keys and values."""
+        """A block behind its attention, and the next one's queries, keys and values if wanted."""
         block = self.blocks[number]
-        after = self.blocks[number + 1] if following else block
-        at = 1 + 4 * number
-        one, two = block.mlp[0], block.mlp[2]
-        tokens.block[(triton.cdiv(len(mixed), ROWS),)](
-            mixed, x, packed[at + 1], block.attention.output.bias, block.norm2.weight,
-            block.norm2.bias, packed[at + 2], one.bias, packed[at + 3], two.bias, middle, out,
-            after.norm1.weight, after.norm1.bias, packed[at + 4 if following else at], qkv,
-            len(mixed), stride, self.epsilon, keep, following, self.wide, ROWS, num_warps=WARPS,
+        after = block if qkv is None else self.blocks[number + 1]
+        one, two, output = block.mlp[0], block.mlp[2], block.attention.output
+        rows, warps, stages = LAST_TILES if qkv is None else NEXT_TILES
+        tokens.block[self.tiles(mixed, rows, warps)](
+            mixed, x, output.weight, output.bias, block.norm2.weight, block.norm2.bias,
+            one.weight, one.bias, two.weight, two.bias, out if middle is None else middle, out,
+            after.norm1.weight, after.norm1.bias, after.attention.qkv.weight,
+            out if qkv is None else qkv, len(mixed), stride, self.epsilon,
+            middle is not None, qkv is not None, self.wide, rows, num_warps=warps,
+            num_stages=stages,
         )  # fmt: skip
+
+    def tiles(self, given: Tensor, rows: int, warps: int) -> tuple[int]:
+        """Programs for tiles of rows: no more than the GPU runs at once, for each reads weights."""
+        return (min(triton.cdiv(len(given), rows), self.programs * 8 // warps),)
 
     def backward(self, g: Tensor, kept: dict[str, Any]) -> list[Tensor]:
         """The gradients of all parameters, in their order."""
         found = []
-        g, of_last = self.last_back(g.to(self.dtype).contiguous(), kept)
+        g, of_last = self.last_back(g.to(self.dtype).contiguous(), *kept["last"])
         for number, saved in reversed([*enumerate(kept["blocks"])]):
-            g, of_block = self.block_back(number, g, kept["packed"], saved)
+            g, of_block = self.block_back(number, g, *saved)
             found.append(of_block)
         result = self.embed_back(g, kept["images"])
         for of_block in (*reversed(found), of_last):
             result += of_block
         return result
 
-    def rest_back(
-        self, number: int, g: Tensor, packed: list[Tensor], middle: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The hidden layer, and gradients of: its input, the residual, attention's output."""
-        block, at = self.blocks[number], 1 + 4 * number
-        hidden, of_u, of_middle, of_mixed = (torch.empty_like(g) for _ in range(4))
-        tokens.block_back[(triton.cdiv(len(g), ROWS),)](
-            g, middle, packed[at + 1], block.norm2.weight, block.norm2.bias, packed[at + 2],
-            block.mlp[0].bias, packed[at + 3], hidden, of_u, of_middle, of_mixed, len(g),
-            self.epsilon, self.wide, ROWS, num_warps=WARPS,
+    def rest_back(self, number: int, g: Tensor, middle: Tensor) -> list[Tensor]:
+        """The hidden layer, its gradient, normalised rows; gradients of residual and attention."""
+        block = self.blocks[number]
+        one, two, output = block.mlp[0], block.mlp[2], block.attention.output
+        found = [torch.empty_like(g) for _ in range(5)]
+        rows, warps, stages = BACK_TILES
+        tokens.block_back[self.tiles(g, rows, warps)](
+            g, middle, output.weight, block.norm2.weight, block.norm2.bias, one.weight, one.bias,
+            two.weight, *found, len(g), self.epsilon, self.wide, rows, num_warps=warps,
+            num_stages=stages,
         )  # fmt: skip
-        return hidden, of_u, of_middle, of_mixed
+        return found
 
     def block_back(
-        self, number: int, g: Tensor, packed: list[Tensor], saved: tuple[Tensor, ...]
-    ) -> tuple[Tensor, list[Tensor]]:
+        self, number: int, g: Tensor, x: Tensor, qkv: Tensor, mixed: Tensor, norm: Tensor,
+        middle: Tensor,
+    ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
         """The gradients of a block's input and parameters from that of its output."""
-        x, qkv, mixed, norm, middle = saved
-        block, wide = self.blocks[number], self.wide
-        hidden, of_u, of_middle, of_mixed = self.rest_back(number, g, packed, middle)
+        block = self.blocks[number]
+        hidden, of_u, normals, of_middle, of_mixed = self.rest_back(number, g, middle)
         of_qkv = attention.of_packed_back(of_mixed, qkv, mixed, norm, self.tokens, self.heads)
-        of_x = torch.empty_like(x)
-        tokens.qkv_back[(triton.cdiv(len(x), ROWS),)](
-            of_qkv, x, of_middle, block.norm1.weight, packed[1 + 4 * number], of_x, len(x),
-            self.epsilon, wide, ROWS, num_warps=WARPS,
+        first_normals, of_x = torch.empty_like(x), torch.empty_like(x)
+        rows, warps, stages = QKV_TILES
+        tokens.qkv_back[self.tiles(x, rows, warps)](
+            of_qkv, x, of_middle, block.norm1.weight, block.attention.qkv.weight, first_normals,
+            of_x, len(x), self.epsilon, self.wide, rows, num_warps=warps, num_stages=stages,
         )  # fmt: skip
-        factors = (g, hidden, of_u, middle, of_middle, mixed, of_qkv, x)
-        return of_x, self.weight_gradients(block, factors)
+        factors = (g, hidden, of_u, normals, of_middle, mixed, of_qkv, first_normals)
+        return of_x, self.weight_gradients(block, *factors)
 
-    def weight_gradients(self, block: Block, factors: tuple[Tensor, ...]) -> list[Tensor]:
+    def weight_gradients(self, block: Block, *factors: Tensor) -> list[Tensor]:
         """A block's, from the factors of `tokens.outers`; without the last two, of the first."""
-        wide, rows, layers = self.wide, len(factors[0]), 4 if len(factors) == 8 else 3
+        wide, rows, whole = self.wide, len(factors[0]), len(factors) == 8
         shares = min(SHARES, triton.cdiv(rows, SHARE_ROWS))
-        tiles = triton.cdiv(triton.cdiv(rows, shares), SHARE_ROWS)
-        partial, sums, out = (
-            torch.empty(size, device=factors[0].device)
-            for size in (shares * 6 * wide * wide, shares * 6 * wide, sum(self.block_sizes()))
-        )
-        tokens.outers[(shares, 6 if layers == 4 else 3)](
-            *factors, *(factors[:2] if layers == 3 else ()), partial, sums, rows,
-            self.epsilon, wide, tiles, SHARE_ROWS, num_warps=SHARE_WARPS,
+        each = triton.cdiv(triton.cdiv(rows, shares), SHARE_ROWS) * SHARE_ROWS
+        partial = torch.empty((shares, 6 * wide * (wide + 1)), device=factors[0].device)
+        out = partial.new_empty(sum(self.block_sizes()))
+        given = factors if whole else (*factors, *factors[:2])
+        tokens.outers[(shares, 6 if whole else 3)](
+            *given, partial, rows, each, wide, SHARE_ROWS, num_warps=SHARE_WARPS,
+            num_stages=SHARE_STAGES,
         )  # fmt: skip
-        tokens.finish[(layers, wide // TILE)](
-            partial, sums, block.norm2.weight, block.norm2.bias, block.mlp[0].weight,
-            block.norm1.weight, block.norm1.bias, block.attention.qkv.weight, out, shares,
-            wide, TILE,
+        tokens.finish[(4 if whole else 3, wide // TILE)](
+            partial.sum(0), block.norm2.weight, block.norm2.bias, block.mlp[0].weight,
+            block.norm1.weight, block.norm1.bias, block.attention.qkv.weight, out, wide, TILE,
         )  # fmt: skip
         return [*out.split(self.block_sizes())]
 
-    def last_back(self, g: Tensor, kept: dict[str, Any]) -> tuple[Tensor, list[Tensor]]:
+    def last_back(
+        self, g: Tensor, x: Tensor, mixed: Tensor, middle: Tensor, *kept: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
         """The gradients of the last block's input and parameters from that of class tokens."""
-        number, packed, x, mixed = len(self.blocks) - 1, kept["packed"], kept["x"], kept["mixed"]
-        block, wide, heads, images = self.blocks[-1], self.wide, self.heads, len(g)
-        hidden, of_u, of_middle, of_mixed = self.rest_back(number, g, packed, kept["middle"])
-        of_x, means = torch.empty_like(x), g.new_empty(images, heads, wide)
-        looks, vectors = torch.empty_like(means), torch.empty((images, 4, wide), device=g.device)
-        class_token.mix_first_back[(images,)](
-            x, block.norm1.weight, block.norm1.bias, packed[-4], of_mixed, of_middle, of_x,
-            vectors, means, looks, self.epsilon, self.tokens, wide, wide // heads,
-            *attention.split(self.tokens), num_warps=CLASS_WARPS,
-        )  # fmt: skip
-        found = self.weight_gradients(block, (g, hidden, of_u, kept["middle"], of_middle, mixed))
-        query, of_query = (vectors[:, n].to(self.dtype) for n in range(2))
-        scale, shift = vectors[:, 2:].sum(0)
-        first = x.view(images, self.tokens, wide)[:, 0]
-        norm = block.norm1
-        with torch.autocast(g.device.type, enabled=False):
-            h = nn.functional.layer_norm(first.float(), (wide,), norm.weight, norm.bias, norm.eps)
-        found[3] = torch.cat(
-            [
-                product(of_query.t(), h.to(self.dtype)),
-                by_head(query, looks),
-                by_head(of_mixed, means),
-            ]
-        )
-        found[9], found[10] = scale, shift
+        block = self.blocks[-1]
+        hidden, of_u, normals, of_middle, of_mixed = self.rest_back(len(self.blocks) - 1, g, middle)
+        found = self.weight_gradients(block, g, hidden, of_u, normals, of_middle, mixed)
+        of_x, found[3], found[9], found[10] = self.mix_first_back(of_mixed, of_middle, x, *kept)
         return of_x, found
+
+    def mix_first_back(
+        self, g: Tensor, residual: Tensor, x: Tensor, looks: Tensor, queries: Tensor,
+        means: Tensor, norms: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+        """The gradients of x, of the weights of queries, keys and values, of scale and shift."""
+        block, wide, count = self.blocks[-1], self.wide, len(g)
+        dim, norm = wide // self.heads, (block.norm1.weight, block.norm1.bias)
+        weight, of_x = block.attention.qkv.weight, torch.empty_like(x)
+        of_means, of_looks, of_queries = (torch.empty_like(t) for t in (means, looks, queries))
+        vectors, class_tokens = norms.new_empty(count, 2, wide), torch.empty_like(queries)
+        blocks = triton.cdiv(count, CLASS_ROWS)
+        class_token.value_back[(blocks, self.heads)](
+            g, weight, of_means, count, wide, dim, CLASS_ROWS
+        )
+        class_token.mix_back[(count,)](
+            x, *norm, looks, means, norms, of_means, residual, of_x, of_looks, vectors,
+            self.epsilon, self.tokens, wide, dim, CLASS_TILE, num_warps=CLASS_BACK_WARPS,
+        )  # fmt: skip
+        class_token.look_back[(blocks,)](
+            x, *norm, weight, of_looks, of_queries, class_tokens, of_x, vectors, count,
+            self.epsilon, self.tokens, wide, dim, CLASS_ROWS,
+        )  # fmt: skip
+        of_q, of_k = product(of_queries.t(), class_tokens), by_head(queries, of_looks)
+        of_scale, of_shift = vectors.sum(0)
+        return of_x, torch.cat([of_q, of_k, by_head(g, means)]), of_scale, of_shift
 
     def embed_back(self, g: Tensor, images: list[Tensor]) -> list[Tensor]:
         """The gradients of patches, class token and positions from that of the first input."""
@@ -282,10 +293,10 @@ class FusedViT:
         )
         for part, mine in zip(images, partial.split(shares), strict=True):
             rows = len(part) * self.tokens
-            tiles = triton.cdiv(triton.cdiv(rows, shares), PATCH_ROWS)
+            each = triton.cdiv(triton.cdiv(rows, shares), PATCH_ROWS) * PATCH_ROWS
             tokens.patch_shares[(shares, self.channels // 3)](
-                g, part, mine, before, rows, self.tokens, self.channels, self.side,
-                self.patch, wide, tiles, PATCH_ROWS, num_warps=SHARE_WARPS,
+                g, part, mine, before, rows, each, self.tokens, self.channels, self.side,
+                self.patch, wide, PATCH_ROWS, num_warps=PATCH_WARPS,
             )  # fmt: skip
             before += rows
         positions = g.view(-1, self.tokens * wide).sum(0, dtype=torch.float32)
@@ -315,6 +326,13 @@ def relative(found: Tensor, wanted: Tensor) -> float:
     """How far something is from what was wanted, in units of that."""
     with torch.no_grad():
         return float((found - wanted).norm() / wanted.norm())
+
+
+def programs_on(device: torch.device) -> int:
+    """As many as a GPU has multiprocessors; two in Triton's interpreter."""
+    if device.type != "cuda":
+        return 2
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def by_head(narrow: Tensor, wide: Tensor) -> Tensor:
