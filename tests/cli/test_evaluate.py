@@ -76,7 +76,8 @@ def test_verbs_that_take_minutes_say_how_far_they_are_on_stderr(
     assert "playing in train\n" in capsys.readouterr().err
     assert main(["analyze", "q-variance", str(run), "--transitions", "8", "--draws", "2"]) == 0
     shown = capsys.readouterr().err.splitlines()
-    assert shown[:2] == [
+    assert shown[:3] == [
+        "starting",
         f"reading {run}: 0 of 1 runs done",
         f"analysing 8 transitions of {run}: 0 of 1 runs done",
     ]
