@@ -32,7 +32,9 @@ from svea.evidence.run import Run
 from svea.evidence.tables import Cell, Column, Row, Table
 from svea.evidence.tables.results import notes_on_marks, papers
 from svea.evidence.tables.writers import records_to_csv, to_markdown
+from svea.methods import METHODS
 from svea.runs import layout, zoo
+from svea.runs.records import Record
 from svea.words import interval, number, plural, size
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,7 +65,8 @@ class Results:
         self.root = root
         self.folder = root / "results/runs"
         self.runs = [read_run(folder) for folder in find_runs([self.folder])]
-        self.groups = group_runs(self.runs)
+        groups = [replace(g, label=setting_of(g)) for g in group_runs(self.runs)]
+        self.groups = sorted(groups, key=lambda group: (group.task, group.label))
         self.searched = [read_run(folder) for folder in find_runs([root / "results/search"])]
         self.blocks = {
             "headline": self.headline,
@@ -121,7 +124,7 @@ class Results:
                     Cell(behind.get(k, "")) for k in ("seeds", "decisions", "episodes", "worlds")
                 ]
                 label = group.label if group else "svea + conv"
-                paper = Cell(self._paper(task, mode, result))
+                paper = Cell(self._paper(task, mode, result, group))
                 rows.append(Row((Cell(task), Cell(label), Cell(mode), cell, *facts, paper)))
                 shown += [result] if result else []
         titles = (
@@ -218,30 +221,38 @@ class Results:
         return Table.of("stored", rows)
 
     def compared(self) -> Table:
-        """Settings at 100,000 decisions, final agents or kept on the way."""
-        rows, played = [], set()
+        """Settings at 100,000 decisions, final agents or kept on the way, and means over tasks."""
+        found: dict[str, dict[str, list[list[Record]]]] = {}  # by setting and task, for each seed
         for group in self.groups:
             records = [
                 [r for r in run.agent_episodes() if round(r["decision"], -3) == COMPARED_AT]
                 for run in group.runs
             ]
-            if not any(records):
-                continue
-            cells = []
-            for mode in MODES:
-                returns = [[r["return"] for r in one if r["mode"] == mode] for one in records]
-                if not all(returns):
-                    cells.append(Cell(NOT_EVALUATED))
-                    continue
-                ends = stats.bootstrap_interval(returns, stats.mean)
-                cells.append(Cell(number(ends.point), interval(ends.low, ends.high)))
-                played |= set(map(len, returns))
-            seeds = Cell(str(len(records)))
-            rows.append(Row((Cell(group.task), Cell(f"`{group.label}`"), seeds, *cells)))
+            if any(records):
+                found.setdefault(group.label, {})[group.task] = records
+        whole = {label: tasks for label, tasks in found.items() if set(TASKS) <= set(tasks)}
+        rows = [
+            _compared_row(task, label, [tasks[task]])
+            for task in TASKS
+            for label, tasks in found.items()
+            if task in tasks
+        ]
+        rows += [
+            _compared_row(f"mean of the {len(TASKS)}", label, [tasks[task] for task in TASKS])
+            for label, tasks in whole.items()
+        ]
+        played = {
+            count
+            for tasks in found.values()
+            for records in tasks.values()
+            for mode in MODES
+            for count in map(len, _returns_in(records, mode))
+            if count
+        }
         note = (
             "Mean return with its 95 % interval over the episodes, which show a mode's worlds in "
-            f"turn; {_range(played)} episodes per cell. The rest of this comparison has not yet "
-            "been run."
+            f"turn; {_range(played)} episodes per cell. A mean over tasks stands where all of them "
+            "have run. The rest of this comparison has not yet been run."
         )
         titles = ("task", "setting", "seeds", *MODES)
         return Table("compared", "", tuple(map(Column, titles)), tuple(rows), (note,))
@@ -341,11 +352,14 @@ class Results:
             else "1 world",
         }
 
-    def _paper(self, task: str, mode: str, result: Result | None) -> str:
+    def _paper(
+        self, task: str, mode: str, result: Result | None, group: Group | None = None
+    ) -> str:
         """The paper's number, marked where ours is not a replication."""
         if result is not None:
             return papers(result.paper, result.is_replication)
-        return papers(published.lookup(task, mode, *PLANNED))
+        setting = (group.method, group.runs[0].augment) if group else PLANNED
+        return papers(published.lookup(task, mode, *setting))
 
     def _notes(self, shown: Sequence[Result]) -> tuple[str, ...]:
         """How to read the numbers."""
@@ -427,6 +441,37 @@ def _returns(run: Run, decision: int) -> Iterator[dict[str, Any]]:
             "data": source["source"],
             "evaluated": evaluation,
         }
+
+
+def setting_of(group: Group) -> str:
+    """What was trained, without its length: tables that use this name give the decisions too."""
+    augment = group.runs[0].augment
+    own = group.method != PLANNED[0] and augment == METHODS[group.method].augment
+    return group.method if own else f"{group.method} + {augment}"
+
+
+def _returns_in(records: Sequence[Sequence[Record]], mode: str) -> list[list[float]]:
+    """The returns of each seed in a mode."""
+    return [[r["return"] for r in one if r["mode"] == mode] for one in records]
+
+
+def _compared_row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Record]]]) -> Row:
+    """A setting on a task, or its mean over several: records of each seed of each task."""
+    cells = []
+    for mode in MODES:
+        returns = [_returns_in(records, mode) for records in tasks]
+        if not all(all(one) for one in returns):
+            cells.append(Cell(NOT_EVALUATED))
+            continue
+        # Every episode counts as a world of its own: those of one world are few.
+        strata = [
+            stats.SeedsAndWorlds.of([{str(i): [r] for i, r in enumerate(seed)} for seed in one])
+            for one in returns
+        ]
+        ends = stats.bootstrap_interval(strata, stats.mean)
+        cells.append(Cell(number(ends.point), interval(ends.low, ends.high)))
+    seeds = Cell(str(min(len(records) for records in tasks)))
+    return Row((Cell(name), Cell(f"`{label}`"), seeds, *cells))
 
 
 def _last(run: Run) -> int:

@@ -89,6 +89,7 @@ def test_an_edited_page_is_named_with_its_cell(script: ModuleType, copy: Path) -
 
 def test_what_was_not_evaluated_is_never_shown_as_a_result(script: ModuleType, copy: Path) -> None:
     """Evaluations during training have other colours and fewer episodes: they are no result."""
+    shutil.rmtree(copy / "results/runs/walker_stand-svea-s1")
     rows = {tuple(c.text for c in row.cells[:3]): row for row in script.Results(copy).final().rows}
     mode = "distracting_cs:0.1"  # of finger_spin's agent at 100,000 decisions alone
     assert rows["finger_spin", "svea + conv", mode].cells[3].text == "not yet evaluated"
@@ -129,6 +130,29 @@ def test_the_comparison_takes_agents_at_its_length_alone(script: ModuleType, res
                and r["decision"] == 100_000]  # fmt: skip
     assert rows["walker_walk", "svea + conv"][3].text == script.number(np.mean(returns))
     assert rows["walker_walk", "drq"][3].text == "746"
+
+
+def test_means_over_tasks_are_of_all_five_and_each_task_counts_once(
+    script: ModuleType, results: Any
+) -> None:
+    rows = {row.cells[1].text.strip("`"): row.cells for row in results.compared().rows
+            if row.cells[0].text.startswith("mean")}  # fmt: skip
+    assert {"svea-drift", "svea + conv"} <= set(rows) and "drq" not in rows
+    for setting, method in (("svea-drift", "svea-drift"), ("svea + conv", "svea")):
+        means = []
+        for task in script.TASKS:
+            records = ROOT / f"results/runs/{task}-{method}-s1/eval.jsonl"
+            returns = [r["return"] for r in map(json.loads, records.read_text().splitlines())
+                       if r["mode"] == "video_hard" and r["decision"] == 100_000]  # fmt: skip
+            means.append(np.mean(returns))
+        cell = rows[setting][3 + script.MODES.index("video_hard")]
+        assert cell.text == script.number(np.mean(means))
+
+
+def test_the_papers_numbers_stand_next_to_its_own_settings(results: Any) -> None:
+    rows = [[cell.text for cell in row.cells] for row in results.final().rows]
+    assert not any(row[-1].strip("–") for row in rows if row[1] == "svea-drift")
+    assert all(row[-1].strip("–") for row in rows if row[1:3] == ["svea + conv", "color_hard"])
 
 
 def test_the_agents_of_the_zoo_are_small_whole_and_have_cards() -> None:
