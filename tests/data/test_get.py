@@ -319,6 +319,21 @@ def test_a_zip_with_a_damaged_byte_is_refused(tmp_path):
     refused(tmp_path, "zip", bytes(content), "damaged")
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_that_names_another_compression_is_refused(tmp_path, method):
+    content = bytearray(make_zip(("top/a.txt", bytes(range(256)) * 20)))
+    for signature, place in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        struct.pack_into("<H", content, content.index(signature) + place, method)
+    refused(tmp_path, "zip", bytes(content), "damaged")
+
+
+def test_a_zip_whose_member_begins_before_the_file_is_refused(tmp_path):
+    content = bytearray(make_zip(("top/a.txt", bytes(range(256)))))
+    place = content.index(b"PK\x05\x06") + 16  # where the table of contents is said to be
+    struct.pack_into("<L", content, place, struct.unpack_from("<L", content, place)[0] + 1000)
+    refused(tmp_path, "zip", bytes(content), "damaged")
+
+
 def test_a_compressed_tar_is_not_taken_for_a_tar(tmp_path):
     import gzip
 

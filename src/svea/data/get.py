@@ -8,6 +8,7 @@ its source spells out, so an archive cannot choose where a file lands.
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import shutil
 import struct
@@ -37,13 +38,15 @@ SECONDS = 30
 LIMIT = 4
 """An archive, and what it unpacks to, may have this many times the expected bytes."""
 
+PIECE = 2**20  # bytes read at once
+
 RECORD = "downloads.json"
 RECORD_BYTES = 2**30  # has the hash of every file: 100 bytes for each of 1.8 million
 """In the data folder: where each download came from, and the hashes of its files."""
 
 _WORK = ".downloads"
 _DAMAGE = (
-    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error),
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, RuntimeError, ValueError),
 )
 DMCGB = "https://github.com/nicklashansen/dmcontrol-generalization-benchmark"
@@ -257,12 +260,27 @@ def _write_members(source: Source, members: Iterator[Member], target: Path) -> N
             raise ArchiveError(f"it unpacks to more than {LIMIT * source.size} bytes")
         path = target / match[1]
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = open_member()
-        assert content is not None  # it is a plain file
-        with content, path.open("wb") as file:
-            shutil.copyfileobj(content, file)
+        with path.open("wb") as file:
+            for piece in _content(open_member):
+                file.write(piece)
     if not count:
         raise ArchiveError("it has none of the files looked for")
+
+
+def _content(open_member: Callable[[], IO[bytes] | None]) -> Iterator[bytes]:
+    """A member piece by piece.
+
+    Flipped bits also show as OSError: an offset before the file's begin, or bz2's complaint about
+    its data. So trouble with reading is damage, and trouble with writing is not.
+    """
+    try:
+        content = open_member()
+        assert content is not None  # it is a plain file
+        with content:
+            while piece := content.read(PIECE):
+                yield piece
+    except OSError as error:
+        raise ArchiveError(str(error)) from error
 
 
 def _check_response(source: Source, response: Any) -> None:
