@@ -41,6 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MODES = ("train", "color_hard", "video_easy", "video_hard", "distracting_cs:0.1",
          "distracting_cs:0.2")  # fmt: skip
 HEADLINE = MODES[:3]
+MEANS = MODES[:4]
 PLANNED = ("svea", "conv")  # of every task; other settings are shown once they have run
 TASKS = [task for task in PAPER_TASKS if published.lookup(task, "color_hard", *PLANNED)]
 NOT_RUN, NOT_EVALUATED = "not yet run", "not yet evaluated"
@@ -51,6 +52,9 @@ BLOCK = re.compile(
     r"(<!-- ([\w-]+): written by make results -->\n).*?(<!-- end of \2 -->)", re.DOTALL
 )
 LICENCE = "MIT"
+
+Compared = dict[str, dict[str, list[list[Record]]]]
+"""Records of each seed, by setting and task."""
 
 
 class Results:
@@ -70,6 +74,7 @@ class Results:
         self.searched = [read_run(folder) for folder in find_runs([root / "results/search"])]
         self.blocks = {
             "headline": self.headline,
+            "means": self.means,
             "final": self.final,
             "curves": self.curves,
             "runs": self.provenance,
@@ -99,17 +104,37 @@ class Results:
         """Our runs of the paper's main method next to the paper, a row per task."""
         rows, shown = [], []
         for task in TASKS:
-            cells = [Cell(task)]
+            group = self._planned(task)
+            decisions = f"{min(map(_last, group.runs)):,}" if group else "–"
+            cells = [Cell(task), Cell(decisions)]
             for mode in HEADLINE:
-                group = self._planned(task)
                 cell, result = self._cell(group, task, mode)
-                paper = self._paper(task, mode, result)
-                behind = ", ".join(self._behind(result).values()) if result else ""
-                cells.append(replace(cell, note=f"{cell.note} {behind}".strip(), paper=paper))
+                cells.append(replace(cell, paper=self._paper(task, mode, result)))
                 shown += [result] if result else []
             rows.append(Row(tuple(cells)))
-        columns = (Column("task", kind="text"), *(Column(mode) for mode in HEADLINE))
-        return Table("headline", "", columns, tuple(rows), self._notes(shown))
+        columns = tuple(map(Column, ("task", "decisions", *HEADLINE)))
+        note = (
+            f"{_range({r.seeds for r in shown})} seed per row, {_range({r.episodes for r in shown})} "
+            f"episodes per cell, {_worlds(shown)}; in brackets 95 % over worlds or episodes. The "
+            "paper: 5 seeds of 500,000 decisions. † Not a replication: fewer seeds or decisions, or "
+            "not all worlds."
+        )
+        return Table("headline", "", columns, tuple(rows), (note,))
+
+    def means(self) -> Table:
+        """Means over the tasks at 100,000 decisions, of settings that have run on all of them."""
+        found = self._at_100k()
+        rows = [
+            Row((label, *returns[: len(MEANS)], seeds))
+            for _, label, seeds, *returns in (row.cells for row in self._means(found))
+        ]
+        episodes = _range(_played({label: found[label] for label in _whole(found)}, MEANS))
+        note = (
+            f"Mean return over the {len(TASKS)} tasks after {COMPARED_AT:,} decisions, with its "
+            f"95 % interval over episodes, {episodes} of each agent in each mode."
+        )
+        columns = tuple(map(Column, ("setting", *MEANS, "seeds")))
+        return Table("means", "", columns, tuple(rows), (note,))
 
     def final(self) -> Table:
         """Final agents: a row per setting and mode."""
@@ -222,7 +247,25 @@ class Results:
 
     def compared(self) -> Table:
         """Settings at 100,000 decisions, final agents or kept on the way, and means over tasks."""
-        found: dict[str, dict[str, list[list[Record]]]] = {}  # by setting and task, for each seed
+        found = self._at_100k()
+        rows = [
+            _compared_row(task, label, [tasks[task]])
+            for task in TASKS
+            for label, tasks in found.items()
+            if task in tasks
+        ]
+        note = (
+            "Mean return with its 95 % interval over the episodes, which show a mode's worlds in "
+            f"turn; {_range(_played(found, MODES))} episodes per cell. A mean over tasks stands "
+            "where all of them have run. The rest of this comparison has not yet been run."
+        )
+        titles = ("task", "setting", "seeds", *MODES)
+        rows += self._means(found)
+        return Table("compared", "", tuple(map(Column, titles)), tuple(rows), (note,))
+
+    def _at_100k(self) -> Compared:
+        """What was played with agents of 100,000 decisions."""
+        found: Compared = {}
         for group in self.groups:
             records = [
                 [r for r in run.agent_episodes() if round(r["decision"], -3) == COMPARED_AT]
@@ -230,32 +273,15 @@ class Results:
             ]
             if any(records):
                 found.setdefault(group.label, {})[group.task] = records
-        whole = {label: tasks for label, tasks in found.items() if set(TASKS) <= set(tasks)}
-        rows = [
-            _compared_row(task, label, [tasks[task]])
-            for task in TASKS
-            for label, tasks in found.items()
-            if task in tasks
+        return found
+
+    def _means(self, found: Compared) -> list[Row]:
+        """A row for each setting that has run on all tasks."""
+        name = f"mean of the {len(TASKS)}"
+        return [
+            _compared_row(name, label, [found[label][task] for task in TASKS])
+            for label in _whole(found)
         ]
-        rows += [
-            _compared_row(f"mean of the {len(TASKS)}", label, [tasks[task] for task in TASKS])
-            for label, tasks in whole.items()
-        ]
-        played = {
-            count
-            for tasks in found.values()
-            for records in tasks.values()
-            for mode in MODES
-            for count in map(len, _returns_in(records, mode))
-            if count
-        }
-        note = (
-            "Mean return with its 95 % interval over the episodes, which show a mode's worlds in "
-            f"turn; {_range(played)} episodes per cell. A mean over tasks stands where all of them "
-            "have run. The rest of this comparison has not yet been run."
-        )
-        titles = ("task", "setting", "seeds", *MODES)
-        return Table("compared", "", tuple(map(Column, titles)), tuple(rows), (note,))
 
     def search(self) -> Table:
         """Every candidate of the search for a recipe that was run, the best first."""
@@ -453,6 +479,35 @@ def setting_of(group: Group) -> str:
 def _returns_in(records: Sequence[Sequence[Record]], mode: str) -> list[list[float]]:
     """The returns of each seed in a mode."""
     return [[r["return"] for r in one if r["mode"] == mode] for one in records]
+
+
+def _whole(found: Compared) -> list[str]:
+    """The settings that have run on all tasks."""
+    return [label for label, tasks in found.items() if set(TASKS) <= set(tasks)]
+
+
+def _played(found: Compared, modes: Sequence[str]) -> set[int]:
+    """The numbers of episodes behind the cells."""
+    return {
+        count
+        for tasks in found.values()
+        for records in tasks.values()
+        for mode in modes
+        for count in map(len, _returns_in(records, mode))
+        if count
+    }
+
+
+def _worlds(shown: Sequence[Result]) -> str:
+    """How many worlds of each mode were seen: 'all 100 worlds of color_hard'."""
+    parts = []
+    for mode in HEADLINE:
+        seen = {(r.worlds_seen, r.worlds) for r in shown if r.mode == mode and r.worlds}
+        parts += [
+            f"all {of} worlds of {mode}" if one == of else f"{one} of {of} of {mode}"
+            for one, of in sorted(seen)
+        ]
+    return ", ".join(parts)
 
 
 def _compared_row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Record]]]) -> Row:
