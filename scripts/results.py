@@ -113,11 +113,11 @@ class Results:
                 shown += [result] if result else []
             rows.append(Row(tuple(cells)))
         columns = tuple(map(Column, ("task", "decisions", *HEADLINE)))
+        seeds, episodes = {r.seeds for r in shown}, {r.episodes for r in shown}
         note = (
-            f"{_range({r.seeds for r in shown})} seed per row, {_range({r.episodes for r in shown})} "
-            f"episodes per cell, {_worlds(shown)}; in brackets 95 % over worlds or episodes. The "
-            "paper: 5 seeds of 500,000 decisions. † Not a replication: fewer seeds or decisions, or "
-            "not all worlds."
+            f"{_range(seeds)} seed per row, {_range(episodes)} episodes per cell, "
+            f"{_worlds(shown)}; in brackets 95 % over worlds or episodes. The paper: 5 seeds of "
+            "500,000 decisions. † Not a replication: fewer seeds or decisions, or not all worlds."
         )
         return Table("headline", "", columns, tuple(rows), (note,))
 
