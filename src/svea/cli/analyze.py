@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from svea import files
 from svea.cli.arguments import Out, Positional, parse_parts
-from svea.cli.terminal import Steps, collected, print_problems, print_results
+from svea.cli.terminal import Steps, collected, print_problems, print_results, starting
 from svea.errors import SveaError, UserError
 from svea.evidence.read import find_runs, read_run, read_runs
 from svea.evidence.results import WallTime, common_level, group_runs, wall_times
@@ -129,8 +129,9 @@ def run(arguments: list[str]) -> int:
                 in another look.
         """
         from svea.envs.given import name_task
-        from svea.evidence.film.saliency import saliency as draw
 
+        with starting():
+            from svea.evidence.film.saliency import saliency as draw
         run = zoo.working_copy(run)
         picture = files.output_file(out or run / layout.ANALYSIS / "saliency.png")
         with collected() as problems, Steps("pictures", 1) as steps:
@@ -182,7 +183,8 @@ def run(arguments: list[str]) -> int:
 
 def q_variance_table(runs: Sequence[Path], **options: Any) -> Findings:
     """`svea analyze q-variance`: a row per run, and the mean over seeds below."""
-    from svea.evidence.analysis import q_variance
+    with starting():
+        from svea.evidence.analysis import q_variance
 
     def row(sample: Sample) -> dict[str, Any]:
         found = {one["view"]: one for one in q_variance(sample)}
@@ -200,7 +202,8 @@ def q_variance_table(runs: Sequence[Path], **options: Any) -> Findings:
 
 def q_gap_table(runs: Sequence[Path], augmentations: Sequence[str], **options: Any) -> Findings:
     """`svea analyze q-gap`: a row per run with a column per augmentation; means over seeds."""
-    from svea.evidence.analysis import q_gap
+    with starting():
+        from svea.evidence.analysis import q_gap
 
     notes = {"mean |Q(s, a) - Q(aug(s), a)|": None}
 
@@ -215,7 +218,8 @@ def q_gap_table(runs: Sequence[Path], augmentations: Sequence[str], **options: A
 
 def tid_table(runs: Sequence[Path], modes: Sequence[str], **options: Any) -> Findings:
     """`svea analyze tid`: a row per run with two columns per mode; means over seeds."""
-    from svea.evidence.tid import tid
+    with starting():
+        from svea.evidence.tid import tid
 
     unfit: list[SveaError] = []
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from svea.cli.arguments import parse_parts
-from svea.cli.terminal import Steps, print_table, say
+from svea.cli.terminal import Steps, print_table, say, starting
 from svea.words import plural
 
 if TYPE_CHECKING:
@@ -42,8 +42,9 @@ def run(arguments: list[str]) -> int:
             bfloat16: in bfloat16 instead of float32.
             json: print JSON too.
         """
-        from svea.bench.augment import time_augmentations
-        from svea.speed import choose_device
+        with starting():
+            from svea.bench.augment import time_augmentations
+            from svea.speed import choose_device
 
         with Steps("augmentations") as steps:
             rows = time_augmentations(
@@ -75,7 +76,8 @@ def run(arguments: list[str]) -> int:
             data_dir: folder with benchmark data; overrides SVEA_DATA.
             json: print JSON too.
         """
-        from svea.bench.env import time_environments
+        with starting():
+            from svea.bench.env import time_environments
 
         with Steps("environments") as steps:
             steps.begin(f"timing {resets} resets and {decisions} decisions of each, in turns")
@@ -116,10 +118,11 @@ def run(arguments: list[str]) -> int:
             no_parts: time whole updates alone.
             json: print JSON too.
         """
-        from svea.bench.update import time_updates
         from svea.methods import METHODS
-        from svea.speed import choose_device
 
+        with starting():
+            from svea.bench.update import time_updates
+            from svea.speed import choose_device
         chosen = tuple(METHODS) if "all" in methods else methods
 
         def timed(row: UpdateRow) -> None:
@@ -161,8 +164,9 @@ def run(arguments: list[str]) -> int:
             speed: auto, eager, compiled or captured.
             json: print JSON too.
         """
-        from svea.bench.train import time_training
-        from svea.studies import parse_seeds
+        with starting():
+            from svea.bench.train import time_training
+            from svea.studies import parse_seeds
 
         # A line and no bar: the runs show their own start.
         print(f"warming up, then counting decisions for {seconds:g} s", file=sys.stderr, flush=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from svea.cli.arguments import Out, parse
-from svea.cli.terminal import Steps
+from svea.cli.terminal import Steps, starting
 from svea.errors import SveaError, UserError
 
 TASK = "walker_stand"
@@ -48,7 +48,8 @@ def run(arguments: list[str]) -> int:
             skip_zoo: begin with the training.
             no_train: end after the agents of the zoo.
         """
-        check_drawing()
+        with starting():
+            check_drawing()
         folder = out or Path("runs/demo")
         page = folder / "report.html"
         shown = [] if skip_zoo else show_zoo(page)

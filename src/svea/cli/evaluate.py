@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from svea.cli.arguments import Positional, parse
-from svea.cli.terminal import Steps, print_results
+from svea.cli.terminal import Steps, print_results, starting
 from svea.errors import StorageError, SveaError, UserError
 from svea.evidence.read import find_runs, read_runs
 from svea.evidence.results import Group, all_caveats, group_runs
@@ -67,7 +67,9 @@ def run(arguments: list[str]) -> int:
             json: print the records as JSON lines instead of a table.
         """
         from svea.envs.given import name_task
-        from svea.evidence.evaluation import POLICIES, Request
+
+        with starting():
+            from svea.evidence.evaluation import POLICIES, Request
 
         policies = POLICIES if random_policy else POLICIES[:1]
         other = name_task(task)

@@ -88,6 +88,14 @@ class Steps:
         return time.monotonic() - self._last_line > LINE_SECONDS
 
 
+@contextmanager
+def starting() -> Iterator[None]:
+    """Show that something happens while torch is imported, which takes seconds."""
+    with Steps("") as steps:
+        steps.doing("starting")
+        yield
+
+
 class _Count(ProgressColumn):
     """Steps made, of how many if that is known."""
 

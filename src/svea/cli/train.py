@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 
 from svea.cli.arguments import STYLE, Positional, brief_help, refuse_dashes, tyro
-from svea.cli.terminal import Steps
+from svea.cli.terminal import starting
 from svea.config import Config, check, resolve
 from svea.envs.given import name_task
 from svea.errors import UserError
@@ -16,8 +16,7 @@ from svea.studies import parse_seeds
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
     config, seeds = train_flags(arguments)
-    with Steps("runs") as steps:
-        steps.doing("starting")
+    with starting():
         from svea.training import train, train_together  # after the flags: help needs no torch
 
     if len(seeds) < 2:

@@ -43,11 +43,12 @@ def run(arguments: list[str]) -> int:
             task: play in this task instead of the run's, e.g. module:function of your environment
                 in another look.
         """
-        from svea.cli.terminal import Steps, collected, print_problems
+        from svea.cli.terminal import Steps, collected, print_problems, starting
         from svea.envs.given import name_task
-        from svea.evidence.film.video import watch as film
         from svea.runs import zoo
 
+        with starting():
+            from svea.evidence.film.video import watch as film
         run = zoo.working_copy(run)
         video = output_file(out or run / "watch.mp4")
         with collected() as problems, Steps("modes") as steps:

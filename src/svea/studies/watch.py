@@ -8,7 +8,7 @@ from typing import Any
 
 from svea.studies.cost import updates_left
 from svea.studies.state import STATES, RunState
-from svea.words import duration
+from svea.words import duration, plural
 
 MOST_ROWS = 30
 
@@ -16,7 +16,8 @@ MOST_ROWS = 30
 def headline(states: Sequence[RunState], rate: float = 0.0) -> str:
     """Counts by state, and the time left at a rate (updates per second of all runs)."""
     counts = Counter(state.state for state in states)
-    text = f"{len(states)} runs: " + ", ".join(f"{counts[name]} {name}" for name in STATES)
+    listed = ", ".join(f"{counts[name]} {name}" for name in STATES)
+    text = f"{plural(len(states), 'run')}: {listed}"
     if (left := updates_left(active(states))) and rate > 0:
         text += f"; ETA {duration(left / rate)}"
     return text
