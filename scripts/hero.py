@@ -1,8 +1,8 @@
-"""Make the moving picture of the README: two agents in the same worlds, next to each other.
+"""Make the moving picture of the README: agents in the same worlds, next to each other.
 
-    python scripts/hero.py zoo:walker_walk-drq zoo:walker_walk-svea-100k docs/images/hero.webp
+    python scripts/hero.py zoo:walker_walk-{drq,svea,svea-drift} docs/images/hero.webp
 
-Each part is the same stretch of the first evaluation episode of a mode, played by both agents with
+Each part is the same stretch of the first evaluation episode of a mode, played by all agents with
 the same seed. The bar under a picture is the reward of the last second: full means 1 per step.
 """
 
@@ -25,14 +25,14 @@ PARTS = {
     "video_easy": "a video as background",
     "video_hard": "a video instead of the floor",
 }
-SIZE, RATE = 224, 12.0
+SIZE, RATE = 208, 12.0
 INK, PAPER, GOOD = (235, 235, 240), (17, 19, 26), (255, 138, 76)
 
 
 def main() -> None:
     """Play, draw, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("agents", nargs=2)
+    parser.add_argument("agents", nargs="+")
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--start", type=int, default=75, help="first decision that is shown")
@@ -76,7 +76,7 @@ def frame(caption: str, agents: list[tuple[str, Recording]], step: int) -> Image
         earned = recording.totals[step] - recording.totals[step - round(RATE)]
         share = float(np.clip(earned / (round(RATE) * 4), 0, 1))  # four steps a decision
         pen.text((left + 6, top + SIZE + below / 2), label, INK, small, "lm")
-        bar = (left + 70, top + SIZE + 14, left + SIZE - 6, top + SIZE + below - 14)
+        bar = (left + 84, top + SIZE + 14, left + SIZE - 6, top + SIZE + below - 14)
         pen.rounded_rectangle(bar, 5, (44, 47, 58))
         if share > 0.03:
             pen.rounded_rectangle((*bar[:2], bar[0] + share * (bar[2] - bar[0]), bar[3]), 5, GOOD)
