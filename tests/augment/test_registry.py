@@ -59,12 +59,14 @@ def test_stays_in_range_at_the_ends_of_it(name, value, dtype, seed):
 def test_same_generator_same_result_and_global_generator_untouched(name, seed):
     x = observations()
     state = torch.get_rng_state()
-    first, second, other = call(name, x, seed), call(name, x, seed), call(name, x, seed + 1)
+    first, second = call(name, x, seed), call(name, x, seed)
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(first, second)
-    # four samples get the same integer parameters twice only by a rare chance
+    # Four samples may get the same integer parameters, or be left alone by spectrum, under two
+    # seeds; under ten of them only by a chance that no run will ever meet.
     if name not in ("rotation",):
-        assert not torch.equal(first, other)
+        others = (call(name, x, seed + k) for k in range(1, 11))
+        assert any(not torch.equal(first, other) for other in others)
 
 
 @few
