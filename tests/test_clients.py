@@ -6,21 +6,17 @@ them. docs/environments.md says with which versions they were run.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from example_files import run
 from gymnasium.utils.env_checker import check_env
 
 import svea.envs  # noqa: F401 (registers the ids)
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 SMALL = {"rendering": "fast", "image_size": 40, "episode_frames": 80}
 SETTINGS = [
     ("svea/cartpole_swingup-v0", {"mode": "color_hard"}),
@@ -28,16 +24,6 @@ SETTINGS = [
     ("svea/cartpole_swingup-v0", {"frame_stack": 1, "channels_last": True}),
     ("svea/robot_reach-v0", {"mode": "test", "episode_frames": 20}),
 ]
-
-
-def run(name: str, *arguments: str) -> str:
-    """What an example prints."""
-    settings = {k: v for k, v in os.environ.items() if k != "SVEA_DATA"}
-    settings["PYTHONPATH"] = os.pathsep.join(sys.path)
-    command = [sys.executable, str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def needs(module: str, package: str) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from example_files import EXAMPLES, run
 from gymnasium.utils.env_checker import check_env
 from tiny_runs import tiny
 from torch import Tensor
@@ -24,18 +21,7 @@ from svea.recipes import RECIPES, RecipeOptions, streams
 from svea.training import train
 from svea.views import Views
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 SHAPE = (9, 16, 16)
-
-
-def run(name: str, *arguments: str) -> str:
-    """What an example prints."""
-    settings = {k: v for k, v in os.environ.items() if k != "SVEA_DATA"}
-    settings["PYTHONPATH"] = os.pathsep.join(sys.path)
-    command = [sys.executable, str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def fixed_views(observations: Tensor) -> Views:

@@ -23,7 +23,7 @@ from svea.speed.kernels.trunk import FusedFrames
 torch.set_num_threads(1)
 
 
-def nobody(*_: object) -> None:
+def no_kernel(*_: object) -> None:
     """A launcher for when no kernel may run."""
     raise AssertionError("no kernel of ours")
 
@@ -125,7 +125,7 @@ def test_emulated_kernels_are_plain_convolutions(
 ) -> None:
     net = network(frames, side, layers, frame_layers)
     assert trunk.has_right_shape(net)
-    fused = FusedFrames(net, (nobody, nobody), blocks)
+    fused = FusedFrames(net, (no_kernel, no_kernel), blocks)
     for part in (fused.chain, fused.joint):
         part.launch = launcher_of(part)
     compare(fused, net, batch, "cpu")
@@ -142,7 +142,7 @@ def test_a_whole_update_by_emulated_kernels_is_the_plain_one(
     plain, fast = (make_agent(config, 6) for _ in range(2))
     for encoder in (fast.trunk, fast.target_trunk):
         lay_out(encoder)
-        fused = FusedFrames(encoder, (nobody, nobody), 4)
+        fused = FusedFrames(encoder, (no_kernel, no_kernel), 4)
         for part in (fused.chain, fused.joint):
             part.launch = launcher_of(part)
         encoder.forward = fused
@@ -168,7 +168,7 @@ def test_kernels_on_a_gpu_are_plain_convolutions(device: str, batch: int) -> Non
 def test_in_full_precision_the_library_computes() -> None:
     net = network(3, 24, 5, 3)
     images = torch.rand(2, 9, 24, 24)
-    fused = FusedFrames(net, (nobody, nobody), 2)
+    fused = FusedFrames(net, (no_kernel, no_kernel), 2)
     torch.testing.assert_close(fused(images), net(images))
 
 

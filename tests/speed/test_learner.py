@@ -61,15 +61,14 @@ def take_over(one: speed.Learner, other: speed.Learner) -> None:
     one.replay.generator.set_state(other.replay.generator.get_state())
 
 
-def soften(one: speed.Learner) -> None:
-    """Let Adam's first steps change smoothly with the gradient.
+def set_epsilon(one: speed.Learner, epsilon: float) -> None:
+    """Set Adam's epsilon. With a large one its first steps change smoothly with the gradient.
 
-    With its own epsilon, a gradient that is zero but for rounding moves a weight by the whole
-    learning rate, in one direction or the other. Of MaDi's masker that are thousands of weights,
-    and the policy's gradient, which comes after its step, differs by 0.1 % and more.
+    With its own, a gradient that is zero but for rounding moves a weight by the whole learning
+    rate, in one direction or the other.
     """
     for optimiser in one.agent.optimisers.values():
-        optimiser.param_groups[0]["eps"] = 1e-4
+        optimiser.param_groups[0]["eps"] = epsilon
 
 
 @cuda
@@ -77,14 +76,15 @@ def soften(one: speed.Learner) -> None:
     ("method", "encoder"),
     [("svea", "cnn"), ("svea", "frames"), ("svea", "vit"), ("madi", "cnn"), ("sgqn", "cnn")],
 )
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-4])
 def test_captured_updates_are_the_eager_ones(
-    method: str, encoder: str, monkeypatch: pytest.MonkeyPatch
+    method: str, encoder: str, epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each from the same state, with the same draws, in full precision."""
     eager = learner("eager", torch.float32, method=method, encoder=encoder)
     captured = learner("captured", torch.float32, method=method, encoder=encoder)
-    soften(eager)
-    soften(captured)
+    set_epsilon(eager, epsilon)
+    set_epsilon(captured, epsilon)
     torch.set_float32_matmul_precision("highest")  # no TF32: differences are those of order
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     for decision in range(12):  # each kind of update is replayed from its graph twice

@@ -236,7 +236,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         return self._action_low + unit * (self._action_high - self._action_low)
 
     def _draw(self) -> np.ndarray:
-        """Draw the picture that goes on the stack, `(3, H, W)`."""
+        """Draw the stack's next picture, `(3, H, W)`."""
         return self._picture().transpose(2, 0, 1)
 
     def _picture(self, size: int | None = None) -> np.ndarray:

@@ -151,7 +151,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         return picture[..., -3:]
 
     def _show(self, picture: np.ndarray) -> np.ndarray:
-        """A picture as it goes on the stack: of the stack's size, and in the mode's look."""
+        """A picture for the stack: of its size, and in the mode's look."""
         small = self._resize(picture)
         if self._mode is None:
             return small
