@@ -11,14 +11,13 @@ import io
 import json
 import re
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
+from model_cards import RETURN, model_card, returns_of, wrap
 from PIL import Image, PngImagePlugin
 
 from svea import files
@@ -45,7 +44,6 @@ MEANS = MODES[:4]
 PLANNED = ("svea", "conv")  # of every task; other settings are shown once they have run
 TASKS = [task for task in PAPER_TASKS if published.lookup(task, "color_hard", *PLANNED)]
 NOT_RUN, NOT_EVALUATED = "not yet run", "not yet evaluated"
-RETURN = "return [95 %]"
 COMPARED_AT = 100_000  # decisions of the shorter comparison
 SEARCHED = ("color_hard", "video_easy", "video_hard", "distracting_cs:0.1")  # what a recipe is for
 BLOCK = re.compile(
@@ -91,7 +89,7 @@ class Results:
         for folder in self.agents():
             card = self.card(folder)
             found[folder / zoo.CARD] = files.to_json(card).decode()
-            found[folder / "README.md"] = model_card(card, folder.name)
+            found[folder / "README.md"] = model_card(card, folder.name, MODES)
         return found
 
     def _filled(self, page: str) -> str:
@@ -410,7 +408,7 @@ class Results:
         return {
             **{key: config[key] for key in ("task", "method", "augment", "encoder", "seed")},
             "decisions": config["decision"],
-            "returns": list(_returns(run, config["decision"])),
+            "returns": list(returns_of(run, config["decision"])),
             "size": config["files"][layout.ACTOR]["size"],
             "sha256": config["files"][layout.ACTOR]["sha256"],
             "licence": LICENCE,
@@ -438,35 +436,6 @@ class Results:
                 drawn = hashlib.sha256(records_to_csv(exhibit.numbers).encode()).hexdigest()
                 name = f"docs/images/results-{exhibit.name.removeprefix('learning-')}.png"
                 yield self.root / name, drawn, exhibit.figure
-
-
-def _returns(run: Run, decision: int) -> Iterator[dict[str, Any]]:
-    """Per mode the evaluation of an agent: its records, or the evaluation during training."""
-    found: dict[str, tuple[str, list[float], set[Any], dict[str, Any]]] = {}
-    for line in run.metrics:
-        if line.get("kind") == "eval" and line["decision"] == decision:
-            what = ("in training", line["returns"], set(), line["provenance"])
-            found[line["mode"]] = what
-    for record in run.agent_episodes():
-        if record["decision"] == decision:
-            mode = record["mode"]
-            if mode not in found or found[mode][0] == "in training":
-                found[mode] = ("svea eval", [], set(), record["provenance"])
-            found[mode][1].append(record["return"])
-            found[mode][2].add(record["world"])
-    for mode, (evaluation, values, worlds, source) in found.items():
-        ends = stats.bootstrap_interval([values], stats.mean)
-        yield {
-            "mode": mode,
-            "shown": describe(source),
-            "mean": ends.point,
-            "low": ends.low,
-            "high": ends.high,
-            "episodes": len(values),
-            "worlds": len(worlds) or None,
-            "data": source["source"],
-            "evaluated": evaluation,
-        }
 
 
 def setting_of(group: Group) -> str:
@@ -547,109 +516,12 @@ def _shown(one: dict[str, Any]) -> str:
     return f"{one['shown']} {number(one['mean'])} {ends}, {plural(one['episodes'], 'episode')}"
 
 
-def model_card(card: dict[str, Any], name: str) -> str:
-    """The page of one agent, with the front matter that Hugging Face's hub reads."""
-    rows = [
-        {
-            "mode": Cell(one["shown"]),
-            RETURN: Cell(number(one["mean"]), interval(one["low"], one["high"])),
-            "episodes": Cell(str(one["episodes"])),
-            "evaluated": Cell(one["evaluated"]),
-        }
-        for one in card["returns"]
-    ]
-    parts = [
-        f"# zoo:{name}",
-        f"An agent for `{card['task']}` of the DeepMind Control Suite: {card['method']} with "
-        f"{card['augment']}, {card['decisions']:,} decisions, training seed {card['seed']}. It "
-        "sees three stacked frames of 84 × 84 pixels and gives actions in [-1, 1].",
-        "## Use",
-        f"    svea watch zoo:{name}\n    svea eval zoo:{name} --modes train color_hard",
-        f'In Python: `svea.load_agent("zoo:{name}").act(observation)`. It is meant for research '
-        "on visual generalisation in simulation, not for a real machine.",
-        "## Evaluation",
-        to_markdown(Table.of("returns", rows)).strip(),
-        f"Written by `make results` from [{card['run']}](../../{card['run']}); most likely "
-        "actions, mean return and its 95 % interval over the episodes.",
-        "## Limits",
-        " ".join(_limits(card)),
-        "## Training",
-        f"At commit {card['commit']} on {card['machine']}, as by:",
-        f"    {card['command']}",
-        "## Files and licence",
-        f"`actor.safetensors` ({size(card['size'])}, SHA-256 in config.json) holds encoder and "
-        "policy: large layers in 8 bits, the rest in half precision. The Q-functions are not "
-        f"stored. Licence: {card['licence']}.",
-        f"What {card['method']} is: [Methods](../../docs/methods.md). SVEA is from Hansen, Su and "
-        "Wang, *Stabilizing Deep Q-Learning with ConvNets and Vision Transformers under Data "
-        "Augmentation*, NeurIPS 2021, [arXiv:2107.00644](https://arxiv.org/abs/2107.00644).",
-    ]
-    body = "\n\n".join(part if part.startswith(("#", "|", " ")) else _wrap(part) for part in parts)
-    front = yaml.safe_dump(front_matter(card, name), sort_keys=False, allow_unicode=True, width=100)
-    return f"---\n{front}---\n\n{body}\n"
-
-
-def _limits(card: dict[str, Any]) -> Iterator[str]:
-    """What a reader of a card should not conclude from it."""
-    yield "One training seed: another seed of the same method may do better or worse."
-    if generated := [one["mode"] for one in card["returns"] if one["data"] == "generated"]:
-        yield f"{', '.join(generated)} was evaluated under generated colours, not the benchmark's."
-    if missing := [mode for mode in MODES if mode not in {one["mode"] for one in card["returns"]}]:
-        yield f"Not yet evaluated: {', '.join(missing)}."
-    yield (
-        "The returns are of the agent in float32 or as it is stored; how little that changes is in "
-        "[Results](../../docs/results.md#agents-to-download)."
-    )
-
-
-def front_matter(card: dict[str, Any], name: str) -> dict[str, Any]:
-    """Metadata of a card as https://github.com/huggingface/hub-docs/blob/main/modelcard.md has it.
-
-    A mode is a configuration of the environment, which stands in the place of a data set as in the
-    cards of other libraries for reinforcement learning. There is no data set to name: the agent
-    learned from what it did. `mean_reward` is what those libraries call the mean return.
-    """
-    task = {"type": "reinforcement-learning", "name": "reinforcement-learning"}
-    results = [
-        {
-            "task": dict(task),
-            "dataset": {
-                "type": f"svea/{card['task']}-v0",
-                "name": f"{card['task']}, {one['shown']}",
-                "config": one["mode"],
-            },
-            "metrics": [
-                {
-                    "type": "mean_reward",
-                    "value": round(one["mean"], 2),
-                    "name": f"mean return over {plural(one['episodes'], 'episode')}, 95 % interval "
-                    + interval(one["low"], one["high"]),
-                }
-            ],
-        }
-        for one in card["returns"]
-    ]
-    tags = ["reinforcement-learning", "deep-reinforcement-learning", "visual-generalization",
-            "dm_control", "mujoco", card["task"], card["method"]]  # fmt: skip
-    return {
-        "license": card["licence"].lower(),
-        "library_name": "svea",
-        "pipeline_tag": task["type"],
-        "tags": tags,
-        "model-index": [{"name": name, "results": results}],
-    }
-
-
 def wrapped(table: Table) -> str:
     """A table with its notes wrapped, as Markdown."""
     body = to_markdown(replace(table, notes=()))
     has_paper = any(cell.paper for row in table.rows for cell in row.cells)
     notes = [*table.notes, *(["In parentheses: the paper."] if has_paper else [])]
-    return body + (f"\n{_wrap(' '.join(notes))}\n" if notes else "")
-
-
-def _wrap(text: str) -> str:
-    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
+    return body + (f"\n{wrap(' '.join(notes))}\n" if notes else "")
 
 
 # Writing and comparing ----------------------------------------------------------------------------

@@ -25,7 +25,9 @@ def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("results_script", ROOT / "scripts/results.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:  # for now: scripts/ has a module named site
+        patch.syspath_prepend(ROOT / "scripts")
+        spec.loader.exec_module(module)
     return module
 
 

@@ -1,0 +1,151 @@
+"""Model cards of the zoo's agents, as `scripts/results.py` writes them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from svea.envs import describe
+from svea.evidence import stats
+from svea.evidence.run import Run
+from svea.evidence.tables import Cell, Table
+from svea.evidence.tables.writers import to_markdown
+from svea.words import interval, number, plural, size
+
+RETURN = "return [95 %]"
+
+
+def returns_of(run: Run, decision: int) -> Iterator[dict[str, Any]]:
+    """Per mode the evaluation of an agent: its records, or the evaluation during training."""
+    found: dict[str, tuple[str, list[float], set[Any], dict[str, Any]]] = {}
+    for line in run.metrics:
+        if line.get("kind") == "eval" and line["decision"] == decision:
+            what = ("in training", line["returns"], set(), line["provenance"])
+            found[line["mode"]] = what
+    for record in run.agent_episodes():
+        if record["decision"] == decision:
+            mode = record["mode"]
+            if mode not in found or found[mode][0] == "in training":
+                found[mode] = ("svea eval", [], set(), record["provenance"])
+            found[mode][1].append(record["return"])
+            found[mode][2].add(record["world"])
+    for mode, (evaluation, values, worlds, source) in found.items():
+        ends = stats.bootstrap_interval([values], stats.mean)
+        yield {
+            "mode": mode,
+            "shown": describe(source),
+            "mean": ends.point,
+            "low": ends.low,
+            "high": ends.high,
+            "episodes": len(values),
+            "worlds": len(worlds) or None,
+            "data": source["source"],
+            "evaluated": evaluation,
+        }
+
+
+def model_card(card: dict[str, Any], name: str, modes: Sequence[str]) -> str:
+    """The page of one agent, with the front matter that Hugging Face's hub reads.
+
+    Args:
+        card: what is known about the agent.
+        name: of the agent in the zoo.
+        modes: in which it should be evaluated.
+    """
+    rows = [
+        {
+            "mode": Cell(one["shown"]),
+            RETURN: Cell(number(one["mean"]), interval(one["low"], one["high"])),
+            "episodes": Cell(str(one["episodes"])),
+            "evaluated": Cell(one["evaluated"]),
+        }
+        for one in card["returns"]
+    ]
+    parts = [
+        f"# zoo:{name}",
+        f"An agent for `{card['task']}` of the DeepMind Control Suite: {card['method']} with "
+        f"{card['augment']}, {card['decisions']:,} decisions, training seed {card['seed']}. It "
+        "sees three stacked frames of 84 × 84 pixels and gives actions in [-1, 1].",
+        "## Use",
+        f"    svea watch zoo:{name}\n    svea eval zoo:{name} --modes train color_hard",
+        f'In Python: `svea.load_agent("zoo:{name}").act(observation)`. It is meant for research '
+        "on visual generalisation in simulation, not for a real machine.",
+        "## Evaluation",
+        to_markdown(Table.of("returns", rows)).strip(),
+        f"Written by `make results` from [{card['run']}](../../{card['run']}); most likely "
+        "actions, mean return and its 95 % interval over the episodes.",
+        "## Limits",
+        " ".join(_limits(card, modes)),
+        "## Training",
+        f"At commit {card['commit']} on {card['machine']}, as by:",
+        f"    {card['command']}",
+        "## Files and licence",
+        f"`actor.safetensors` ({size(card['size'])}, SHA-256 in config.json) holds encoder and "
+        "policy: large layers in 8 bits, the rest in half precision. The Q-functions are not "
+        f"stored. Licence: {card['licence']}.",
+        f"What {card['method']} is: [Methods](../../docs/methods.md). SVEA is from Hansen, Su and "
+        "Wang, *Stabilizing Deep Q-Learning with ConvNets and Vision Transformers under Data "
+        "Augmentation*, NeurIPS 2021, [arXiv:2107.00644](https://arxiv.org/abs/2107.00644).",
+    ]
+    body = "\n\n".join(part if part.startswith(("#", "|", " ")) else wrap(part) for part in parts)
+    front = yaml.safe_dump(front_matter(card, name), sort_keys=False, allow_unicode=True, width=100)
+    return f"---\n{front}---\n\n{body}\n"
+
+
+def _limits(card: dict[str, Any], modes: Sequence[str]) -> Iterator[str]:
+    """What a reader of a card should not conclude from it."""
+    yield "One training seed: another seed of the same method may do better or worse."
+    if generated := [one["mode"] for one in card["returns"] if one["data"] == "generated"]:
+        yield f"{', '.join(generated)} was evaluated under generated colours, not the benchmark's."
+    if missing := [mode for mode in modes if mode not in {one["mode"] for one in card["returns"]}]:
+        yield f"Not yet evaluated: {', '.join(missing)}."
+    yield (
+        "The returns are of the agent in float32 or as it is stored; how little that changes is in "
+        "[Results](../../docs/results.md#agents-to-download)."
+    )
+
+
+def front_matter(card: dict[str, Any], name: str) -> dict[str, Any]:
+    """Metadata of a card as https://github.com/huggingface/hub-docs/blob/main/modelcard.md has it.
+
+    A mode is a configuration of the environment, which stands in the place of a data set as in the
+    cards of other libraries for reinforcement learning. There is no data set to name: the agent
+    learned from what it did. `mean_reward` is what those libraries call the mean return.
+    """
+    task = {"type": "reinforcement-learning", "name": "reinforcement-learning"}
+    results = [
+        {
+            "task": dict(task),
+            "dataset": {
+                "type": f"svea/{card['task']}-v0",
+                "name": f"{card['task']}, {one['shown']}",
+                "config": one["mode"],
+            },
+            "metrics": [
+                {
+                    "type": "mean_reward",
+                    "value": round(one["mean"], 2),
+                    "name": f"mean return over {plural(one['episodes'], 'episode')}, 95 % interval "
+                    + interval(one["low"], one["high"]),
+                }
+            ],
+        }
+        for one in card["returns"]
+    ]
+    tags = ["reinforcement-learning", "deep-reinforcement-learning", "visual-generalization",
+            "dm_control", "mujoco", card["task"], card["method"]]  # fmt: skip
+    return {
+        "license": card["licence"].lower(),
+        "library_name": "svea",
+        "pipeline_tag": task["type"],
+        "tags": tags,
+        "model-index": [{"name": name, "results": results}],
+    }
+
+
+def wrap(text: str) -> str:
+    """A paragraph in lines of at most 100 columns."""
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
