@@ -14,7 +14,7 @@ import toy
 
 from svea.config import configure
 from svea.envs import make_env
-from svea.envs.given import _GIVEN, fingerprint, name_task, pack
+from svea.envs.given import _GIVEN, find_factory, fingerprint, name_task, pack
 from svea.envs.workers.pool import Workers
 from svea.errors import UserError
 
@@ -173,3 +173,13 @@ def test_the_fingerprint_changes_with_all_that_the_function_uses(tmp_path):
 
 def test_a_task_with_a_name_of_its_own_has_no_fingerprint():
     assert fingerprint(name_task(toy.make)) is None and fingerprint("walker_walk") is None
+
+
+def test_lambdas_and_closures_keep_their_own_environments():
+    def maker(end):
+        return lambda: toy.Toy(terminate_at=end)
+
+    given = [lambda: toy.Toy(terminate_at=3), lambda: toy.Toy(terminate_at=4), maker(5), maker(6)]
+    names = [name_task(task) for task in given]
+    assert [find_factory(name)().terminate_at for name in names] == [3, 4, 5, 6]
+    assert [name_task(task) for task in given] == names

@@ -64,6 +64,11 @@ def test_another_function_of_the_same_name_is_not_the_same_run(tmp_path):
 
     out = {"out": str(tmp_path / "run")}
     svea.train(function(False), **SMALL, **out)
+    with pytest.raises(
+        UserError, match=r"another configuration:\n  task: .*_make' there, .*_make_2"
+    ):
+        svea.train(function(True), **SMALL | {"decisions": 25}, **out)
+    _GIVEN.clear()  # as in a new process, which has not seen the first
     with pytest.raises(UserError, match=r"holds a run of another .*source.*has changed"):
         svea.train(function(True), **SMALL | {"decisions": 25}, **out)
 

@@ -54,8 +54,22 @@ def name_task(task: str | Factory) -> str:
     module, name = _words(task)
     if module != "__main__" and getattr(sys.modules.get(module), name, None) is task:
         return f"{module}:{name}"
-    _GIVEN[f"{module}:{name}"] = task
-    return f"{module}:{name}"
+    return _keep(f"{module}:{name}", task)
+
+
+def _keep(name: str, task: Factory) -> str:
+    """Keep a function under its name; a second lambda or closure of that name gets a number.
+
+    All lambdas of a notebook have one name, and a configuration must mean its own. A function of
+    the module that is defined again takes the place of the one before, as it does in Python.
+    """
+    unnamed = "<" in getattr(task, "__qualname__", "")
+    number, own = 1, name
+    while unnamed and own in _GIVEN and _hash(_GIVEN[own]) != _hash(task):
+        number += 1
+        own = f"{name}_{number}"
+    _GIVEN[own] = task
+    return own
 
 
 def find_factory(name: str) -> Factory:
@@ -101,7 +115,11 @@ def fingerprint(name: str) -> str | None:
     """
     if name not in _GIVEN:
         return None
-    return hashlib.sha256("\n".join(_sources(_GIVEN[name], set())).encode()).hexdigest()
+    return _hash(_GIVEN[name])
+
+
+def _hash(task: Factory) -> str:
+    return hashlib.sha256("\n".join(_sources(task, set())).encode()).hexdigest()
 
 
 def _name_of_id(task: str) -> str:
@@ -169,7 +187,12 @@ def _sources(thing: Any, seen: set[int]) -> list[str]:
 
 def _source(function: Any) -> str:
     """The text of a function, or its instructions where its text is nowhere."""
+    code = function.__code__
     try:
-        return inspect.getsource(function)
+        text = inspect.getsource(function)
     except (OSError, TypeError):
-        return function.__code__.co_code.hex()
+        return str(code.co_code.hex())
+    if function.__name__ != "<lambda>":
+        return text
+    constants = [one for one in code.co_consts if isinstance(one, _PLAIN)]
+    return f"{text}{code.co_names}{constants}"  # the text is that of whole lines, which hold others
