@@ -80,6 +80,7 @@ class Results:
             "stored": self.stored,
             "search": self.search,
             "compared": self.compared,
+            "seeds": self.seeds,
         }
 
     def contents(self) -> dict[Path, str]:
@@ -128,8 +129,9 @@ class Results:
         ]
         episodes = _range(_played({label: found[label] for label in _whole(found)}, MEANS))
         note = (
-            f"Mean return over the {len(TASKS)} tasks after {COMPARED_AT:,} decisions, with its "
-            f"95 % interval over episodes, {episodes} of each agent in each mode."
+            f"Mean return over the {len(TASKS)} tasks after {COMPARED_AT:,} decisions, over the "
+            "seeds of a task first, with its 95 % interval over seeds, where a task has several, "
+            f"and episodes, {episodes} of each agent in each mode."
         )
         columns = tuple(map(Column, ("setting", *MEANS, "seeds")))
         return Table("means", "", columns, tuple(rows), (note,))
@@ -253,13 +255,32 @@ class Results:
             if task in tasks
         ]
         note = (
-            "Mean return with its 95 % interval over the episodes, which show a mode's worlds in "
-            f"turn; {_range(_played(found, MODES))} episodes per cell. A mean over tasks stands "
-            "where all of them have run. The rest of this comparison has not yet been run."
+            "Mean return over seeds with its 95 % interval over seeds, where there are several, "
+            "and episodes, which show a mode's worlds in turn; "
+            f"{_range(_played(found, MODES))} episodes of each agent. A mean over tasks stands "
+            "where all of them have run; each task counts once, however many seeds it has. The "
+            "rest of this comparison has not yet been run."
         )
         titles = ("task", "setting", "seeds", *MODES)
         rows += self._means(found)
         return Table("compared", "", tuple(map(Column, titles)), tuple(rows), (note,))
+
+    def seeds(self) -> Table:
+        """Each seed at 100,000 decisions, where a setting has several on a task."""
+        rows, sizes = [], set()
+        for label, tasks in self._at_100k().items():
+            for task, runs in ((task, tasks[task]) for task in TASKS if task in tasks):
+                for records in runs if len(runs) > 1 else ():
+                    row = _compared_row(task, label, [[records]])
+                    seed = Cell(str(records[0]["run_seed"]))
+                    rows.append(Row((*row.cells[:2], seed, *row.cells[3:])))
+                    sizes |= _played({label: {task: [records]}}, MODES)
+        note = (
+            "Mean return of one agent with its 95 % interval over episodes, "
+            f"{_range(sizes)} per cell."
+        )
+        titles = ("task", "setting", "seed", *MODES)
+        return Table("seeds", "", tuple(map(Column, titles)), tuple(rows), (note,))
 
     def _at_100k(self) -> Compared:
         """What was played with agents of 100,000 decisions."""
@@ -354,11 +375,8 @@ class Results:
         """The return of final agents in a mode; evaluations during training do not count."""
         if group is None:
             return Cell(NOT_RUN), None
-        final = (
-            [r for r in run.agent_episodes() if r["decision"] == _last(run)] for run in group.runs
-        )
-        evaluated = all(any(r["mode"] == mode for r in records) for records in final)
-        result = summarise_mode(group, mode) if evaluated else None
+        evaluated = [run for run in group.runs if mode in _final_modes(run)]
+        result = summarise_mode(replace(group, runs=evaluated), mode) if evaluated else None
         if result is None:
             return Cell(NOT_EVALUATED), None
         ends = result.mean_over_worlds
@@ -481,21 +499,42 @@ def _worlds(shown: Sequence[Result]) -> str:
 
 def _compared_row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Record]]]) -> Row:
     """A setting on a task, or its mean over several: records of each seed of each task."""
-    cells = []
-    for mode in MODES:
-        returns = [_returns_in(records, mode) for records in tasks]
-        if not all(all(one) for one in returns):
-            cells.append(Cell(NOT_EVALUATED))
-            continue
-        # Every episode counts as a world of its own: those of one world are few.
-        strata = [
-            stats.SeedsAndWorlds.of([{str(i): [r] for i, r in enumerate(seed)} for seed in one])
-            for one in returns
-        ]
-        ends = stats.bootstrap_interval(strata, stats.mean)
-        cells.append(Cell(number(ends.point), interval(ends.low, ends.high)))
-    seeds = Cell(str(min(len(records) for records in tasks)))
+    cells = [_compared_cell([_returns_in(records, mode) for records in tasks]) for mode in MODES]
+    seeds = Cell(_range({len(records) for records in tasks}))
     return Row((Cell(name), Cell(f"`{label}`"), seeds, *cells))
+
+
+def _compared_cell(returns: Sequence[Sequence[Sequence[float]]]) -> Cell:
+    """The mean over tasks in a mode, from the returns of each seed of each task."""
+    played = [[seed for seed in seeds if seed] for seeds in returns]
+    if not all(played):
+        return Cell(NOT_EVALUATED)
+    # Every episode counts as a world of its own: those of one world are few.
+    strata = [
+        stats.SeedsAndWorlds.of([{str(i): [r] for i, r in enumerate(seed)} for seed in seeds])
+        for seeds in played
+    ]
+    ends = stats.bootstrap_interval(strata, _mean_of_tasks(list(map(len, played))))
+    lacking = sum(map(len, returns)) - sum(map(len, played))
+    without = f", without {plural(lacking, 'seed')}" if lacking else ""
+    return Cell(number(ends.point), f"{interval(ends.low, ends.high)}{without}")
+
+
+def _mean_of_tasks(seeds: Sequence[int]) -> stats.Statistic:
+    """The mean over tasks of their means over seeds: a task with more seeds counts no more.
+
+    Args:
+        seeds: how many scores each task has, in the order of the scores.
+    """
+    ends = np.cumsum(seeds)[:-1]
+    return lambda scores: np.mean(
+        [task.mean(axis=-1) for task in np.split(scores, ends, axis=-1)], axis=0
+    )
+
+
+def _final_modes(run: Run) -> set[str]:
+    """The modes that a run's final agent was evaluated in."""
+    return {r["mode"] for r in run.agent_episodes() if r["decision"] == _last(run)}
 
 
 def _last(run: Run) -> int:

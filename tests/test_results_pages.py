@@ -143,12 +143,27 @@ def test_means_over_tasks_are_of_all_five_and_each_task_counts_once(
     for setting, method in (("svea-drift", "svea-drift"), ("svea + conv", "svea")):
         means = []
         for task in script.TASKS:
-            records = ROOT / f"results/runs/{task}-{method}-s1/eval.jsonl"
-            returns = [r["return"] for r in map(json.loads, records.read_text().splitlines())
-                       if r["mode"] == "video_hard" and r["decision"] == 100_000]  # fmt: skip
-            means.append(np.mean(returns))
+            seeds = []
+            for records in (ROOT / "results/runs").glob(f"{task}-{method}-s[0-9]/eval.jsonl"):
+                returns = [r["return"] for r in map(json.loads, records.read_text().splitlines())
+                           if r["mode"] == "video_hard" and r["decision"] == 100_000]  # fmt: skip
+                seeds.append(np.mean(returns))
+            means.append(np.mean(seeds))
         cell = rows[setting][3 + script.MODES.index("video_hard")]
         assert cell.text == script.number(np.mean(means))
+
+
+def test_a_task_with_more_seeds_counts_no_more_and_missing_seeds_are_named(
+    script: ModuleType,
+) -> None:
+    one_seed, three = [[100.0] * 4], [[400.0] * 4, [500.0] * 8, [900.0] * 4]
+    cell = script._compared_cell([one_seed, three])
+    assert cell.text == script.number((100 + 600) / 2)
+    low, high = (float(end) for end in cell.note.strip("[]").split(", "))
+    assert low < 350 < high and high <= 500  # seeds of the second task are drawn again
+    partly = script._compared_cell([[[100.0] * 4, []]])
+    assert partly.text == "100" and partly.note == "[100, 100], without 1 seed"
+    assert script._compared_cell([one_seed, [[]]]).text == script.NOT_EVALUATED
 
 
 def test_the_papers_numbers_stand_next_to_its_own_settings(results: Any) -> None:
