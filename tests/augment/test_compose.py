@@ -14,6 +14,7 @@ from augmented import (
 
 from svea import augment
 from svea.augment import AUGMENTATIONS, Augmentation, augmentation
+from svea.augment.find import try_out
 from svea.augment.images import ImageBank
 from svea.errors import UserError
 
@@ -158,10 +159,35 @@ def test_an_augmentation_of_the_users_own_is_named_by_its_module(own_augments):
         ("own_augments:missing", "augmentation 'own_augments:missing' cannot be imported.*missing"),
         ("no_such_module:gamma", "cannot be imported: No module named 'no_such_module'"),
         ("own_augments:NOT_AN_AUGMENTATION", "is int; it must be made with svea.augment.register"),
-        ("own_augments:draw_nothing", "is function; it must be made with svea.augment.register"),
+        ("own_augments:draw_nothing", r"is the function draw_nothing\(.*it must be made with"),
         ("gama", "or one of your own as module:name"),
     ],
 )
 def test_what_is_not_an_augmentation_is_named(name, message, own_augments):
     with pytest.raises(UserError, match=message):
         augmentation(f"conv|{name}")
+
+
+def test_an_augmentation_of_the_users_own_is_tried_before_anything_starts(own_augments):
+    try_out("conv|own_augments:own_gamma+own_augments:own_dim|overlay_drift:12", 40)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cut_off", r"returned float32 \(4, 9, 10, 40\) on cpu; it must return a tensor like the"),
+        ("in_bytes", r"returned uint8 \(4, 9, 40, 40\).*float32 on cpu"),
+        ("too_bright", r"returned values from \d.* to 2.*; allowed: 0 to 1"),
+        ("not_finite", "returned values from nan to nan; allowed: 0 to 1"),
+        ("forgets", "returned NoneType; it must return"),
+        ("raises", r"raised RuntimeError: no lamp \(.*own_augments.py, line \d+, in raises\)"),
+    ],
+)
+def test_one_that_makes_no_view_is_refused_by_name(name, message, own_augments):
+    with pytest.raises(UserError, match=f"^augmentation 'own_augments:{name}' {message}"):
+        try_out(f"conv+own_augments:{name}", 40)
+
+
+def test_one_that_ignores_the_generator_is_warned_of(own_augments):
+    with pytest.warns(UserWarning, match="'own_augments:unseeded' draws other numbers"):
+        try_out("own_augments:unseeded", 40)

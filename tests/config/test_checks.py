@@ -76,6 +76,9 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"method": "sac", "auxiliary": "curl"}, ["method sac", "--method curl"]),
         ({"method": "drq", "auxiliary": "curl", "shift": 0}, ["a shift of 0", "--method curl"]),
         ({"method": "soda", "augment": "none"}, ["method soda", "--augment conv"]),
+        ({"method": "drq", "auxiliary": "sgqn"}, ["task sgqn of method drq", "--method sgqn"]),
+        ({"augment": "overlay_drift:x"}, ["drift is 'x'", "a whole number, 0 to 64"]),
+        ({"augment": "conv||cutout"}, ["'conv||cutout' has an empty name"]),
         ({"method": "soda", "auxiliary": "none"}, ["nothing in method soda", "--augment none"]),
         ({"method": "curl", "augment": "conv"}, ["nothing in method curl", "--augment none"]),
         (

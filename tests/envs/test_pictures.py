@@ -141,6 +141,7 @@ def test_a_mode_of_your_own_fits_our_tasks_too(task: str) -> None:
         ("own_looks:NOT_A_MODE", "is int; it must be a class of modes"),
         ("own_looks:np", "is module; it must be a class"),
         ("toy:make", "made Toy, not a svea.envs.Mode"),
+        ("own_looks:DimmedMode", "'own_looks:DimmedMode' cannot be made: factor has no default"),
         ("own_looks:SceneMode", "derive the mode from svea.envs.PictureMode"),
         ("night", "A mode of your own is named as module:class"),
         ("color_hard", "does not fit toy:make, which has train, picture_colors, picture_video"),

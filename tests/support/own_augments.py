@@ -28,3 +28,31 @@ NOT_AN_AUGMENTATION = 3
 
 def draw_nothing() -> dict[str, Any]:
     return {}
+
+
+def cut_off(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+    return x[:, :, :10]
+
+
+def in_bytes(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+    return (255 * x).byte()
+
+
+def too_bright(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+    return 3 * x
+
+
+def not_finite(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+    return x * torch.nan
+
+
+def forgets(x: torch.Tensor, generator: torch.Generator | None = None) -> None:
+    """Without a return."""
+
+
+def raises(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+    raise RuntimeError("no lamp")
+
+
+def unseeded(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+    return x * torch.rand(())

@@ -26,6 +26,13 @@ class SceneMode(Mode):
     """Changes the simulated scene."""
 
 
+class DimmedMode(PictureMode):
+    """Needs what nothing gives it."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__("dimmed")
+
+
 class FloatMode(PictureMode):
     """Forgets to return bytes."""
 

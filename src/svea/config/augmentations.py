@@ -44,6 +44,10 @@ def parse_augmentation(
     (('conv', 'overlay_drift:12'),)
     """
     ways = _split(spec)
+    if not all(name for way in ways for name in way):
+        raise UserError(
+            f"augmentation {spec!r} has an empty name; allowed: names with one + or | between them"
+        )
     for name in (split_number(name)[0] for way in ways for name in way):
         if name != "none" and name not in known and not is_import_path(name):
             unknown = unknown_name("augmentation", name, [*known, "none"])
@@ -65,6 +69,15 @@ def uses_pictures(spec: str) -> bool:
     return any(name.partition(":")[0] in WITH_PICTURES for way in _split(spec) for name in way)
 
 
+def own_names(spec: str) -> list[str]:
+    """A user's own augmentations in a composition.
+
+    >>> own_names("conv|my_module:gamma+overlay_drift:12")
+    ['my_module:gamma']
+    """
+    return [name for way in _split(spec) for name in way if is_import_path(split_number(name)[0])]
+
+
 def split_number(name: str) -> tuple[str, dict[str, Any]]:
     """A name, and what the number after it sets.
 
@@ -72,7 +85,7 @@ def split_number(name: str) -> tuple[str, dict[str, Any]]:
     (('overlay_drift', {'drift': 12}), ('my_module:gamma', {}))
     """
     plain, colon, text = name.partition(":")
-    if not colon or is_import_path(name):
+    if not colon or (is_import_path(name) and plain not in NUMBERS):
         return name, {}
     if plain not in NUMBERS:
         some = ", ".join(f"{one}:{DRIFT}" for one in NUMBERS)

@@ -203,9 +203,16 @@ def check_names(config: Config, to_train: bool = True) -> None:
             f"{config.augment}; use --augment none, or --method svea (or drq: naive augmentation)"
         )
     if uses_strong(row, config.auxiliary) and config.augment == "none":
+        if row.is_strong:
+            raise UserError(
+                f"method {config.method} trains on a strongly augmented view, but augment is none; "
+                "use --augment conv, or --method drq for no strong augmentation"
+            )
+        alone = f"--method {config.auxiliary}, where the task alone sees it, or "
         raise UserError(
-            f"method {config.method} trains on a strongly augmented view, but augment is none; "
-            "use --augment conv, or --method drq for no strong augmentation"
+            f"the auxiliary task {config.auxiliary} of method {config.method} looks at a strongly "
+            f"augmented view, but augment is none; use "
+            f"{'' if config.method == config.auxiliary else alone}--augment conv or overlay"
         )
 
 

@@ -296,12 +296,28 @@ def modes_for(
     return list(dict.fromkeys(found))
 
 
+def _needed(factory: Callable[..., Any], given: set[str]) -> str:
+    """The parameters without a default that nothing is given for."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(factory).parameters.values()
+    return ", ".join(
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.kind not in kinds and p.name not in given
+    )
+
+
 def make_mode(name: str, task: str, data_dir: Path | None, options: dict[str, Any]) -> Mode:
     """Build a mode of a task, refusing options it does not have."""
     factory = import_named("mode", name) if is_own_mode(name) else modes_of(task)[name]
     if not callable(factory):
         raise UserError(f"mode {name!r} is {type(factory).__name__}; it must be a class of modes.")
     parameters = inspect.signature(factory).parameters
+    if needed := _needed(factory, {"data_dir", *options}):
+        raise UserError(
+            f"mode {name!r} cannot be made: {needed} {'has' if ',' not in needed else 'have'} no "
+            "default. A mode is made without arguments, or with data_dir alone."
+        )
     allowed = [p for p in parameters if p not in ("name", "data_dir")]
     for option in options:
         if option not in allowed:

@@ -11,6 +11,7 @@ import numpy as np
 from svea import speed
 from svea.agents import make_agent, make_replay
 from svea.agents.saving import restore_generator
+from svea.augment.find import try_out
 from svea.config import Config, milestones
 from svea.envs.workers.episode import OpenEpisode
 from svea.envs.workers.pool import Workers, print_incident
@@ -111,6 +112,7 @@ class TrainingState:
             preflight.announcement(config, self.device, self.precision, self.speed, size)
         )
         preflight.check_actions(config, self.environments)
+        try_out(config.augment, config.image_size, self.device)
         self.agent = make_agent(config, self.environments.choices or actions, self.device)
         if warning := record_pictures(config, self.agent.pictures, self._saved):
             self.display.say(warning)
