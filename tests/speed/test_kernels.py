@@ -158,7 +158,7 @@ def test_resized_crops_are_a_sum_over_the_pixels_they_cover(
     pictures = torch.randint(0, 256, (5, 3, side, side), dtype=torch.uint8)
     bank = ImageBank(pictures.to(DEVICE), "noise")
     crops = bank.crops(7, torch.Generator(DEVICE).manual_seed(side))
-    found = resized_crops(bank.pictures, *crops, height, width).cpu().double() * 255
+    found = resized_crops(bank.pictures, list(crops), height, width).cpu().double() * 255
     plain = pictures[crops.chosen.cpu()].double()
     places = zip(*(column.tolist() for column in crops[1:]), plain, found, strict=True)
     for top, left, tall, wide, mirrored, picture, mine in places:

@@ -31,6 +31,16 @@ def _rows(source, batch, head, token, image, which, at, DIM: tl.constexpr, TOKEN
 
 
 @triton.jit
+def _two_blocks(
+    source, batch, head, token, image, which, a, b, DIM: tl.constexpr, TOKENS: tl.constexpr
+):
+    """All tokens' rows of one head, in the two blocks of `split`."""
+    first = _rows(source, batch, head, token, image, which, a, DIM, TOKENS)
+    rest = _rows(source, batch, head, token, image, which, b, DIM, TOKENS)
+    return first, rest
+
+
+@triton.jit
 def _forward(
     q, k, v, out, norm, scale, qb, qh, qt, kb, kh, kt, vb, vh, vt,
     HEADS: tl.constexpr, TOKENS: tl.constexpr, DIM: tl.constexpr,
@@ -40,14 +50,8 @@ def _forward(
     pair = tl.program_id(0)
     image, which = pair // HEADS, pair % HEADS
     d, a, b = tl.arange(0, DIM), tl.arange(0, FIRST), FIRST + tl.arange(0, REST)
-    k1, k2 = (
-        _rows(k, kb, kh, kt, image, which, a, DIM, TOKENS),
-        _rows(k, kb, kh, kt, image, which, b, DIM, TOKENS),
-    )
-    v1, v2 = (
-        _rows(v, vb, vh, vt, image, which, a, DIM, TOKENS),
-        _rows(v, vb, vh, vt, image, which, b, DIM, TOKENS),
-    )
+    k1, k2 = _two_blocks(k, kb, kh, kt, image, which, a, b, DIM, TOKENS)
+    v1, v2 = _two_blocks(v, vb, vh, vt, image, which, a, b, DIM, TOKENS)
     for start in range(0, TOKENS, ROWS):
         t = start + tl.arange(0, ROWS)
         rows = _rows(q, qb, qh, qt, image, which, t, DIM, TOKENS)
@@ -80,14 +84,8 @@ def _backward(
     pair = tl.program_id(0)
     image, which = pair // HEADS, pair % HEADS
     d, a, b = tl.arange(0, DIM), tl.arange(0, FIRST), FIRST + tl.arange(0, REST)
-    k1, k2 = (
-        _rows(k, kb, kh, kt, image, which, a, DIM, TOKENS),
-        _rows(k, kb, kh, kt, image, which, b, DIM, TOKENS),
-    )
-    v1, v2 = (
-        _rows(v, vb, vh, vt, image, which, a, DIM, TOKENS),
-        _rows(v, vb, vh, vt, image, which, b, DIM, TOKENS),
-    )
+    k1, k2 = _two_blocks(k, kb, kh, kt, image, which, a, b, DIM, TOKENS)
+    v1, v2 = _two_blocks(v, vb, vh, vt, image, which, a, b, DIM, TOKENS)
     dk1, dk2 = tl.zeros((FIRST, DIM), tl.float32), tl.zeros((REST, DIM), tl.float32)
     dv1, dv2 = tl.zeros((FIRST, DIM), tl.float32), tl.zeros((REST, DIM), tl.float32)
     wide: tl.constexpr = HEADS * DIM

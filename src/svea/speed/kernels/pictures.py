@@ -68,40 +68,23 @@ def _resize(
 
 
 @torch.library.custom_op("svea::resized_crops", mutates_args=())
-def resized_crops(
-    pictures: Tensor,
-    chosen: Tensor,
-    top: Tensor,
-    left: Tensor,
-    tall: Tensor,
-    wide: Tensor,
-    mirrored: Tensor,
-    height: int,
-    width: int,
-) -> Tensor:
-    """Crops of uint8 (N, 3, side, side) -> float16 (count, 3, height, width) in [0, 1]."""
-    count = len(chosen)
+def resized_crops(pictures: Tensor, crops: list[Tensor], height: int, width: int) -> Tensor:
+    """Crops of uint8 (N, 3, side, side) -> float16 (count, 3, height, width) in [0, 1].
+
+    Operators take no named tuples: ``crops`` are the fields of `Crops`, in their order.
+    """
+    *places, mirrored = crops
+    count = len(mirrored)
     y = torch.empty((count, 3, height, width), dtype=torch.float16, device=pictures.device)
     _resize[(count, triton.cdiv(height * width, BLOCK))](
-        pictures, chosen, top, left, tall, wide, mirrored.to(torch.uint8), y,
-        pictures.shape[-1], height, width, BLOCK,
-    )  # fmt: skip
+        pictures, *places, mirrored.to(torch.uint8), y, pictures.shape[-1], height, width, BLOCK
+    )
     return y
 
 
 @resized_crops.register_fake
-def _(
-    pictures: Tensor,
-    chosen: Tensor,
-    top: Tensor,
-    left: Tensor,
-    tall: Tensor,
-    wide: Tensor,
-    mirrored: Tensor,
-    height: int,
-    width: int,
-) -> Tensor:
-    return pictures.new_empty((len(chosen), 3, height, width), dtype=torch.float16)
+def _(pictures: Tensor, crops: list[Tensor], height: int, width: int) -> Tensor:
+    return pictures.new_empty((len(crops[0]), 3, height, width), dtype=torch.float16)
 
 
 @dataclass(frozen=True)
@@ -126,7 +109,8 @@ class FastPictures:
         crops = self.bank.crops(8, Generator(self.bank.pictures.device).manual_seed(0))
         size = (40, 84)
         plain = resize_all(self.bank.pictures, crops, *size)
-        difference = float((resized_crops(self.bank.pictures, *crops, *size) - plain).abs().max())
+        found = resized_crops(self.bank.pictures, list(crops), *size)
+        difference = float((found - plain).abs().max())
         if not difference < 1.5 / 255:  # written so that NaN fails
             raise RuntimeError(f"our kernel is {255 * difference:.3g} levels of 255 away from them")
 
@@ -135,4 +119,4 @@ class FastPictures:
     ) -> Tensor:
         """Draw random resized crops of random pictures, without waiting for the device."""
         crops = self.bank.crops(count, generator, place=self.place)
-        return resized_crops(self.bank.pictures, *crops, height, width)
+        return resized_crops(self.bank.pictures, list(crops), height, width)
