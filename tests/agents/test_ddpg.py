@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 from rederivation import (
+    COINCIDING,
     OPTIONS,
     TABLE,
     A,
     B,
     PlainDDPG,
+    assert_coincide,
     make_agent,
     make_batch,
     mlp,
@@ -21,7 +23,6 @@ from rederivation import (
     poison,
     project,
     record_inputs,
-    same_weights,
     trunk,
     view,
     weights_of,
@@ -49,15 +50,9 @@ def test_updates_equal_a_plain_rederivation(recipe: str, options: RecipeOptions)
     agent = at_the_border(make_agent(recipe, options, DDPG))
     reference = PlainDDPG(recipe, options)
     for decision in (1, 2, 9):
-        batch = make_batch(decision)  # of several decisions' rewards, as the discounts say
-        noise = reference.noise_of(agent)
         reference.deviation = {1: 0.9, 2: 0.8, 9: 0.2}[decision]  # from 1 to 0.2 over 8 decisions
-        expected, losses = reference.update(weights_of(agent), batch, noise)
-        found = agent.update(batch, agent.schedule(decision))
-        for name in ("critic_loss", "actor_loss"):
-            torch.testing.assert_close(found[name], losses[name].detach(), rtol=2e-5, atol=1e-6)
+        _, found = reference.check_update(agent, decision)
         assert float(found["noise"]) == pytest.approx(reference.deviation)
-        reference.assert_equal(agent, expected)
 
 
 def test_with_a_slow_encoder_the_target_has_a_trunk_and_the_projection_follows_it() -> None:
@@ -67,10 +62,7 @@ def test_with_a_slow_encoder_the_target_has_a_trunk_and_the_projection_follows_i
     assert "target_trunk" in agent.networks
     for decision in (2, 3):
         reference.deviation = 1 - 0.1 * decision
-        noise, even = reference.noise_of(agent), decision % 2 == 0
-        expected, _ = reference.update(weights_of(agent), make_batch(decision), noise, even)
-        agent.update(make_batch(decision), agent.schedule(decision))
-        reference.assert_equal(agent, expected)
+        reference.check_update(agent, decision, even=decision % 2 == 0)
 
 
 def test_by_default_there_is_no_slow_trunk() -> None:
@@ -126,22 +118,11 @@ def test_in_a_whole_svea_update_the_successor_is_seen_once_and_weakly() -> None:
     torch.testing.assert_close(seen[2], view(batch.observations, "weak", 0))
 
 
-@pytest.mark.parametrize(
-    ("special", "plain"),
-    [
-        (("svea", RecipeOptions(alpha=1, beta=0)), ("drq", RecipeOptions())),
-        (("svea", RecipeOptions(alpha=0, beta=1)), ("augmented-prediction", RecipeOptions())),
-        (("drq", RecipeOptions(K=1, M=1)), ("drq", RecipeOptions())),
-    ],
-)
+@pytest.mark.parametrize(("special", "plain"), COINCIDING)
 def test_special_cases_coincide(
     special: tuple[str, RecipeOptions], plain: tuple[str, RecipeOptions]
 ) -> None:
-    one, two = make_agent(*special, DDPG), make_agent(*plain, DDPG)
-    for decision in range(3):
-        one.update(make_batch(decision), one.schedule(decision))
-        two.update(make_batch(decision), two.schedule(decision))
-    assert same_weights(one, two)
+    assert_coincide(DDPG, special, plain)
 
 
 def test_acting_with_scheduled_noise() -> None:

@@ -10,16 +10,17 @@ import pytest
 import torch
 from rederivation import (
     CHOICES,
+    COINCIDING,
     OPTIONS,
     TABLE,
     B,
     PlainDQN,
+    assert_coincide,
     make_agent,
     make_batch,
     moved,
     poison,
     q_table,
-    same_weights,
     trunk,
     weights_of,
 )
@@ -65,15 +66,8 @@ def test_every_recipe_equals_a_plain_rederivation(recipe: str, options: RecipeOp
 
 def check(agent: DQN, reference: PlainDQN) -> None:
     for decision in (2, 3, 4):  # the target is updated on even decisions only
-        batch, even = make_batch(decision, discrete=True), decision % 2 == 0
-        before, noise = weights_of(agent), reference.noise_of(agent)
-        expected, losses = reference.update(before, batch, noise, even)
-        found = agent.update(batch, agent.schedule(decision))
-        torch.testing.assert_close(
-            found["critic_loss"], losses["critic_loss"].detach(), rtol=2e-5, atol=1e-6
-        )
-        assert "actor_loss" not in found
-        reference.assert_equal(agent, expected)
+        even = decision % 2 == 0
+        before, _ = reference.check_update(agent, decision, even)
         assert even or not any(name.startswith("target_") for name in moved(agent, before))
 
 
@@ -101,22 +95,11 @@ def test_the_target_never_sees_the_strong_view(recipe: str) -> None:
     assert torch.isfinite(agent.q_target(batch, agent.views(batch.next_observations))).all()
 
 
-@pytest.mark.parametrize(
-    ("special", "plain"),
-    [
-        (("svea", RecipeOptions(alpha=1, beta=0)), ("drq", RecipeOptions())),
-        (("svea", RecipeOptions(alpha=0, beta=1)), ("augmented-prediction", RecipeOptions())),
-        (("drq", RecipeOptions(K=1, M=1)), ("drq", RecipeOptions())),
-    ],
-)
+@pytest.mark.parametrize(("special", "plain"), COINCIDING)
 def test_special_cases_coincide(
     special: tuple[str, RecipeOptions], plain: tuple[str, RecipeOptions]
 ) -> None:
-    one, two = make_agent(*special, DQN), make_agent(*plain, DQN)
-    for decision in range(3):
-        one.update(make_batch(decision, discrete=True), one.schedule(decision))
-        two.update(make_batch(decision, discrete=True), two.schedule(decision))
-    assert same_weights(one, two)
+    assert_coincide(DQN, special, plain)
 
 
 def test_acting_is_the_maximum_or_with_a_falling_share_a_random_choice() -> None:

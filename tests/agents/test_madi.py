@@ -50,16 +50,10 @@ def test_updates_equal_a_plain_rederivation(
 ) -> None:
     agent, plain = make_agent(recipe, options, base, **WITH_MASK), reference(recipe, options, RATE)
     for decision in (0, 2, 3):
-        batch, even = make_batch(decision, base.discrete), decision % 2 == 0 or base is DDPG
         if isinstance(plain, PlainDDPG):
             agent.anneal(decision)
             plain.deviation = float(agent.noise)
-        before, noise = weights_of(agent), plain.noise_of(agent)
-        expected, losses = plain.update(before, batch, noise, even)
-        found = agent.update(batch, agent.schedule(decision))
-        for name, loss in losses.items():
-            torch.testing.assert_close(found[name], loss.detach(), rtol=2e-5, atol=1e-6, msg=name)
-        plain.assert_equal(agent, expected)
+        plain.check_update(agent, decision, even=decision % 2 == 0 or base is DDPG)
 
 
 def test_the_masker_of_the_paper() -> None:

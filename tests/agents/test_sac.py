@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 from rederivation import (
+    COINCIDING,
     TABLE,
     A,
     B,
     CountingWeak,
     PlainSAC,
+    assert_coincide,
     make_agent,
     make_batch,
     mlp,
@@ -54,36 +56,18 @@ def test_the_second_table_covers_every_recipe() -> None:
 def test_updates_equal_a_plain_rederivation(recipe: str, options: RecipeOptions) -> None:
     agent, reference = make_agent(recipe, options), PlainSAC(recipe, options)
     for decision in (2, 3, 4):  # policy and target are updated on even decisions only
-        batch, even = make_batch(decision), decision % 2 == 0
-        before, noise = weights_of(agent), reference.noise_of(agent)
-        expected, losses = reference.update(before, batch, noise, even)
-        found = agent.update(batch, agent.schedule(decision))
-        assert losses.keys() == found.keys() & {"critic_loss", *PlainSAC.losses}
-        for name, loss in losses.items():
-            torch.testing.assert_close(found[name], loss.detach(), rtol=2e-5, atol=1e-6, msg=name)
-        reference.assert_equal(agent, expected)
+        even = decision % 2 == 0
+        before, _ = reference.check_update(agent, decision, even)
         for name, tensor in weights_of(agent).items():
             moves = even or name.startswith(("trunk.", "critic."))
             assert moves or torch.equal(tensor, before[name]), f"{name} moved on an odd decision"
 
 
-@pytest.mark.parametrize(
-    ("special", "plain"),
-    [
-        (("svea", RecipeOptions(alpha=1, beta=0)), ("drq", RecipeOptions())),
-        (("svea", RecipeOptions(alpha=0, beta=1)), ("augmented-prediction", RecipeOptions())),
-        (("drq", RecipeOptions(K=1, M=1)), ("drq", RecipeOptions())),
-        (("svea", RecipeOptions(alpha=0.5, beta=0.5)), ("svea", RecipeOptions())),
-    ],
-)
+@pytest.mark.parametrize(("special", "plain"), COINCIDING)
 def test_special_cases_coincide(
     special: tuple[str, RecipeOptions], plain: tuple[str, RecipeOptions]
 ) -> None:
-    one, two = make_agent(*special), make_agent(*plain)
-    for decision in range(4):
-        one.update(make_batch(decision), one.schedule(decision))
-        two.update(make_batch(decision), two.schedule(decision))
-    assert same_weights(one, two)
+    assert_coincide(SAC, special, plain)
 
 
 def test_svea_differs_from_drq_in_views_alone() -> None:

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import rederivation
 import torch
-from rederivation import SIZE, B, PlainSAC, make_agent, make_batch, weights_of
+from rederivation import SIZE, B, PlainSAC, make_agent
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -52,13 +52,7 @@ def test_updates_equal_a_plain_rederivation(monkeypatch: pytest.MonkeyPatch) -> 
     agent = make_agent("svea", encoder=encoder, strong=strong)
     reference = PlainSAC("svea", RecipeOptions(alpha=0.5, beta=0.5))
     for decision in (2, 3, 4):
-        batch, even = make_batch(decision), decision % 2 == 0
-        before, noise = weights_of(agent), reference.noise_of(agent)
-        expected, losses = reference.update(before, batch, noise, even)
-        found = agent.update(batch, agent.schedule(decision))
-        for name, loss in losses.items():
-            torch.testing.assert_close(found[name], loss.detach(), rtol=2e-5, atol=1e-6, msg=name)
-        reference.assert_equal(agent, expected)
+        reference.check_update(agent, decision, even=decision % 2 == 0)
 
 
 def test_it_is_svea_with_both_and_each_can_be_changed() -> None:

@@ -197,6 +197,13 @@ TABLE: dict[str, tuple[dict[str, Any], str, list[str], list[str]]] = {
     "sada": ({"weak": "a", "strong": "b"}, "weak", ["weak", "strong"], ["weak", "weak"]),
 }
 
+COINCIDING = [  # pairs of recipes that are one and the same
+    (("svea", RecipeOptions(alpha=1, beta=0)), ("drq", RecipeOptions())),
+    (("svea", RecipeOptions(alpha=0, beta=1)), ("augmented-prediction", RecipeOptions())),
+    (("drq", RecipeOptions(K=1, M=1)), ("drq", RecipeOptions())),
+    (("svea", RecipeOptions(alpha=0.5, beta=0.5)), ("svea", RecipeOptions())),
+]
+
 Value = Callable[[Weights, Tensor, Tensor], Tensor]  # of weights, successors and noise
 Heads = Callable[[Weights, Tensor, Tensor], list[Tensor]]  # of weights, features and actions
 
@@ -266,7 +273,6 @@ class Reference:
     """A base algorithm with its numbers, slowly; a subclass adds ``value`` and ``improve``."""
 
     groups: dict[str, tuple[str, ...]]  # prefixes of the parameters that each optimiser steps
-    losses: tuple[str, ...] = ()  # of the policy's part
     draws = A  # standard normal numbers per action that is drawn
     encoder_tau, q_tau = 0.05, 0.01
 
@@ -351,6 +357,19 @@ class Reference:
                 w[name] = tau * w[name.removeprefix("target_")] + (1 - tau) * w[name]
         return w, losses
 
+    def check_update(
+        self, agent: Agent, decision: int, even: bool = True
+    ) -> tuple[Weights, dict[str, Tensor]]:
+        """Update the agent, and compare; its weights before, and what it reported."""
+        batch, before = make_batch(decision, agent.discrete), weights_of(agent)
+        expected, losses = self.update(before, batch, self.noise_of(agent), even)
+        found = agent.update(batch, agent.schedule(decision))
+        assert losses.keys() == found.keys() & {"critic_loss", "actor_loss", "temperature_loss"}
+        for name, loss in losses.items():
+            torch.testing.assert_close(found[name], loss.detach(), rtol=2e-5, atol=1e-6, msg=name)
+        self.assert_equal(agent, expected)
+        return before, found
+
     def clear(self, name: str, weight: Tensor) -> Tensor:
         """Where a gradient is more than rounding noise: Adam's step is of full size for both."""
         online = name.replace("auxiliary.target_trunk.", "trunk.").replace("target_", "")
@@ -383,7 +402,6 @@ class PlainSAC(Reference):
     """A squashed Gaussian policy and a learned temperature."""
 
     groups = {"critic": CRITIC, "actor": ACTOR, "temperature": ("log_temp",)}  # noqa: RUF012
-    losses = ("actor_loss", "temperature_loss")
 
     def __init__(
         self, recipe: str, options: RecipeOptions | None = None, masker: float = 0.0
@@ -417,7 +435,6 @@ class PlainDDPG(Reference):
     """DrQ-v2's: noisy actions of a deterministic policy; by default no slow encoder."""
 
     groups = {"critic": CRITIC, "actor": ACTOR}  # noqa: RUF012
-    losses = ("actor_loss",)
     encoder_tau = 1.0
     deviation = 1.0  # of the noise
     clip = 0.3
@@ -499,6 +516,15 @@ def same_weights(one: Agent, two: Agent) -> bool:
     first, second = weights_of(one), weights_of(two)
     assert first.keys() == second.keys()
     return all(torch.allclose(first[name], second[name], rtol=1e-5, atol=1e-6) for name in first)
+
+
+def assert_coincide(base: type[Agent], *recipes: tuple[str, RecipeOptions]) -> None:
+    """Two recipes lead to the same weights."""
+    one, two = (make_agent(*recipe, base) for recipe in recipes)
+    for decision in range(4):
+        for agent in (one, two):
+            agent.update(make_batch(decision, base.discrete), agent.schedule(decision))
+    assert same_weights(one, two)
 
 
 def record_inputs(network: torch.nn.Module) -> list[Tensor]:
