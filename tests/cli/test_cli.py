@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from exit_codes import call
 from tiny_runs import tiny
 
 from svea import __version__, cli
@@ -19,14 +20,6 @@ from svea.config import PRESETS, configure
 from svea.errors import UserError
 from svea.methods import METHODS
 from svea.training import train
-
-
-def call(arguments: list[str]) -> int:
-    """The exit code, however it comes."""
-    try:
-        return cli.main(arguments)
-    except SystemExit as stop:
-        return int(stop.code or 0)
 
 
 def in_a_process(*arguments: str) -> subprocess.CompletedProcess[str]:

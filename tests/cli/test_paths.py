@@ -7,9 +7,10 @@ import stat
 from pathlib import Path
 
 import pytest
+from exit_codes import call
 from fake_runs import write_run
 
-from svea import cli, files
+from svea import files
 from svea.errors import UserError
 
 WRITERS = [
@@ -49,13 +50,6 @@ KINDS = ["device", "long", "dangling", "loop", "below a file", "not text"]
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     return write_run(tmp_path / "run")
-
-
-def call(arguments: list[str]) -> int:
-    try:
-        return cli.main(arguments)
-    except SystemExit as stop:
-        return int(stop.code or 0)
 
 
 @pytest.mark.parametrize("writer", WRITERS)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from exit_codes import call
 from fake_studies import short, write_finished
 
 from svea import cli, files
@@ -138,11 +139,7 @@ def test_mistakes_are_one_message_and_make_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    try:
-        code = cli.main(arguments.split())
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    shown = capsys.readouterr().err
+    code, shown = call(arguments.split()), capsys.readouterr().err
     assert code == 2 and all(word in shown for word in words), shown
     assert "Traceback" not in shown and list(tmp_path.iterdir()) == []
 

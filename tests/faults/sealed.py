@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from tiny_runs import tiny
 from torch import Tensor
 
-from faults.hostile import MOST_BYTES, MOST_SECONDS, newest, open_apart
+from faults.hostile import newest, open_within_limits
 from faults.tally import Tally, expect
 from svea import files
 from svea.config import Config
@@ -153,11 +153,7 @@ def sealed_edits(cases: range, seed: int, folder: Path) -> Tally:
         shutil.copytree(whole, run)
         what = edit(run, np.random.default_rng([seed, 11, case]))
         with tally.case(f"{case}: {what}"):
-            seconds, memory = open_apart(lambda: train_or_refuse(run))
-            tally.measure("seconds for one", seconds)
-            tally.measure("MB taken by one", memory / 1e6)
-            expect(seconds < MOST_SECONDS, f"it took {seconds:.1f} s")
-            expect(memory < MOST_BYTES, f"it took {memory / 1e6:.0f} MB")
+            open_within_limits(lambda: train_or_refuse(run), tally)
     return tally
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tiny_runs import TINY, tiny
 
-from faults.hostile import MOST_BYTES, MOST_SECONDS, newest, open_apart
+from faults.hostile import newest, open_within_limits
 from faults.tally import Tally, expect
 
 KINDS = ("a named pipe", "a device", "a terabyte of nothing")
@@ -51,11 +51,7 @@ def special_files(cases: range, seed: int, folder: Path) -> Tally:
                 code = main(words)
                 expect(code in allowed, f"exit code {code}")
 
-            seconds, memory = open_apart(verb_ends)
-            tally.measure("seconds for one", seconds)
-            tally.measure("MB taken by one", memory / 1e6)
-            expect(seconds < MOST_SECONDS, f"it took {seconds:.1f} s")
-            expect(memory < MOST_BYTES, f"it took {memory / 1e6:.0f} MB")
+            open_within_limits(verb_ends, tally)
     return tally
 
 
