@@ -35,7 +35,6 @@ from torch import Tensor
 from svea.agents import DQN, SAC, Agent
 from svea.agents.auxiliary import CURL, PAD, SODA, two_layers
 from svea.config import CURLOptions, PADOptions, SODAOptions
-from svea.errors import StorageError
 from svea.networks import CNN
 from svea.networks.head_cnn import own_head, without_last
 from svea.replay import Batch
@@ -276,14 +275,6 @@ def test_the_shared_part_and_a_head_with_the_trunks_weights_are_the_trunk(drqv2:
     assert shared(images).shape == (3, shared.features)
     torch.testing.assert_close(head(shared(images)), whole(images))
     assert {id(p) for p in shared.parameters()} < {id(p) for p in whole.parameters()}
-
-
-def test_weights_of_pad_from_before_the_policy_shared_the_critics_convolutions() -> None:
-    agent = with_own_layers("pad", 1)
-    old = dict(agent.state_dict())
-    old["actor.projection.0.layers.1.weight"] = old.pop("auxiliary.head.layers.1.weight")
-    with pytest.raises(StorageError, match=r"earlier version.*share them.*another --out"):
-        agent.load_state_dict(old)
 
 
 def test_the_policy_and_q_functions_of_soda_never_see_the_strong_view() -> None:

@@ -200,7 +200,7 @@ def test_a_still_video_stands_and_a_fast_one_runs(walker: Any, live: LiveMode):
 
 
 def test_only_clips_that_were_found_can_be_shown(live: LiveMode, tmp_path: Path):
-    with pytest.raises(UserError, match="no clip"):
+    with pytest.raises(UserError, match="unknown clip"):
         live.adjust(Adjustments(video="../../etc/passwd"))
     assert live.adjustments == NEUTRAL
     (tmp_path / "empty").mkdir()

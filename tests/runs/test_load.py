@@ -141,6 +141,13 @@ def test_weights_that_are_damaged_or_of_another_shape(exported: Path) -> None:
         load_agent(exported)
 
 
+def test_a_device_that_is_not_there_is_not_the_fault_of_the_weights(exported: Path) -> None:
+    missing = "mps" if torch.cuda.is_available() else "cuda"
+    with pytest.raises(UserError, match=f"device {missing} is not available") as raised:
+        load_agent(exported, missing)
+    assert raised.value.exit_code == 2
+
+
 def change_config(folder: Path, **changes: object) -> None:
     stored = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(stored | changes))

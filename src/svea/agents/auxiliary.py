@@ -1,7 +1,7 @@
 """Auxiliary tasks: further losses that train the same trunk.
 
-Each has its settings from the paper's baselines (docs/methods.md says where from), is due on every
-n-th decision, and may ask for its own batch.
+Each has its settings from the paper's baselines (docs/methods.md says where from), is due in every
+n-th update, and may ask for its own batch.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from svea.agents.finite import not_finite
-from svea.errors import StorageError
 
 if TYPE_CHECKING:
     from svea.agents.auxiliary import Auxiliary
@@ -96,14 +95,7 @@ class Saving:
 
         Raises:
             ValueError: It is another agent's; nothing has been taken over.
-            StorageError: It is of an earlier version of PAD.
         """
-        if any(".projection.0.layers." in name for name in state):
-            raise StorageError(
-                "these weights are of an earlier version, in which the policy and the Q-functions "
-                "of PAD had the last convolutions for themselves; now they share them, as in the "
-                "reference, so the weights do not fit. Train again, with another --out"
-            )
         self.check_state_dict(state)
         for name, network in self.networks.items():
             prefix = f"{name}."

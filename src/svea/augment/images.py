@@ -29,7 +29,7 @@ from svea.data.clips import PROCEDURAL
 from svea.data.decode import (
     OVERLAY_SIDE,
     PICTURE_ENDINGS,
-    SMALLEST_SIDE,
+    SKIPPED,
     VIDEO_ENDINGS,
     DecodeError,
     read_key_frames,
@@ -143,8 +143,7 @@ class ImageBank:
             bank = _BANKS[key] = cls(pictures.to(device), source, skipped, record)
         if bank.skipped:
             warnings.warn(
-                f"skipped {bank.skipped} of {len(files)} files in {path}: damaged, smaller than "
-                f"{SMALLEST_SIDE} pixels, or larger than 36 megapixels",
+                f"skipped {bank.skipped} of {len(files)} files in {path}: {SKIPPED}",
                 stacklevel=2,
             )
         return bank
@@ -367,8 +366,7 @@ def _read_all(path: Path, files: list[Path]) -> tuple[Tensor, int]:
     pictures = [picture for group in groups for picture in group][:MOST_PICTURES]
     if not pictures:
         raise UserError(
-            f"none of the {len(files)} pictures and videos in {path} can be used: all are "
-            f"damaged, smaller than {SMALLEST_SIDE} pixels, or larger than 36 megapixels"
+            f"none of the {len(files)} pictures and videos in {path} can be used: all are {SKIPPED}"
         )
     return _channels_first(np.stack(pictures)), sum(not group for group in groups)
 

@@ -81,6 +81,6 @@ def _exact(x: Tensor) -> Tensor:
 
 
 def check_probability(name: str, probability: float) -> None:
-    """Raise if it is none."""
+    """Raise if it is not one."""
     if not 0 <= probability <= 1:
         raise UserError(f"{name}: probability is {probability}; expected 0 to 1")

@@ -145,7 +145,10 @@ def check_ranges(config: Config) -> None:
             f"allowed: {config.envs} or more"
         )
     if config.recipe.alpha + config.recipe.beta == 0:
-        raise UserError("recipe.alpha and recipe.beta are both 0: the Q-function would not learn")
+        raise UserError(
+            "recipe.alpha and recipe.beta are both 0: the Q-function would not learn; allowed: at "
+            "least one above 0"
+        )
 
 
 def check_bounds(options: Any, prefix: str = "") -> None:

@@ -102,5 +102,5 @@ def build(kind: type, values: Any, prefix: str) -> Any:
         and isinstance(f.default_factory, type(dataclasses.MISSING))
     ]
     if missing:
-        raise UserError(f"config lacks {', '.join(missing)}")
+        raise UserError(f"config lacks {', '.join(missing)}, which has no default; add it")
     return kind(**arguments)

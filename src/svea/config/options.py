@@ -161,7 +161,7 @@ class SGQNOptions:
     learning_rate: Positive = 3e-4
     """Adam's learning rate for encoder and decoder."""
     every: Every = 2
-    """Updated on every n-th decision."""
+    """Updated in every n-th update."""
     quantile: Share = 0.95
     """Share of a frame's pixels that do not count (cartpole and ball_in_cup: 0.98)."""
     consistency: Annotated[float, at_least(0)] = 0.5

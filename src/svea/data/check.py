@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from svea import words
 from svea.data import clips
 from svea.data.decode import VIDEO_ENDINGS, DecodeError, check_picture
 from svea.data.folders import VARIABLE, data_folder, existing_folder
@@ -73,7 +74,7 @@ def check_data(folder: Path, on_file: Callable[[Path], None] = lambda path: None
             print(f"note: {part.name} has {part.summary}; missing: {', '.join(part.missing)}")
     for path in _unread(root, parts):
         print(f"note: {path.relative_to(root)} is not read: no mode looks for that name")
-    print(f"{problems} problems" if problems else "all that was found is sound")
+    print(words.plural(problems, "problem") if problems else "all that was found is sound")
     return UserError.exit_code if problems else 0
 
 

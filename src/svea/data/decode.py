@@ -39,6 +39,12 @@ MOST_BYTES = 64 * 2**30
 SMALLEST_SIDE = 32
 """Overlay skips pictures with a shorter side."""
 
+SKIPPED = (
+    f"damaged, smaller than {SMALLEST_SIDE} pixels, or larger than "
+    f"{MOST_PICTURE_PIXELS // 10**6} megapixels"
+)
+"""Why overlay skips a picture, in words."""
+
 SECONDS = 60
 """A decoder that takes longer is stopped."""
 

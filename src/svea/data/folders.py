@@ -74,5 +74,8 @@ def existing_folder(folder: str | os.PathLike[str], origin: str) -> Path:
     """
     path = Path(folder).expanduser()
     if not path.is_dir():
-        raise UserError(f"{origin} is {os.fspath(folder)!r}, which is not a folder.")
+        raise UserError(
+            f"{origin} is {os.fspath(folder)!r}, which is not a folder; name one that exists, or "
+            "make one with `svea data get NAME FOLDER`."
+        )
     return path

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from svea import files, machine
+from svea import files, machine, words
 from svea.data.folders import DAVIS
 from svea.data.inventory import content_sha256, inventory, storage_errors
 from svea.errors import StorageError, UserError, unknown_name
@@ -41,8 +41,9 @@ LIMIT = 4
 PIECE = 2**20  # bytes read at once
 
 RECORD = "downloads.json"
-RECORD_BYTES = 2**30  # has the hash of every file: 100 bytes for each of 1.8 million
 """In the data folder: where each download came from, and the hashes of its files."""
+
+RECORD_BYTES = 2**30  # 100 bytes for the hash of each of 1.8 million files, and room
 
 _WORK = ".downloads"
 _DAMAGE = (
@@ -288,7 +289,11 @@ def _check_response(source: Source, response: Any) -> None:
     _check_url(response.url)
     size = int(response.headers.get("content-length", 0))
     if size > LIMIT * source.size:
-        raise DownloadError(f"{source.url} has {size} bytes: too many to be the archive.")
+        raise DownloadError(
+            f"{source.url} has {words.size(size)}, where about {words.size(source.size)} are "
+            "expected: it is not the archive. Get the data elsewhere, laid out as docs/data.md "
+            "shows."
+        )
 
 
 def _check_url(url: str) -> None:

@@ -152,7 +152,8 @@ def restore_replay(run: Path, checkpoint: Checkpoint, replay: Replay) -> None:
         replay_segments.restore_counters(replay, counters)
     except tensors.DAMAGE as error:
         raise StorageError(
-            f"the replay in {run / layout.REPLAY} does not fit its checkpoint: {error}"
+            f"the replay in {run / layout.REPLAY} does not fit its checkpoint: {error}. Restore "
+            "the run from a copy, or start again with another --out"
         ) from error
 
 

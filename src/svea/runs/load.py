@@ -47,7 +47,7 @@ def read_config(run: str | Path) -> dict[str, Any]:
             "`svea train` or `svea export`"
         ) from None
     except (OSError, ValueError) as error:
-        raise StorageError(f"{path} cannot be read: {error}") from error
+        raise StorageError(f"{path} cannot be read: {error}. Restore it from a copy") from error
     return stored
 
 
@@ -72,16 +72,18 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
                 "decisions (--save-every)"
             )
         state, decision = newest.agent, newest.decision
+    chosen = choose_device(device)  # before the weights: a bad device is not their fault
+    multiply_float32(chosen, config.precision == EXACT)
     try:
         actions = BASES[config.base].actions_in(state)
-        chosen = choose_device(device)
-        multiply_float32(chosen, config.precision == EXACT)
         agent = _agent_to_act(run, config, actions, chosen)
         if layout.is_export(run):
             state = _completed(agent, state, run)
         agent.load_state_dict(state)
     except tensors.DAMAGE as error:
-        raise StorageError(f"the weights in {run} do not fit its config.json: {error}") from error
+        raise StorageError(
+            f"the weights in {run} do not fit its config.json: {error}. Restore both from a copy"
+        ) from error
     agent.decision = decision
     return agent
 
@@ -217,5 +219,7 @@ def _exported_state(folder: Path) -> dict[str, Tensor]:
             tensors.verify(path, wanted, layout.WEIGHTS_BYTES)
             state |= quantised.restore(tensors.read(path, layout.WEIGHTS_BYTES))
     except tensors.DAMAGE as error:
-        raise StorageError(f"{folder} cannot be read: {error}") from error
+        raise StorageError(
+            f"{folder} cannot be read: {error}. Restore it from a copy, or export the run again"
+        ) from error
     return state

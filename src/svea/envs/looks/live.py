@@ -20,7 +20,7 @@ from svea.envs.looks.colors import GRID_LINE, ColorMode, fill_checker, fill_sky,
 from svea.envs.looks.distracting import DistractingMode
 from svea.envs.looks.pictures import PictureMode
 from svea.envs.looks.videos import GREEN, VideoMode, is_green, show_behind
-from svea.errors import UserError
+from svea.errors import unknown_name
 
 PATH = f"{__name__}:LiveMode"
 """How `make_env` is asked for it."""
@@ -127,7 +127,7 @@ class LiveMode(PictureMode):
     def adjust(self, adjustments: Adjustments) -> None:
         """Put adjustments on in place of the last ones; raises on an unknown clip."""
         if adjustments.video and adjustments.video not in self.clips:
-            raise UserError(f"there is no clip {adjustments.video!r} here.")
+            raise unknown_name("clip", adjustments.video, self.clips)
         self._undo()
         self.adjustments = adjustments
         self._put_on()
