@@ -31,143 +31,6 @@ Analysis = Callable[[Path, Callable[[str], None]], tuple[int, dict[str, Any]]]
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-
-    def q_variance(
-        runs: Positional[tuple[Path, ...]],
-        transitions: int = 256,
-        draws: int = 16,
-        seed: int = 0,
-        device: str = "cpu",
-    ) -> int:
-        """Variance of the Q-target over draws of the view that feeds it, and of the strong view.
-
-        Example: svea analyze q-variance runs/walker_walk-svea-0
-
-        Args:
-            runs: folders made by `svea train`.
-            transitions: from each run's replay buffer.
-            draws: of the view, for each transition.
-            seed: of transitions and draws.
-            device: auto, cuda, mps or cpu.
-        """
-        found = q_variance_table(
-            runs, transitions=transitions, draws=draws, seed=seed, device=device
-        )
-        return print_results(*found)
-
-    def q_gap(
-        runs: Positional[tuple[Path, ...]],
-        augment: tuple[str, ...] = ("all",),
-        transitions: int = 256,
-        draws: int = 4,
-        seed: int = 0,
-        device: str = "cpu",
-    ) -> int:
-        """Mean |Q(s, a) - Q(aug(s), a)| for each augmentation.
-
-        Example: svea analyze q-gap runs/walker_walk-drq-0 --augment conv overlay
-
-        Args:
-            runs: folders made by `svea train`.
-            augment: which augmentations; `all` is the paper's six and shift.
-            transitions: from each run's replay buffer.
-            draws: of the augmentation, for each transition.
-            seed: of transitions and draws.
-            device: auto, cuda, mps or cpu.
-        """
-        found = q_gap_table(
-            runs, augment, transitions=transitions, draws=draws, seed=seed, device=device
-        )
-        return print_results(*found)
-
-    def walltime(
-        runs: Positional[tuple[Path, ...]],
-        mode: str = "train",
-        level: float | None = None,
-        out: Out = None,
-    ) -> int:
-        """Return against wall time, and how long each setting takes to a common return.
-
-        Example: svea analyze walltime runs
-
-        Args:
-            runs: folders made by `svea train`.
-            mode: of the evaluations during training.
-            level: the return to be reached; default: 90 % of the lowest best return.
-            out: also draw the curves, as .png or .pdf.
-        """
-        if out is not None:
-            files.output_file(out)
-        return print_results(*wall_time_table(runs, mode, level, out))
-
-    def saliency(
-        run: Positional[Path],
-        modes: tuple[str, ...] = ("usual",),
-        out: Out = None,
-        samples: int = 4,
-        guided: bool = False,
-        seed: int = 0,
-        device: str = "cpu",
-        data_dir: str = "",
-        task: str = "",
-    ) -> int:
-        """Where the agent looks: pixels that move its Q-value, and attention for a ViT.
-
-        Example: svea analyze saliency runs/walker_walk-svea-0 --modes color_hard
-
-        Args:
-            run: folder made by `svea train` or `svea export`; agents of the zoo have no Q-values.
-            modes: side by side: modes, or groups as in `svea eval`; `usual` is train and color_hard
-                (robot tasks: test).
-            out: the picture; default RUN/analysis/saliency.png.
-            samples: moments of the episode.
-            guided: also show the guided gradient, with which SGQN trains: what raises the Q-value.
-            seed: of the evaluation whose first episode is shown.
-            device: auto, cuda, mps or cpu.
-            data_dir: folder with benchmark data; overrides SVEA_DATA.
-            task: play in this task instead of the run's, e.g. module:function of your environment
-                in another look.
-        """
-        from svea.envs.given import name_task
-
-        with starting():
-            from svea.evidence.film.saliency import saliency as draw
-        run = zoo.working_copy(run)
-        picture = files.output_file(out or run / layout.ANALYSIS / "saliency.png")
-        with collected() as problems, Steps("pictures", 1) as steps:
-            steps.begin(f"playing {run} and drawing where it looks")
-            path = draw(
-                run, modes, picture, samples=samples, guided=guided, seed=seed, device=device,
-                data_dir=data_dir or None, task=name_task(task),
-                on_problem=lambda mode, error: problems.append(error),
-            )  # fmt: skip
-        print(path)
-        return print_problems(problems)
-
-    def tid(
-        runs: Positional[tuple[Path, ...]],
-        modes: tuple[str, ...] = ("usual",),
-        quantile: str = "auto",
-        samples: int = 32,
-        seed: int = 0,
-        device: str = "cpu",
-        data_dir: str = "",
-    ) -> int:
-        """Does Q look at the task? SimGRL's score and variance, by MuJoCo's segmentation.
-
-        Args:
-            runs: folders made by `svea train` or `svea export`, of tasks that svea simulates.
-            modes: where; `usual` is train and color_hard (robot tasks: test).
-            quantile: share of a frame's pixels that do not count as looked at, e.g. 0.95; auto
-                takes as many as the task has.
-            samples: moments of an evaluation's first episode in each mode.
-            seed: of the evaluation.
-            device: auto, cuda, mps or cpu.
-            data_dir: folder with benchmark data; overrides SVEA_DATA.
-        """
-        options = {"quantile": quantile, "samples": samples, "seed": seed, "device": device}
-        return print_results(*tid_table(runs, modes, data_dir=data_dir or None, **options))
-
     return parse_parts(
         {
             "q-variance": q_variance,
@@ -179,6 +42,145 @@ def run(arguments: list[str]) -> int:
         "analyze",
         arguments,
     )
+
+
+def q_variance(
+    runs: Positional[tuple[Path, ...]],
+    transitions: int = 256,
+    draws: int = 16,
+    seed: int = 0,
+    device: str = "cpu",
+) -> int:
+    """Variance of the Q-target over draws of the view that feeds it, and of the strong view.
+
+    Example: svea analyze q-variance runs/walker_walk-svea-0
+
+    Args:
+        runs: folders made by `svea train`.
+        transitions: from each run's replay buffer.
+        draws: of the view, for each transition.
+        seed: of transitions and draws.
+        device: auto, cuda, mps or cpu.
+    """
+    found = q_variance_table(runs, transitions=transitions, draws=draws, seed=seed, device=device)
+    return print_results(*found)
+
+
+def q_gap(
+    runs: Positional[tuple[Path, ...]],
+    augment: tuple[str, ...] = ("all",),
+    transitions: int = 256,
+    draws: int = 4,
+    seed: int = 0,
+    device: str = "cpu",
+) -> int:
+    """Mean |Q(s, a) - Q(aug(s), a)| for each augmentation.
+
+    Example: svea analyze q-gap runs/walker_walk-drq-0 --augment conv overlay
+
+    Args:
+        runs: folders made by `svea train`.
+        augment: which augmentations; `all` is the paper's six and shift.
+        transitions: from each run's replay buffer.
+        draws: of the augmentation, for each transition.
+        seed: of transitions and draws.
+        device: auto, cuda, mps or cpu.
+    """
+    found = q_gap_table(
+        runs, augment, transitions=transitions, draws=draws, seed=seed, device=device
+    )
+    return print_results(*found)
+
+
+def walltime(
+    runs: Positional[tuple[Path, ...]],
+    mode: str = "train",
+    level: float | None = None,
+    out: Out = None,
+) -> int:
+    """Return against wall time, and how long each setting takes to a common return.
+
+    Example: svea analyze walltime runs
+
+    Args:
+        runs: folders made by `svea train`.
+        mode: of the evaluations during training.
+        level: the return to be reached; default: 90 % of the lowest best return.
+        out: also draw the curves, as .png or .pdf.
+    """
+    if out is not None:
+        files.output_file(out)
+    return print_results(*wall_time_table(runs, mode, level, out))
+
+
+def saliency(
+    run: Positional[Path],
+    modes: tuple[str, ...] = ("usual",),
+    out: Out = None,
+    samples: int = 4,
+    guided: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+    data_dir: str = "",
+    task: str = "",
+) -> int:
+    """Where the agent looks: pixels that move its Q-value, and attention for a ViT.
+
+    Example: svea analyze saliency runs/walker_walk-svea-0 --modes color_hard
+
+    Args:
+        run: folder made by `svea train` or `svea export`; agents of the zoo have no Q-values.
+        modes: side by side: modes, or groups as in `svea eval`; `usual` is train and color_hard
+            (robot tasks: test).
+        out: the picture; default RUN/analysis/saliency.png.
+        samples: moments of the episode.
+        guided: also show the guided gradient, with which SGQN trains: what raises the Q-value.
+        seed: of the evaluation whose first episode is shown.
+        device: auto, cuda, mps or cpu.
+        data_dir: folder with benchmark data; overrides SVEA_DATA.
+        task: play in this task instead of the run's, e.g. module:function of your environment
+            in another look.
+    """
+    from svea.envs.given import name_task
+
+    with starting():
+        from svea.evidence.film.saliency import saliency as draw
+    run = zoo.working_copy(run)
+    picture = files.output_file(out or run / layout.ANALYSIS / "saliency.png")
+    with collected() as problems, Steps("pictures", 1) as steps:
+        steps.begin(f"playing {run} and drawing where it looks")
+        path = draw(
+            run, modes, picture, samples=samples, guided=guided, seed=seed, device=device,
+            data_dir=data_dir or None, task=name_task(task),
+            on_problem=lambda mode, error: problems.append(error),
+        )  # fmt: skip
+    print(path)
+    return print_problems(problems)
+
+
+def tid(
+    runs: Positional[tuple[Path, ...]],
+    modes: tuple[str, ...] = ("usual",),
+    quantile: str = "auto",
+    samples: int = 32,
+    seed: int = 0,
+    device: str = "cpu",
+    data_dir: str = "",
+) -> int:
+    """Does Q look at the task? SimGRL's score and variance, by MuJoCo's segmentation.
+
+    Args:
+        runs: folders made by `svea train` or `svea export`, of tasks that svea simulates.
+        modes: where; `usual` is train and color_hard (robot tasks: test).
+        quantile: share of a frame's pixels that do not count as looked at, e.g. 0.95; auto
+            takes as many as the task has.
+        samples: moments of an evaluation's first episode in each mode.
+        seed: of the evaluation.
+        device: auto, cuda, mps or cpu.
+        data_dir: folder with benchmark data; overrides SVEA_DATA.
+    """
+    options = {"quantile": quantile, "samples": samples, "seed": seed, "device": device}
+    return print_results(*tid_table(runs, modes, data_dir=data_dir or None, **options))
 
 
 def q_variance_table(runs: Sequence[Path], **options: Any) -> Findings:

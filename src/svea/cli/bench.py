@@ -21,164 +21,167 @@ if TYPE_CHECKING:
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-
-    def augment(
-        names: tuple[str, ...] = (),
-        device: str = "cpu",
-        batch: int | None = None,
-        size: int = 84,
-        repeats: int = 50,
-        bfloat16: bool = False,
-        json: bool = False,
-    ) -> int:
-        """Time every augmentation next to a naive loop over the samples.
-
-        Args:
-            names: only these; default all.
-            device: auto, cuda, mps or cpu.
-            batch: samples; default 64 on a CPU, 256 on a GPU.
-            size: height and width in pixels.
-            repeats: how often each is run.
-            bfloat16: in bfloat16 instead of float32.
-            json: print JSON too.
-        """
-        with starting():
-            from svea.bench.augment import time_augmentations
-            from svea.speed import choose_device
-
-        with Steps("augmentations") as steps:
-            rows = time_augmentations(
-                names, device=choose_device(device).type, batch=batch, size=size, repeats=repeats,
-                bfloat16=bfloat16, on_name=steps.begin,
-            )  # fmt: skip
-        return show("augmentations", augmentation_table(rows), rows, json)
-
-    def env(
-        tasks: tuple[str, ...] = ("walker_walk", "cartpole_swingup", "robot_reach"),
-        modes: tuple[str, ...] = ("all",),
-        decisions: int = 100,
-        resets: int = 20,
-        size: int = 84,
-        rendering: Literal["full", "fast"] = "full",
-        data_dir: str = "",
-        json: bool = False,
-    ) -> int:
-        """Time decisions and resets of every task and mode, taking turns.
-
-        Args:
-            tasks: which tasks; the first is the yardstick of the others.
-            modes: which modes; the first is the yardstick of the others. Groups as
-                in `svea eval`: `all` is the paper's, `everything` all of a task's.
-            decisions: timed in each mode.
-            resets: timed in each mode.
-            size: height and width in pixels.
-            rendering: full or fast.
-            data_dir: folder with benchmark data; overrides SVEA_DATA.
-            json: print JSON too.
-        """
-        with starting():
-            from svea.bench.env import time_environments
-
-        with Steps("environments") as steps:
-            steps.begin(f"timing {resets} resets and {decisions} decisions of each, in turns")
-            rows = time_environments(
-                tasks, modes, decisions=decisions, resets=resets, size=size, rendering=rendering,
-                data_dir=data_dir or None,
-            )  # fmt: skip
-        title = f"environments, {size} px, {rendering} rendering"
-        return show(title, environment_table(rows), rows, json)
-
-    def update(
-        methods: tuple[str, ...] = ("svea", "drq"),
-        base: str = "sac",
-        encoder: str = "cnn",
-        preset: str = "paper",
-        device: str = "auto",
-        precision: str = "auto",
-        speed: str = "auto",
-        batch: int | None = None,
-        repeats: int = 40,
-        no_parts: bool = False,
-        json: bool = False,
-    ) -> int:
-        """Time one update of each method, with its parts, next to the least time it could take.
-
-        Example: svea bench update --methods svea drq --preset quick
-
-        Args:
-            methods: which; `all` is every method.
-            base: sac, ddpg or dqn.
-            encoder: cnn, vit, drqv2 or frames.
-            preset: sizes: paper or quick.
-            device: auto, cuda, mps or cpu.
-            precision: auto, float32, float32-exact or bfloat16.
-            speed: auto, eager, compiled or captured.
-            batch: transitions; default the preset's.
-            repeats: how often each is run.
-            no_parts: time whole updates alone.
-            json: print JSON too.
-        """
-        from svea.methods import METHODS
-
-        with starting():
-            from svea.bench.update import time_updates
-            from svea.speed import choose_device
-        chosen = tuple(METHODS) if "all" in methods else methods
-
-        def timed(row: UpdateRow) -> None:
-            print(f"timed {row.method}: {row.ms:.2f} ms", file=sys.stderr, flush=True)
-            steps.finish("timing updates")
-
-        with Steps("methods", len(chosen)) as steps:
-            steps.doing("timing updates")
-            rows = time_updates(
-                chosen, base=base, encoder=encoder, preset=preset, device=choose_device(device),
-                precision=precision, how=speed, batch=batch, repeats=repeats, parts=not no_parts,
-                on_row=timed,
-            )  # fmt: skip
-        return show("one update, sampling included", update_table(rows), rows, json)
-
-    def train(
-        task: str = "walker_walk",
-        method: str = "svea",
-        encoder: str = "cnn",
-        preset: str = "paper",
-        envs: int = 16,
-        seeds: tuple[str, ...] = ("0",),
-        seconds: float = 20.0,
-        device: str = "auto",
-        speed: str = "auto",
-        json: bool = False,
-    ) -> int:
-        """Time training end to end: decisions per second, environments and updates together.
-
-        Args:
-            task: which task.
-            method: which method.
-            encoder: cnn, vit, drqv2 or frames.
-            preset: sizes: paper or quick.
-            envs: environments of each seed.
-            seeds: one seed or several together, e.g. 0-4.
-            seconds: how long, after everything has warmed up.
-            device: auto, cuda, mps or cpu.
-            speed: auto, eager, compiled or captured.
-            json: print JSON too.
-        """
-        with starting():
-            from svea.bench.train import time_training
-            from svea.studies import parse_seeds
-
-        # A line and no bar: the runs show their own start.
-        print(f"warming up, then counting decisions for {seconds:g} s", file=sys.stderr, flush=True)
-        rows = time_training(
-            parse_seeds(seeds), seconds, task=task, method=method, encoder=encoder, preset=preset,
-            envs=envs, device=device, speed=speed,
-        )  # fmt: skip
-        return show(training_line(rows[0]), [], rows, json)
-
     parts: dict[str, Callable[..., int | None]]
     parts = {"augment": augment, "env": env, "update": update, "train": train}
     return parse_parts(parts, "bench", arguments)
+
+
+def augment(
+    names: tuple[str, ...] = (),
+    device: str = "cpu",
+    batch: int | None = None,
+    size: int = 84,
+    repeats: int = 50,
+    bfloat16: bool = False,
+    json: bool = False,
+) -> int:
+    """Time every augmentation next to a naive loop over the samples.
+
+    Args:
+        names: only these; default all.
+        device: auto, cuda, mps or cpu.
+        batch: samples; default 64 on a CPU, 256 on a GPU.
+        size: height and width in pixels.
+        repeats: how often each is run.
+        bfloat16: in bfloat16 instead of float32.
+        json: print JSON too.
+    """
+    with starting():
+        from svea.bench.augment import time_augmentations
+        from svea.speed import choose_device
+
+    with Steps("augmentations") as steps:
+        rows = time_augmentations(
+            names, device=choose_device(device).type, batch=batch, size=size, repeats=repeats,
+            bfloat16=bfloat16, on_name=steps.begin,
+        )  # fmt: skip
+    return show("augmentations", augmentation_table(rows), rows, json)
+
+
+def env(
+    tasks: tuple[str, ...] = ("walker_walk", "cartpole_swingup", "robot_reach"),
+    modes: tuple[str, ...] = ("all",),
+    decisions: int = 100,
+    resets: int = 20,
+    size: int = 84,
+    rendering: Literal["full", "fast"] = "full",
+    data_dir: str = "",
+    json: bool = False,
+) -> int:
+    """Time decisions and resets of every task and mode, taking turns.
+
+    Args:
+        tasks: which tasks; the first is the yardstick of the others.
+        modes: which modes; the first is the yardstick of the others. Groups as
+            in `svea eval`: `all` is the paper's, `everything` all of a task's.
+        decisions: timed in each mode.
+        resets: timed in each mode.
+        size: height and width in pixels.
+        rendering: full or fast.
+        data_dir: folder with benchmark data; overrides SVEA_DATA.
+        json: print JSON too.
+    """
+    with starting():
+        from svea.bench.env import time_environments
+
+    with Steps("environments") as steps:
+        steps.begin(f"timing {resets} resets and {decisions} decisions of each, in turns")
+        rows = time_environments(
+            tasks, modes, decisions=decisions, resets=resets, size=size, rendering=rendering,
+            data_dir=data_dir or None,
+        )  # fmt: skip
+    title = f"environments, {size} px, {rendering} rendering"
+    return show(title, environment_table(rows), rows, json)
+
+
+def update(
+    methods: tuple[str, ...] = ("svea", "drq"),
+    base: str = "sac",
+    encoder: str = "cnn",
+    preset: str = "paper",
+    device: str = "auto",
+    precision: str = "auto",
+    speed: str = "auto",
+    batch: int | None = None,
+    repeats: int = 40,
+    no_parts: bool = False,
+    json: bool = False,
+) -> int:
+    """Time one update of each method, with its parts, next to the least time it could take.
+
+    Example: svea bench update --methods svea drq --preset quick
+
+    Args:
+        methods: which; `all` is every method.
+        base: sac, ddpg or dqn.
+        encoder: cnn, vit, drqv2 or frames.
+        preset: sizes: paper or quick.
+        device: auto, cuda, mps or cpu.
+        precision: auto, float32, float32-exact or bfloat16.
+        speed: auto, eager, compiled or captured.
+        batch: transitions; default the preset's.
+        repeats: how often each is run.
+        no_parts: time whole updates alone.
+        json: print JSON too.
+    """
+    from svea.methods import METHODS
+
+    with starting():
+        from svea.bench.update import time_updates
+        from svea.speed import choose_device
+    chosen = tuple(METHODS) if "all" in methods else methods
+
+    def timed(row: UpdateRow) -> None:
+        print(f"timed {row.method}: {row.ms:.2f} ms", file=sys.stderr, flush=True)
+        steps.finish("timing updates")
+
+    with Steps("methods", len(chosen)) as steps:
+        steps.doing("timing updates")
+        rows = time_updates(
+            chosen, base=base, encoder=encoder, preset=preset, device=choose_device(device),
+            precision=precision, how=speed, batch=batch, repeats=repeats, parts=not no_parts,
+            on_row=timed,
+        )  # fmt: skip
+    return show("one update, sampling included", update_table(rows), rows, json)
+
+
+def train(
+    task: str = "walker_walk",
+    method: str = "svea",
+    encoder: str = "cnn",
+    preset: str = "paper",
+    envs: int = 16,
+    seeds: tuple[str, ...] = ("0",),
+    seconds: float = 20.0,
+    device: str = "auto",
+    speed: str = "auto",
+    json: bool = False,
+) -> int:
+    """Time training end to end: decisions per second, environments and updates together.
+
+    Args:
+        task: which task.
+        method: which method.
+        encoder: cnn, vit, drqv2 or frames.
+        preset: sizes: paper or quick.
+        envs: environments of each seed.
+        seeds: one seed or several together, e.g. 0-4.
+        seconds: how long, after everything has warmed up.
+        device: auto, cuda, mps or cpu.
+        speed: auto, eager, compiled or captured.
+        json: print JSON too.
+    """
+    with starting():
+        from svea.bench.train import time_training
+        from svea.studies import parse_seeds
+
+    # A line and no bar: the runs show their own start.
+    print(f"warming up, then counting decisions for {seconds:g} s", file=sys.stderr, flush=True)
+    rows = time_training(
+        parse_seeds(seeds), seconds, task=task, method=method, encoder=encoder, preset=preset,
+        envs=envs, device=device, speed=speed,
+    )  # fmt: skip
+    return show(training_line(rows[0]), [], rows, json)
 
 
 def show(title: str, table: list[dict[str, Any]], rows: Sequence[Any], as_json: bool) -> int:

@@ -20,39 +20,39 @@ LONGEST_NAME = 16  # in the head of a column
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-
-    def command(
-        a: Positional[str],
-        b: Positional[str],
-        runs: Path = Path("runs"),
-        modes: tuple[str, ...] = (),
-        measure: Literal["return", "area", "success"] = "return",
-        json: bool = False,
-    ) -> int:
-        """Probability of improvement and difference, with 95 % bootstrap intervals.
-
-        Example: svea compare svea drq --modes color_hard
-
-        Intervals are over seeds and worlds (areas: over seeds); JSON has both kinds.
-
-        Args:
-            a: one side: a folder of runs; or a method (svea), with its augmentation (svea+conv), or
-                a setting as `svea eval` prints it, among the runs in --runs.
-            b: the other side, named in the same ways.
-            runs: where names are looked for.
-            modes: which modes or groups of modes; default all that both have.
-            measure: final return, area under the evaluation curve (sample efficiency), or success.
-            json: print JSON instead of a table.
-        """
-        with Steps("comparisons") as steps:
-            steps.doing("reading runs")
-            made, notes = comparisons(a, b, runs, modes, measure)
-        if json:
-            print(jsonlib.dumps([one.to_json() for one in made], indent=1))
-            return 0
-        return print_results(comparison_table(made, *_side_names(a, b)), notes)
-
     return parse(command, "compare", arguments)
+
+
+def command(
+    a: Positional[str],
+    b: Positional[str],
+    runs: Path = Path("runs"),
+    modes: tuple[str, ...] = (),
+    measure: Literal["return", "area", "success"] = "return",
+    json: bool = False,
+) -> int:
+    """Probability of improvement and difference, with 95 % bootstrap intervals.
+
+    Example: svea compare svea drq --modes color_hard
+
+    Intervals are over seeds and worlds (areas: over seeds); JSON has both kinds.
+
+    Args:
+        a: one side: a folder of runs; or a method (svea), with its augmentation (svea+conv), or
+            a setting as `svea eval` prints it, among the runs in --runs.
+        b: the other side, named in the same ways.
+        runs: where names are looked for.
+        modes: which modes or groups of modes; default all that both have.
+        measure: final return, area under the evaluation curve (sample efficiency), or success.
+        json: print JSON instead of a table.
+    """
+    with Steps("comparisons") as steps:
+        steps.doing("reading runs")
+        made, notes = comparisons(a, b, runs, modes, measure)
+    if json:
+        print(jsonlib.dumps([one.to_json() for one in made], indent=1))
+        return 0
+    return print_results(comparison_table(made, *_side_names(a, b)), notes)
 
 
 def comparisons(

@@ -37,25 +37,23 @@ complete -o default -F _svea svea
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-
-    def command(shell: Positional[Literal["bash", "zsh"]]) -> int:
-        """Print a completion script: eval "$(svea completion bash)".
-
-        Args:
-            shell: whose script; put the line above into ~/.bashrc or ~/.zshrc to keep it.
-        """
-        from svea.cli import VERBS
-        from svea.envs.modes import GROUP_NAMES, modes_of
-        from svea.envs.tasks import TASKS
-        from svea.methods import METHODS
-
-        if shell == "zsh":
-            print(
-                "autoload -U +X compinit && compinit && autoload -U +X bashcompinit && bashcompinit"
-            )
-        names = {"verbs": [*VERBS], "methods": [*METHODS], "tasks": [*TASKS]}
-        names["modes"] = [*modes_of(None), *GROUP_NAMES]
-        print(SCRIPT.format(**{kind: " ".join(words) for kind, words in names.items()}))
-        return 0
-
     return parse(command, "completion", arguments)
+
+
+def command(shell: Positional[Literal["bash", "zsh"]]) -> int:
+    """Print a completion script: eval "$(svea completion bash)".
+
+    Args:
+        shell: whose script; put the line above into ~/.bashrc or ~/.zshrc to keep it.
+    """
+    from svea.cli import VERBS
+    from svea.envs.modes import GROUP_NAMES, modes_of
+    from svea.envs.tasks import TASKS
+    from svea.methods import METHODS
+
+    if shell == "zsh":
+        print("autoload -U +X compinit && compinit && autoload -U +X bashcompinit && bashcompinit")
+    names = {"verbs": [*VERBS], "methods": [*METHODS], "tasks": [*TASKS]}
+    names["modes"] = [*modes_of(None), *GROUP_NAMES]
+    print(SCRIPT.format(**{kind: " ".join(words) for kind, words in names.items()}))
+    return 0

@@ -24,59 +24,59 @@ if TYPE_CHECKING:
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-
-    def command(
-        runs: Positional[tuple[Path, ...]],
-        modes: tuple[str, ...] = ("usual",),
-        episodes: int | Literal["all"] = 30,
-        seed: int = 0,
-        random_policy: bool = False,
-        again: bool = False,
-        videos: bool = False,
-        envs: int = 0,
-        device: str = "cpu",
-        data_dir: str = "",
-        task: str = "",
-        json: bool = False,
-    ) -> int:
-        """Evaluate agents over whole episodes, and record every episode in RUN/eval.jsonl.
-
-        Example: svea eval runs/walker_walk-svea-0 --modes all --episodes 30
-
-        The same command again plays only what is not recorded yet.
-
-        Args:
-            runs: folders made by `svea train` or `svea export`, folders with such beneath them, or
-                agents of the zoo, zoo:NAME, whose records go to runs/zoo/NAME/eval.jsonl.
-            modes: where to evaluate: modes of `svea tasks`, or groups: `usual` is train and
-                color_hard (robot tasks: test), `all` train and the test modes of the paper's
-                benchmarks, colors, videos, geometry and lights those of a kind, `everything` all
-                that the task has, `distracting_cs:all` the eight intensities; module:class is a
-                mode of yours.
-            episodes: per mode; `all` shows each of a mode's worlds once (train: 100 episodes), and
-                is what published numbers need.
-            seed: of the evaluation; the same seed gives every agent the same episodes.
-            random_policy: evaluate the random policy too, for comparison.
-            again: play recorded episodes once more; the new records count.
-            videos: also record one episode per mode as RUN/media/MODE.mp4 and .png.
-            envs: environments in parallel; 0 is one per core.
-            device: auto, cuda, mps or cpu.
-            data_dir: folder with benchmark data; overrides SVEA_DATA.
-            task: play in this task instead of the run's, e.g. module:function of your environment
-                in another look; tables show it as a mode.
-            json: print the records as JSON lines instead of a table.
-        """
-        from svea.envs.given import name_task
-
-        with starting():
-            from svea.evidence.evaluation import POLICIES, Request
-
-        policies = POLICIES if random_policy else POLICIES[:1]
-        other = name_task(task)
-        request = Request(modes, episodes, seed, policies, envs, device, data_dir or None, other)
-        return evaluate_and_print(runs, request, again=again, videos=videos, as_json=json)
-
     return parse(command, "eval", arguments)
+
+
+def command(
+    runs: Positional[tuple[Path, ...]],
+    modes: tuple[str, ...] = ("usual",),
+    episodes: int | Literal["all"] = 30,
+    seed: int = 0,
+    random_policy: bool = False,
+    again: bool = False,
+    videos: bool = False,
+    envs: int = 0,
+    device: str = "cpu",
+    data_dir: str = "",
+    task: str = "",
+    json: bool = False,
+) -> int:
+    """Evaluate agents over whole episodes, and record every episode in RUN/eval.jsonl.
+
+    Example: svea eval runs/walker_walk-svea-0 --modes all --episodes 30
+
+    The same command again plays only what is not recorded yet.
+
+    Args:
+        runs: folders made by `svea train` or `svea export`, folders with such beneath them, or
+            agents of the zoo, zoo:NAME, whose records go to runs/zoo/NAME/eval.jsonl.
+        modes: where to evaluate: modes of `svea tasks`, or groups: `usual` is train and
+            color_hard (robot tasks: test), `all` train and the test modes of the paper's
+            benchmarks, colors, videos, geometry and lights those of a kind, `everything` all
+            that the task has, `distracting_cs:all` the eight intensities; module:class is a
+            mode of yours.
+        episodes: per mode; `all` shows each of a mode's worlds once (train: 100 episodes), and
+            is what published numbers need.
+        seed: of the evaluation; the same seed gives every agent the same episodes.
+        random_policy: evaluate the random policy too, for comparison.
+        again: play recorded episodes once more; the new records count.
+        videos: also record one episode per mode as RUN/media/MODE.mp4 and .png.
+        envs: environments in parallel; 0 is one per core.
+        device: auto, cuda, mps or cpu.
+        data_dir: folder with benchmark data; overrides SVEA_DATA.
+        task: play in this task instead of the run's, e.g. module:function of your environment
+            in another look; tables show it as a mode.
+        json: print the records as JSON lines instead of a table.
+    """
+    from svea.envs.given import name_task
+
+    with starting():
+        from svea.evidence.evaluation import POLICIES, Request
+
+    policies = POLICIES if random_policy else POLICIES[:1]
+    other = name_task(task)
+    request = Request(modes, episodes, seed, policies, envs, device, data_dir or None, other)
+    return evaluate_and_print(runs, request, again=again, videos=videos, as_json=json)
 
 
 class Scoring:

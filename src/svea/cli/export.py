@@ -10,25 +10,25 @@ from svea.files import output_folder
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-
-    def command(run: Positional[Path], folder: Positional[Path], small: bool = False) -> int:
-        """Export the newest checkpoint; `svea eval` and `load_agent` take the folder like a run.
-
-        Example: svea export runs/walker_walk-svea-0 exported
-
-        Args:
-            run: folder made by `svea train`.
-            folder: a new folder.
-            small: the acting part alone, in 8 bits: a tenth of the size, without Q-values.
-        """
-        from svea.cli.terminal import Steps
-
-        with Steps("exports") as steps:
-            steps.doing(f"exporting {run}")
-            from svea.runs.load import export as export_run
-
-            made = export_run(run, output_folder(folder, "folder"), small=small)
-        print(made)
-        return 0
-
     return parse(command, "export", arguments)
+
+
+def command(run: Positional[Path], folder: Positional[Path], small: bool = False) -> int:
+    """Export the newest checkpoint; `svea eval` and `load_agent` take the folder like a run.
+
+    Example: svea export runs/walker_walk-svea-0 exported
+
+    Args:
+        run: folder made by `svea train`.
+        folder: a new folder.
+        small: the acting part alone, in 8 bits: a tenth of the size, without Q-values.
+    """
+    from svea.cli.terminal import Steps
+
+    with Steps("exports") as steps:
+        steps.doing(f"exporting {run}")
+        from svea.runs.load import export as export_run
+
+        made = export_run(run, output_folder(folder, "folder"), small=small)
+    print(made)
+    return 0

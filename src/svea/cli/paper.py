@@ -13,51 +13,51 @@ from svea.files import output_folder
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-
-    def command(
-        what: Positional[str],
-        scale: float = 1.0,
-        seeds: tuple[str, ...] = ("0-4",),
-        set: tuple[str, ...] = (),
-        out: Out = None,
-        render: bool = False,
-        engine: tyro.conf.OmitArgPrefixes[EngineFlags] = DEFAULT_ENGINE,
-    ) -> int:
-        """Train the runs behind a table or figure of the paper, and draw ours next to it.
-
-        Example: svea paper table1 --scale 0.1 --dry-run
-
-        `svea paper list` names them; `svea paper claims` decides the paper's claims by the runs.
-
-        Args:
-            what: list, claims, or the name of a table or figure.
-            scale: share of the paper's decisions, e.g. 0.01; marked as such everywhere.
-            seeds: numbers and ranges.
-            set: options of `svea train` that differ from the paper's; marked as such everywhere.
-            out: the folder that all experiments share; default runs/paper, or runs/paper-scaled-...
-            render: draw what is there and train nothing.
-            engine: where and how to run.
-        """
-        from svea import studies
-        from svea.cli.terminal import print_table
-        from svea.studies.paper import experiments as papers
-
-        if what == "list":
-            print_table(list_experiments())
-            return 0
-        changes = studies.parse_settings(set)
-        size = papers.Scale(scale, " ".join(seeds), changes, engine.drop_replay)
-        folder = output_folder(out or size.folder()).absolute()
-        if what == "claims":
-            if out is not None and not out.is_dir():
-                raise UserError(
-                    f"out is {str(out)!r}, which is not a folder; allowed: one that `svea paper` "
-                    "has written its runs to, or no --out"
-                )
-            return print_claims(size, folder)
-        return run_and_draw(what, size, folder, engine, render)
-
     return parse(command, "paper", arguments)
+
+
+def command(
+    what: Positional[str],
+    scale: float = 1.0,
+    seeds: tuple[str, ...] = ("0-4",),
+    set: tuple[str, ...] = (),
+    out: Out = None,
+    render: bool = False,
+    engine: tyro.conf.OmitArgPrefixes[EngineFlags] = DEFAULT_ENGINE,
+) -> int:
+    """Train the runs behind a table or figure of the paper, and draw ours next to it.
+
+    Example: svea paper table1 --scale 0.1 --dry-run
+
+    `svea paper list` names them; `svea paper claims` decides the paper's claims by the runs.
+
+    Args:
+        what: list, claims, or the name of a table or figure.
+        scale: share of the paper's decisions, e.g. 0.01; marked as such everywhere.
+        seeds: numbers and ranges.
+        set: options of `svea train` that differ from the paper's; marked as such everywhere.
+        out: the folder that all experiments share; default runs/paper, or runs/paper-scaled-...
+        render: draw what is there and train nothing.
+        engine: where and how to run.
+    """
+    from svea import studies
+    from svea.cli.terminal import print_table
+    from svea.studies.paper import experiments as papers
+
+    if what == "list":
+        print_table(list_experiments())
+        return 0
+    changes = studies.parse_settings(set)
+    size = papers.Scale(scale, " ".join(seeds), changes, engine.drop_replay)
+    folder = output_folder(out or size.folder()).absolute()
+    if what == "claims":
+        if out is not None and not out.is_dir():
+            raise UserError(
+                f"out is {str(out)!r}, which is not a folder; allowed: one that `svea paper` "
+                "has written its runs to, or no --out"
+            )
+        return print_claims(size, folder)
+    return run_and_draw(what, size, folder, engine, render)
 
 
 def list_experiments() -> list[dict[str, Any]]:

@@ -19,58 +19,58 @@ MOST_AGENTS = 4
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-
-    def command(
-        runs: Positional[tuple[Path, ...]] = (),
-        random: bool = False,
-        task: str = "",
-        setting: str = "",
-        no_browser: bool = False,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        pages: int = 2,
-        envs: int = 0,
-        device: str = "cpu",
-        data_dir: str = "",
-    ) -> int:
-        """Open a local page: change colours, videos, camera and light, and watch agents live.
-
-        Example: svea play zoo:walker_walk-svea zoo:walker_walk-drq
-
-        It serves this machine alone, at an address with a random token. Ctrl-C ends it.
-
-        Args:
-            runs: one to four folders made by `svea train` or `svea export`, or agents of the zoo,
-                zoo:NAME; they may have different tasks.
-            random: the random policy too, in the first agent's task, or in --task.
-            task: play in this task instead of the runs'.
-            setting: open in this setting: a link that the page made, or what follows its #.
-            no_browser: print the address, and open no browser.
-            host: address to listen on; another than 127.0.0.1 lets other machines in.
-            port: to listen on; 0 takes a free one.
-            pages: how many may be open; each has processes of its own, one per agent.
-            envs: compute actions in batches of this size, as `svea eval --envs` does: with the same
-                number, returns are the same to the last digit. 0 is one per core.
-            device: auto, cuda, mps or cpu.
-            data_dir: folder with benchmark data; overrides SVEA_DATA.
-        """
-        check_extra()
-        from svea.envs.given import name_task
-        from svea.runs.load import load_config
-
-        task = name_task(task)
-        named = [str(run) for run in runs]
-        seats = make_seats(named, random, task, device, data_dir, envs)
-        if not 1 <= pages <= 16:
-            raise UserError(f"pages is {pages}; allowed: 1 to 16")
-        if not 0 <= port <= 65535:
-            raise UserError(f"port is {port}; allowed: 0 (a free one) to 65535")
-        tasks = [task or load_config(run).task for run in named] or [task]
-        names = [Path(each).name.removeprefix("zoo:") for each in named]
-        names += ["random policy"] if random else []
-        return play(seats, names, tasks, pages, host, port, setting, data_dir, not no_browser)
-
     return parse(command, "play", arguments)
+
+
+def command(
+    runs: Positional[tuple[Path, ...]] = (),
+    random: bool = False,
+    task: str = "",
+    setting: str = "",
+    no_browser: bool = False,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    pages: int = 2,
+    envs: int = 0,
+    device: str = "cpu",
+    data_dir: str = "",
+) -> int:
+    """Open a local page: change colours, videos, camera and light, and watch agents live.
+
+    Example: svea play zoo:walker_walk-svea zoo:walker_walk-drq
+
+    It serves this machine alone, at an address with a random token. Ctrl-C ends it.
+
+    Args:
+        runs: one to four folders made by `svea train` or `svea export`, or agents of the zoo,
+            zoo:NAME; they may have different tasks.
+        random: the random policy too, in the first agent's task, or in --task.
+        task: play in this task instead of the runs'.
+        setting: open in this setting: a link that the page made, or what follows its #.
+        no_browser: print the address, and open no browser.
+        host: address to listen on; another than 127.0.0.1 lets other machines in.
+        port: to listen on; 0 takes a free one.
+        pages: how many may be open; each has processes of its own, one per agent.
+        envs: compute actions in batches of this size, as `svea eval --envs` does: with the same
+            number, returns are the same to the last digit. 0 is one per core.
+        device: auto, cuda, mps or cpu.
+        data_dir: folder with benchmark data; overrides SVEA_DATA.
+    """
+    check_extra()
+    from svea.envs.given import name_task
+    from svea.runs.load import load_config
+
+    task = name_task(task)
+    named = [str(run) for run in runs]
+    seats = make_seats(named, random, task, device, data_dir, envs)
+    if not 1 <= pages <= 16:
+        raise UserError(f"pages is {pages}; allowed: 1 to 16")
+    if not 0 <= port <= 65535:
+        raise UserError(f"port is {port}; allowed: 0 (a free one) to 65535")
+    tasks = [task or load_config(run).task for run in named] or [task]
+    names = [Path(each).name.removeprefix("zoo:") for each in named]
+    names += ["random policy"] if random else []
+    return play(seats, names, tasks, pages, host, port, setting, data_dir, not no_browser)
 
 
 def check_extra() -> None:

@@ -11,40 +11,40 @@ from svea.files import output_file, output_folder
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-
-    def command(
-        runs: Positional[tuple[Path, ...]],
-        out: Out = None,
-        figures: Path | None = None,
-    ) -> int:
-        """Write a report: curves, tables, frames, videos, configuration. No network needed.
-
-        Example: svea report runs -o report.html
-
-        What is missing or damaged is named on stderr and on the page; the rest is reported.
-
-        Args:
-            runs: run folders, or folders with runs beneath them.
-            out: the page; default RUN/report.html for one run, report.html for several.
-            figures: also write every figure as PNG, PDF and CSV, and every table as LaTeX and
-                Markdown, into this folder.
-        """
-        from svea.cli.terminal import Steps
-        from svea.evidence.report import write_report
-
-        page = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
-        output_file(page)
-        if figures is not None:
-            output_folder(figures, "figures")
-
-        def warn(problem: str) -> None:
-            print(f"svea: {problem}", file=sys.stderr)
-
-        with Steps("pages") as steps:
-            written = write_report(
-                list(runs), page, figures_dir=figures, on_problem=warn, on_step=steps.doing
-            )
-        print(written)
-        return 0
-
     return parse(command, "report", arguments)
+
+
+def command(
+    runs: Positional[tuple[Path, ...]],
+    out: Out = None,
+    figures: Path | None = None,
+) -> int:
+    """Write a report: curves, tables, frames, videos, configuration. No network needed.
+
+    Example: svea report runs -o report.html
+
+    What is missing or damaged is named on stderr and on the page; the rest is reported.
+
+    Args:
+        runs: run folders, or folders with runs beneath them.
+        out: the page; default RUN/report.html for one run, report.html for several.
+        figures: also write every figure as PNG, PDF and CSV, and every table as LaTeX and
+            Markdown, into this folder.
+    """
+    from svea.cli.terminal import Steps
+    from svea.evidence.report import write_report
+
+    page = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
+    output_file(page)
+    if figures is not None:
+        output_folder(figures, "figures")
+
+    def warn(problem: str) -> None:
+        print(f"svea: {problem}", file=sys.stderr)
+
+    with Steps("pages") as steps:
+        written = write_report(
+            list(runs), page, figures_dir=figures, on_problem=warn, on_step=steps.doing
+        )
+    print(written)
+    return 0

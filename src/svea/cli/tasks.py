@@ -9,45 +9,45 @@ from svea.cli.arguments import parse
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-
-    def command(json: bool = False) -> int:
-        """List every task with the length of a decision and of an episode, and all modes.
-
-        With --json each task has the modes that it has; shift is defined for five domains only.
-
-        Args:
-            json: print JSON instead of a table.
-        """
-        from svea.cli.terminal import print_table, say
-        from svea.envs import GROUPS, MODES, PAPER_TASKS, PICTURE_MODES, ROBOT_MODES, modes_of
-        from svea.envs.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, TASKS
-
-        def source(task: str) -> str:
-            suite = "dm_control, in the paper" if task in PAPER_TASKS else "dm_control"
-            return "the paper's robot" if task in ROBOT_TASKS else suite
-
-        rows = [
-            {
-                "task": task,
-                "from": source(task),
-                "frames per decision": ACTION_REPEAT[task],
-                "frames per episode": EPISODE_FRAMES[task],
-            }
-            for task in TASKS
-        ]
-        if json:
-            rows = [row | {"modes": list(modes_of(str(row["task"])))} for row in rows]
-            print(jsonlib.dumps(rows, indent=1))
-            return 0
-        print_table(rows)
-        say(f"modes (all): {', '.join(MODES)}; robot tasks: {', '.join(ROBOT_MODES)}")
-        for group in ("geometry", "lights"):
-            say(f"{group}: {', '.join(GROUPS[group])}")
-        say(f"any task: {', '.join(PICTURE_MODES)}, and module:class of your own")
-        say(
-            "your own environment: module:function, or a Gymnasium id such as CarRacing-v3 "
-            "(docs/your-environment.md)"
-        )
-        return 0
-
     return parse(command, "tasks", arguments)
+
+
+def command(json: bool = False) -> int:
+    """List every task with the length of a decision and of an episode, and all modes.
+
+    With --json each task has the modes that it has; shift is defined for five domains only.
+
+    Args:
+        json: print JSON instead of a table.
+    """
+    from svea.cli.terminal import print_table, say
+    from svea.envs import GROUPS, MODES, PAPER_TASKS, PICTURE_MODES, ROBOT_MODES, modes_of
+    from svea.envs.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, TASKS
+
+    def source(task: str) -> str:
+        suite = "dm_control, in the paper" if task in PAPER_TASKS else "dm_control"
+        return "the paper's robot" if task in ROBOT_TASKS else suite
+
+    rows = [
+        {
+            "task": task,
+            "from": source(task),
+            "frames per decision": ACTION_REPEAT[task],
+            "frames per episode": EPISODE_FRAMES[task],
+        }
+        for task in TASKS
+    ]
+    if json:
+        rows = [row | {"modes": list(modes_of(str(row["task"])))} for row in rows]
+        print(jsonlib.dumps(rows, indent=1))
+        return 0
+    print_table(rows)
+    say(f"modes (all): {', '.join(MODES)}; robot tasks: {', '.join(ROBOT_MODES)}")
+    for group in ("geometry", "lights"):
+        say(f"{group}: {', '.join(GROUPS[group])}")
+    say(f"any task: {', '.join(PICTURE_MODES)}, and module:class of your own")
+    say(
+        "your own environment: module:function, or a Gymnasium id such as CarRacing-v3 "
+        "(docs/your-environment.md)"
+    )
+    return 0

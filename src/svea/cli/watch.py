@@ -10,55 +10,55 @@ from svea.files import output_file
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-
-    def command(
-        run: Positional[Path],
-        modes: tuple[str, ...] = ("usual",),
-        out: Out = None,
-        gif: bool = False,
-        seconds: float = 0.0,
-        seed: int = 0,
-        size: int = 240,
-        device: str = "cpu",
-        data_dir: str = "",
-        task: str = "",
-    ) -> int:
-        """Write a video: the same episode in each mode, with return and Q-value drawn in.
-
-        Example: svea watch runs/walker_walk-svea-0 --modes all --gif --seconds 10
-
-        Of an agent with a masker (MaDi), the mask is shown next to each picture: white is kept.
-
-        Args:
-            run: folder made by `svea train` or `svea export`, or an agent of the zoo, zoo:NAME.
-            modes: what to show: modes, or groups as in `svea eval`; `usual` is train and color_hard
-                (robot tasks: test).
-            out: the video; default RUN/watch.mp4.
-            gif: also write a GIF next to it, 480 pixels wide with 10 frames a second.
-            seconds: show only the beginning of the episode; 0: all of it.
-            seed: of the evaluation whose first episode is shown.
-            size: side of each picture in pixels.
-            device: auto, cuda, mps or cpu.
-            data_dir: folder with benchmark data; overrides SVEA_DATA.
-            task: play in this task instead of the run's, e.g. module:function of your environment
-                in another look.
-        """
-        from svea.cli.terminal import Steps, collected, print_problems, starting
-        from svea.envs.given import name_task
-        from svea.runs import zoo
-
-        with starting():
-            from svea.evidence.film.video import watch as film
-        run = zoo.working_copy(run)
-        video = output_file(out or run / "watch.mp4")
-        with collected() as problems, Steps("modes") as steps:
-            for path in film(
-                run, modes, video, gif=gif, seconds=seconds, seed=seed, size=size,
-                device=device, data_dir=data_dir or None, task=name_task(task),
-                on_problem=lambda mode, error: problems.append(error),
-                on_mode=lambda mode: steps.begin(f"playing in {mode}"),
-            ):  # fmt: skip
-                print(path)
-        return print_problems(problems)
-
     return parse(command, "watch", arguments)
+
+
+def command(
+    run: Positional[Path],
+    modes: tuple[str, ...] = ("usual",),
+    out: Out = None,
+    gif: bool = False,
+    seconds: float = 0.0,
+    seed: int = 0,
+    size: int = 240,
+    device: str = "cpu",
+    data_dir: str = "",
+    task: str = "",
+) -> int:
+    """Write a video: the same episode in each mode, with return and Q-value drawn in.
+
+    Example: svea watch runs/walker_walk-svea-0 --modes all --gif --seconds 10
+
+    Of an agent with a masker (MaDi), the mask is shown next to each picture: white is kept.
+
+    Args:
+        run: folder made by `svea train` or `svea export`, or an agent of the zoo, zoo:NAME.
+        modes: what to show: modes, or groups as in `svea eval`; `usual` is train and color_hard
+            (robot tasks: test).
+        out: the video; default RUN/watch.mp4.
+        gif: also write a GIF next to it, 480 pixels wide with 10 frames a second.
+        seconds: show only the beginning of the episode; 0: all of it.
+        seed: of the evaluation whose first episode is shown.
+        size: side of each picture in pixels.
+        device: auto, cuda, mps or cpu.
+        data_dir: folder with benchmark data; overrides SVEA_DATA.
+        task: play in this task instead of the run's, e.g. module:function of your environment
+            in another look.
+    """
+    from svea.cli.terminal import Steps, collected, print_problems, starting
+    from svea.envs.given import name_task
+    from svea.runs import zoo
+
+    with starting():
+        from svea.evidence.film.video import watch as film
+    run = zoo.working_copy(run)
+    video = output_file(out or run / "watch.mp4")
+    with collected() as problems, Steps("modes") as steps:
+        for path in film(
+            run, modes, video, gif=gif, seconds=seconds, seed=seed, size=size,
+            device=device, data_dir=data_dir or None, task=name_task(task),
+            on_problem=lambda mode, error: problems.append(error),
+            on_mode=lambda mode: steps.begin(f"playing in {mode}"),
+        ):  # fmt: skip
+            print(path)
+    return print_problems(problems)

@@ -11,41 +11,41 @@ from svea.words import number, plural
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-
-    def command(json: bool = False) -> int:
-        """List agents to use by name: `svea watch zoo:NAME`, `svea eval zoo:NAME`.
-
-        What verbs write about an agent goes to runs/zoo/NAME.
-
-        Args:
-            json: print all that is known about them as JSON instead of a table.
-        """
-        from svea.cli.terminal import print_table, say
-        from svea.runs import zoo
-        from svea.words import size
-
-        cards = zoo.cards()
-        if json:
-            print(jsonlib.dumps(cards, indent=1))
-            return 0
-        print_table(
-            [
-                {
-                    "agent": zoo.PREFIX + card["name"],
-                    "task": card["task"],
-                    "method": card["method"],
-                    "decisions": f"{card['decisions']:,}",
-                    "mean return": "; ".join(map(_shown, card["returns"])),
-                    "size": size(card["size"]),
-                    "licence": card["licence"],
-                }
-                for card in cards
-            ]
-        )
-        say(f"model cards: {zoo.home()}/NAME/README.md; one training seed behind each agent")
-        return 0
-
     return parse(command, "zoo", arguments)
+
+
+def command(json: bool = False) -> int:
+    """List agents to use by name: `svea watch zoo:NAME`, `svea eval zoo:NAME`.
+
+    What verbs write about an agent goes to runs/zoo/NAME.
+
+    Args:
+        json: print all that is known about them as JSON instead of a table.
+    """
+    from svea.cli.terminal import print_table, say
+    from svea.runs import zoo
+    from svea.words import size
+
+    cards = zoo.cards()
+    if json:
+        print(jsonlib.dumps(cards, indent=1))
+        return 0
+    print_table(
+        [
+            {
+                "agent": zoo.PREFIX + card["name"],
+                "task": card["task"],
+                "method": card["method"],
+                "decisions": f"{card['decisions']:,}",
+                "mean return": "; ".join(map(_shown, card["returns"])),
+                "size": size(card["size"]),
+                "licence": card["licence"],
+            }
+            for card in cards
+        ]
+    )
+    say(f"model cards: {zoo.home()}/NAME/README.md; one training seed behind each agent")
+    return 0
 
 
 def _shown(result: dict[str, Any]) -> str:
