@@ -8,11 +8,12 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from svea.errors import UserError
+from svea.errors import DeviceError, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+ANSWER_SECONDS = 60  # for nvidia-smi
 HEADROOM = 0.9  # of what is free; the rest is for networks, workers and the system
 
 
@@ -59,7 +60,15 @@ def nvidia_gpus() -> list[tuple[str, int]]:
     if program is None:
         return []
     asked = [program, "--query-gpu=index,memory.free", "--format=csv,noheader,nounits"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+    try:
+        done = subprocess.run(
+            asked, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise DeviceError(
+            f"nvidia-smi did not answer in {ANSWER_SECONDS} s: the GPU's driver is stuck. Restart "
+            "it, or use --gpus 0"
+        ) from None
     found = [line.split(",") for line in done.stdout.splitlines() if line.count(",") == 1]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     allowed = None if visible is None else visible.split(",")

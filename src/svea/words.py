@@ -99,6 +99,15 @@ def plural(how_many: int, noun: str) -> str:
     return f"{how_many:,} {noun}" + ("" if how_many == 1 else "s")
 
 
+def one_line(error: BaseException) -> str:
+    """An error's message without line breaks; its kind where it has none.
+
+    >>> one_line(OSError("no  such   file")), one_line(KeyError())
+    ('no such file', 'KeyError')
+    """
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def listed(names: Sequence[str], most: int = 6, between: str = ", ") -> str:
     """The first few names, and how many more there are.
 

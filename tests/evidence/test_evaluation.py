@@ -376,5 +376,7 @@ def test_a_run_is_evaluated_in_another_function_and_in_looks_of_the_users_own(ru
 
 
 def test_actions_of_another_task_must_be_those_that_were_learned(run: Path) -> None:
-    with pytest.raises(UserError, match=r"is a vector of 2; the agent learned with a vector of 1"):
+    with pytest.raises(
+        UserError, match=r"is a vector of 2, but the agent learned with a vector of 1"
+    ):
         evaluate(run, ["train"], 1, task="toy:make_wide")

@@ -70,7 +70,7 @@ def test_damage_inside_a_file_is_counted(tmp_path):
     (folder / "eval.jsonl").write_bytes(b"\n".join(lines))
     run = read_run(folder)
     assert run.final_returns("train").size + run.random_returns("train").size == 2 * EPISODES - 2
-    assert "eval.jsonl has 2 damaged line(s), the first is line 3; left out" in run.warnings
+    assert "eval.jsonl has 2 damaged lines, the first is line 3; left out" in run.warnings
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '"text"', "\x00", "[" * 100_000])
@@ -109,7 +109,7 @@ def test_returns_that_are_no_returns_are_left_out_and_counted(tmp_path, bad):
         file.write(json.dumps(extra) + "\n")
     run = read_run(folder)
     assert run.final_returns("train").mean() == pytest.approx(300)
-    assert any(warning.startswith("1 return(s)") for warning in run.warnings)
+    assert any(warning.startswith("1 return not finite") for warning in run.warnings)
 
 
 def test_an_empty_run_is_read_with_its_gaps_named(tmp_path):
@@ -159,7 +159,7 @@ def test_odd_records_are_left_out_and_their_line_is_named(tmp_path, line):
     path.write_text(line + "\n" + path.read_text())
     run = read_run(folder)
     assert run.final_returns("train").mean() == pytest.approx(300)
-    assert any("eval.jsonl has 1 damaged line(s), the first is line 1" in w for w in run.warnings)
+    assert any("eval.jsonl has 1 damaged line, the first is line 1" in w for w in run.warnings)
 
 
 def test_a_configuration_with_half_a_surrogate_pair_is_named(tmp_path):

@@ -23,7 +23,7 @@ from svea.cli.gl_probe import measure_gl
 from svea.data.folders import data_folder
 from svea.data.inventory import inventory
 from svea.errors import DISTRIBUTION, StorageError, SveaError, UserError, install_hint
-from svea.words import plural
+from svea.words import one_line, plural
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -211,7 +211,7 @@ def check_ffmpeg() -> Check:
         try_decoder()
         version = imageio_ffmpeg.get_ffmpeg_version()
     except (ImportError, RuntimeError, OSError, UserError) as error:
-        value = f"not usable ({_one_line(error)}): no video backgrounds, no recordings"
+        value = f"not usable ({one_line(error)}): no video backgrounds, no recordings"
         return Check("ffmpeg", value, "warning", REINSTALL_FFMPEG)
     try:
         ffmpeg.encoder()
@@ -266,9 +266,9 @@ def _isolated(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
     except SveaError as error:
-        return Check(name, "does not work", "problem", _one_line(error), error.exit_code)
+        return Check(name, "does not work", "problem", one_line(error), error.exit_code)
     except Exception as error:  # a broken installation can raise anything at import
-        value = f"{type(error).__name__}: {_one_line(error)}"
+        value = f"{type(error).__name__}: {one_line(error)}"
         cure = f"reinstall svea and its packages: {install_hint()} --force-reinstall"
         return Check(name, value, "problem", cure, SveaError.exit_code)
 
@@ -293,8 +293,3 @@ def _read(path: str) -> str:
         return Path(path).read_text()
     except OSError:
         return ""
-
-
-def _one_line(error: BaseException) -> str:
-    """An error's message without line breaks."""
-    return " ".join(str(error).split()) or type(error).__name__

@@ -63,7 +63,7 @@ def _first_words(config: Config) -> list[str]:
 def _differing(config: Config) -> list[str]:
     """A word for every other option that decides what is learned and is not at its default."""
     chosen = {name: getattr(config, name) for name in ("preset", "base", "encoder", "method")}
-    usual, given = _flat(resolve(config.task, **chosen)), _flat(config)
+    usual, given = flat(resolve(config.task, **chosen)), flat(config)
     decisive = fields_with(Role.WHAT) - {"task", "method", *FIRST}
     leaves = Counter(path.rpartition(".")[2] for path in given)
     words = []
@@ -84,10 +84,10 @@ def _word(name: str, value: Any) -> str:
     return text if text not in ("", "none", "auto") else f"{name}_{text}"
 
 
-def _flat(options: Any, prefix: str = "") -> dict[str, Any]:
+def flat(options: Any, prefix: str = "") -> dict[str, Any]:
     """Options by their dotted names."""
     found: dict[str, Any] = {}
     for field in dataclasses.fields(options):
         value, name = getattr(options, field.name), prefix + field.name
-        found |= _flat(value, f"{name}.") if dataclasses.is_dataclass(value) else {name: value}
+        found |= flat(value, f"{name}.") if dataclasses.is_dataclass(value) else {name: value}
     return found

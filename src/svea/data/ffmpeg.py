@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from svea.errors import UserError
+from svea.words import one_line
 
 START_SECONDS = 10.0
 """An ffmpeg that does not tell its version within this time is not usable."""
@@ -49,7 +50,7 @@ def executable() -> str:
 
         found = get_ffmpeg_exe()
     except (ImportError, RuntimeError, OSError) as error:
-        raise FfmpegError(f"no ffmpeg was found: {_one_line(error)}. {_CURE}") from error
+        raise FfmpegError(f"no ffmpeg was found: {one_line(error).rstrip('.')}. {_CURE}") from error
     if problem := _problem(found):
         raise FfmpegError(problem)
     return found
@@ -242,8 +243,3 @@ class Process:
             if not part:
                 self._selector.unregister(self._errors)
         return ready
-
-
-def _one_line(error: BaseException) -> str:
-    """An error's message without line breaks."""
-    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -91,18 +91,23 @@ class Sample:
         return torch.Generator(self.agent.device).manual_seed(self.seed)
 
     def keep(self, name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Write the rows of an analysis, with what they are about, to RUN/analysis/NAME.json."""
+        """Write the rows of an analysis of this sample; returns them."""
         about = {
             "decision": self.agent.decision,
             "transitions": len(self.batch.rewards),
             "draws": self.draws,
             "seed": self.seed,
         }
-        path = layout.analysis_file(self.run, name)
-        with files.writing(path):
-            path.parent.mkdir(exist_ok=True)
-        files.replace_json(path, about | {"rows": rows})
+        write_analysis(self.run, name, about, rows)
         return rows
+
+
+def write_analysis(run: Path, name: str, about: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """Write the rows of an analysis, with what they are about, to RUN/analysis/NAME.json."""
+    path = layout.analysis_file(run, name)
+    with files.writing(path):
+        path.parent.mkdir(exist_ok=True)
+    files.replace_json(path, about | {"rows": rows})
 
 
 def q_variance(sample: Sample) -> list[dict[str, Any]]:

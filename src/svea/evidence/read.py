@@ -135,7 +135,7 @@ def _read_lines(
         warnings.append(f"{path.name} cannot be read ({error.strerror}); it is left out")
         return []
     if damaged:
-        where = f"{len(damaged)} damaged line(s), the first is line {damaged[0]}"
+        where = f"{plural(len(damaged), 'damaged line')}, the first is line {damaged[0]}"
         warnings.append(f"{path.name} has {where}; left out")
     if not records:
         warnings.append(f"{path.name} holds no record")
@@ -156,11 +156,8 @@ def _implausible_returns(metrics: list[Record], episodes: list[Record]) -> list[
     bad = sum(not is_plausible(r.get("return")) for r in episodes)
     bad += sum(not is_plausible(r.get("return")) for r in metrics if r.get("kind") == "episode")
     bad += sum(not is_plausible(r.get("return_mean")) for r in metrics if r.get("kind") == "eval")
-    return (
-        [f"{bad} return(s) are not finite or not plausible; left out of every statistic"]
-        if bad
-        else []
-    )
+    left_out = f"{plural(bad, 'return')} not finite or not plausible; left out of every statistic"
+    return [left_out] if bad else []
 
 
 def _contradictions(run: Run) -> list[str]:

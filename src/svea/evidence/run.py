@@ -109,23 +109,23 @@ class Run:
         given = self.config.get("seed")
         if given is None:
             given = next((r["run_seed"] for r in self.episodes if "run_seed" in r), None)
-        return int(given) if _is_number(given) else None
+        return int(given) if is_number(given) else None
 
     @property
     def action_repeat(self) -> int | None:
         """Simulator frames per decision."""
         given = self.config.get("action_repeat")
-        if _is_number(given) and given >= 1:
+        if is_number(given) and given >= 1:
             return int(given)
         pairs = ((r.get("decision"), r.get("frame")) for r in reversed(self.metrics))
-        ratios = (f / d for d, f in pairs if _is_number(d) and _is_number(f) and d > 0)
+        ratios = (f / d for d, f in pairs if is_number(d) and is_number(f) and d > 0)
         return next((round(ratio) for ratio in ratios if ratio >= 1), None)
 
     @property
     def decisions_planned(self) -> int | None:
         """How many decisions the configuration asks for."""
         given = self.config.get("decisions")
-        return int(given) if _is_number(given) else None
+        return int(given) if is_number(given) else None
 
     @cached_property
     def decisions_done(self) -> int:
@@ -293,7 +293,7 @@ def _returns(records: Iterable[Record]) -> NDArray[np.float64]:
     return np.array([r["return"] for r in records if is_plausible(r.get("return"))], dtype=float)
 
 
-def _is_number(value: object) -> TypeGuard[int | float]:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a JSON value is a finite number (true and false are not)."""
     return isinstance(value, int | float) and not isinstance(value, bool) and _finite(value)
 
@@ -308,7 +308,7 @@ def _finite(value: int | float) -> bool:
 
 def _number(value: object) -> float | None:
     """A finite number, or None."""
-    return float(value) if _is_number(value) else None
+    return float(value) if is_number(value) else None
 
 
 def is_plausible(value: object) -> TypeGuard[int | float]:

@@ -13,15 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svea import files
 from svea.agents.agent import Agent
 from svea.agents.guided import guided_gradient, most_influential
 from svea.envs import is_foreign
 from svea.envs.modes import modes_for
 from svea.errors import UserError
+from svea.evidence.analysis import write_analysis
 from svea.evidence.film.episode import Recording, record
 from svea.networks.masker import COLOURS
-from svea.runs import layout
 from svea.runs.load import load_agent, load_config, require_critic
 
 AUTO = "auto"
@@ -126,10 +125,7 @@ def tid(
         found = tid_in(agent, recording, samples, rho)
         rows.append({"mode": mode, "decision": agent.decision} | found._asdict())
     about = {"decision": agent.decision, "quantile": quantile, "samples": samples, "seed": seed}
-    path = layout.analysis_file(run, "tid")
-    with files.writing(path):
-        path.parent.mkdir(exist_ok=True)
-    files.replace_json(path, about | {"rows": [_without_nan(row) for row in rows]})
+    write_analysis(run, "tid", about, [_without_nan(row) for row in rows])
     return rows
 
 

@@ -182,7 +182,7 @@ def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:
     if not path.is_file():
         raise UserError(f"no study file {str(path)!r}: give a .toml or .py file, or flags")
     if path.suffix not in (".toml", ".py"):
-        raise UserError(f"study file {str(path)!r} is neither .toml nor .py")
+        raise UserError(f"study file {str(path)!r} is neither .toml nor .py; allowed: these two")
     try:
         content: dict[str, Any] = (
             tomllib.loads(path.read_text(encoding="utf-8"))
@@ -220,7 +220,9 @@ def _grid(table: Any, path: Path) -> Grid:
         if name not in names:
             raise unknown_name("setting of a grid", name, names)
     if "tasks" not in table:
-        raise UserError(f"study file {str(path)!r} names no tasks")
+        raise UserError(
+            f'study file {str(path)!r} names no tasks; add e.g. tasks = ["walker_walk"]'
+        )
     return Grid(**table)
 
 

@@ -16,7 +16,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from svea.config import Config, Role, fields_with, to_dict
+from svea.config import Config, Role, fields_with
+from svea.config.naming import flat
 from svea.machine import can_redraw, console
 from svea.words import duration
 
@@ -131,7 +132,11 @@ def run_names(configs: Sequence[Config]) -> list[str]:
 
     Runs with the same task and method are told apart by the other options in which they differ.
     """
-    settings = [_flat(to_dict(config)) for config in configs]
+    decisive = fields_with(Role.WHAT)
+    settings = [
+        {name: value for name, value in flat(config).items() if name.partition(".")[0] in decisive}
+        for config in configs
+    ]
     names = []
     for config, own in zip(configs, settings, strict=True):
         same = [s for s in settings if (s["task"], s["method"]) == (config.task, config.method)]
@@ -141,20 +146,6 @@ def run_names(configs: Sequence[Config]) -> list[str]:
     return names
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """What decides what is learned, by dotted names."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{name}.")
-        elif prefix or name in _WHAT:
-            found[prefix + name] = value
-    return found
-
-
 def _setting(name: str, value: Any) -> str:
     """An option in a run's name; names such as vit or overlay speak for themselves."""
     return value if isinstance(value, str) and value else f"{name}={value}"
-
-
-_WHAT = fields_with(Role.WHAT)

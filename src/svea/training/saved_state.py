@@ -110,7 +110,7 @@ def _check_random(state: Any) -> None:
 
 
 def _check_log(path: Path, offset: int) -> None:
-    """Refuse an offset in the middle of a line; a log that is shorter or gone is no reason."""
+    """Refuse an offset in the middle of a line; a log that is shorter or gone will do."""
     if offset and path.exists():
         with files.open_plain(path, layout.LOG_BYTES) as log:
             log.seek(offset - 1)

@@ -159,9 +159,7 @@ class Worker:
                 pass_fds=[theirs.fileno(), self._last_words.fileno()],
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # a terminal's Ctrl-C is for the parent, which saves first
-                env=os.environ
-                | backend.environment_of_workers()
-                | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                env=child_environment(),
             )
         self._received = b""
         self._can_tell_stack = False
@@ -203,6 +201,12 @@ class Worker:
         if said := self._last_words.read(16_384).decode(errors="replace").strip():
             error.add_note(said)
         return error
+
+
+def child_environment() -> dict[str, str]:
+    """The variables of a process that draws: it imports from where this one does."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return os.environ | backend.environment_of_workers() | {"PYTHONPATH": path}
 
 
 def _raised(answer: dict[str, Any]) -> SveaError:

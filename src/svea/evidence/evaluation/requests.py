@@ -279,7 +279,10 @@ def check_actions(agent: Agent, size: int, choices: int, task: str) -> None:
 
     trained, here = said(agent.actions, agent.discrete), said(choices or size, bool(choices))
     if trained != here:
-        raise UserError(f"an action of task {task!r} is {here}; the agent learned with {trained}")
+        raise UserError(
+            f"an action of task {task!r} is {here}, but the agent learned with {trained}; name a "
+            "task with the same actions"
+        )
 
 
 def fingerprint(agent: Agent) -> str:

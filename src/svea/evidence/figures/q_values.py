@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -20,7 +19,7 @@ from svea.evidence.figures.exhibit import (
     series,
 )
 from svea.evidence.results import Group, mean_curve
-from svea.evidence.run import Run
+from svea.evidence.run import Run, is_number
 
 SPAN_FOR_LOG = 30.0  # a ratio of largest to smallest from which a linear axis hides the small ones
 
@@ -111,13 +110,8 @@ def _analysed(runs: Sequence[Run], name: str, category: str, value: str) -> dict
     """The last value of each category in every run that has one."""
     found: dict[str, list[float]] = {}
     for run in runs:
-        rows = [row for row in run.analyses.get(name, []) if _is_finite(row.get(value))]
+        rows = [row for row in run.analyses.get(name, []) if is_number(row.get(value))]
         last = {str(row[category]): float(row[value]) for row in rows if category in row}
         for key, height in last.items():
             found.setdefault(key, []).append(height)
     return found
-
-
-def _is_finite(value: object) -> bool:
-    """Whether a JSON value is a number to draw."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

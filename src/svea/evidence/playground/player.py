@@ -148,7 +148,7 @@ class Player:
         self.numbers = Numbers()
 
     def change(self, setting: Setting) -> None:
-        """Go on in another look; the newest picture of the observation is drawn again."""
+        """Continue in another look; the newest picture of the observation is drawn again."""
         before, self.setting = self.setting, setting
         if setting.look_key == before.look_key:
             return

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-import os
 import socket
 import sys
 from typing import Any
 
-from svea.envs.rendering import backend
+from svea.envs.workers.worker import child_environment
 from svea.errors import SveaError, WorkerError
 from svea.evidence.playground import wire
 from svea.evidence.playground.setting import Setting
@@ -54,9 +53,7 @@ class AgentProcess:
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
                 process_group=0,
-                env=os.environ
-                | backend.environment_of_workers()
-                | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                env=child_environment(),
             )
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
         greeting = {"agent": self.number, "seat": self._seat, "threads": self._threads}
@@ -91,7 +88,7 @@ class AgentProcess:
                 self._writer.write(json.dumps(command).encode() + b"\n")
                 (length,) = wire.FRAME.unpack(await self._reader.readexactly(wire.FRAME.size))
                 if length > wire.LARGEST:
-                    raise WorkerError(f"a packet of {length} bytes")
+                    raise WorkerError(f"it sent {length:,} bytes; allowed: {wire.LARGEST:,}")
                 return wire.unpack(await self._reader.readexactly(length))
         except TimeoutError:
             raise WorkerError(f"it did not answer in {seconds:.0f} s") from None

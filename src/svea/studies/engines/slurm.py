@@ -23,6 +23,7 @@ from svea.studies.supervise import stop_children, supervise_run
 TIME_LIMIT = "24h"  # of one job, unless --time-limit says otherwise
 ARRAY = 1000  # elements of an array job; SLURM's MaxArraySize is 1001 unless set otherwise
 WARNING_SECONDS = 300  # before the end of a job's time: enough to save ten gigabytes of replay
+ANSWER_SECONDS = 60  # for squeue
 REQUEUES = 10_000  # resumes after a time limit that submitit allows: each makes progress
 
 
@@ -59,7 +60,9 @@ def require(study: Study, resources: Resources) -> None:
     if seconds == float("inf") or seconds < 60:
         raise UserError(f"time_limit is {resources.time_limit!r}; allowed for SLURM: 1m or more")
     if resources.gpus > 0 and resources.gpus != int(resources.gpus):
-        raise UserError(f"gpus is {resources.gpus:g}; SLURM gives whole GPUs to a job")
+        raise UserError(
+            f"gpus is {resources.gpus:g}, but SLURM gives whole GPUs to a job; allowed: 0, 1, ..."
+        )
     _queued()
 
 
@@ -141,7 +144,14 @@ def _queued(states: str = "all") -> set[str]:
     """Ids of pending and running jobs, one per array element."""
     asked = ["squeue", "--noheader", "--array", "--format=%i"]
     asked += [] if states == "all" else [f"--states={states}"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+    try:
+        done = subprocess.run(
+            asked, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"SLURM does not answer: squeue took more than {ANSWER_SECONDS} s. Try again later"
+        ) from None
     if done.returncode:
         raise UserError(f"SLURM does not answer: {done.stderr.strip()}")
     return set(done.stdout.split())
