@@ -43,7 +43,16 @@ WHAT, SEED, WATCH, LENGTH, HOW, WHERE = Role
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that decides what a run does."""
+    """Everything that decides what a run does.
+
+    `configure` makes one from a preset, a method and a task, and checks it; here the defaults are
+    the paper's for most tasks.
+
+    Example:
+        >>> config = Config("walker_walk", crop=16)
+        >>> config.episode_length, config.rendered_size
+        (250, 100)
+    """
 
     task: Annotated[str, WHAT]
     """A dm_control suite task as domain_task, robot_reach, robot_reach_moving or robot_push; or an

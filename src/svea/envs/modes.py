@@ -76,7 +76,11 @@ GROUP_NAMES = (_USUAL, _ALL, _EVERYTHING, *GROUPS)
 
 
 def modes_of(task: str | None) -> dict[str, Callable[..., Mode]]:
-    """The modes that a task has; without a task, all there are."""
+    """The modes that a task has; without a task, all there are.
+
+    >>> list(modes_of("robot_push"))
+    ['train', 'test', 'picture_colors', 'picture_video']
+    """
     suite = MODES | GEOMETRY_MODES | LIGHT_MODES
     if task is None:
         return suite | ROBOT_MODES | PICTURE_MODES
@@ -164,7 +168,12 @@ def _unknown(text: str, allowed: Iterable[str]) -> UserError:
 
 
 def check_mode(text: str, task: str | None = None) -> None:
-    """Refuse an unknown mode, one that the task does not have, or a value that it does not take."""
+    """Refuse an unknown mode, one that the task does not have, or a value that it does not take.
+
+    >>> check_mode("shift_easy", "robot_push")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    svea.errors.UserError: mode 'shift_easy' does not fit robot_push, which has train, test, ...
+    """
     parse_mode(text, task)
 
 

@@ -167,7 +167,12 @@ def _load_robot_task(look: Mode) -> Callable[[str, str], Any]:
 
 
 def register_gymnasium_ids() -> None:
-    """Register every task as `svea/<task>-v0`; doing it twice does no harm."""
+    """Register every task as `svea/<task>-v0`; doing it twice does no harm.
+
+    >>> register_gymnasium_ids()
+    >>> gym.spec("svea/walker_walk-v0").max_episode_steps
+    250
+    """
     for task in TASKS:
         name = f"svea/{task}-v0"
         if name not in gym.registry:

@@ -70,7 +70,12 @@ def is_foreign(task: str) -> bool:
 
 
 def check_task(task: str) -> None:
-    """Refuse a name that is neither a task nor `module:function`."""
+    """Refuse a name that is neither a task nor `module:function`.
+
+    >>> check_task("waler_walk")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    svea.errors.UserError: unknown task 'waler_walk'. Did you mean 'walker_walk'? ...
+    """
     if is_foreign(task) or task in TASKS:
         return
     ours = re.sub(r"^svea/(.*)-v0$", r"\1", task)

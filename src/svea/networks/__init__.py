@@ -1,4 +1,16 @@
-"""Encoders and heads."""
+"""Encoders, and the heads that sit on their features.
+
+>>> import torch
+>>> trunk, observations = CNN(), torch.rand(2, 9, 84, 84)
+>>> features = trunk(observations)
+>>> action, log_probability = Actor(trunk.features, actions=6).sample(features, torch.Generator())
+>>> action.shape, log_probability.shape
+(torch.Size([2, 6]), torch.Size([2]))
+>>> Critic(trunk.features, actions=6)(features, action).shape  # both Q-functions
+torch.Size([2, 2])
+>>> Projection(trunk.features)(features).shape
+torch.Size([2, 100])
+"""
 
 from svea.networks.cnn import CNN
 from svea.networks.deterministic import DeterministicActor

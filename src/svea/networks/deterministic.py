@@ -9,7 +9,12 @@ from svea.networks.heads import MLP, Branch
 
 
 class DeterministicActor(Branch):
-    """The policy of DDPG: one action per state, with its own projection."""
+    """The policy of DDPG: one action per state, with its own projection.
+
+    Example:
+        >>> DeterministicActor(128, actions=6)(torch.rand(2, 128)).shape
+        torch.Size([2, 6])
+    """
 
     def build(self, actions: int, projection: int, hidden: int) -> None:
         """One network for the actions."""

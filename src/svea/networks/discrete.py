@@ -8,7 +8,13 @@ from svea.networks.heads import MLP, Branch
 
 
 class DiscreteCritic(Branch):
-    """One Q-value for each of several actions."""
+    """One Q-value for each of several actions.
+
+    Example:
+        >>> import torch
+        >>> DiscreteCritic(128, actions=5)(torch.rand(2, 128)).shape
+        torch.Size([2, 5])
+    """
 
     def build(self, actions: int, projection: int, hidden: int) -> None:
         """One network for all actions."""
@@ -20,7 +26,15 @@ class DiscreteCritic(Branch):
 
 
 class DuelingCritic(DiscreteCritic):
-    """The same Q-values as a state value plus each action's advantage over the mean of all."""
+    """The same Q-values as a state value plus each action's advantage over the mean of all.
+
+    Example:
+        >>> import torch
+        >>> critic, features = DuelingCritic(128, actions=5), torch.rand(2, 128)
+        >>> state = critic.projection(features)
+        >>> torch.allclose(critic(features).mean(-1), critic.value(state)[:, 0], atol=1e-6)
+        True
+    """
 
     def build(self, actions: int, projection: int, hidden: int) -> None:
         """Adds the state-value network."""

@@ -17,6 +17,12 @@ class HeadCNN(Trunk):
 
     Trunk and head together are the same network as an unsplit trunk: a ReLU stands before each
     convolution, or after each in DrQ-v2's form, where the trunk ends in one.
+
+    Example:
+        >>> import torch
+        >>> shared = CNN(layers=8)  # of the paper's 11
+        >>> HeadCNN(shared.maps, layers=3)(shared(torch.rand(2, 9, 84, 84))).shape
+        torch.Size([2, 14112])
     """
 
     def __init__(self, maps: tuple[int, int, int], layers: int, drqv2: bool = False) -> None:

@@ -17,6 +17,15 @@ class Trunk(nn.Module):
     Attributes:
         input_shape: channels, height and width of an observation.
         features: size of the output.
+
+    Example:
+        >>> class Pooled(Trunk):
+        ...     input_shape, features = (9, 84, 84), 9
+        ...
+        ...     def forward(self, images: Tensor) -> Tensor:
+        ...         return images.mean((2, 3))
+        >>> Pooled()(torch.rand(2, 9, 84, 84)).shape
+        torch.Size([2, 9])
     """
 
     input_shape: tuple[int, int, int]

@@ -56,9 +56,14 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
 
     On a GPU, float32 is multiplied from then on as the run's `precision` says.
 
+    Args:
+        run: folder of a run or of an export, or `zoo:NAME` (`svea zoo` lists them).
+        device: where it computes: auto, cuda, mps or cpu.
+
     Example:
-        >>> agent = load_agent("zoo:walker_walk-svea")  # doctest: +SKIP
-        >>> action = agent.act(observation)  # doctest: +SKIP
+        >>> agent = load_agent("zoo:walker_walk-svea")
+        >>> agent.act(torch.zeros(9, 84, 84, dtype=torch.uint8)).shape  # of one observation
+        (6,)
     """
     run = zoo.source(run)
     config = load_config(run)

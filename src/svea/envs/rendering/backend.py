@@ -36,6 +36,9 @@ def prepare_simulator() -> None:
         UserError: MuJoCo has a version that dm_control does not work with, or `MUJOCO_GL` is not
             a backend of this system.
         RendererError: No OpenGL library was found.
+
+    >>> prepare_simulator()
+    >>> import mujoco
     """
     _check_mujoco_version()
     # llvmpipe draws with one thread per core by default. An 84 px picture is too small to gain from

@@ -325,6 +325,9 @@ def gl_info() -> dict[str, Any]:
     Returns:
         `backend`, `vendor`, `renderer`, `is_software`, and `ms_per_frame`: the mean time of one
         84 px picture of the walker with full rendering.
+
+    >>> gl_info().keys()
+    dict_keys(['backend', 'vendor', 'renderer', 'is_software', 'ms_per_frame'])
     """
     physics = import_suite().load("walker", "walk", task_kwargs={"random": 0}).physics
     renderer = Renderer(physics.model.ptr, physics.data.ptr, size=84)

@@ -1,0 +1,34 @@
+"""The public names: each says what it is, with an example, which runs as a test where it can."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import svea
+from svea import envs, networks
+
+
+def public(module: ModuleType) -> list[tuple[str, Any]]:
+    return [(name, getattr(module, name)) for name in module.__all__ if name != "__version__"]
+
+
+NAMES = [
+    *public(svea),
+    *public(networks),
+    *((name, thing) for name, thing in public(envs) if inspect.isfunction(thing)),
+]
+
+
+TOGETHER = {"Actor", "Critic", "Projection"}
+"""Names whose example is that of `svea.networks`: they make sense with an encoder only."""
+
+
+@pytest.mark.parametrize(("name", "thing"), NAMES, ids=[name for name, _ in NAMES])
+def test_a_public_name_has_a_description_and_an_example(name: str, thing: Any) -> None:
+    assert (thing.__doc__ or "").strip()
+    example = (networks if name in TOGETHER else thing).__doc__ or ""
+    assert ">>> " in example and (name not in TOGETHER or f"{name}(" in example)
