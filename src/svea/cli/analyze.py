@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from svea import files
 from svea.cli.arguments import Out, Positional, parse_parts
 from svea.cli.terminal import Steps, collected, print_problems, print_results, starting
+from svea.envs.modes import in_order
 from svea.errors import SveaError, UserError
 from svea.evidence.read import find_runs, read_run, read_runs
 from svea.evidence.results import WallTime, common_level, group_runs, wall_times
@@ -315,7 +316,11 @@ def wall_time_table(
     for one in wall_times(group_runs(found), mode):
         by_task.setdefault(one.group.task, []).append(one)
     if not by_task:
-        raise UserError(f"no run was evaluated in {mode!r} during training, at least twice")
+        modes = in_order(each for run in found for each in run.modes)
+        raise UserError(
+            f"no run was evaluated in {mode!r} during training, at least twice; these runs have "
+            f"{', '.join(modes) or 'no evaluation'}"
+        )
     rows = []
     for task, times in by_task.items():
         reached = common_level(times) if level is None else level
@@ -353,9 +358,7 @@ def draw_wall_times(times: Sequence[WallTime], mode: str, out: Path) -> Path:
     writers = {".png": plots.to_png, ".pdf": plots.to_pdf}
     if out.suffix.lower() not in writers:
         raise UserError(f"out is {str(out)!r}; allowed: a file that ends in .png or .pdf")
-    with files.writing(out):
-        files.make_folder(out.parent)
-        files.replace(out, [writers[out.suffix.lower()](figure)])
+    files.write_whole(out, writers[out.suffix.lower()](figure))
     return out
 
 

@@ -103,27 +103,9 @@ def make_env(
     name, options = parse_mode(mode, task)
     for twice in options.keys() & mode_options.keys():
         raise UserError(f"{twice} is given twice: in mode {mode!r} and as {mode_options[twice]!r}.")
-    if rendering not in RENDERINGS:
-        raise unknown_name("rendering", rendering, RENDERINGS)
-    if seed is not None:
-        _check_integer("seed", seed, 0, 2**63 - 1)
-    _check_integer("image_size", image_size, 16, 1024)
-    _check_integer("render_size", render_size, 16, 2048)
-    episode_frames = EPISODE_FRAMES.get(task, 1000) if episode_frames is None else episode_frames
-    _check_integer("episode_frames", episode_frames, 1, 10**9)
-    _check_integer("action_bins", action_bins, 0, 4096)
-    _check_integer("frame_stack", frame_stack, 1, 64)
-    if not isinstance(channels_last, bool | np.bool_):
-        raise UserError(f"channels_last is {channels_last!r}; allowed are True and False.")
-    if action_repeat is not None:
-        _check_integer("action_repeat", action_repeat, 1, 1000)
-    if task in ROBOT_TASKS and action_repeat not in (None, 1):
-        raise UserError(
-            f"action_repeat is {action_repeat}; a robot task takes 1: a step is 0.04 s."
-        )
-    if render_mode not in (None, "rgb_array"):
-        raise UserError(f"render_mode is {render_mode!r}; allowed are 'rgb_array' and None.")
-    look = make_mode(name, task, data_folder(data_dir), options | mode_options)
+    _check_choices(task, rendering, render_mode, channels_last, action_repeat, oracle_mask)
+    if episode_frames is None:
+        episode_frames = EPISODE_FRAMES.get(task, 1000)
     shown: dict[str, Any] = {
         "seed": seed,
         "image_size": image_size,
@@ -133,11 +115,8 @@ def make_env(
         "render_mode": render_mode,
         "render_size": render_size,
     }
-    if oracle_mask and is_foreign(task):
-        raise UserError(
-            f"oracle_mask is on, but {task!r} is an environment of yours: there is no segmentation "
-            "to mask it by. Allowed: tasks that svea simulates, or oracle_mask=False."
-        )
+    _check_numbers(**shown, action_repeat=action_repeat, action_bins=action_bins)
+    look = make_mode(name, task, data_folder(data_dir), options | mode_options)
     if is_foreign(task):
         theirs = call_factory(task, seed, image_size) if made is None else made
         env = adapt(task, theirs, mode=look, action_repeat=action_repeat or 1, **shown)
@@ -205,12 +184,54 @@ def fit_time_limit(env: gym.Env[Any, Any], usual: int) -> gym.Env[Any, Any]:
     return gym.wrappers.TimeLimit(env.env, most)
 
 
-def _check_integer(field: str, value: Any, low: int, high: int) -> None:
-    """Refuse a value that is not an integer in [low, high]."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise UserError(f"{field} is {value!r}; it must be an integer from {low} to {high}.")
-    if not low <= value <= high:
-        raise UserError(f"{field} is {value}; allowed are {low} to {high}.")
+_LIMITS = {
+    "seed": (0, 2**63 - 1),
+    "image_size": (16, 1024),
+    "render_size": (16, 2048),
+    "episode_frames": (1, 10**9),
+    "action_bins": (0, 4096),
+    "frame_stack": (1, 64),
+    "action_repeat": (1, 1000),
+}
+"""Of the numbers that `make_env` takes; the seed and the action repeat may also be left open."""
+
+
+def _check_numbers(**given: Any) -> None:
+    """Refuse what is not an integer within its limits."""
+    for field, (low, high) in _LIMITS.items():
+        value = given[field]
+        if value is None and field in ("seed", "action_repeat"):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise UserError(f"{field} is {value!r}; it must be an integer from {low} to {high}.")
+        if not low <= value <= high:
+            raise UserError(f"{field} is {value}; allowed are {low} to {high}.")
+
+
+def _check_choices(
+    task: str,
+    rendering: str,
+    render_mode: str | None,
+    channels_last: object,
+    action_repeat: int | None,
+    oracle_mask: bool,
+) -> None:
+    """Refuse names and switches that are unknown, or that the task does not have."""
+    if rendering not in RENDERINGS:
+        raise unknown_name("rendering", rendering, RENDERINGS)
+    if render_mode not in (None, "rgb_array"):
+        raise UserError(f"render_mode is {render_mode!r}; allowed are 'rgb_array' and None.")
+    if not isinstance(channels_last, bool | np.bool_):
+        raise UserError(f"channels_last is {channels_last!r}; allowed are True and False.")
+    if task in ROBOT_TASKS and action_repeat not in (None, 1):
+        raise UserError(
+            f"action_repeat is {action_repeat}; a robot task takes 1: a step is 0.04 s."
+        )
+    if oracle_mask and is_foreign(task):
+        raise UserError(
+            f"oracle_mask is on, but {task!r} is an environment of yours: there is no segmentation "
+            "to mask it by. Allowed: tasks that svea simulates, or oracle_mask=False."
+        )
 
 
 def _discretise(env: gym.Env[np.ndarray, Any], bins: int) -> gym.Env[np.ndarray, Any]:

@@ -59,7 +59,9 @@ def open_replay(run: Path, seed: int = 0) -> Replay:
     try:
         actions = tensors.shapes(first, layout.SEGMENT_BYTES)["actions"][1]
     except tensors.DAMAGE as error:
-        raise StorageError(f"{first} cannot be read: {error}") from error
+        raise StorageError(
+            f"{first} cannot be read: {error}. Restore the run from a copy"
+        ) from error
     replay = make_replay(config, actions, seed=seed)
     checkpoint.restore_replay(run, saved, replay)
     return replay
@@ -104,10 +106,7 @@ class Sample:
 
 def write_analysis(run: Path, name: str, about: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     """Write the rows of an analysis, with what they are about, to RUN/analysis/NAME.json."""
-    path = layout.analysis_file(run, name)
-    with files.writing(path):
-        path.parent.mkdir(exist_ok=True)
-    files.replace_json(path, about | {"rows": rows})
+    files.write_whole(layout.analysis_file(run, name), files.to_json(about | {"rows": rows}))
 
 
 def q_variance(sample: Sample) -> list[dict[str, Any]]:

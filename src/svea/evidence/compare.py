@@ -14,7 +14,6 @@ from svea.errors import UserError, unknown_name
 from svea.evidence import stats
 from svea.evidence.read import read_runs
 from svea.evidence.results import Group, areas, group_runs, suite
-from svea.evidence.run import Run
 
 Measure = Literal["return", "area", "success"]
 
@@ -205,11 +204,6 @@ def _scores(
         ours, theirs = (areas(runs, mode, until) for runs in sides)
     else:
         ours, theirs = (
-            stats.seed_scores([_episodes(run, mode, measure) for run in runs]) for runs in sides
+            stats.seed_scores([run.finals(mode, measure) for run in runs]) for runs in sides
         )
     return ours, theirs
-
-
-def _episodes(run: Run, mode: str, measure: Measure) -> NDArray[np.float64]:
-    """What a run's score is the mean of."""
-    return run.final_returns(mode) if measure == "return" else run.final_successes(mode)

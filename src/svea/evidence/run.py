@@ -199,8 +199,12 @@ class Run:
         outcomes = (r.get("success") for r in self._last_episodes(mode))
         return np.array([float(one) for one in outcomes if isinstance(one, bool)])
 
+    def finals(self, mode: str, unit: str = "return") -> NDArray[np.float64]:
+        """`final_returns`, or `final_successes`: what a score is the mean of."""
+        return self.final_returns(mode) if unit == "return" else self.final_successes(mode)
+
     def final_by_world(self, mode: str, unit: str = "return") -> dict[str, list[float]]:
-        """The values of `final_returns` or `final_successes` by the world they are from.
+        """The values of `finals` by the world they are from.
 
         An episode without a world stands under its seed: it is the same for every agent.
         """

@@ -40,7 +40,7 @@ __all__ = [
     "open_plain", "output_file", "output_folder", "parse_json", "partial", "read_bytes",
     "read_json", "read_lines", "read_tail", "reading",
     "remove", "rename", "replace", "replace_json", "require_space", "seal", "size_of", "sweep",
-    "sweep_one", "sync_folder", "to_json", "write", "writing",
+    "sweep_one", "sync_folder", "to_json", "write", "write_whole", "writing",
 ]  # fmt: skip
 
 BLOCK = 2**22  # bytes in one system call
@@ -90,6 +90,13 @@ def to_json(value: Any) -> bytes:
         return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
     except ValueError as error:
         raise NumericsError(f"a number to be saved is not finite: {error}") from error
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, making its folder; a failure is a StorageError."""
+    with writing(path, len(content)):
+        make_folder(path.parent)
+        replace(path, [content])
 
 
 def replace_json(path: Path, value: Any) -> None:
@@ -246,7 +253,9 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+        raise StorageError(
+            f"cannot read {path}: {error.strerror or error}. Fix that, or restore it from a copy"
+        ) from error
 
 
 def check_path(path: str | Path, name: str = "path") -> None:

@@ -14,6 +14,4 @@ def write_picture(path: Path, picture: Image.Image) -> None:
     """A PNG, making its folder."""
     buffer = io.BytesIO()
     picture.save(buffer, "PNG", optimize=True)
-    with files.writing(path):
-        files.make_folder(path.parent)
-        files.replace(path, [buffer.getvalue()])
+    files.write_whole(path, buffer.getvalue())

@@ -107,7 +107,7 @@ def write_report(
     on_step("writing the page")
     out = Path(out)
     out = out / "report.html" if out.is_dir() else out
-    _write(out, render(evidence, generated or datetime.now(UTC)))
+    files.write_whole(out, render(evidence, generated or datetime.now(UTC)).encode())
     if figures_dir is not None:
         on_step(f"writing figures and tables into {figures_dir}")
         write_figures(evidence, Path(figures_dir))
@@ -140,15 +140,8 @@ def write_figures(evidence: Evidence, folder: Path) -> list[Path]:
     if success is not None:
         contents["success.csv"] = writers.to_csv(success)
     for name, content in contents.items():
-        _write(folder / name, content)
+        files.write_whole(folder / name, content.encode() if isinstance(content, str) else content)
     return [folder / name for name in contents]
-
-
-def _write(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all, making its folder."""
-    with files.writing(path):
-        files.make_folder(path.parent)
-        files.replace(path, [content.encode() if isinstance(content, str) else content])
 
 
 def _file_name(text: str) -> str:

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from svea.evidence import published, stats
 from svea.evidence.published import PaperResult
 from svea.evidence.results.curves import areas
@@ -102,13 +99,13 @@ def summarise_mode(group: Group, mode: str, unit: Unit = "return") -> Result | N
 
     It depends on the records of the group's runs alone, so every verb shows the same numbers.
     """
-    present = [run for run in group.runs if _episodes(run, mode, unit).size]
-    scores = [_episodes(run, mode, unit) for run in present]
+    present = [run for run in group.runs if run.finals(mode, unit).size]
+    scores = [run.finals(mode, unit) for run in present]
     if not scores:
         return None
     mean, std = stats.mean_and_std_over_seeds(scores)
     by_world = stats.SeedsAndWorlds.of([run.final_by_world(mode, unit) for run in group.runs])
-    in_training = [_episodes(run, "train", unit) for run in group.runs]
+    in_training = [run.finals("train", unit) for run in group.runs]
     several, is_return = len(scores) > 1, unit == "return"
     seeds = stats.seed_scores(scores)
     return Result(
@@ -187,11 +184,6 @@ def _pool(
 def random_return(group: Group, mode: str) -> float:
     """The random policy's mean return in a mode, over the runs it was evaluated with."""
     return stats.mean_and_std_over_seeds([run.random_returns(mode) for run in group.runs])[0]
-
-
-def _episodes(run: Run, mode: str, unit: Unit) -> NDArray[np.float64]:
-    """What a run's score is the mean of."""
-    return run.final_returns(mode) if unit == "return" else run.final_successes(mode)
 
 
 def _mean_area(group: Group, mode: str) -> stats.Interval:

@@ -42,11 +42,8 @@ def render(found: ExperimentResults, out: Path) -> tuple[Path, str]:
             }
         ),
     }
-    with files.writing(out):
-        files.make_folder(out)
     for file, content in contents.items():
-        with files.writing(out / file):
-            files.replace(out / file, [content])
+        files.write_whole(out / file, content)
     return out / f"{name}.md", text
 
 
