@@ -275,7 +275,7 @@ def test_flags_that_only_fit_together_are_taken_together(
 
 def test_seeds_are_read_and_mistakes_named() -> None:
     assert train_flags(["walker_walk", "--seeds", "0-2", "7"])[1] == [0, 1, 2, 7]
-    for words, said in ((["0", "0-1"], "twice"), (["x"], "allowed"), (["3-1"], "allowed")):
+    for words, said in ((["0", "0-1"], "each seed once"), (["x"], "allowed"), (["3-1"], "allowed")):
         with pytest.raises(UserError, match=said):
             train_flags(["walker_walk", "--seeds", *words])
     with pytest.raises(UserError, match="one of them"):

@@ -147,7 +147,7 @@ def test_modes_of_a_robot_task():
     for text, message in {
         "test:25": "world is 25; allowed are 0 to 24",
         "test:-1": "world is -1",
-        "test:x": "no world behind its colon",
+        "test:x": "no world after its colon",
         "train:1": "which only distracting_cs and test take",
         "tset": "Did you mean 'test'",
     }.items():

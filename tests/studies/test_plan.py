@@ -142,7 +142,7 @@ def test_toml_with_several_grids_and_python_mean_the_same(tmp_path: Path) -> Non
         ("study.toml", "grid = [3]", ["a table"]),
         ("study.py", "grids = [3]", ["list of Grid"]),
         ("study.py", "1/0", ["ZeroDivisionError"]),
-        ("study.yaml", "", ["neither .toml nor .py"]),
+        ("study.yaml", "", ["ends in .toml or .py"]),
         ("other", None, ["no study file"]),
     ],
 )

@@ -42,7 +42,9 @@ def command(
     from svea.evidence.film import sheets
 
     if sheet != "environments" and (modes or tasks):
-        raise UserError(f"--modes and --tasks choose what environments shows, not {sheet}")
+        raise UserError(
+            f"--modes and --tasks choose what environments shows, not {sheet}; leave them out"
+        )
     path = output_file(out or Path(f"{sheet}.png"))
     sheets.check_name(path)
     with Steps("rows") as steps:

@@ -61,7 +61,7 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
         )
         seeds[:] = parse_seeds(flags.seeds)
         if len(set(seeds)) < len(seeds):
-            raise UserError(f"seeds names a seed twice: {' '.join(flags.seeds)}")
+            raise UserError(f"seeds is {' '.join(flags.seeds)}; allowed: each seed once")
         if seeds and flags.seed != Config.seed:
             raise UserError(f"both seed {flags.seed} and seeds are given; allowed: one of them")
         chosen = {f.name: getattr(flags, f.name) for f in dataclasses.fields(Config)}

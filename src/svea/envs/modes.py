@@ -54,8 +54,8 @@ PICTURE_MODES: dict[str, Callable[..., Mode]] = {
 }
 """The same for any task, also a user's own environment: they change the drawn picture alone."""
 
-# What may stand behind a mode's colon: the option, how to read and to check it, an example.
-_BEHIND_COLON: dict[str, tuple[str, type, Callable[[Any], Any], str]] = {
+# What may follow a mode's colon: the option, how to read and to check it, an example.
+_AFTER_COLON: dict[str, tuple[str, type, Callable[[Any], Any], str]] = {
     "distracting_cs": ("intensity", float, check_intensity, "distracting_cs:0.3"),
     "test": ("world", int, check_world, "test:7"),
 }
@@ -113,7 +113,7 @@ def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]
     """Split what users type into the mode's name and its options.
 
     Args:
-        text: A mode, perhaps with a value behind a colon, or `module:class` of a user's own.
+        text: A mode, perhaps with a value after a colon, or `module:class` of a user's own.
         task: Refuse modes that this task does not have.
 
     >>> parse_mode("distracting_cs:0.3")
@@ -131,16 +131,16 @@ def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]
         raise _unfit(text, name, task)
     if not colon:
         return name, {}
-    if name not in _BEHIND_COLON:
+    if name not in _AFTER_COLON:
         raise UserError(
-            f"mode {text!r} has a value behind its colon, which only distracting_cs and test take."
+            f"mode {text!r} has a value after its colon, which only distracting_cs and test take."
         )
-    option, kind, check, example = _BEHIND_COLON[name]
+    option, kind, check, example = _AFTER_COLON[name]
     try:
         number = kind(value)
     except ValueError:
         raise UserError(
-            f"mode {text!r} has no {option} behind its colon; write {example}."
+            f"mode {text!r} has no {option} after its colon; write {example}."
         ) from None
     return name, {option: check(number)}
 

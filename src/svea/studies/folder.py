@@ -80,7 +80,9 @@ class Study:
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
             replace_json(self.folder / "study.json", content)
         except OSError as error:
-            raise UserError(f"cannot write the study {self.folder}: {error}") from error
+            raise UserError(
+                f"cannot write the study {self.folder}: {error}; name another --out"
+            ) from error
         (self.folder / "cancel").unlink(missing_ok=True)
 
     @property

@@ -182,7 +182,7 @@ def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:
     if not path.is_file():
         raise UserError(f"no study file {str(path)!r}: give a .toml or .py file, or flags")
     if path.suffix not in (".toml", ".py"):
-        raise UserError(f"study file {str(path)!r} is neither .toml nor .py; allowed: these two")
+        raise UserError(f"study file is {str(path)!r}; allowed: a name that ends in .toml or .py")
     try:
         content: dict[str, Any] = (
             tomllib.loads(path.read_text(encoding="utf-8"))

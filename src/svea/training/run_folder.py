@@ -39,7 +39,9 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot make the run folder {folder}: {error}") from error
+        raise UserError(
+            f"cannot make the run folder {folder}: {error}; name another --out"
+        ) from error
     stack.enter_context(lock.training(folder))
     saved = checkpoint.load(folder)
     if saved:  # without a checkpoint there is nothing yet that other options could contradict
