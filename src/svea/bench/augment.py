@@ -19,7 +19,7 @@ from svea.speed import choose_speed
 from svea.speed.accelerate import with_kernels
 
 REFERENCE = "grouped convolution"
-"""The yardstick on any machine: padding, one grouped convolution and a sigmoid."""
+"""What all are compared with: padding, one grouped convolution and a sigmoid."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _augmentation_row(name: str, x: Tensor, parameters: dict[str, Any], repeats:
 
 
 def _reference(x: Tensor, repeats: int) -> AugmentRow:
-    """Time a bare grouped convolution with given weights, as a yardstick for this machine."""
+    """Time a bare grouped convolution with given weights, to compare with on this machine."""
     batch, channels, height, width = x.shape
     weight = torch.randn(batch * channels, 3, 3, 3, device=x.device, dtype=x.dtype)
 

@@ -49,7 +49,7 @@ def time_environments(
     """Time decisions and resets in every mode next to the first one, which should be `train`.
 
     Args:
-        tasks: Which tasks; the first is the yardstick of the others.
+        tasks: Which tasks; the others are compared with the first.
         modes: Which modes, or groups of them.
         decisions: Measured decisions of each.
         resets: Measured resets of each, with a new seed every time.
@@ -71,16 +71,16 @@ def time_environments(
     first = {task: index for index, (task, _) in reversed(list(enumerate(names)))}
     rows = []
     for index, (task, _) in enumerate(names):
-        ms, reset, yardstick = step_ms[index], reset_ms[index], first[task]
+        ms, reset, base = step_ms[index], reset_ms[index], first[task]
         rows.append(
             EnvRow(
                 task=task,
                 mode=describe(envs[index].unwrapped.provenance),  # type: ignore[attr-defined]
                 ms=ms,
-                extra=ms / step_ms[yardstick] - 1,
+                extra=ms / step_ms[base] - 1,
                 relative=ms / step_ms[0],
                 reset_ms=reset,
-                extra_reset_ms=reset - reset_ms[yardstick],
+                extra_reset_ms=reset - reset_ms[base],
             )
         )
         envs[index].close()

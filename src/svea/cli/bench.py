@@ -71,8 +71,8 @@ def env(
     """Time decisions and resets of every task and mode, taking turns.
 
     Args:
-        tasks: which tasks; the first is the yardstick of the others.
-        modes: which modes; the first is the yardstick of the others. Groups as
+        tasks: which tasks; the others are compared with the first.
+        modes: which modes; the others are compared with the first. Groups as
             in `svea eval`: `all` is the paper's, `everything` all of a task's.
         decisions: timed in each mode.
         resets: timed in each mode.
@@ -196,7 +196,7 @@ def show(title: str, table: list[dict[str, Any]], rows: Sequence[Any], as_json: 
 
 
 def augmentation_table(rows: Sequence[AugmentRow]) -> list[dict[str, Any]]:
-    """`svea bench augment`: each augmentation next to its loop and the machine's yardstick."""
+    """`svea bench augment`: each augmentation next to its loop and the reference."""
     from svea.bench.augment import REFERENCE
 
     reference = next((row.ms for row in rows if row.name == REFERENCE), None)

@@ -1,6 +1,6 @@
 """Reading what lies in a run or data folder, which may come from anywhere.
 
-Every reader of such a file goes through here: a pipe would block for ever, a device never end, and
+Every reader of such a file goes through here: a pipe would block forever, a device never end, and
 a sparse file of a terabyte takes no room on the disk of its sender. So only plain files are read,
 each within a limit that its kind sets.
 """

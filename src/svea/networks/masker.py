@@ -29,7 +29,7 @@ class Masker(nn.Module):
 
         Args:
             filters: of the first two convolutions.
-            encoder: that it shall stand before; refused if it does not take RGB frames.
+            encoder: that it will stand before; refused if it does not take RGB frames.
         """
         super().__init__()
         if encoder is not None and encoder.input_shape[0] % COLOURS:

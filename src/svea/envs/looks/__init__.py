@@ -57,7 +57,7 @@ class Mode:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the running episode's `info` shall tell of the mode."""
+        """What the running episode's `info` says about the mode."""
         return {}
 
     def prepare(self, model: Any, domain: str) -> None:

@@ -98,7 +98,7 @@ class RobotTask(base.Task):
         """Keep the rules; every draw is made by `initialize_episode`."""
         super().__init__(random=0)
         self._rules = rules
-        self.command = np.zeros(2)  # where the gripper shall be
+        self.command = np.zeros(2)  # where the gripper is to be
         self.mark_velocity = np.zeros(2)  # metres per step
         self._steps = self._steps_in_success = 0
 

@@ -294,7 +294,7 @@ class Workers:
                 failure = error
 
     def _report_wait(self, worker: Worker, error: WorkerError) -> None:
-        """Say that an environment takes long, and where it is; it may take for ever."""
+        """Say that an environment takes long, and where it is; it may take forever."""
         self.on_incident(
             {
                 "what": "environment takes long",

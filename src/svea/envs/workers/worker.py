@@ -89,8 +89,8 @@ class Worker:
         """Read the answers of the environments.
 
         Args:
-            seconds: How long to wait; infinity is for ever.
-            on_wait: Called once in the life of a process that may take for ever and takes long,
+            seconds: How long to wait; infinity is forever.
+            on_wait: Called once in the life of a process that may take forever and takes long,
                 with where it is.
 
         Raises:

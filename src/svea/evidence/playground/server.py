@@ -73,7 +73,7 @@ HEADERS = {
 
 
 class Impatient(H11Protocol):
-    """uvicorn's protocol, which by itself waits for ever for the first request."""
+    """uvicorn's protocol, which by itself waits forever for the first request."""
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait."""

@@ -81,7 +81,7 @@ class ExperimentResults:
 
     @property
     def caveats(self) -> list[str]:
-        """What a reader must know, the gravest first."""
+        """What a reader must know, the most serious first."""
         found = self.scale.caveats + list(self.problems)
         if self.finished < self.planned:
             found.append(f"INCOMPLETE: {self.finished} of {self.planned} runs are finished")
