@@ -12,7 +12,7 @@ class Method:
     """A recipe with what usually goes with it; all but the recipe can be overridden by flags.
 
     Attributes:
-        recipe: row of the recipe table.
+        recipe: row of the recipe table, by its name, or a row of your own.
         about: one line for `svea methods`.
         rows: its rows in the paper's ablation table; the first of two is with a ViT.
         augmented_recipe: the row that takes its place when a strong augmentation is asked for;
@@ -25,10 +25,10 @@ class Method:
         own_heads: whether the auxiliary task has the last convolutions for itself (PAD).
     """
 
-    recipe: str
-    about: str
+    recipe: str | Recipe
+    about: str = ""
     rows: str = ""
-    augmented_recipe: str | None = None
+    augmented_recipe: str | Recipe | None = None
     augment: str = "none"
     encoder: str = "cnn"
     auxiliary: str = "none"
@@ -38,11 +38,8 @@ class Method:
 
     def recipe_for(self, augment: str) -> Recipe:
         """The row of the table that this method follows under an augmentation."""
-        return RECIPES[self.recipe_name(augment)]
-
-    def recipe_name(self, augment: str) -> str:
-        """The name of that row."""
-        return self.recipe if augment == "none" else self.augmented_recipe or self.recipe
+        row = self.recipe if augment == "none" else self.augmented_recipe or self.recipe
+        return row if isinstance(row, Recipe) else RECIPES[row]
 
 
 METHODS: dict[str, Method] = {

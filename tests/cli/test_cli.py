@@ -253,7 +253,11 @@ def test_train_twice_by_the_same_command(
     assert "is finished (5 decisions)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("flags", ["--base ddpg --preset quick", "--encoder vit", "--method pad"])
+@pytest.mark.parametrize(
+    "flags",
+    ["--base ddpg --preset quick", "--encoder vit", "--method simgrl --encoder cnn"]
+    + [f"--method {method}" for method in METHODS],
+)
 def test_the_command_line_resolves_like_configure(flags: str) -> None:
     words = flags.split()
     named = {words[i].removeprefix("--"): words[i + 1] for i in range(0, len(words), 2)}

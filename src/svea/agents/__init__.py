@@ -17,8 +17,8 @@ from svea.agents.sgqn import SGQN
 from svea.augment import Augment, augmentation, centre_crop, crop, shift
 from svea.augment.images import ImageBank
 from svea.config.augmentations import uses_pictures
-from svea.methods import METHODS
-from svea.networks import CNN, FrameCNN, Trunk, ViT
+from svea.config.names import find_method, is_own_encoder
+from svea.networks import CNN, FrameCNN, OwnEncoder, Trunk, ViT
 from svea.recipes import streams
 from svea.replay import Replay
 from svea.seeds import seed_for
@@ -65,7 +65,7 @@ def make_agent(
     agent = BASES[config.base](
         partial(make_encoder, config),
         actions,
-        streams(METHODS[config.method].recipe_for(config.augment), config.recipe),
+        streams(find_method(config.method).recipe_for(config.augment), config.recipe),
         views,
         projection=config.network.projection,
         hidden=config.network.hidden,
@@ -108,6 +108,8 @@ def make_replay(
 def make_encoder(config: Config) -> Trunk:
     """The trunk."""
     network = config.network
+    if is_own_encoder(config.encoder):
+        return OwnEncoder(config.encoder, config.image_size)
     if config.encoder == "vit":
         return ViT(
             image_size=config.image_size,

@@ -14,7 +14,8 @@ from svea.agents import Agent, make_agent
 from svea.bench.noise import ACTIONS, noise_replay
 from svea.bench.timing import median_ms
 from svea.config import Config, configure
-from svea.errors import UserError, unknown_name
+from svea.config.names import find_method
+from svea.errors import UserError
 from svea.methods import METHODS
 
 PEAKS = {"NVIDIA H200": (989e12, 4.8e12), "NVIDIA H100": (989e12, 3.35e12)}
@@ -46,7 +47,7 @@ def time_updates(
     methods: Iterable[str],
     *,
     base: str = "sac",
-    encoder: str = "cnn",
+    encoder: str = "",
     preset: str = "paper",
     device: torch.device,
     precision: str = "auto",
@@ -64,14 +65,12 @@ def time_updates(
         raise UserError(f"repeats is {repeats}; allowed: 1 or more")
     configs = []
     for method in methods:
-        if method not in METHODS:
-            raise unknown_name("method", method, [*METHODS, "all"])
         settings = {"base": base, "encoder": encoder, "preset": preset, "method": method}
         if batch is not None:
             settings["batch_size"] = batch  # type: ignore[assignment]
         if base == "dqn":
             settings["action_bins"] = 3  # type: ignore[assignment]
-        if base == "ddpg" and METHODS[method].auxiliary == "pad":
+        if base == "ddpg" and find_method(method).auxiliary == "pad":
             settings["ddpg.n_step"] = 1  # type: ignore[assignment]
         configs.append(configure("walker_walk", overlay_dir="procedural", **settings))
     if not configs:

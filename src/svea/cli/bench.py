@@ -97,7 +97,7 @@ def env(
 def update(
     methods: tuple[str, ...] = ("svea", "drq"),
     base: str = "sac",
-    encoder: str = "cnn",
+    encoder: str = "",
     preset: str = "paper",
     device: str = "auto",
     precision: str = "auto",
@@ -114,7 +114,7 @@ def update(
     Args:
         methods: which; `all` is every method.
         base: sac, ddpg or dqn.
-        encoder: cnn, vit, drqv2 or frames.
+        encoder: cnn, vit, drqv2, frames or module:class; default: the method's own.
         preset: sizes: paper or quick.
         device: auto, cuda, mps or cpu.
         precision: auto, float32, float32-exact or bfloat16.
@@ -148,7 +148,7 @@ def update(
 def train(
     task: str = "walker_walk",
     method: str = "svea",
-    encoder: str = "cnn",
+    encoder: str = "",
     preset: str = "paper",
     envs: int = 16,
     seeds: tuple[str, ...] = ("0",),
@@ -162,7 +162,7 @@ def train(
     Args:
         task: which task.
         method: which method.
-        encoder: cnn, vit, drqv2 or frames.
+        encoder: cnn, vit, drqv2, frames or module:class; default: the method's own.
         preset: sizes: paper or quick.
         envs: environments of each seed.
         seeds: one seed or several together, e.g. 0-4.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json as jsonlib
 
-from svea.cli.arguments import parse
+from svea.cli.arguments import Positional, parse
+from svea.config.names import find_method
 from svea.methods import METHODS
 from svea.recipes import OWN
 
@@ -14,15 +15,16 @@ def run(arguments: list[str]) -> int:
     return parse(command, "methods", arguments)
 
 
-def command(json: bool = False) -> int:
-    """List every method with the views that feed Q-prediction, Q-target and policy.
+def command(names: Positional[tuple[str, ...]] = (), json: bool = False) -> int:
+    """List methods with the views that feed Q-prediction, Q-target and policy.
 
     Args:
+        names: which; default: all. One of your own is named as module:name.
         json: print JSON instead of a table.
     """
     from svea.cli.terminal import print_table
 
-    rows = [views_row(name) for name in METHODS]
+    rows = [views_row(name) for name in names or METHODS]
     if json:
         print(jsonlib.dumps(rows, indent=1))
     else:
@@ -32,7 +34,7 @@ def command(json: bool = False) -> int:
 
 def views_row(name: str) -> dict[str, str]:
     """A method's row for `svea methods`."""
-    method = METHODS[name]
+    method = find_method(name)
     recipe = method.recipe_for(method.augment)
     prediction = ", ".join(
         view if coefficient == 1 else f"{view} {coefficient}"
@@ -47,7 +49,7 @@ def views_row(name: str) -> dict[str, str]:
         "Q-prediction": prediction,
         "Q-target": "each stream its own" if recipe.target == OWN else recipe.target,
         "policy": policy,
-        "weak": "crop" if method.crop else "none" if name == "sac" else "shift",
+        "weak": "crop" if method.crop else "none" if recipe.views == {"clean"} else "shift",
         "strong": method.augment,
         "encoder": method.encoder,
         "auxiliary": method.auxiliary,

@@ -31,6 +31,9 @@ DESCRIPTION = """Train an agent. The same command again continues the run.
 
 Example: svea train walker_walk --preset quick --method svea --seed 1"""
 
+DECISIVE = ("preset", "method", "base", "encoder")
+"""Options that decide the defaults of others."""
+
 
 def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
     """Read the flags twice: once to learn preset, method and task, once over their defaults."""
@@ -68,27 +71,21 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
         return Config(**chosen | {"task": name_task(flags.task)})
 
     first = read(_defaults_to_show(arguments))
-    defaults = resolve(
-        first.task,
-        preset=first.preset,
-        base=first.base,
-        encoder=first.encoder,
-        method=first.method,
-    )
-    return check(read(defaults)), seeds
+    chosen = {name: getattr(first, name) for name in DECISIVE}
+    return check(read(resolve(first.task, **chosen))), seeds
 
 
 def _defaults_to_show(arguments: list[str]) -> Config:
     """The defaults that --help shows: of the task, preset and method in the same command."""
-    nothing = Config(task=tyro.MISSING)
     if not {"-h", "--help"} & set(arguments):
-        return nothing
+        return Config(task=tyro.MISSING, encoder="")  # the method's own, unless a flag names one
     flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("preset", "method", "base", "encoder"):
-        flags.add_argument(f"--{name}", default=getattr(Config, name))
+    for name in DECISIVE:
+        flags.add_argument(f"--{name}")
     chosen, _ = flags.parse_known_args(arguments)
+    given = {name: value for name, value in vars(chosen).items() if value}
     task = arguments[0] if not arguments[0].startswith("-") else "walker_walk"
     try:
-        return resolve(task, **vars(chosen))
+        return resolve(task, **given)
     except UserError:
-        return nothing
+        return Config(task=tyro.MISSING)

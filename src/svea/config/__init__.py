@@ -3,6 +3,7 @@
 from svea.config.augmentations import AUGMENTATION_NAMES, parse_augmentation
 from svea.config.checks import check, milestones, seconds
 from svea.config.codec import differences, from_dict, to_dict
+from svea.config.names import ENCODERS, is_own_encoder
 from svea.config.options import (
     AgentOptions,
     CURLOptions,
@@ -15,7 +16,7 @@ from svea.config.options import (
     SGQNOptions,
     SODAOptions,
 )
-from svea.config.presets import ENCODERS, PRESETS, configure, resolve
+from svea.config.presets import PRESETS, configure, resolve
 from svea.config.run import MAY_CHANGE, Config, Role, fields_with
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "differences",
     "fields_with",
     "from_dict",
+    "is_own_encoder",
     "milestones",
     "parse_augmentation",
     "resolve",

@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 from svea import envs, files
 from svea.config.augmentations import check_drift, drifts, parse_augmentation
+from svea.config.names import check_encoder, find_method, is_whole
 from svea.config.run import Config
 from svea.config.shapes import check_patches, output_size
 from svea.errors import Bounds, UserError, unknown_name
-from svea.methods import METHODS, uses_strong
+from svea.methods import uses_strong
 from svea.recipes import streams
 
 
@@ -32,7 +33,7 @@ def check(config: Config, to_train: bool = True) -> Config:
     check_milestones(config)
     check_networks(config)
     check_combination(config)
-    streams(METHODS[config.method].recipe_for(config.augment), config.recipe)
+    streams(find_method(config.method).recipe_for(config.augment), config.recipe)
     return config
 
 
@@ -41,11 +42,13 @@ def check_networks(config: Config) -> None:
     network = config.network
     if config.encoder == "vit":
         check_patches(config.image_size, network.patch, network.width, network.heads)
-        if network.head_layers:
-            raise UserError(
-                f"network.head_layers is {network.head_layers}, but a ViT has no convolutions that "
-                "PAD's task could have for itself; allowed: 0 with --encoder vit"
-            )
+    if is_whole(config.encoder) and network.head_layers:
+        which = "a ViT" if config.encoder == "vit" else "an encoder of your own"
+        raise UserError(
+            f"network.head_layers is {network.head_layers}, but {which} has no convolutions that "
+            f"PAD's task could have for itself; allowed: 0 with --encoder {config.encoder}"
+        )
+    if is_whole(config.encoder):
         return
     output_size(config.image_size, network.layers, network.strided_layers)
     if config.encoder == "frames" and network.frame_layers + network.head_layers >= network.layers:
@@ -182,8 +185,7 @@ def check_names(config: Config, to_train: bool = True) -> None:
     for name in ("out", "data_dir", "overlay_dir"):
         files.check_path(getattr(config, name), name)
     envs.expand_modes(config.eval_modes, config.task)
-    if config.method not in METHODS:
-        raise unknown_name("method", config.method, METHODS)
+    check_encoder(config.encoder)
     if "crop" in re.split(r"[+|\s]+", config.augment):
         raise UserError(
             f"augment is {config.augment!r}, but a strong view keeps the size that the agent sees, "
@@ -194,7 +196,7 @@ def check_names(config: Config, to_train: bool = True) -> None:
         parse_augmentation(config.augment)
         for drift in drifts(config.augment):
             check_drift(config.image_size, drift)
-    row = METHODS[config.method].recipe_for(config.augment)
+    row = find_method(config.method).recipe_for(config.augment)
     if not row.is_mixed and (config.recipe.alpha, config.recipe.beta) != (0.5, 0.5):
         raise UserError(
             f"recipe.alpha and recipe.beta weigh two streams, but method {config.method} has one; "

@@ -8,9 +8,9 @@ import re
 from collections import Counter
 from typing import Any
 
+from svea.config.names import find_method
 from svea.config.presets import resolve
 from svea.config.run import Config, Role, fields_with
-from svea.methods import METHODS
 
 LONGEST = 120  # bytes
 FIRST = ("base", "encoder", "preset", "augment")
@@ -53,9 +53,8 @@ def _plain(name: str) -> str:
 
 def _first_words(config: Config) -> list[str]:
     """Task and method, and what is unusual among FIRST."""
-    method = METHODS.get(config.method)
-    augment, encoder = (method.augment, method.encoder) if method else ("none", "cnn")
-    usual = {"base": "sac", "encoder": encoder, "preset": "paper", "augment": augment}
+    method = find_method(config.method)
+    usual = {"base": "sac", "encoder": method.encoder, "preset": "paper", "augment": method.augment}
     values = {name: str(getattr(config, name)) for name in FIRST}
     return [config.task, config.method, *(v for name, v in values.items() if v != usual[name])]
 

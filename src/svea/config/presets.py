@@ -10,10 +10,11 @@ from typing import Any
 from svea import envs
 from svea.config.checks import check
 from svea.config.codec import build, merge
+from svea.config.names import encoder_defaults, find_method, is_whole
 from svea.config.run import Config
 from svea.envs.given import Factory, name_task
 from svea.errors import UserError, unknown_name
-from svea.methods import METHODS
+from svea.methods import Method
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -43,22 +44,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-# What an encoder changes, by preset: everything that the paper changes for its ViT.
-ENCODERS: dict[str, dict[str, dict[str, Any]]] = {
-    "cnn": {"paper": {}, "quick": {}},
-    "vit": {
-        "paper": {
-            "image_size": 96,
-            "shift": 6,
-            "batch_size": 512,
-            "decisions": 300_000,
-            "replay": 300_000,
-        },
-        "quick": {"network": {"width": 64, "depth": 2, "heads": 4}},
-    },
-    "drqv2": {"paper": {"network": {"layers": 4}}, "quick": {}},
-    "frames": {"paper": {}, "quick": {"network": {"frame_layers": 2}}},
-}
 CROP = {"paper": 16, "quick": 8}  # extra pixels to render if the weak augmentation is a crop
 OWN_HEADS = {"paper": 3, "quick": 1}  # last convolutions that PAD's task has for itself
 
@@ -69,7 +54,8 @@ def configure(task: str | Factory, **explicit: Any) -> Config:
     Args:
         task: a name, a Gymnasium id, or a function or class that makes an environment of yours.
         **explicit: any field of `Config`, by its name. Nested values are given as dictionaries or
-            with dots: ``recipe={"alpha": 1.0}`` or ``**{"recipe.alpha": 1.0}``.
+            with dots: ``recipe={"alpha": 1.0}`` or ``**{"recipe.alpha": 1.0}``. Without an
+            encoder, or with an empty one, it is the method's own.
 
     Example:
         >>> configure("cartpole_swingup", preset="quick", seed=3).action_repeat
@@ -82,40 +68,33 @@ def resolve(task: str | Factory, **explicit: Any) -> Config:
     """As `configure`, but without the checks: more flags may follow and make it valid."""
     task = name_task(task)
     preset, method = explicit.get("preset", "paper"), explicit.get("method", "svea")
-    encoder = explicit.get("encoder") or usual_encoder(method)
-    names = {"preset": preset, "encoder": encoder, "method": method}
-    for name, value in names.items():
+    encoder = explicit.pop("encoder", "")
+    for name, value in {"preset": preset, "encoder": encoder, "method": method}.items():
         if not isinstance(value, str):
             raise UserError(f"{name} is {value!r}; allowed: a name")
-    for name, known in (("preset", PRESETS), ("encoder", ENCODERS), ("method", METHODS)):
-        if names[name] not in known:
-            raise unknown_name(name, names[name], known)
+    if preset not in PRESETS:
+        raise unknown_name("preset", preset, PRESETS)
+    chosen = find_method(method)
+    encoder = encoder or chosen.encoder
     values: dict[str, Any] = {"task": task, "encoder": encoder}
     merge(values, PRESETS[preset])
     if explicit.get("base", "sac") != "sac":
         # These bases explore by adding noise, which is not part of the policy.
         merge(values, {"eval_actions": "most_likely"})
-    merge(values, ENCODERS[encoder][preset])
-    merge(values, method_defaults(method, preset, encoder))
+    merge(values, encoder_defaults(encoder, preset))
+    merge(values, method_defaults(chosen, preset, encoder))
     merge(values, task_defaults(task))
-    if METHODS[method].auxiliary == "sgqn":
+    if chosen.auxiliary == "sgqn":
         merge(values, sgqn_quantile(task))
     if encoder == "vit":
-        merge(values, vit_coefficients(task, method))
+        merge(values, vit_coefficients(task, chosen))
     merge(values, explicit)
     return build(Config, values, "")
 
 
-def usual_encoder(method: Any) -> str:
-    """The encoder of a method where none is asked for; a bad name is refused elsewhere."""
-    known = isinstance(method, str) and method in METHODS
-    return METHODS[method].encoder if known else "cnn"
-
-
-def method_defaults(method: str, preset: str, encoder: str) -> dict[str, Any]:
-    """What a method decides; a ViT is shared whole by all branches."""
-    chosen = METHODS[method]
-    own_heads = chosen.own_heads and encoder != "vit"
+def method_defaults(chosen: Method, preset: str, encoder: str) -> dict[str, Any]:
+    """What a method decides; a ViT and a user's own encoder are shared whole by all branches."""
+    own_heads = chosen.own_heads and not is_whole(encoder)
     return {
         "augment": chosen.augment,
         "auxiliary": chosen.auxiliary,
@@ -125,9 +104,9 @@ def method_defaults(method: str, preset: str, encoder: str) -> dict[str, Any]:
     }
 
 
-def vit_coefficients(task: str, method: str) -> dict[str, Any]:
+def vit_coefficients(task: str, chosen: Method) -> dict[str, Any]:
     """The paper's alpha and beta for its ViT, where the method mixes two streams."""
-    if not METHODS[method].recipe_for(METHODS[method].augment).is_mixed:
+    if not chosen.recipe_for(chosen.augment).is_mixed:
         return {}
     alpha, beta = {"walker": (1.0, 1.0), "robot_push": (1.0, 0.5)}.get(
         task if task.startswith("robot") else task.split("_")[0], (0.5, 0.5)

@@ -58,12 +58,12 @@ class Config:
     """A dm_control suite task as domain_task, robot_reach, robot_reach_moving or robot_push; or an
     environment of your own: module:function, or a Gymnasium id as gymnasium:CarRacing-v3."""
     method: Annotated[str, WHAT] = "svea"
-    """A method or recipe; `svea methods` lists them."""
+    """A method or recipe; `svea methods` lists them. One of your own: module:name."""
     base: Annotated[Literal["sac", "ddpg", "dqn"], WHAT] = "sac"
     """The base algorithm; dqn is for discrete actions (see action_bins)."""
-    encoder: Annotated[Literal["cnn", "vit", "drqv2", "frames"], WHAT] = "cnn"
-    """The trunk: the paper's CNN or ViT, DrQ-v2's four convolutions, or SimGRL's, whose first
-    layers see each frame by itself."""
+    encoder: Annotated[str, WHAT] = "cnn"
+    """The trunk: cnn or vit (the paper's), drqv2 (DrQ-v2's four convolutions), or frames (SimGRL's,
+    whose first layers see each frame by itself). One of your own: module:class."""
     auxiliary: Annotated[Literal["none", "curl", "soda", "pad", "sgqn"], WHAT] = "none"
     """An auxiliary loss that also trains the trunk; set by the method."""
     mask: Annotated[Literal["none", "madi", "oracle"], WHAT] = "none"

@@ -19,6 +19,7 @@ from svea.networks.frame_cnn import FrameCNN
 from svea.networks.head_cnn import HeadCNN
 from svea.networks.heads import Actor, Critic, Projection
 from svea.networks.masker import Masker
+from svea.networks.own import OwnEncoder
 from svea.networks.trunk import Trunk
 from svea.networks.vit import ViT
 
@@ -32,6 +33,7 @@ __all__ = [
     "FrameCNN",
     "HeadCNN",
     "Masker",
+    "OwnEncoder",
     "Projection",
     "Trunk",
     "ViT",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from svea.config import Config, milestones, shapes
+from svea.config import Config, is_own_encoder, milestones, shapes
 from svea.runs import layout
 
 ACTIONS = 8  # dimensions of an action where no environment has been asked; hardly counts
 LOG_LINE_BYTES = 500
+OWN_FEATURES = 32 * 1024  # of a user's own encoder, which is not made here: twice the paper's CNN
 
 
 def replay_bytes(config: Config, actions: int = ACTIONS) -> int:
@@ -21,6 +22,8 @@ def agent_bytes(config: Config) -> int:
     size = config.network
     if config.encoder == "vit":
         features = size.width
+    elif is_own_encoder(config.encoder):
+        features = OWN_FEATURES
     else:
         side = shapes.output_size(config.image_size, size.layers, size.strided_layers)
         features = size.filters * side * side

@@ -11,11 +11,11 @@ from svea import envs, files, machine
 from svea.agents import finite, make_encoder
 from svea.agents.agent import Agent
 from svea.config import Config
+from svea.config.names import find_method
 from svea.envs import rendering
 from svea.envs.workers.pool import PER_GPU_PROCESS, Workers
 from svea.errors import UserError
 from svea.machine import usable_cores
-from svea.methods import METHODS
 from svea.networks import Masker
 from svea.recipes import streams
 from svea.runs import footprint, layout
@@ -147,7 +147,7 @@ def update_seconds(config: Config, device: torch.device) -> float:
         began = time.perf_counter()
         trunk(images if masker is None else masker(images)).sum().backward()
         timed.append(time.perf_counter() - began)
-    views = streams(METHODS[config.method].recipe_for(config.augment), config.recipe)
+    views = streams(find_method(config.method).recipe_for(config.augment), config.recipe)
     passes = len(views.prediction) + (len(views.target) + len(views.policy)) / 3
     return min(timed) * passes * config.batch_size / TIMED_IMAGES
 

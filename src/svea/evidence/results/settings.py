@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from svea.config import Role, fields_with, resolve, to_dict
+from svea.envs.importing import is_import_path
 from svea.errors import UserError
 from svea.evidence.run import Run
 
@@ -65,9 +66,11 @@ def other_pictures(run: Run) -> str:
 
 def changed_settings(run: Run) -> list[str]:
     """Settings that differ from the paper's for a run's task, method, augmentation and encoder."""
+    if is_import_path(run.method):  # a user's own, whose module is not needed to read its results
+        return ["method"]
     try:
         paper = _paper_settings(run.task, run.method, run.augment, run.encoder)
-    except UserError:  # a damaged record, or a method that was registered elsewhere
+    except UserError:  # a damaged record, or a method of this version no longer
         return ["method"]
     own = settings_of(run)
     compared = fields_with(Role.WHAT) - MACHINE
