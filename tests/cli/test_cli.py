@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -210,6 +211,17 @@ def test_a_missing_package_is_named(
     monkeypatch.setattr("svea.cli.methods.run", missing)
     assert call(["methods"]) == 2
     assert "methods needs torch" in capsys.readouterr().err
+
+
+def test_a_folder_that_may_not_be_read_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forbidden(arguments: list[str]) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", "their/run")
+
+    monkeypatch.setattr("svea.cli.report.run", forbidden)
+    assert call(["report", "their/run"]) == 2
+    assert capsys.readouterr().err == "svea: cannot use 'their/run': Permission denied\n"
 
 
 # A run through the verbs --------------------------------------------------------------------------

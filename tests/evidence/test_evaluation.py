@@ -18,7 +18,7 @@ from toy import LENGTH, Toy, return_of_doing_nothing
 
 from svea import __version__
 from svea.envs.workers.pool import Workers
-from svea.errors import SveaError, UserError
+from svea.errors import SveaError, UserError, WorkerError
 from svea.evidence.evaluation import Request, evaluate, evaluate_runs, requests
 from svea.evidence.evaluation.play import (
     EpisodeGenerators,
@@ -266,9 +266,9 @@ def test_a_run_that_fails_keeps_no_other_from_being_evaluated(run: Path, tmp_pat
     assert "no checkpoint" in problems[3][2]
 
 
-def test_environments_that_die_are_started_again_for_the_next_run(
-    run: Path, tmp_path: Path
-) -> None:
+@pytest.fixture
+def sick_and_well(run: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Two exports; the actions of the first are not finite."""
     sick, well = tmp_path / "sick", tmp_path / "well"
     for folder in (sick, well):
         export(run, folder)
@@ -279,6 +279,13 @@ def test_environments_that_die_are_started_again_for_the_next_run(
     config = json.loads((sick / "config.json").read_text())
     config.pop("files", None)  # the hashes of the weights as they were
     (sick / "config.json").write_text(json.dumps(config))
+    return sick, well
+
+
+def test_environments_that_die_are_started_again_for_the_next_run(
+    sick_and_well: tuple[Path, Path],
+) -> None:
+    sick, well = sick_and_well
     problems: list[Path] = []
     records = collect(
         [sick, well],
@@ -286,6 +293,27 @@ def test_environments_that_die_are_started_again_for_the_next_run(
         on_problem=lambda run, mode, error: problems.append(run),
     )
     assert problems == [sick] and len(records[well]) == 1
+
+
+def test_environments_that_cannot_be_started_again_are_a_problem_of_every_run_left(
+    sick_and_well: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = iter([requests.Workers])
+
+    def once(*arguments: Any, **options: Any) -> Workers:
+        for make in first:
+            return make(*arguments, **options)
+        raise WorkerError("no process starts any more")
+
+    monkeypatch.setattr(requests, "Workers", once)
+    problems: list[tuple[Path, str]] = []
+    collect(
+        [*sick_and_well],
+        Request(episodes=1, environments=1),
+        on_problem=lambda run, mode, error: problems.append((run, str(error))),
+    )
+    assert [run for run, _ in problems] == [*sick_and_well]
+    assert problems[1][1] == "no process starts any more"
 
 
 def test_the_random_policy_is_played_once_for_all_runs_of_a_task(

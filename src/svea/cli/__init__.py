@@ -78,7 +78,7 @@ def answer(arguments: list[str]) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        if error.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
+        if error.errno not in (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM):
             raise
         print(f"svea: cannot use {error.filename!r}: {error.strerror}", file=sys.stderr)
         return UserError.exit_code

@@ -174,22 +174,23 @@ class _Evaluation:
 
     def _play_kind(self, kind: _Environments, start: Future[Workers]) -> None:
         """Evaluate every run in its environments; one that fails does not stop the others."""
-        try:
-            workers = start.result()
-        except SveaError as error:
-            for run in kind.runs:
-                self.on_problem(run, kind.mode, error)
-            return
-        with contextlib.ExitStack() as stack:
-            count = len(stack.enter_context(workers))
-            for run in kind.runs:
-                try:
-                    self._play_run(run, kind, workers)
-                except SveaError as error:
+        left, begin = list(kind.runs), start.result
+        while left:
+            try:
+                workers = begin()
+            except SveaError as error:
+                for run in left:
                     self.on_problem(run, kind.mode, error)
-                    workers.close()  # they may be dead, or in the middle of an episode
-                    if run != kind.runs[-1]:
-                        workers = stack.enter_context(kind.start(count))
+                return
+            with workers:
+                begin = functools.partial(kind.start, len(workers))
+                while left:
+                    run = left.pop(0)
+                    try:
+                        self._play_run(run, kind, workers)
+                    except SveaError as error:
+                        self.on_problem(run, kind.mode, error)
+                        break  # these may be dead, or in the middle of an episode
 
     def _play_run(self, run: Path, kind: _Environments, workers: Workers) -> None:
         """One run in one mode: pass on what is known, play the rest."""
