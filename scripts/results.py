@@ -129,9 +129,8 @@ class Results:
         ]
         episodes = _range(_played({label: found[label] for label in _whole(found)}, MEANS))
         note = (
-            f"Mean return over the {len(TASKS)} tasks after {COMPARED_AT:,} decisions, over the "
-            "seeds of a task first, with its 95 % interval over seeds, where a task has several, "
-            f"and episodes, {episodes} of each agent in each mode."
+            f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions; 95 % over seeds and "
+            f"episodes, {episodes} per agent."
         )
         columns = tuple(map(Column, ("setting", *MEANS, "seeds")))
         return Table("means", "", columns, tuple(rows), (note,))
