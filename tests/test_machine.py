@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
 from svea import machine
-from svea.errors import UserError
+from svea.errors import DeviceError, UserError
 from svea.evidence.evaluation.play import parallel_environments
 from svea.speed import host
 
@@ -110,3 +111,13 @@ def test_training_and_evaluation_keep_to_the_quota(
 def test_this_machine_has_some_memory() -> None:
     available = machine.available_bytes()
     assert available is None or 0 < available < 2**50
+
+
+def test_a_driver_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(command: list[str], timeout: float, **_: object) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(machine.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(machine.subprocess, "run", hang)
+    with pytest.raises(DeviceError, match=r"nvidia-smi did not answer in 60 s.*--gpus 0"):
+        machine.nvidia_gpus()

@@ -117,6 +117,15 @@ def test_only_runs_that_are_not_in_the_queue_are_submitted(
     assert "2 runs already in SLURM's queue\nsubmitted;" in shown
 
 
+def test_a_queue_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(command: list[str], timeout: float, **_: object) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(slurm.subprocess, "run", hang)
+    with pytest.raises(UserError, match="squeue took more than 60 s"):
+        slurm._queued()
+
+
 @pytest.mark.slow
 @submitit_is_there
 def test_jobs_of_submitit_end_like_an_undisturbed_study_also_after_a_preemption(
