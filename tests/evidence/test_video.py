@@ -110,6 +110,14 @@ def test_a_video_of_some_seconds_shows_the_beginning(run: Path, tmp_path: Path) 
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(whole))
     [part] = watch(run, ["train"], tmp_path / "part.mp4", seconds=seconds / 2, on_problem=refuse)
     assert imageio_ffmpeg.count_frames_and_secs(str(part))[0] == round(frames / 2)
+    half = {"seconds": seconds / 2, "on_problem": refuse}
+    [slow] = watch(run, ["train"], tmp_path / "slow.mp4", fps=5, **half)
+    count = round(frames / 2)
+    shown = imageio_ffmpeg.count_frames_and_secs(str(slow))
+    assert shown == (count, pytest.approx(count / 5, abs=0.01))
+    for fps in (-1, 1000, float("nan")):
+        with pytest.raises(UserError, match=f"fps is {fps}; allowed: 0 .* to 240"):
+            watch(run, ["train"], tmp_path / "x.mp4", fps=fps, on_problem=refuse)
     with pytest.raises(UserError, match="seconds is -1"):
         watch(run, ["train"], tmp_path / "x.mp4", seconds=-1, on_problem=refuse)
 

@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 from tiny_runs import tiny
 
+from svea.envs.given import name_task
 from svea.training import display, train
-from svea.training.display import Display, run_names
+from svea.training.display import Display, next_commands, run_names
 
 
 def test_without_a_terminal_every_line_has_its_place_and_the_time_left(
@@ -57,7 +58,7 @@ def test_evaluations_stay_on_a_terminal_and_the_end_has_returns_and_next_command
         shown.evaluation(500, {"train": 25.6, "color_hard": 8.0})
         shown.progress(1000, values={"critic_loss": 0.25})
         shown.evaluation(1000, {"train": 40.0, "color_hard": 30.0})
-    shown.done(Path("my runs/a"))
+    shown.done(Path("my runs/a"), "walker_walk")
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     stays = "decision 500/1,000 (frame 2,000)  evaluation: train 25.6, color_hard 8.0"
     assert any(stays in line for line in lines)
@@ -122,3 +123,11 @@ def test_runs_of_one_process_are_told_apart(tmp_path: Path) -> None:
         "toy:make svea envs=1 recipe.K=2 s0",
         "toy:make svea envs=2 recipe.K=1 s0",
     ]
+
+
+def test_after_training_on_a_function_the_next_command_is_one_that_works() -> None:
+    task = name_task(lambda: None)  # type: ignore[arg-type, return-value]
+    assert next_commands(Path("my runs/a"), task) == (
+        "next: in Python `svea.evaluate('my runs/a', modes=['train', 'picture_colors'])`; then "
+        "`svea report 'my runs/a'`"
+    )

@@ -19,6 +19,7 @@ def command(
     out: Out = None,
     gif: bool = False,
     seconds: float = 0.0,
+    fps: float = 0.0,
     seed: int = 0,
     size: int = 240,
     device: str = "cpu",
@@ -38,6 +39,7 @@ def command(
         out: the video; default RUN/watch.mp4.
         gif: also write a GIF next to it, 480 pixels wide with 10 frames a second.
         seconds: show only the beginning of the episode; 0: all of it.
+        fps: decisions shown per second of the video, up to 240; 0: as fast as they happen.
         seed: of the evaluation whose first episode is shown.
         size: side of each picture in pixels.
         device: auto, cuda, mps or cpu.
@@ -55,7 +57,7 @@ def command(
     video = output_file(out or run / "watch.mp4")
     with collected() as problems, Steps("modes") as steps:
         for path in film(
-            run, modes, video, gif=gif, seconds=seconds, seed=seed, size=size,
+            run, modes, video, gif=gif, seconds=seconds, fps=fps, seed=seed, size=size,
             device=device, data_dir=data_dir or None, task=name_task(task),
             on_problem=lambda mode, error: problems.append(error),
             on_mode=lambda mode: steps.begin(f"playing in {mode}"),

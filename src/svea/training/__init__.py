@@ -148,7 +148,7 @@ def open_trainer(
     if saved and is_finished(config, saved):
         print(
             f"{config.folder} is finished ({saved.decision:,} decisions); a larger --decisions "
-            f"extends it\n{next_commands(config.folder)}"
+            f"extends it\n{next_commands(config.folder, config.task)}"
         )
         return None
     return Trainer(config, saved, stack, interrupt, runs_in_process, learn_only, name)

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from svea.config import Config, Role, fields_with
 from svea.config.naming import flat
+from svea.envs.given import fingerprint
 from svea.machine import can_redraw, console
 from svea.words import duration
 
@@ -89,10 +90,11 @@ class Display:
         self._returns = ", ".join(f"{mode} {mean:.1f}" for mode, mean in means.items())
         self.stay(f"evaluation: {self._returns}")
 
-    def done(self, folder: Path) -> None:
+    def done(self, folder: Path, task: str) -> None:
         """The last lines of a run: its returns, and what to type next."""
         returns = f"; last returns: {self._returns}" if self._returns else ""
-        self.say(f"done: {self.decision:,} decisions in {folder}{returns}\n{next_commands(folder)}")
+        said = f"done: {self.decision:,} decisions in {folder}{returns}"
+        self.say(f"{said}\n{next_commands(folder, task)}")
 
     def _where(self) -> str:
         frames = self.decision * self.action_repeat
@@ -121,9 +123,16 @@ class Display:
         return Panel(Group(head, bar, table), title=self.title, title_align="left")
 
 
-def next_commands(folder: Path) -> str:
-    """What one does with a finished run, as commands."""
+def next_commands(folder: Path, task: str) -> str:
+    """What one does with a finished run, as commands.
+
+    Of a task that was handed over as a function, other processes cannot make the environment: what
+    plays in it is a line of Python.
+    """
     run = shlex.quote(str(folder))
+    if fingerprint(task) is not None:
+        here = f"`svea.evaluate({str(folder)!r}, modes=['train', 'picture_colors'])`"
+        return f"next: in Python {here}; then `svea report {run}`"
     return "next: " + ", ".join(f"`svea {verb} {run}`" for verb in ("eval", "report", "watch"))
 
 

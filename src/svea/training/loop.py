@@ -182,7 +182,7 @@ class Trainer(TrainingState):
     def report_end(self) -> None:
         """The last line: done, out of time, or interrupted."""
         if self.decision >= self.config.decisions and self.next_evaluation > self.decision:
-            self.display.done(self.folder)
+            self.display.done(self.folder, self.config.task)
             return
         then = "the same command continues"
         if not self.config.save_replay:

@@ -70,6 +70,7 @@ def watch(
     *,
     gif: bool = False,
     seconds: float = 0.0,
+    fps: float = 0.0,
     seed: int = 0,
     size: int = SIZE,
     device: str = "cpu",
@@ -86,6 +87,7 @@ def watch(
         out: the video; it ends in .mp4.
         gif: also write a GIF.
         seconds: only the beginning of the episode; 0: all of it.
+        fps: decisions per second of the video, for slow motion or haste; 0: those of the episode.
         seed: of the evaluation whose first episode is shown.
         size: side of a picture, in pixels.
         device: where the agent computes.
@@ -100,6 +102,8 @@ def watch(
         raise UserError(f"size is {size}; allowed: 32 to 2048 pixels")
     if not 0 <= seconds < math.inf:
         raise UserError(f"seconds is {seconds}; allowed: 0 (the whole episode) or more")
+    if not 0 <= fps <= 240:
+        raise UserError(f"fps is {fps:g}; allowed: 0 (as fast as it happens) to 240")
     config, agent = load_config(run), load_agent(run, device=device)
     if not has_critic(agent):
         warnings.warn(f"{run} was stored without its critic: no Q-values are shown", stacklevel=2)
@@ -116,7 +120,7 @@ def watch(
         raise UserError(f"nothing to watch: no mode of {task or config.task} could be shown")
     rate = shown[0].rate
     most = max(1, round(seconds * rate)) if seconds else None
-    write_video(out, itertools.islice(grid(shown), most), rate)
+    write_video(out, itertools.islice(grid(shown), most), fps or rate)
     if gif:
         write_gif(out.with_suffix(".gif"), out)
     return [out, out.with_suffix(".gif")] if gif else [out]
