@@ -192,6 +192,20 @@ def test_state_round_trip_continues_bit_for_bit() -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_a_state_is_taken_over_where_the_agent_has_its_own() -> None:
+    """A captured update has the addresses of weights and moments: both must stay."""
+    one, two = make_agent("svea"), make_agent("svea", seed=6)
+    for agent in (one, two):
+        agent.update(make_batch(), agent.schedule(2))
+    before = {name: tensor.data_ptr() for name, tensor in two.state_dict().items()}
+    wanted = deepcopy(one.state_dict())
+    two.load_state_dict(wanted)
+    after = two.state_dict()
+    assert all(torch.equal(tensor, wanted[name]) for name, tensor in after.items())
+    before.pop("generator")  # the generator's state is always a copy
+    assert all(after[name].data_ptr() == address for name, address in before.items())
+
+
 def test_building_an_agent_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
     agent = make_agent("svea")

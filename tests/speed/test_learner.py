@@ -91,13 +91,18 @@ def test_captured_updates_are_the_eager_ones(
         if decision:
             take_over(eager, captured)
         first, second = eager.step(decision), captured.step(decision)
-        for name, loss in first.items():
-            assert float(second[name]) == pytest.approx(float(loss), rel=1e-3, abs=1e-4), name
+        apart = [  # all of them: which part is the first to differ tells where the mistake is
+            f"{name} {float(second[name])}, eager {float(loss)}"
+            for name, loss in first.items()
+            if float(second[name]) != pytest.approx(float(loss), rel=1e-3, abs=1e-4)
+        ]
         after = captured.agent.state_dict()
         for name, wanted in eager.agent.state_dict().items():
-            if name.endswith("exp_avg"):  # the gradient
+            if name.endswith("exp_avg") or name.startswith(("trunk.", "masker.")):  # the gradient
                 error, size = (after[name] - wanted).norm(), wanted.norm()
-                assert error <= 1e-2 * size + 1e-7, f"{name} at {decision}"
+                if error > (1e-2 if name.endswith("exp_avg") else 1e-4) * size + 1e-7:
+                    apart.append(f"{name}: {float(error)} of {float(size)}")
+        assert not apart, f"at {decision}: {apart}"
         assert torch.equal(after["generator"], eager.agent.state_dict()["generator"])
     assert captured._graphs and not eager._graphs
 
@@ -109,8 +114,8 @@ def test_captured_updates_in_bfloat16_are_as_exact_as_eager_ones(settings: dict[
     exact = learner("eager", torch.float32, **settings)
     rough, fast = (learner(how, torch.bfloat16, **settings) for how in ("eager", "captured"))
     for decision in range(10):  # the last ones are replayed from a graph
-        for other in (rough, fast):
-            take_over(other, exact)
+        for other in (exact, rough):
+            take_over(other, fast)
         for one in (exact, rough, fast):
             one.step(decision)
         others = rough.agent.state_dict(), fast.agent.state_dict()

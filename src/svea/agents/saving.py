@@ -106,14 +106,7 @@ class Saving:
             for name, number in self.numbers().items():
                 number.copy_(state[name])
         for name, optimiser in self.optimisers.items():
-            prefix = f"optimiser.{name}."
-            moments: dict[int, dict[str, Tensor]] = {}
-            for key, tensor in state.items():
-                if key.startswith(prefix):
-                    index, field = key.removeprefix(prefix).split(".")
-                    like = optimiser.param_groups[0]["params"][int(index)]
-                    moments.setdefault(int(index), {})[field] = in_layout_of(like, tensor)
-            optimiser.load_state_dict(optimiser.state_dict() | {"state": moments})
+            load_moments(optimiser, state, f"optimiser.{name}.")
         if "generator" in state:
             restore_generator(self.generator, state["generator"])
 
@@ -126,6 +119,25 @@ class Saving:
 def _described(tensor: Tensor) -> str:
     """Type and shape."""
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+def load_moments(optimiser: torch.optim.Adam, state: dict[str, Tensor], prefix: str) -> None:
+    """Take over an optimiser's moments; those that it has stay where they are in memory.
+
+    A captured update writes to where they were when it was captured.
+    """
+    parameters = optimiser.param_groups[0]["params"]
+    moments: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in state.items():
+        if key.startswith(prefix):
+            index, field = key.removeprefix(prefix).split(".")
+            like = parameters[int(index)]
+            moments.setdefault(int(index), {})[field] = in_layout_of(like, tensor)
+    before = dict(optimiser.state)
+    optimiser.load_state_dict(optimiser.state_dict() | {"state": moments})
+    for parameter, own in before.items():
+        found = optimiser.state.get(parameter, {})
+        found.update({key: own[key].copy_(found[key]) for key in own.keys() & found.keys()})
 
 
 def in_layout_of(parameter: Tensor, tensor: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+import gc
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,10 @@ class CapturedUpdate:
         self._graph = torch.cuda.CUDAGraph()
         for generator in generators:
             self._graph.register_generator_state(generator)
-        with torch.cuda.graph(self._graph, pool=pool, stream=capture_stream()):
+        with (
+            without_collection(),
+            torch.cuda.graph(self._graph, pool=pool, stream=capture_stream()),
+        ):
             self._losses = update(self._batches or sample())
 
     @property
@@ -63,6 +67,23 @@ class CapturedUpdate:
                         tensor.copy_(getattr(fresh, name), non_blocking=True)
         self._graph.replay()
         return self._losses
+
+
+@contextlib.contextmanager
+def without_collection() -> Iterator[None]:
+    """Collect garbage now, and then not until the end.
+
+    Whatever a discarded agent or graph holds on the GPU is freed when Python collects it, and that
+    ends a capture under way with an error.
+    """
+    gc.collect()
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class SideStream:
