@@ -41,6 +41,13 @@ def test_kernels_are_compiled_once_for_a_network(compilations: list[list[str]]) 
     assert len(compilations) == 2 and compilations[0] == options
 
 
+def test_products_of_four_warps_are_compiled_for_one_generation(
+    compilations: list[list[str]],
+) -> None:
+    compiled((("WIDE_PRODUCTS", 1),)), compiled((("WIDE_PRODUCTS", 0),))
+    assert [options[0][-6:] for options in compilations] == ["sm_90a", "=sm_90"]
+
+
 @pytest.mark.parametrize("left", [0, 5, -1])
 def test_damaged_kernels_are_compiled_again(
     left: int, compilations: list[list[str]], tmp_path: Path

@@ -167,6 +167,24 @@ template <bool TURNED> static void take_matrices(u32 (&matrix)[4], u32 row) {
     for (int m = 0; m < 4; m++) matrix[m] = answers[warp][lane * 4 + m];
 }
 
+static void store_turned_matrices(const u32 (&matrix)[4], u32 row) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    struct Rows {
+        u32 matrix[32][4], row[32];
+    };
+    static std::vector<Rows> all;
+    if ((int)all.size() <= warp) all.resize(warp + 1);
+    memcpy(all[warp].matrix[lane], matrix, 16);
+    all[warp].row[lane] = row;
+    meet(warps[warp], 32, [&] {
+        for (int l = 0; l < 32; l++)
+            for (int n = 0; n < 8; n++) {
+                u32 both = all[warp].matrix[n * 4 + l % 8 / 2][l / 8];
+                ((u16*)shared_at(all[warp].row[l], 16))[n] = l % 2 ? both >> 16 : both & 0xffff;
+            }
+    });
+}
+
 static void load_matrices(u32 (&matrix)[4], u32 row) { take_matrices<false>(matrix, row); }
 static void load_turned_matrices(u32 (&matrix)[4], u32 row) { take_matrices<true>(matrix, row); }
 
@@ -204,6 +222,66 @@ static void multiply(float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     sum[2] += f.product[g + 8][t], sum[3] += f.product[g + 8][t + 1];
 }
 
+// Products of four warps: made as late as they may be, when somebody waits for them.
+struct WideProduct {
+    int arrived = 0;
+    float* sum[128];
+    u32 a[128][4], low, high;
+    int groups, add;
+};
+static std::map<int, std::vector<WideProduct>> wide_products;  // by four warps
+static std::map<int, Meeting> four_warps;
+
+static void make_product(const WideProduct& product) {
+    int plane = product.low >> 16 & 0x3fff;
+    for (int group = 0; group < product.groups; group++) {
+        float b[8][16];
+        for (int n = 0; n < 8; n++)
+            for (int k = 0; k < 16; k++) {
+                u32 chunk = (product.low & 0x3fff) + group * product.high + n + k / 8 * plane;
+                b[n][k] = number(((u16*)shared_at(chunk * 16, 16))[k % 8]);
+            }
+        for (int thread = 0; thread < 128; thread++)
+            for (int e = 0; e < 4; e++) {
+                int lane = thread % 32, row = lane / 4, first = thread - lane + row * 4, column = lane % 4 * 2 + e % 2;
+                float total = product.add ? product.sum[thread][group * 4 + e] : 0;
+                for (int k = 0; k < 16; k++) {
+                    u32 both = product.a[first + k % 8 / 2][k / 8 * 2 + e / 2];
+                    total += number(k % 2 ? both >> 16 : both & 0xffff) * b[column][k];
+                }
+                product.sum[thread][group * 4 + e] = total;
+            }
+    }
+}
+
+template <int G> static void multiply_wide(float (&sum)[G][4], const u32 (&a)[4], u32 low, u32 high, int add) {
+    int thread = threadIdx.x % 128;
+    auto& products = wide_products[threadIdx.x / 128];
+    size_t i = 0;
+    while (i < products.size() && products[i].sum[thread]) i++;  // the first that lacks this thread's part
+    if (i == products.size()) products.push_back({}), products[i].low = low, products[i].high = high;
+    WideProduct& product = products[i];
+    if (product.low != low || product.high != high) abort();
+    product.groups = G, product.add = add, product.arrived++;
+    product.sum[thread] = sum[0];
+    memcpy(product.a[thread], a, 16);
+}
+static int of_first_lane(int value) { return value; }
+template <int G> static void hold(float (&)[G][4]) {}
+static void begin_products() {}
+static void end_products() {}
+template <int COUNT> static void wait_for_products() {
+    static_assert(COUNT == 0);
+    int number = threadIdx.x / 128;
+    meet(four_warps[number], 128, [&] {
+        for (const WideProduct& product : wide_products[number]) {
+            if (product.arrived != 128) abort();
+            make_product(product);
+        }
+        wide_products[number].clear();
+    });
+}
+
 static void synchronise() { meet(whole_block, blockDim.x, [] {}); }
 static void synchronise_warp() { meet(warps[threadIdx.x / 32], 32, [] {}); }
 
@@ -211,15 +289,30 @@ struct Asked {
     u32 to, bytes;
     const void* from;
 };
-static std::map<int, std::vector<Asked>> asked;  // by thread
+static std::map<int, std::vector<std::vector<Asked>>> asked;  // by thread, in parts
 
 template <int BYTES> static void ask_for(u32 to, const void* from) {
     if ((u64)from % BYTES) abort();
     memset(shared_at(to, BYTES), 0xff, BYTES);  // whoever still reads there sees it
-    asked[threadIdx.x].push_back({to, BYTES, from});
+    auto& mine = asked[threadIdx.x];
+    if (mine.empty()) mine.push_back({});
+    mine.back().push_back({to, BYTES, from});
+}
+static void end_asking() {
+    auto& mine = asked[threadIdx.x];
+    if (mine.empty()) mine.push_back({});
+    mine.push_back({});
+}
+template <int COUNT> static void wait_for_asked() {
+    auto& mine = asked[threadIdx.x];
+    while ((int)mine.size() > COUNT + 1) {  // the last part has not ended
+        for (const Asked& one : mine.front()) memcpy(shared_at(one.to, one.bytes), one.from, one.bytes);
+        mine.erase(mine.begin());
+    }
 }
 static void wait_for_all() {
-    for (const Asked& one : asked[threadIdx.x]) memcpy(shared_at(one.to, one.bytes), one.from, one.bytes);
+    for (const auto& part : asked[threadIdx.x])
+        for (const Asked& one : part) memcpy(shared_at(one.to, one.bytes), one.from, one.bytes);
     asked[threadIdx.x].clear();
 }
 
@@ -304,11 +397,13 @@ static void launch(void (*kernel)(Parameters...), int x, int y, int threads, int
         for (int column = 0; column < x; column++) {
             shared_bytes.assign(memory, 0xff);  // not a number
             blockIdx = {column, row};
-            barriers.clear();
+            barriers.clear(), four_warps.clear();
             run_block(threads, [=] { kernel((Parameters)arguments...); });
             if (!pending.empty() || !incoming.empty()) abort();  // a block ended before its copies
             for (const auto& thread : asked)
-                if (!thread.second.empty()) abort();
+                for (const auto& part : thread.second)
+                    if (!part.empty()) abort();
+            asked.clear();
         }
 }
 
@@ -333,9 +428,15 @@ static void launch_from(void (*kernel)(Parameters...), int x, int y, int threads
                 std::make_integer_sequence<int, (int)sizeof...(Parameters)>());
 }
 
+#if WIDE_PRODUCTS
+#define WIDE_LAUNCHERS LAUNCHER(first_wide) LAUNCHER(forward_wide)
+#else
+#define WIDE_LAUNCHERS
+#endif
+
 #ifndef LAUNCHERS
 #define LAUNCHERS                                                                                           \
     LAUNCHER(pack) LAUNCHER(first) LAUNCHER(forward) LAUNCHER(backward) LAUNCHER(weight_gradient)           \
-    LAUNCHER(first_weight_gradient) LAUNCHER(total)
+    LAUNCHER(first_weight_gradient) LAUNCHER(total) WIDE_LAUNCHERS
 #endif
 LAUNCHERS

@@ -157,14 +157,14 @@ def fuse_convolutions(network: nn.Module) -> bool:
         return fuse_frames(network)
     from svea.speed.kernels import nvrtc
     from svea.speed.kernels.convolutions import FusedConvolutions
-    from svea.speed.kernels.trunk import FusedTrunk
+    from svea.speed.kernels.trunk import FusedTrunk, fused_trunk
 
     if not FusedConvolutions.fits(network):
         return False
     lay_out(network)
     if FusedTrunk.fits(network):
         try:
-            network.forward = FusedTrunk(network)  # type: ignore[arg-type, assignment]
+            network.forward = fused_trunk(network)  # type: ignore[arg-type, assignment]
             return True
         except nvrtc.BuildError as error:
             slow = f"convolutions run a layer at a time and take longer: {error}"

@@ -17,11 +17,12 @@ from svea.networks.cnn import CNN
 
 SOURCES = [
     Path(__file__).with_name(name)
-    for name in ("tensor_cores.cu", "layers.cu", "trunk.cu", "trunk_gradients.cu")
+    for name in ("tensor_cores.cu", "layers.cu", "trunk.cu", "trunk_gradients.cu", "wide.cu")
 ]
 THIN = 32  # bytes of a pixel of 16 channels in bfloat16
 FIRST_BLOCKS = 264  # that share the first layer's strips: two for each of an H200's multiprocessors
 GRADIENT_ROWS = 8  # output rows that a block works on at once
+RAW_STRIPS = 2  # of images for the first layer on their way, for wide products
 STAGES = 4  # strips of the weight gradient in shared memory, most of them on their way
 CHAIN_THREADS, GRADIENT_THREADS = 256, 384
 FIRST_THREADS, FIRST_GRADIENT_THREADS = 256, 192
@@ -65,6 +66,7 @@ class Chain:
         *,
         planes: int = 0,
         inner: bool = False,
+        wide: bool | None = None,
     ) -> None:
         """Compile the kernels.
 
@@ -74,6 +76,8 @@ class Chain:
             blocks: that the weight gradient is shared among; one per multiprocessor by default.
             planes: how many pictures of 16 channels the network starts from, not from an image.
             inner: whether another chain continues, after a ReLU.
+            wide: whether products of four warps (wide.cu) make passes without a gradient; where
+                the GPU has them by default.
         """
         convolutions = convolutions_of(network)
         self.parameters: list[Tensor] = []
@@ -92,6 +96,9 @@ class Chain:
         self.sides = [first - 2 * layer for layer in range(self.layers)]  # after each layer
         self.first_rows = 21 if self.channels <= 4 and self.filters == 16 else 6
         device = self.parameters[0].device
+        if wide is None:
+            wide = has_wide_products(device)
+        self.wide = wide and self.filters == 32 and not planes and not inner and self.sides[-1] > 1
         if launch is None:
             from svea.speed.kernels import nvrtc
 
@@ -115,6 +122,8 @@ class Chain:
             "RELU_LAST": int(self.relu_last),
             "PLANES": self.planes,
             "INNER": int(self.inner),
+            "WIDE_PRODUCTS": int(self.wide),
+            "RAW_STRIPS": RAW_STRIPS,
             "FIRST_ROWS": self.first_rows,
             "GRADIENT_ROWS": GRADIENT_ROWS,
             "STAGES": STAGES,
@@ -166,6 +175,22 @@ class Chain:
         return features, Kept(entry, hidden, packed.turned)
 
     # Backward ----------------------------------------------------------------------------------
+
+    def without_gradient(self, images: Tensor, others: Tensor | None) -> Tensor:
+        """Features of images that no backward pass follows, by wide products."""
+        packed, batch, device = self.pack(keep=False), count(images, others), images.device
+        entry = torch.empty(batch * self.bytes(1), dtype=torch.uint8, device=device)
+        self.launch(
+            "first_wide", (FIRST_BLOCKS, 1), FIRST_THREADS, self.wide_strip_bytes(),
+            images, at(others), len(images), packed.forward, packed.biases, entry, batch,
+        )  # fmt: skip
+        shape = batch, self.filters * self.sides[-1] ** 2
+        features = torch.empty(shape, dtype=torch.bfloat16, device=device)
+        self.launch(
+            "forward_wide", (batch, 1), CHAIN_THREADS, wide_memory(self.sides[0]),
+            entry, packed.forward, packed.biases, features,
+        )  # fmt: skip
+        return features
 
     def backward(
         self,
@@ -283,6 +308,12 @@ class Chain:
         turned = max(pixels * (8 if self.channels <= 4 else 32), result)
         return turned + -(-pixels * 2 * self.channels // 64) * 64
 
+    def wide_strip_bytes(self) -> int:
+        """The same for wide products, whose result takes no room, and more of which are coming."""
+        pixels = (2 * self.first_rows + 1) * self.image_side
+        raw = -(-pixels * 2 * self.channels // 64) * 64
+        return pixels * (8 if self.channels <= 4 else 32) + RAW_STRIPS * raw
+
     def chain_memory(self) -> int:
         """Shared memory of a block that takes a picture through the layers."""
         return chain_memory(self.sides[0], self.filters, self.planes)
@@ -305,6 +336,20 @@ def at(tensor: Tensor | None) -> Tensor | int:
 def convolutions_of(network: CNN) -> list[nn.Conv2d]:
     """A network's layers."""
     return [layer for layer in network.layers if isinstance(layer, nn.Conv2d)]
+
+
+def has_wide_products(device: torch.device) -> bool:
+    """Whether a GPU has products of four warps (wgmma): compute capability 9.0 alone."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+
+
+def wide_memory(side: int) -> int:
+    """Shared memory of a picture after the first and after the second layer for wide products.
+
+    Behind them a layer's weights, a place for what is not needed, and two barriers.
+    """
+    pictures = sum(-(-size // 64) * 64 for size in (64 * side**2, 64 * (side - 2) ** 2))
+    return pictures + 9 * 32 * 32 * 2 + 16 + 16
 
 
 def chain_memory(side: int, filters: int = 32, planes: int = 0) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -28,17 +29,25 @@ class FusedTrunk:
 
     chain: Chain  # that sees the images
 
-    def __init__(self, network: CNN, launch: Launch | None = None, blocks: int = 0) -> None:
+    def __init__(
+        self,
+        network: CNN,
+        launch: Launch | None = None,
+        blocks: int = 0,
+        wide: bool | None = None,
+    ) -> None:
         """Compile the kernels for a network.
 
         Args:
             network: a CNN that `fits`.
             launch: runs kernels, in place of the GPU that the network lies on.
             blocks: that the weight gradient is shared among; one per multiprocessor by default.
+            wide: whether by products of four warps where no gradient is asked for; where the GPU
+                has them by default.
         """
         self.network: CNN | FrameCNN = network
         self.centre = network.centre
-        self.chain = Chain(network, launch, blocks)
+        self.chain = Chain(network, launch, blocks, wide=wide)
         self.parameters = self.chain.parameters
 
     @staticmethod
@@ -79,9 +88,20 @@ class FusedTrunk:
         self, images: Tensor, others: Tensor | None, keep: bool
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Features, and what a backward pass needs of them besides the images."""
+        if self.chain.wide and not keep:
+            return self.chain.without_gradient(images, others), ()
         packed = self.chain.pack(keep)
         entry = self.chain.first_layer(images, others, packed)
         return self.chain.other_layers(entry, packed, keep)
+
+    def wide_error(self) -> float:
+        """How far wide products' features are off from those that a gradient may follow."""
+        device = self.parameters[0].device
+        generator = torch.Generator(device).manual_seed(0)
+        images = torch.rand(3, *self.network.input_shape, device=device, generator=generator)
+        with torch.no_grad():
+            wide, wanted = (self.forward(images.bfloat16(), None, k)[0] for k in (False, True))
+        return float((wide.float() - wanted.float()).norm() / (wanted.float().norm() + 1e-12))
 
     def backward(
         self, gradient: Tensor, images: Tensor, others: Tensor | None, *kept: Tensor
@@ -99,6 +119,28 @@ class FusedTrunk:
         shape = (images.numel() // (channels * images.shape[2] ** 2), channels, *images.shape[2:])
         at_first = self.chain.as_maps(gradient)
         return conv2d_input(shape, weight.to(images.dtype), at_first, 2).view(images.shape)
+
+
+MOST_ERROR = 0.05  # of wide products: another order of sums makes it about 0.002
+_checked: set[tuple[object, ...]] = set()
+
+
+def fused_trunk(network: CNN) -> FusedTrunk:
+    """The kernels for a network that they fit, wide products only where they are right.
+
+    A process compares them once for each kind of network, before its first update.
+    """
+    fused = FusedTrunk(network)
+    kind = (*fused.chain.macros().items(), fused.parameters[0].device)
+    if not fused.chain.wide or kind in _checked:
+        return fused
+    error = fused.wide_error()
+    if not error <= MOST_ERROR:
+        slow = f"wide products are off by {error:.0%} on this GPU: convolutions take longer"
+        warnings.warn(slow, stacklevel=2)
+        return FusedTrunk(network, wide=False)
+    _checked.add(kind)
+    return fused
 
 
 class FusedFrames(FusedTrunk):
