@@ -68,7 +68,7 @@ def test_an_agent_without_a_critic_says_so_where_q_values_are_needed(
 ) -> None:
     agent = load_agent(small)
     assert not has_critic(agent)
-    with pytest.raises(UserError, match=r"acting part of an agent alone.*no Q-values"):
+    with pytest.raises(UserError, match=r"acting part of an agent alone.*no Q-values.*svea play"):
         agent.q_value(torch.zeros(1, 9, 16, 16, dtype=torch.uint8), torch.zeros(1, 1))
     with pytest.raises(UserError, match="no Q-values"):
         saliency(small, ["train"], tmp_path / "s.png", on_problem=lambda *_: None)
