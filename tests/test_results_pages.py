@@ -82,7 +82,9 @@ def test_an_edited_return_is_named_with_its_cell(script: ModuleType, copy: Path)
 
 def test_an_edited_page_is_named_with_its_cell(script: ModuleType, copy: Path) -> None:
     page = copy / "docs/results.md"
-    page.write_text(page.read_text().replace("64 episodes", "100 episodes"))
+    cells = "64 episodes | 1 world"
+    assert page.read_text().count(cells) == 1
+    page.write_text(page.read_text().replace(cells, "100 episodes | 1 world"))
     (found,) = (
         one for one in wrong(script, copy) if "final" not in one and "column episodes" in one
     )
