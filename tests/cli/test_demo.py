@@ -54,8 +54,11 @@ def test_without_a_renderer_it_ends_at_once_with_the_cure(
 def test_its_page_names_its_task_and_settings() -> None:
     config = configure(demo.TASK, **demo.SETTINGS)
     page = " ".join((Path(__file__).parents[2] / "docs" / "demo.md").read_text().split())
-    assert f"`{config.task}`: preset `{config.preset}` with batch {config.batch_size}" in page
-    assert f"{config.sac.n_step}-step returns, {config.decisions:,} decisions or 8 minutes" in page
+    sac, size = config.sac, config.image_size
+    assert f"`{config.task}`: preset `{config.preset}` with pictures of {size} pixels" in page
+    assert f"batch {config.batch_size}, {sac.n_step}-step returns, discount {sac.discount}" in page
+    assert f"an initial temperature of {sac.initial_temperature}" in page and sac.target_every == 1
+    assert f"{config.decisions:,} decisions or 8 minutes" in page
     assert config.time_limit == "8m" and config.eval_actions == "most_likely"
     assert f"{demo.EPISODES} episodes each with the most likely actions" in page
 

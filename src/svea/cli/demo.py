@@ -17,9 +17,14 @@ from svea.errors import SveaError, UserError
 TASK = "walker_stand"
 SETTINGS: dict[str, Any] = {
     "preset": "quick",
-    "decisions": 20_000,
+    "decisions": 15_000,
+    "image_size": 48,
     "batch_size": 64,
     "sac.n_step": 3,
+    "sac.discount": 0.97,
+    "sac.initial_temperature": 0.1,
+    "sac.q_tau": 0.02,
+    "sac.target_every": 1,
     "eval_actions": "most_likely",
     "eval_every": 5_000,
     "eval_episodes": 3,
