@@ -236,13 +236,14 @@ def test_a_missing_compiler_is_named() -> None:
 
 
 @cuda
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("batch", [1, 20, 256])
 def test_kernels_on_a_gpu_are_plain_convolutions_and_repeat(
-    batch: int, monkeypatch: pytest.MonkeyPatch
+    batch: int, wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     net = network(9, 84, 4, False, "cuda")
-    fused = FusedTrunk(net)
+    fused = FusedTrunk(net, wide=wide and chain.has_wide_products(CUDA))
     images = torch.rand(batch, 9, 84, 84, device="cuda").bfloat16().requires_grad_(True)
     wanted = plainly(net, images.float())
     gradient = torch.randn_like(wanted).bfloat16().float()
@@ -255,7 +256,7 @@ def test_kernels_on_a_gpu_are_plain_convolutions_and_repeat(
         return [found, *torch.autograd.grad(found, given, gradient.bfloat16())]
 
     with torch.no_grad(), torch.autocast("cuda", dtype=torch.bfloat16):
-        assert error(fused(images), wanted) < 5e-3  # by wide products, if the GPU has them
+        assert error(fused(images), wanted) < 5e-3  # by wide products, if asked for
     first, second = outcome(), outcome()
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
     for one, other in zip(first, (wanted, *wanted_gradients), strict=True):

@@ -22,6 +22,7 @@ SOURCES = [
 THIN = 32  # bytes of a pixel of 16 channels in bfloat16
 FIRST_BLOCKS = 264  # that share the first layer's strips: two for each of an H200's multiprocessors
 GRADIENT_ROWS = 8  # output rows that a block works on at once
+WIDE_BY_DEFAULT = False  # not before these kernels, as they are now, have run on a GPU
 RAW_STRIPS = 2  # of images for the first layer on their way, for wide products
 STAGES = 4  # strips of the weight gradient in shared memory, most of them on their way
 CHAIN_THREADS, GRADIENT_THREADS = 256, 384
@@ -76,8 +77,8 @@ class Chain:
             blocks: that the weight gradient is shared among; one per multiprocessor by default.
             planes: how many pictures of 16 channels the network starts from, not from an image.
             inner: whether another chain continues, after a ReLU.
-            wide: whether products of four warps (wide.cu) make passes without a gradient; where
-                the GPU has them by default.
+            wide: whether products of four warps (wide.cu) make passes without a gradient; by
+                default as `WIDE_BY_DEFAULT` says, where the GPU has them.
         """
         convolutions = convolutions_of(network)
         self.parameters: list[Tensor] = []
@@ -97,7 +98,7 @@ class Chain:
         self.first_rows = 21 if self.channels <= 4 and self.filters == 16 else 6
         device = self.parameters[0].device
         if wide is None:
-            wide = has_wide_products(device)
+            wide = WIDE_BY_DEFAULT and has_wide_products(device)
         self.wide = wide and self.filters == 32 and not planes and not inner and self.sides[-1] > 1
         if launch is None:
             from svea.speed.kernels import nvrtc
