@@ -22,6 +22,10 @@ class OwnEncoder(Trunk):
 
     It is called with `image_size` and `channels` where it has parameters of these names, and must
     return a module that maps (B, channels, H, W) in [0, 1] to (B, features).
+
+    Example:
+        >>> OwnEncoder("torch.nn:Flatten", image_size=16).features
+        2304
     """
 
     def __init__(self, name: str, image_size: int) -> None:
