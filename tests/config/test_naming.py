@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from svea.config import configure
-from svea.config.naming import LONGEST, bounded, earlier_name, run_name
+from svea.config.naming import LONGEST, bounded, run_name
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,3 @@ def test_long_names_are_cut_and_stay_apart() -> None:
     assert len(names) == 2 and all(len(name) <= LONGEST for name in names)
     assert all(n.startswith("walker_walk-svea-warmup999-") and n.endswith("-7") for n in names)
     assert len(bounded("ü" * 500, "s0", 200).encode()) <= 200
-
-
-def test_names_of_earlier_versions() -> None:
-    options = {"preset": "quick", "recipe.K": 2, "envs": 4}
-    assert earlier_name(configure("walker_walk", **options)) == "walker_walk-svea-quick-0"

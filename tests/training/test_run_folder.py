@@ -13,7 +13,6 @@ from PIL import Image
 from tiny_runs import tiny
 from whole_runs import metrics
 
-from svea.config.naming import earlier_name
 from svea.errors import UserError
 from svea.evidence.evaluation import evaluate
 from svea.runs import checkpoint, lock
@@ -117,21 +116,6 @@ def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         pytest.raises(UserError, match="another process is training"),
     ):
         train(tiny(tmp_path))
-
-
-def test_a_run_named_by_an_earlier_version_is_continued_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    command = dataclasses.replace(tiny(Path("none")), out="")
-    earlier = Path("runs") / earlier_name(command)
-    assert earlier != command.folder
-    train(dataclasses.replace(command, out=str(earlier), decisions=20))
-    assert train(command) == earlier
-    assert "under the name that earlier versions gave it" in capsys.readouterr().out
-    assert load_config(earlier).decisions == command.decisions
-    other = dataclasses.replace(command, batch_size=4, decisions=13)
-    assert train(other) == other.folder != earlier, "another configuration gets its own folder"
 
 
 def test_how_often_a_run_is_looked_at_may_change(tmp_path: Path) -> None:

@@ -28,11 +28,6 @@ def run_name(config: Config) -> str:
     return bounded("-".join([*_first_words(config), *_differing(config)]), config.seed, LONGEST)
 
 
-def earlier_name(config: Config) -> str:
-    """The name that the folder had before every differing option became part of it."""
-    return _plain("-".join([*_first_words(config), str(config.seed)]))
-
-
 def bounded(name: str, last: object, longest: int) -> str:
     """A name that a folder can have; what is cut off a long one is replaced by a hash.
 

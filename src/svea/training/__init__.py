@@ -20,7 +20,7 @@ from svea.runs.log import check_loggers
 from svea.training.display import next_commands, run_names
 from svea.training.interrupts import Interrupt, Stopped, interrupts
 from svea.training.loop import Trainer
-from svea.training.run_folder import in_its_folder, is_finished, open_folder
+from svea.training.run_folder import is_finished, open_folder
 
 __all__ = [
     "Interrupt",
@@ -56,7 +56,7 @@ def train(config: Config | str | Factory, callback: Callback | None = None, **op
         raise UserError(
             f"{', '.join(options)} given next to a whole configuration; give them to configure"
         )
-    config = in_its_folder(check(config))
+    config = check(config)
     with incidents.recorded(config.folder), speed.explained(), ExitStack() as stack:
         interrupt = stack.enter_context(interrupts())
         if trainer := open_trainer(config, stack, interrupt):
@@ -78,7 +78,7 @@ def train_together(configs: Sequence[Config]) -> list[Path]:
     They may differ in anything: seed, method, task, encoder. A run that fails does not end the
     others; its error is raised after them.
     """
-    configs = [in_its_folder(check(config)) for config in configs]
+    configs = [check(config) for config in configs]
     for error in filter(None, train_each(configs)):
         raise error
     return [config.folder for config in configs]

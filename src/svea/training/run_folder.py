@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import sys
 from contextlib import ExitStack
@@ -11,9 +10,8 @@ from typing import Any
 
 from svea import __version__, files
 from svea.config import Config, differences, to_dict
-from svea.config.naming import earlier_name
 from svea.envs import given
-from svea.errors import SveaError, UserError
+from svea.errors import UserError
 from svea.runs import checkpoint, layout, lock
 from svea.runs.load import ABOUT, read_config
 from svea.training import saved_state
@@ -65,24 +63,6 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
 
     stack.push(remove_if_refused)
     return saved
-
-
-def in_its_folder(config: Config) -> Config:
-    """The configuration with `out` set, where an earlier version named the run's folder.
-
-    Names once had fewer options in them; the same command still continues such a run.
-    """
-    earlier = Path("runs") / earlier_name(config)
-    if config.out or config.folder.exists() or not (earlier / layout.CONFIG).is_file():
-        return config
-    try:
-        stored = {k: v for k, v in read_config(earlier).items() if k not in ABOUT}
-    except SveaError:
-        return config
-    if differences(stored, to_dict(config)):
-        return config
-    print(f"{earlier} holds this run, under the name that earlier versions gave it")
-    return dataclasses.replace(config, out=str(earlier))
 
 
 def _check_same_run(config: Config, settings: dict[str, Any], saved: checkpoint.Checkpoint) -> None:
