@@ -44,7 +44,7 @@ def test_kernels_are_compiled_once_for_a_network(compilations: list[list[str]]) 
 def test_products_of_four_warps_are_compiled_for_one_generation(
     compilations: list[list[str]],
 ) -> None:
-    compiled((("WIDE_PRODUCTS", 1),)), compiled((("WIDE_PRODUCTS", 0),))
+    compiled((("WIDE", 1),)), compiled((("WIDE", 0),))
     assert [options[0][-6:] for options in compilations] == ["sm_90a", "=sm_90"]
 
 

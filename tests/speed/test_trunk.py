@@ -67,6 +67,7 @@ def error(found: Tensor, wanted: Tensor) -> float:
 
 
 @needs_compiler
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize(
     ("channels", "side", "layers", "drqv2", "batch", "blocks"),
     [
@@ -74,14 +75,23 @@ def error(found: Tensor, wanted: Tensor) -> float:
         (3, 24, 2, True, 3, 2),
         (16, 42, 4, True, 1, 7),  # a warp takes pixels twice
         (9, 24, 3, False, 7, 2),  # 14 strips for a block: every stage is filled three times
+        (3, 84, 2, False, 1, 6),  # the paper's largest layer: the widest products
     ],
 )
 def test_emulated_kernels_are_plain_convolutions(
-    tmp_path: Path, channels: int, side: int, layers: int, drqv2: bool, batch: int, blocks: int
+    tmp_path: Path,
+    channels: int,
+    side: int,
+    layers: int,
+    drqv2: bool,
+    batch: int,
+    blocks: int,
+    wide: bool,
 ) -> None:
     net = network(channels, side, layers, drqv2)
     shape = {"LAYERS": layers, "SIDE": side, "CHANNELS": channels, "RELU_LAST": int(drqv2)}
-    fused = FusedTrunk(net, nobody, blocks, wide=False)
+    fused = FusedTrunk(net, nobody, blocks, wide)
+    assert fused.chain.wide == wide
     assert shape.items() <= fused.chain.macros().items()
     fused.chain.launch = emulator(tmp_path, chain.SOURCES, fused.chain.macros())
     images = torch.rand(batch, channels, side, side).bfloat16().float().requires_grad_(True)
@@ -106,74 +116,44 @@ def test_emulated_kernels_are_plain_convolutions(
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    ("channels", "side", "layers", "drqv2", "batch"),
-    [
-        (9, 20, 3, False, 3),
-        (3, 46, 4, True, 1),  # rows that both halves of the warps could make
-        (3, 84, 2, False, 1),  # the paper's largest layer: the widest products
-    ],
-)
-def test_emulated_wide_products_are_plain_convolutions(
-    tmp_path: Path, channels: int, side: int, layers: int, drqv2: bool, batch: int
-) -> None:
-    net = network(channels, side, layers, drqv2)
-    fused = FusedTrunk(net, nobody, 3, wide=True)
+def test_what_wrong_weights_make_of_the_features_is_noticed(tmp_path: Path) -> None:
+    net = network(3, 16, 2, False)
+    fused = FusedTrunk(net, nobody, 2, wide=True)
     launch = emulator(tmp_path, chain.SOURCES, fused.chain.macros())
-    kernels: list[str] = []
-    fused.chain.launch = lambda kernel, *given: (kernels.append(kernel), launch(kernel, *given))[1]
-    images = torch.rand(batch, channels, side, side).bfloat16().float()
-    wanted = plainly(net, images)
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        found = fused(images)
-        assert kernels == ["pack", "first_wide", "forward_wide"]
-        assert error(found, wanted) < 1e-3
-        if batch > 1:  # two views that were not copied together
-            assert torch.equal(fused((images[:1], images[1:])), found)
-    with torch.autocast("cpu", dtype=torch.bfloat16):  # the kernels that a gradient may follow
-        kernels.clear()
-        assert error(fused(images), found) < 1e-3 and "forward" in kernels
+    fused.chain.launch = launch
+    assert fused.error() < 0.4 * trunk.MOST_ERROR
 
-
-@needs_compiler
-def test_wide_products_that_are_wrong_are_noticed(tmp_path: Path) -> None:
-    fused = FusedTrunk(network(3, 16, 2, False), nobody, 2, wide=True)
-    launch = fused.chain.launch = emulator(tmp_path, chain.SOURCES, fused.chain.macros())
-    assert fused.wide_error() < 1e-3
-
-    def without_biases(kernel: str, *given: Any) -> None:
-        if kernel == "forward_wide":
-            given[5].zero_()
+    def without_two_taps(kernel: str, *given: Any) -> None:
         launch(kernel, *given)
+        if kernel == "pack":
+            given[4][-1024:] = 0
 
-    fused.chain.launch = without_biases
-    assert fused.wide_error() > trunk.MOST_ERROR
+    fused.chain.launch = without_two_taps
+    assert fused.error() > trunk.MOST_ERROR
+
+    def without_a_number(kernel: str, *given: Any) -> None:
+        launch(kernel, *given)
+        if kernel == "total":
+            given[-1][-1] = float("nan")
+
+    fused.chain.launch = without_a_number
+    assert not fused.error() <= trunk.MOST_ERROR
 
 
 def test_wide_products_are_used_where_they_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_kernels(self: FusedTrunk, network: CNN, wide: bool = True) -> None:
         self.parameters = list(network.parameters())
-        self.chain: Any = SimpleNamespace(wide=wide, macros=lambda: {"WIDE_PRODUCTS": 1})
+        self.chain: Any = SimpleNamespace(wide=wide, macros=lambda: {"WIDE": 1})
 
     errors = [0.01, float("nan"), 0.9]
     monkeypatch.setattr(FusedTrunk, "__init__", without_kernels)
-    monkeypatch.setattr(FusedTrunk, "wide_error", lambda self: errors.pop())
+    monkeypatch.setattr(FusedTrunk, "error", lambda self: errors.pop())
     monkeypatch.setattr(trunk, "_checked", set())
     for said in ("off by 90%", "off by nan%"):
         with pytest.warns(UserWarning, match=said):
             assert not trunk.fused_trunk(CNN()).chain.wide
     assert trunk.fused_trunk(CNN()).chain.wide and not errors
     assert trunk.fused_trunk(CNN()).chain.wide, "it is asked once"
-
-
-@pytest.mark.parametrize(("version", "wide"), [((9, 0), True), ((10, 0), False), ((12, 0), False)])
-def test_which_gpus_have_wide_products(
-    version: tuple[int, int], wide: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: version)
-    assert chain.has_wide_products(CUDA) == wide
-    assert not chain.has_wide_products(torch.device("cpu"))
-    assert chain.wide_memory(41) <= chain.chain_memory(41)
 
 
 def test_in_full_precision_the_library_computes() -> None:
@@ -214,6 +194,15 @@ def test_it_is_said_what_a_gpu_lacks(
     assert FusedTrunk.obstacle(CNN()) == lacks
 
 
+@pytest.mark.parametrize(("version", "wide"), [((9, 0), True), ((10, 0), False), ((12, 0), False)])
+def test_which_gpus_have_wide_products(
+    version: tuple[int, int], wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: version)
+    assert chain.has_wide_products(CUDA) == wide
+    assert not chain.has_wide_products(torch.device("cpu"))
+
+
 @pytest.mark.parametrize("blocks", [10, 78, 132, 160])
 def test_blocks_are_shared_out_by_work(blocks: int) -> None:
     sides = list(range(41, 19, -2))
@@ -236,14 +225,14 @@ def test_a_missing_compiler_is_named() -> None:
 
 
 @cuda
-@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("batch", [1, 20, 256])
 def test_kernels_on_a_gpu_are_plain_convolutions_and_repeat(
-    batch: int, wide: bool, monkeypatch: pytest.MonkeyPatch
+    batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     net = network(9, 84, 4, False, "cuda")
-    fused = FusedTrunk(net, wide=wide and chain.has_wide_products(CUDA))
+    fused = FusedTrunk(net)
+    assert fused.error() < 0.6 * trunk.MOST_ERROR
     images = torch.rand(batch, 9, 84, 84, device="cuda").bfloat16().requires_grad_(True)
     wanted = plainly(net, images.float())
     gradient = torch.randn_like(wanted).bfloat16().float()
@@ -255,8 +244,6 @@ def test_kernels_on_a_gpu_are_plain_convolutions_and_repeat(
             found = fused(images)
         return [found, *torch.autograd.grad(found, given, gradient.bfloat16())]
 
-    with torch.no_grad(), torch.autocast("cuda", dtype=torch.bfloat16):
-        assert error(fused(images), wanted) < 5e-3  # by wide products, if asked for
     first, second = outcome(), outcome()
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
     for one, other in zip(first, (wanted, *wanted_gradients), strict=True):

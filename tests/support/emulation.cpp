@@ -428,15 +428,9 @@ static void launch_from(void (*kernel)(Parameters...), int x, int y, int threads
                 std::make_integer_sequence<int, (int)sizeof...(Parameters)>());
 }
 
-#if WIDE_PRODUCTS
-#define WIDE_LAUNCHERS LAUNCHER(first_wide) LAUNCHER(forward_wide)
-#else
-#define WIDE_LAUNCHERS
-#endif
-
 #ifndef LAUNCHERS
 #define LAUNCHERS                                                                                           \
     LAUNCHER(pack) LAUNCHER(first) LAUNCHER(forward) LAUNCHER(backward) LAUNCHER(weight_gradient)           \
-    LAUNCHER(first_weight_gradient) LAUNCHER(total) WIDE_LAUNCHERS
+    LAUNCHER(first_weight_gradient) LAUNCHER(total)
 #endif
 LAUNCHERS

@@ -17,16 +17,16 @@ from svea.networks.cnn import CNN
 
 SOURCES = [
     Path(__file__).with_name(name)
-    for name in ("tensor_cores.cu", "layers.cu", "trunk.cu", "trunk_gradients.cu", "wide.cu")
+    for name in ("tensor_cores.cu", "layers.cu", "trunk.cu", "wide.cu", "trunk_gradients.cu")
 ]
 THIN = 32  # bytes of a pixel of 16 channels in bfloat16
 FIRST_BLOCKS = 264  # that share the first layer's strips: two for each of an H200's multiprocessors
 GRADIENT_ROWS = 8  # output rows that a block works on at once
-WIDE_BY_DEFAULT = False  # not before these kernels, as they are now, have run on a GPU
-RAW_STRIPS = 2  # of images for the first layer on their way, for wide products
+RAW_STRIPS = 2  # of the first layer's input on their way
 STAGES = 4  # strips of the weight gradient in shared memory, most of them on their way
 CHAIN_THREADS, GRADIENT_THREADS = 256, 384
 FIRST_THREADS, FIRST_GRADIENT_THREADS = 256, 192
+PAD = 2  # columns of nothing to the right of a wide chain's gradients
 
 Launch = Callable[..., None]
 """launch(kernel, (blocks, rows of blocks), threads, bytes of shared memory, *arguments)"""
@@ -77,8 +77,8 @@ class Chain:
             blocks: that the weight gradient is shared among; one per multiprocessor by default.
             planes: how many pictures of 16 channels the network starts from, not from an image.
             inner: whether another chain continues, after a ReLU.
-            wide: whether products of four warps (wide.cu) make passes without a gradient; by
-                default as `WIDE_BY_DEFAULT` says, where the GPU has them.
+            wide: whether products of four warps make the layers (wide.cu); where the GPU has them
+                by default.
         """
         convolutions = convolutions_of(network)
         self.parameters: list[Tensor] = []
@@ -98,7 +98,7 @@ class Chain:
         self.first_rows = 21 if self.channels <= 4 and self.filters == 16 else 6
         device = self.parameters[0].device
         if wide is None:
-            wide = WIDE_BY_DEFAULT and has_wide_products(device)
+            wide = has_wide_products(device)
         self.wide = wide and self.filters == 32 and not planes and not inner and self.sides[-1] > 1
         if launch is None:
             from svea.speed.kernels import nvrtc
@@ -123,9 +123,9 @@ class Chain:
             "RELU_LAST": int(self.relu_last),
             "PLANES": self.planes,
             "INNER": int(self.inner),
-            "WIDE_PRODUCTS": int(self.wide),
-            "RAW_STRIPS": RAW_STRIPS,
+            "WIDE": int(self.wide),
             "FIRST_ROWS": self.first_rows,
+            "RAW_STRIPS": RAW_STRIPS,
             "GRADIENT_ROWS": GRADIENT_ROWS,
             "STAGES": STAGES,
             "CHAIN_THREADS": CHAIN_THREADS,
@@ -154,7 +154,7 @@ class Chain:
         batch = count(images, others)
         entry = torch.empty(batch * self.bytes(1), dtype=torch.uint8, device=images.device)
         self.launch(
-            "first", (FIRST_BLOCKS, 1), FIRST_THREADS, self.strip_bytes(),
+            "first", (FIRST_BLOCKS, 1), FIRST_THREADS, self.strip_bytes(RAW_STRIPS),
             images, at(others), len(images), packed.forward, packed.biases, entry, batch,
         )  # fmt: skip
         return entry
@@ -177,22 +177,6 @@ class Chain:
 
     # Backward ----------------------------------------------------------------------------------
 
-    def without_gradient(self, images: Tensor, others: Tensor | None) -> Tensor:
-        """Features of images that no backward pass follows, by wide products."""
-        packed, batch, device = self.pack(keep=False), count(images, others), images.device
-        entry = torch.empty(batch * self.bytes(1), dtype=torch.uint8, device=device)
-        self.launch(
-            "first_wide", (FIRST_BLOCKS, 1), FIRST_THREADS, self.wide_strip_bytes(),
-            images, at(others), len(images), packed.forward, packed.biases, entry, batch,
-        )  # fmt: skip
-        shape = batch, self.filters * self.sides[-1] ** 2
-        features = torch.empty(shape, dtype=torch.bfloat16, device=device)
-        self.launch(
-            "forward_wide", (batch, 1), CHAIN_THREADS, wide_memory(self.sides[0]),
-            entry, packed.forward, packed.biases, features,
-        )  # fmt: skip
-        return features
-
     def backward(
         self,
         gradient: Tensor,
@@ -212,7 +196,7 @@ class Chain:
         """
         batch, device = kept.entry.nbytes // self.bytes(1), gradient.device
         gradient = gradient.to(torch.bfloat16).contiguous()
-        stride, all_pixels = self.kept_bytes(), sum(map(self.bytes, range(2, self.layers + 1)))
+        stride, all_pixels = self.kept_bytes(), self.gradient_bytes()
         bias_sums = torch.empty(batch * self.layers * self.filters, device=device)
         entry_sums = torch.empty(batch * self.planes * 16, device=device)
         entry = torch.empty_like(kept.entry)
@@ -246,7 +230,7 @@ class Chain:
         """Partial sums of the first layer's weights."""
         sums = self.first_sums()
         partial = torch.empty(FIRST_BLOCKS * sums, device=gradient.device)
-        strip = self.strip_bytes() + self.pixel * (2 * self.first_rows * self.sides[0] + 1)
+        strip = self.strip_bytes() + 2 * self.pixel * (self.first_rows * self.sides[0] + 1)
         memory = max(strip, FIRST_GRADIENT_THREADS // 96 * 4 * sums)  # three warps share sums
         self.launch(
             "first_weight_gradient", (FIRST_BLOCKS, 1), FIRST_GRADIENT_THREADS, memory,
@@ -257,15 +241,11 @@ class Chain:
     def as_maps(self, pixels: Tensor) -> Tensor:
         """The first layer's pixels, or their gradient, as (pictures, filters, side, side).
 
-        A pixel's channels lie in groups of eight, whose places are swapped pixel by pixel
-        (`chunk` in layers.cu).
+        Eight channels lie together, a plane of pixels for each eight (layers.cu).
         """
         side, groups = self.sides[0], self.filters // 8
-        numbers = torch.arange(side**2, device=pixels.device)[:, None]
-        places = torch.arange(groups, device=pixels.device)
-        places = places ^ (numbers >> 1 & 3 if groups == 4 else numbers >> 2 & 1)
-        chunks = pixels.view(torch.bfloat16).view(-1, side**2, groups, 8)
-        return chunks[:, numbers, places].flatten(2).mT.unflatten(2, (side, side))
+        planes = pixels.view(torch.bfloat16).view(-1, groups, side**2, 8)
+        return planes.mT.reshape(-1, self.filters, side, side)
 
     # Sizes -------------------------------------------------------------------------------------
 
@@ -291,6 +271,11 @@ class Chain:
         last = self.layers - 1 + (self.relu_last and not self.inner)
         return sum(map(self.bytes, range(2, last + 1)))
 
+    def gradient_bytes(self) -> int:
+        """Of the gradients of a picture after all layers except for the first."""
+        pad = PAD if self.wide else 0
+        return sum(self.pixel * side * (side + pad) for side in self.sides[1:])
+
     def pointers(self) -> Tensor:
         """Where the parameters lie, for the device; they stay there while a graph is replayed."""
         addresses = [parameter.data_ptr() for parameter in self.parameters]
@@ -299,29 +284,24 @@ class Chain:
             self._pointers = torch.tensor(addresses, device=self.parameters[0].device)
         return self._pointers
 
-    def strip_bytes(self) -> int:
+    def strip_bytes(self, coming: int = 1) -> int:
         """Shared memory for an image's rows that make a strip of the first layer's output.
 
-        As pixels of 4 or 16 channels, whose place the result takes, and as they come.
+        As pixels of 4 or 16 channels, and some strips as they come.
         """
         pixels = (2 * self.first_rows + 1) * self.image_side
-        result = self.first_rows * self.sides[0] * self.pixel
-        turned = max(pixels * (8 if self.channels <= 4 else 32), result)
-        return turned + -(-pixels * 2 * self.channels // 64) * 64
-
-    def wide_strip_bytes(self) -> int:
-        """The same for wide products, whose result takes no room, and more of which are coming."""
-        pixels = (2 * self.first_rows + 1) * self.image_side
-        raw = -(-pixels * 2 * self.channels // 64) * 64
-        return pixels * (8 if self.channels <= 4 else 32) + RAW_STRIPS * raw
+        turned = pixels * (8 if self.channels <= 4 else 32)
+        return turned + coming * (-(-pixels * 2 * self.channels // 64) * 64)
 
     def chain_memory(self) -> int:
         """Shared memory of a block that takes a picture through the layers."""
+        if self.wide:
+            return wide_memory(self.sides[0])
         return chain_memory(self.sides[0], self.filters, self.planes)
 
     def gradient_memory(self) -> int:
         """Shared memory of a block that adds up weights' gradients."""
-        return gradient_memory(self.sides[0], self.filters)
+        return gradient_memory(self.sides[0], self.filters, PAD if self.wide else 0)
 
 
 def count(images: Tensor, others: Tensor | None) -> int:
@@ -344,35 +324,35 @@ def has_wide_products(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
 
 
-def wide_memory(side: int) -> int:
-    """Shared memory of a picture after the first and after the second layer for wide products.
-
-    Behind them a layer's weights, a place for what is not needed, and two barriers.
-    """
-    pictures = sum(-(-size // 64) * 64 for size in (64 * side**2, 64 * (side - 2) ** 2))
-    return pictures + 9 * 32 * 32 * 2 + 16 + 16
-
-
 def chain_memory(side: int, filters: int = 32, planes: int = 0) -> int:
     """Shared memory of a picture after the first and after the second layer, and what goes with it.
 
-    Backward that is 32 pixels for each warp, one of nothing, twice a sum for each channel and warp,
-    and a barrier. Forward, where the next layer's weights lie, it is less.
+    Backward that is 32 pixels for each warp, eight channels of nothing, twice a sum for each
+    channel and warp, and a barrier. Forward, where the next layer's weights lie, it is less.
     """
     pixel, warps = 2 * filters, CHAIN_THREADS // 32
     first = max(side**2 * (planes * THIN or pixel), (side - 4) ** 2 * pixel)  # or the third
-    sizes = first, (side - 2) ** 2 * pixel
-    pictures = sum(-(-size // 64) * 64 for size in sizes)
     sums = 2 * 4 * warps * max(planes * 16, filters)
-    return pictures + pixel * (CHAIN_THREADS + 1) + sums + 16
+    return first + (side - 2) ** 2 * pixel + pixel * CHAIN_THREADS + 16 + sums + 16
 
 
-def gradient_memory(side: int, filters: int = 32) -> int:
+def wide_memory(side: int) -> int:
+    """The same for products of four warps: a gradient has a frame of nothing around it.
+
+    Forward it is a layer's weights that need the room.
+    """
+    pixel, sums = 64, 2 * 4 * (CHAIN_THREADS // 32) * 16
+    padded = [(s + 4) * (s + 2) + 2 for s in (side - 2, side - 4)]
+    back = pixel * (max(side**2, padded[1]) + padded[0]) + sums
+    return max(back, pixel * (side**2 + (side - 2) ** 2) + 9 * 32 * 32 * 2) + 32 + 16
+
+
+def gradient_memory(side: int, filters: int = 32, pad: int = PAD) -> int:
     """Shared memory of the weight gradient: strips, or sums, which three warps have together."""
     pixel = 2 * filters
-    stage = pixel * ((GRADIENT_ROWS + 2) * side + GRADIENT_ROWS * (side - 2))
+    stage = pixel * ((GRADIENT_ROWS + 2) * side + GRADIENT_ROWS * (side - 2 + pad) + 1)
     sums = GRADIENT_THREADS // 96 * 4 * 9 * filters**2
-    return max(STAGES * (stage + 16) + pixel, sums)
+    return max(STAGES * (stage + 16), sums)
 
 
 def shared_out(

@@ -9,14 +9,16 @@
 //   RELU_LAST whether the last layer has a ReLU, too
 //   PLANES    0, or how many pictures of 16 channels stand together in place of the first layer
 //   INNER     whether another part continues: features stay pixels, and their gradient comes as pixels
+//   WIDE      whether products of four warps make layers 2 and on (wide.cu; compute capability 9.0 alone)
 // trunk.py, which launches the kernels, also says how many threads a block has, how many rows it works on at once,
 // and how many strips are on their way.
 //
-// A pixel's channels are chunks of 16 bytes, whose order depends on the pixel's number: so eight neighbours' equal
-// chunks lie in different banks of the memory. Global memory keeps that order.
+// A picture is one plane for each 8 channels, in shared and in global memory, and a plane has 16 bytes to a pixel:
+// eight neighbours are 128 bytes in a row, one to each bank, and a tap is nothing but a distance.
 
+constexpr int CHUNK = 16;                            // bytes of a pixel in a plane
 constexpr int PIXEL = 2 * FILTERS, THIN = 32;        // bytes of a pixel: of a layer's, of one with 16 channels
-constexpr int BLOCKS = FILTERS / 8;                  // of 8 filters: the width of a product
+constexpr int BLOCKS = FILTERS / 8;                  // of 8 filters, a plane each: the width of a product
 constexpr int STEPS = 9 * FILTERS / 16;              // products of 16 input channels: one or two for each tap
 constexpr int HALF = SIDE / 2;
 constexpr int OWN = PLANES ? 2 : 1;                  // the first layer that has weights here
@@ -40,15 +42,18 @@ __device__ inline int offset(int layer) {
     return sum;
 }
 
-// Where they lie in shared memory: layers take turns (the third may be larger than one plane of 16 channels). Pixels
-// begin at multiples of 64 bytes, as chunks are swapped in their addresses.
-constexpr int SECOND = ((bytes(1) > bytes(3) ? bytes(1) : bytes(3)) + 63) / 64 * 64;
-constexpr int BEHIND = (SECOND + bytes(2) + 63) / 64 * 64;
-__device__ inline u32 place(u32 start, int layer) { return layer % 2 ? start : start + SECOND; }
+// Gradients at a layer's output have two columns of nothing on the right if wide products made them.
+constexpr int PAD = WIDE ? 2 : 0;
+__device__ constexpr int gradient_bytes(int layer) { return side(layer) * (side(layer) + PAD) * PIXEL; }
+__device__ inline int gradient_offset(int layer) {
+    int sum = 0;
+    for (int earlier = 2; earlier < layer; earlier++) sum += gradient_bytes(earlier);
+    return sum;
+}
 
-// Where a pixel's first chunk lies behind the pixel's start, and any chunk.
-template <int BYTES> __device__ inline u32 turned(u32 pixel) { return BYTES == 64 ? pixel << 3 & 48 : pixel << 2 & 16; }
-template <int BYTES> __device__ inline u32 chunk(u32 number, u32 pixel) { return number << 4 ^ turned<BYTES>(pixel); }
+// Where pixels lie in shared memory: layers take turns (the third may be larger than one plane of 16 channels).
+constexpr int SECOND = bytes(1) > bytes(3) ? bytes(1) : bytes(3), BEHIND = SECOND + bytes(2);
+__device__ inline u32 place(u32 start, int layer) { return layer % 2 ? start : start + SECOND; }
 
 __device__ inline int divide(int number, u32 reciprocal) { return ((u64)number * reciprocal) >> 20; }
 __device__ inline u32 reciprocal(int divisor) { return (1u << 20) / divisor + 1; }
@@ -69,7 +74,8 @@ extern "C" __global__ void pack(const float* const* parameters, u32* forward, u3
     if (i < FILTERS) biases[number * FILTERS + i] = bias[i];
     auto at = [&](int out, int in, int tap) { return in < channels ? weight[(out * channels + in) * 9 + tap] : 0.0f; };
     int element = i % 4, lane = i / 4 % 32, block = i / 128;
-    int n = element / 2 * 8 + lane / 4, k = element % 2 * 8 + lane % 4 * 2;
+    bool rows = WIDE && !first;  // of a first factor: 16 channels out change places with 16 in
+    int n = (rows ? element % 2 : element / 2) * 8 + lane / 4, k = (rows ? element / 2 : element % 2) * 8 + lane % 4 * 2;
     if (first) {
         int step = block / (FILTERS / 16);
         n += block % (FILTERS / 16) * 16;
@@ -116,29 +122,27 @@ struct Layer {
     const float* bias;
     float least;            // forward: 0 with a ReLU
     const u8* source;       // backward: the layer's input, zero where a ReLU clipped it
-    u32 zero, room;         // backward: a pixel of nothing, for taps that reach outside; room for a warp's pixels
+    u32 zero, room;         // backward: a chunk of nothing, for taps that reach outside; room for a warp's pixels
 };
 
-constexpr int ROOM = 32 * PIXEL;
+constexpr int ROOM_PLANE = 32 * CHUNK, ROOM = BLOCKS * ROOM_PLANE;
 
-// What a warp makes of a layer: PIECES_ of 16 channels in, of GROUPS_ of 8 channels out; bytes of a pixel in and out.
-// Pieces lie in one pixel, or in pictures of their own.
-template <int IN_, int OUT_, int PIECES_, int GROUPS_> struct Form {
-    static constexpr int IN = IN_, OUT = OUT_, PIECES = PIECES_, GROUPS = GROUPS_, STEPS = 9 * PIECES_;
-    static constexpr bool APART = PIECES_ * 32 > IN_;
+// What a warp makes of a layer: PIECES_ of 16 channels in, of GROUPS_ of 8 channels out.
+template <int PIECES_, int GROUPS_> struct Form {
+    static constexpr int PIECES = PIECES_, GROUPS = GROUPS_, STEPS = 9 * PIECES_;
 };
-typedef Form<PIXEL, PIXEL, FILTERS / 16, BLOCKS> Plain;
-typedef Form<THIN, PIXEL, PLANES ? PLANES : 1, 2> Joining;  // forward: all planes, half of the filters
-typedef Form<PIXEL, THIN, FILTERS / 16, 2> Parting;         // backward: one plane
+typedef Form<FILTERS / 16, BLOCKS> Plain;
+typedef Form<PLANES ? PLANES : 1, 2> Joining;  // forward: all pictures, half of the filters
+typedef Form<FILTERS / 16, 2> Parting;         // backward: one picture
 
 // Asks for the layer's input at up to 32 pixels.
-template <int BYTES> __device__ inline void ask_for_source(const Layer& layer, int first) {
-    int lane = threadIdx.x % 32, end = layer.side_out * layer.side_out * BYTES;
+template <int GROUPS> __device__ inline void ask_for_source(const Layer& layer, int first) {
+    int lane = threadIdx.x % 32, pixels = layer.side_out * layer.side_out;
+    if (first + lane < pixels)
 #pragma unroll
-    for (int part = 0; part < BYTES / 16; part++) {
-        int at = first * BYTES + part * 512 + lane * 16;
-        if (at < end) ask_for<16>(layer.room + part * 512 + lane * 16, layer.source + at);
-    }
+        for (int j = 0; j < GROUPS; j++)
+            ask_for<CHUNK>(layer.room + j * ROOM_PLANE + lane * CHUNK,
+                           layer.source + (j * pixels + first + lane) * CHUNK);
 }
 
 // COUNT times 16 pixels of a layer, or of its gradient from the output back to the input; `group` says which groups
@@ -148,11 +152,11 @@ __device__ inline void convolve_pixels(const Layer& layer, const u32 (&w)[F::STE
                                        u32 by_side, int group_of_all, const float2 (&bias)[F::GROUPS],
                                        float (&channel_sums)[F::GROUPS][2]) {
     int lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
-    int pixels = layer.side_out * layer.side_out, plane = layer.side_in * layer.side_in * F::IN;
-    u32 own_chunk = lane / 16 * 16;
+    int pixels = layer.side_out * layer.side_out;
+    u32 plane = layer.side_in * layer.side_in * CHUNK, own = layer.in + lane / 16 * plane;
     float sum[COUNT][F::GROUPS][4];
     int row[COUNT], column[COUNT], at[COUNT];
-    if (BACK) ask_for_source<F::OUT>(layer, first);
+    if (BACK) ask_for_source<F::GROUPS>(layer, first);
 #pragma unroll
     for (int n = 0; n < COUNT; n++) {
         int q = first + n * 16 + lane % 16;
@@ -168,12 +172,13 @@ __device__ inline void convolve_pixels(const Layer& layer, const u32 (&w)[F::STE
 #pragma unroll
         for (int n = 0; n < COUNT; n++) {
             int dy = tap / 3, dx = tap % 3, reach = dy * layer.side_in + dx, p = BACK ? at[n] - reach : at[n] + reach;
-            u32 address = layer.in + p * F::IN + (turned<F::IN>(p) ^ own_chunk), side = layer.side_in;
-            if (BACK) address = (u32)(row[n] - dy) < side && (u32)(column[n] - dx) < side ? address : layer.zero;
+            u32 address = own + p * CHUNK, further = 2 * plane, side = layer.side_in;
+            if (BACK && !((u32)(row[n] - dy) < side && (u32)(column[n] - dx) < side))
+                address = layer.zero, further = 0;
 #pragma unroll
             for (int piece = 0; piece < F::PIECES; piece++) {
                 u32 a[4];
-                load_matrices(a, F::APART ? address + piece * plane : address ^ (piece * 32));
+                load_matrices(a, address + piece * further);
                 const u32(&b)[2 * F::GROUPS] = w[F::PIECES * tap + piece];
 #pragma unroll
                 for (int j = 0; j < F::GROUPS; j++) multiply(sum[n][j], a, b[2 * j], b[2 * j + 1]);
@@ -188,7 +193,7 @@ __device__ inline void convolve_pixels(const Layer& layer, const u32 (&w)[F::STE
 #pragma unroll
             for (int i = 0; i < 2 * F::GROUPS; i++) {  // all at once, not each when it is needed
                 int lower = i / F::GROUPS, j = i % F::GROUPS, p = n * 16 + group + lower * 8;
-                alive[n][lower][j] = get(layer.room + p * F::OUT + chunk<F::OUT>(j, first + p) + member * 4);
+                alive[n][lower][j] = get(layer.room + j * ROOM_PLANE + p * CHUNK + member * 4);
             }
         synchronise_warp();  // the room is free again
     }
@@ -207,7 +212,7 @@ __device__ inline void convolve_pixels(const Layer& layer, const u32 (&w)[F::STE
                     } else {
                         x = fmaxf(x, layer.least), y = fmaxf(y, layer.least);
                     }
-                    put(layer.out + q * F::OUT + chunk<F::OUT>(group_of_all + j, q) + member * 4, pair(x, y));
+                    put(layer.out + ((group_of_all + j) * pixels + q) * CHUNK + member * 4, pair(x, y));
                 }
         }
 }

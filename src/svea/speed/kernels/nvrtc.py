@@ -99,7 +99,7 @@ def compiled(
 ) -> bytes:
     """Machine code for a GPU."""
     major, minor = torch.cuda.get_device_capability(device)
-    own = "a" if ("WIDE_PRODUCTS", 1) in macros else ""  # what no other generation has (wide.cu)
+    own = "a" if ("WIDE", 1) in macros else ""  # with what no other generation has (wide.cu)
     options = [f"--gpu-architecture=sm_{major}{minor}{own}", "--std=c++17"]
     options += [f"-D{name}={value}" for name, value in macros]
     source = "\n".join(path.read_text() for path in sources)

@@ -40,7 +40,7 @@ __device__ inline void multiply(float (&sum)[4], const u32 (&a)[4], u32 b0, u32 
 // of `a` and of the sum what it has of 16 of their rows in the product above; b is read from shared memory, where its
 // columns are eight by eight neighbours of 16 bytes. `low` says where the first lies and, above, how far it is to
 // their other eight channels, `high` how far from eight columns to the next; all in 16 bytes.
-#if WIDE_PRODUCTS
+#if WIDE
 #define SUMS_1 "%0, %1, %2, %3"
 #define SUMS_2 SUMS_1 ", %4, %5, %6, %7"
 #define SUMS_3 SUMS_2 ", %8, %9, %10, %11"

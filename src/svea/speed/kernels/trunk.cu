@@ -9,8 +9,7 @@ constexpr int CHAIN_WARPS = CHAIN_THREADS / 32, CHAINS = FILTERS == 16 ? 2 : 1; 
 // Rows of an image that a strip of the first layer's output is made from, as they are: planes of a colour each.
 // Then they become pixels of 16 channels, or of four.
 constexpr int STRIP_ROWS = 2 * FIRST_ROWS + 1, PLANE_BYTES = STRIP_ROWS * SIDE * 2, RAW_BYTES = CHANNELS * PLANE_BYTES;
-constexpr int TURNED_BYTES = STRIP_ROWS * SIDE * (NARROW ? 8 : 32), RESULT_BYTES = FIRST_ROWS * side(1) * PIXEL;
-constexpr int STRIP_BYTES = TURNED_BYTES > RESULT_BYTES ? TURNED_BYTES : RESULT_BYTES;
+constexpr int TURNED_BYTES = STRIP_ROWS * SIDE * (NARROW ? 8 : 32);
 
 __device__ inline void ask_for_rows(u32 raw, const u16* image, int first_row) {
     constexpr int PIECE = SIDE % 4 ? 4 : 8, PIECES = PLANE_BYTES / PIECE;
@@ -22,8 +21,11 @@ __device__ inline void ask_for_rows(u32 raw, const u16* image, int first_row) {
     }
 }
 
-// They as pixels of 16 channels, 32 bytes: even columns of a row, then odd ones. Narrow ones have four channels,
+// They as pixels of 16 channels, 32 bytes: even columns of a row, then odd ones. The two chunks of a pixel change
+// places with every fourth, so eight neighbours' equal chunks lie in different banks. Narrow ones have four channels,
 // 8 bytes, in order.
+__device__ inline u32 chunk(u32 number, u32 pixel) { return number << 4 ^ (pixel << 2 & 16); }
+
 __device__ inline void turn_rows(u32 strip, u32 raw) {
     constexpr int NUMBERS = NARROW ? 4 : 16;
     for (int i = threadIdx.x; i < STRIP_ROWS * HALF; i += blockDim.x) {
@@ -45,8 +47,8 @@ __device__ inline void turn_rows(u32 strip, u32 raw) {
             for (int odd = 0; odd < 2; odd++) {
                 int p = row * SIDE + column + odd * HALF;
                 u32 at = strip + p * 32;
-                put_four(at + chunk<32>(0, p), make_uint4(v[odd][0], v[odd][1], v[odd][2], v[odd][3]));
-                put_four(at + chunk<32>(1, p), make_uint4(v[odd][4], v[odd][5], v[odd][6], v[odd][7]));
+                put_four(at + chunk(0, p), make_uint4(v[odd][0], v[odd][1], v[odd][2], v[odd][3]));
+                put_four(at + chunk(1, p), make_uint4(v[odd][4], v[odd][5], v[odd][6], v[odd][7]));
             }
         }
     }
@@ -57,7 +59,7 @@ __device__ inline void turn_rows(u32 strip, u32 raw) {
 __device__ inline u32 strip_chunk(u32 strip, int row, int column, int step, int number) {
     if (NARROW) return strip + ((2 * row + step) * HALF + column + number) * 16;
     int dy = step / 3, dx = step % 3, p = (2 * row + dy) * SIDE + (dx == 1 ? HALF : 0) + column + dx / 2;
-    return strip + p * 32 + chunk<32>(number, p);
+    return strip + p * 32 + chunk(number, p);
 }
 
 // Rows of an image, from a number on.
@@ -90,63 +92,63 @@ __device__ inline const u16* image_of(const u16* images, const u16* others, int 
     return number < split ? images + number * NUMBERS : others + (number - split) * NUMBERS;
 }
 
-// The first layer; every block takes each gridDim-th strip, and asks for the next one's rows while it works.
+// The first layer; every block takes each gridDim-th strip, and asks for the next ones' rows while it works.
 extern "C" __global__ __launch_bounds__(FIRST_THREADS, 2)
 void first(const u16* images, const u16* others, int split, const uint4* packed, const float* biases, u8* entry,
            int count) {
-    constexpr int T = side(1), WARPS = FIRST_THREADS / 32, EACH = ((FIRST_ROWS * T + 15) / 16 + WARPS - 1) / WARPS;
-    u32 strip_memory = shared_start(), raw = strip_memory + STRIP_BYTES;
+    constexpr int T = side(1), WARPS = FIRST_THREADS / 32, RAW_ROOM = (RAW_BYTES + 63) / 64 * 64;
+    u32 strip_memory = shared_start(), raw = strip_memory + TURNED_BYTES;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / 4, member = lane % 4;
     Strips strips(blockIdx.x, gridDim.x, count, T, FIRST_ROWS), ahead = strips;
-    auto ask = [&] {
-        if (ahead.left <= 0) return;
-        Strip strip = ahead.next();
-        ask_for_rows(raw, image_of(images, others, split, strip.image), 2 * strip.from);
+    auto ask = [&](u32 to) {
+        if (ahead.left > 0) {
+            Strip strip = ahead.next();
+            ask_for_rows(to, image_of(images, others, split, strip.image), 2 * strip.from);
+        }
+        end_asking();
     };
-    ask();
+    for (int n = 0; n < RAW_STRIPS; n++) ask(raw + n * RAW_ROOM);
     u32 w[FIRST_STEPS][2 * BLOCKS];
     load_weights(w, packed);
-    while (strips.left > 0) {
-        Strip strip = strips.next();
-        int pixels = strip.rows * T, before = strip.from * T;
-        wait_for_all();
-        synchronise();
-        turn_rows(strip_memory, raw);
-        synchronise();
-        ask();
-        float sum[EACH][BLOCKS][4];
+    float2 bias[BLOCKS];
 #pragma unroll
-        for (int n = 0; n < EACH; n++) {
-            int q = (warp + WARPS * n) * 16 + lane % 16;
+    for (int j = 0; j < BLOCKS; j++) bias[j] = *(const float2*)(biases + j * 8 + member * 2);
+    for (int turn = 0; strips.left > 0; turn = turn + 1 < RAW_STRIPS ? turn + 1 : 0) {
+        Strip strip = strips.next();
+        int pixels = strip.rows * T;
+        wait_for_asked<RAW_STRIPS - 1>();
+        synchronise();  // the rows are there, and the strip before has been read
+        turn_rows(strip_memory, raw + turn * RAW_ROOM);
+        synchronise();
+        ask(raw + turn * RAW_ROOM);
+        u8* out = entry + (u64)strip.image * bytes(1) + strip.from * T * CHUNK + member * 4;
+#pragma unroll 1
+        for (int block = warp; block * 16 < pixels; block += WARPS) {
+            int q = block * 16 + lane % 16;
             q = q < pixels ? q : pixels - 1;
             int row = q / T, column = q % T;
+            float sum[BLOCKS][4];
 #pragma unroll
             for (int j = 0; j < BLOCKS; j++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) sum[n][j][e] = biases[j * 8 + member * 2 + e % 2];
+                sum[j][0] = sum[j][2] = bias[j].x, sum[j][1] = sum[j][3] = bias[j].y;
 #pragma unroll
             for (int step = 0; step < FIRST_STEPS; step++) {
                 u32 a[4];
                 load_matrices(a, strip_chunk(strip_memory, row, column, step, lane / 16));
 #pragma unroll
-                for (int j = 0; j < BLOCKS; j++) multiply(sum[n][j], a, w[step][2 * j], w[step][2 * j + 1]);
+                for (int j = 0; j < BLOCKS; j++) multiply(sum[j], a, w[step][2 * j], w[step][2 * j + 1]);
+            }
+#pragma unroll
+            for (int lower = 0; lower < 2; lower++) {  // eight pixels of a plane are 128 bytes in a row
+                int p = block * 16 + group + lower * 8;
+                if (p < pixels)
+#pragma unroll
+                    for (int j = 0; j < BLOCKS; j++) {
+                        float x = fmaxf(sum[j][lower * 2], 0.0f), y = fmaxf(sum[j][lower * 2 + 1], 0.0f);
+                        *(u32*)(out + (j * T * T + p) * CHUNK) = pair(x, y);
+                    }
             }
         }
-        synchronise();  // the strip is read: the result takes its place
-#pragma unroll
-        for (int n = 0; n < EACH; n++)
-#pragma unroll
-            for (int j = 0; j < BLOCKS; j++)
-#pragma unroll
-                for (int lower = 0; lower < 2; lower++) {
-                    int q = (warp + WARPS * n) * 16 + group + lower * 8;
-                    float x = fmaxf(sum[n][j][lower * 2], 0.0f), y = fmaxf(sum[n][j][lower * 2 + 1], 0.0f);
-                    if (q < pixels) put(strip_memory + q * PIXEL + chunk<PIXEL>(j, before + q) + member * 4, pair(x, y));
-                }
-        synchronise();
-        uint4* out = (uint4*)(entry + (u64)strip.image * bytes(1) + before * PIXEL);
-        for (int i = threadIdx.x; i < pixels * (PIXEL / 16); i += FIRST_THREADS)
-            out[i] = get_four(strip_memory + i * 16);
     }
 }
 
@@ -179,10 +181,11 @@ __device__ inline void write_features(u32 result, u16* out) {
     constexpr int PIXELS = side(LAYERS) * side(LAYERS);
     for (int i = threadIdx.x; i < FILTERS * PIXELS; i += CHAIN_THREADS) {
         int c = i / PIXELS, q = i % PIXELS;
-        out[i] = get_half(result + q * PIXEL + chunk<PIXEL>(c / 8, q) + c % 8 * 2);
+        out[i] = get_half(result + (c / 8 * PIXELS + q) * CHUNK + c % 8 * 2);
     }
 }
 
+#if !WIDE
 // Layers 2 and on. `entry` has the first layer's pixels of every image; `hidden` takes the others' if they are kept.
 extern "C" __global__ __launch_bounds__(CHAIN_THREADS, CHAINS)
 void forward(const u8* entry, u8* hidden, u64 stride, const uint4* packed, const float* biases, u8* features, int keep) {
@@ -263,7 +266,7 @@ __device__ inline void read_gradient(u32 to, const u16* gradient, const u8* clip
         float sum = 0.0f;
         for (int q = lane; q < PIXELS; q += 32) {
             u16 value = gradient[c * PIXELS + q];
-            u32 at = q * PIXEL + chunk<PIXEL>(c / 8, q) + c % 8 * 2;
+            u32 at = (c / 8 * PIXELS + q) * CHUNK + c % 8 * 2;
             if (RELU_LAST && !(*(const u16*)(clipped + at) & 0x7fff)) value = 0;
             put_half(to + at, value);
             sum += __uint_as_float((u32)value << 16);
@@ -297,12 +300,12 @@ void backward(const u8* gradient, const u8* entry, const u8* hidden, u64 stride,
               u8* entry_gradient, u8* gradients, u64 gradient_stride, float* entry_sums, float* bias_sums) {
     int warp = threadIdx.x / 32;
     u32 start = shared_start(), room = start + BEHIND, zero = room + CHAIN_WARPS * ROOM;
-    u32 sums_memory = zero + PIXEL, there = sums_memory + 2 * SUM_BYTES;
+    u32 sums_memory = zero + CHUNK, there = sums_memory + 2 * SUM_BYTES;
     gradient += (u64)blockIdx.x * bytes(LAYERS);
     entry += (u64)blockIdx.x * bytes(1), entry_gradient += (u64)blockIdx.x * bytes(1);
     hidden += blockIdx.x * stride, gradients += blockIdx.x * gradient_stride;
     bias_sums += blockIdx.x * LAYERS * FILTERS, entry_sums += blockIdx.x * PLANES * 16;
-    if (threadIdx.x < PIXEL / 4) put(zero + threadIdx.x * 4, 0);
+    if (threadIdx.x < CHUNK / 4) put(zero + threadIdx.x * 4, 0);
     u32 last = place(start, LAYERS);
     if (INNER && threadIdx.x == 0) {
         make_barrier(there, 1);
@@ -313,7 +316,7 @@ void backward(const u8* gradient, const u8* entry, const u8* hidden, u64 stride,
         read_gradient(last, (const u16*)gradient, hidden + offset(LAYERS), bias_sums + (LAYERS - 1) * FILTERS);
     u32 w[STEPS][2 * BLOCKS];
     if (!PLANES || LAYERS > 2) load_weights(w, packed + fragments_before(LAYERS));
-    finish_layer(INNER ? nullptr : gradients + offset(LAYERS), last, bytes(LAYERS));
+    finish_layer(INNER ? nullptr : gradients + gradient_offset(LAYERS), last, bytes(LAYERS));
     if (INNER) wait_for(there, 0);
     float channel_sums[BLOCKS][2] = {};
 #pragma unroll 1
@@ -324,7 +327,7 @@ void backward(const u8* gradient, const u8* entry, const u8* hidden, u64 stride,
         if (layer - 1 > OWN) load_weights(w, packed + fragments_before(layer - 1));
         u32 memory = sums_memory + layer % 2 * SUM_BYTES;  // in turns: the last ones may still be read
         leave_channel_sums(channel_sums, memory, FILTERS, 0);
-        u8* to = layer == 2 ? entry_gradient : gradients + offset(layer - 1);
+        u8* to = layer == 2 ? entry_gradient : gradients + gradient_offset(layer - 1);
         finish_layer(to, place(start, layer - 1), bytes(layer - 1));
         write_channel_sums(memory, FILTERS, bias_sums + (layer - 2) * FILTERS);
     }
@@ -336,3 +339,4 @@ void backward(const u8* gradient, const u8* entry, const u8* hidden, u64 stride,
     }
     if (threadIdx.x == 0) wait_for_copies_out();
 }
+#endif

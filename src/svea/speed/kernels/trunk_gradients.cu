@@ -1,8 +1,16 @@
 // The gradients of the trunk's weights: products of a layer's input with the gradient at its output, over pixels.
 
-// A warp's sums over pixels of (input channels of a row of taps) x (output channels): products of 16 x 8.
-template <int COLUMNS_, int PIECES_, int GROUPS_> struct Sums {
-    static constexpr int COLUMNS = COLUMNS_, PIECES = PIECES_, GROUPS = GROUPS_;
+// A strip of a layer's input in shared memory, and of the gradient at its output, whose planes end with a pixel of
+// nothing; the first layer's gradient, too.
+constexpr int SOURCE_PLANE = (GRADIENT_ROWS + 2) * side(1) * CHUNK, SOURCE_BYTES = BLOCKS * SOURCE_PLANE;
+constexpr int OUTPUT_END = GRADIENT_ROWS * (side(2) + PAD) * CHUNK, OUTPUT_PLANE = OUTPUT_END + CHUNK;
+constexpr int STAGE_BYTES = SOURCE_BYTES + BLOCKS * OUTPUT_PLANE;
+constexpr int FIRST_END = FIRST_ROWS * side(1) * CHUNK, FIRST_PLANE = FIRST_END + CHUNK;
+
+// A warp's sums over pixels of (input channels of a row of taps) x (output channels): products of 16 x 8. A strip of
+// the gradient has PLANE_ bytes to a plane.
+template <int COLUMNS_, int PIECES_, int GROUPS_, int PLANE_> struct Sums {
+    static constexpr int COLUMNS = COLUMNS_, PIECES = PIECES_, GROUPS = GROUPS_, PLANE = PLANE_;
     static constexpr int NUMBERS = 3 * COLUMNS * PIECES * 16 * GROUPS * 8;  // of all rows of taps
     float weight[COLUMNS][PIECES][GROUPS][4] = {};
 };
@@ -17,15 +25,15 @@ template <int GROUPS> struct Matrices {
     u32 gradient[GROUPS / 2][4], source[2][4];
 };
 
-template <int GROUPS> __device__ inline void load_gradient(Matrices<GROUPS>& matrices, const Rows& rows) {
+template <class S> __device__ inline void load_gradient(Matrices<S::GROUPS>& matrices, const Rows& rows) {
 #pragma unroll
-    for (int piece = 0; piece < GROUPS / 2; piece++)
-        load_turned_matrices(matrices.gradient[piece], rows.gradient ^ (piece * 32));
+    for (int piece = 0; piece < S::GROUPS / 2; piece++)
+        load_turned_matrices(matrices.gradient[piece], rows.gradient + piece * 2 * S::PLANE);
 }
 
-template <int PIECES, int GROUPS>
-__device__ inline void load_source(Matrices<GROUPS>& matrices, const Rows& rows, int number) {
-    load_turned_matrices(matrices.source[number % 2], rows.source[number / PIECES] ^ (number % PIECES * 32));
+template <class S> __device__ inline void load_source(Matrices<S::GROUPS>& matrices, const Rows& rows, int number) {
+    u32 row = rows.source[number / S::PIECES] + number % S::PIECES * 2 * SOURCE_PLANE;
+    load_turned_matrices(matrices.source[number % 2], row);
 }
 
 // Adds 16 pixels, whose first matrices are there already, and loads the first of the next 16.
@@ -36,10 +44,10 @@ __device__ inline void add_pixels(S& sums, Matrices<S::GROUPS>& matrices, const 
 #pragma unroll
     for (int number = 0; number < COUNT; number++) {
         if (number < COUNT - 1) {
-            load_source<S::PIECES>(matrices, rows, number + 1);
+            load_source<S>(matrices, rows, number + 1);
         } else {
-            load_gradient(next, next_rows);
-            load_source<S::PIECES>(next, next_rows, 0);
+            load_gradient<S>(next, next_rows);
+            load_source<S>(next, next_rows, 0);
         }
 #pragma unroll
         for (int j = 0; j < S::GROUPS; j++) {
@@ -77,12 +85,9 @@ template <int SHARES, class S> __device__ inline void add_up(const S& sums, u32 
     }
 }
 
-typedef Sums<FIRST_STEPS / 3, 1, BLOCKS> FirstSums;
-typedef Sums<3, FILTERS / 16, BLOCKS> PlainSums;
-typedef Sums<3, 1, BLOCKS> PlaneSums;
-
-constexpr int SOURCE_BYTES = (GRADIENT_ROWS + 2) * side(1) * PIXEL, OUTPUT_BYTES = GRADIENT_ROWS * side(2) * PIXEL;
-constexpr int STAGE_BYTES = SOURCE_BYTES + OUTPUT_BYTES;
+typedef Sums<FIRST_STEPS / 3, 1, BLOCKS, FIRST_PLANE> FirstSums;
+typedef Sums<3, FILTERS / 16, BLOCKS, OUTPUT_PLANE> PlainSums;
+typedef Sums<3, 1, BLOCKS, OUTPUT_PLANE> PlaneSums;
 
 // Pictures of a layer: where the first is, and how far it is to the next.
 struct Pictures {
@@ -90,26 +95,34 @@ struct Pictures {
     u64 stride;
 };
 
-// Starts to fetch a block's next strip, of pixels of IN bytes; `full` is passed when it is there.
-template <int IN>
+// Starts to fetch a block's next strip, PARTS planes of input; `full` is passed when it is there.
+template <int PARTS>
 __device__ inline void fetch(Strips& strips, u32 stage, u32 full, const Pictures& sources, const Pictures& outputs) {
-    int S = strips.side + 2, T = strips.side;
+    int side = strips.side, source_row = (side + 2) * CHUNK, output_row = (side + PAD) * CHUNK;
     Strip strip = strips.next();
-    u32 source = (strip.rows + 2) * S * IN, output = strip.rows * T * PIXEL;
-    come_and_expect(full, source + output);
-    copy_in(stage, sources.first + strip.image * sources.stride + strip.from * S * IN, source, full);
-    copy_in(stage + SOURCE_BYTES, outputs.first + strip.image * outputs.stride + strip.from * T * PIXEL, output, full);
+    u32 source = (strip.rows + 2) * source_row, output = strip.rows * output_row;
+    const u8 *from = sources.first + strip.image * sources.stride + strip.from * source_row;
+    const u8 *output_from = outputs.first + strip.image * outputs.stride + strip.from * output_row;
+    come_and_expect(full, PARTS * source + BLOCKS * output);
+    for (int j = 0; j < PARTS; j++)
+        copy_in(stage + j * SOURCE_PLANE, from + j * (side + 2) * source_row, source, full);
+    for (int j = 0; j < BLOCKS; j++)
+        copy_in(stage + SOURCE_BYTES + j * OUTPUT_PLANE, output_from + j * side * output_row, output, full);
 }
 
 // Partial sums of a layer's weights over a block's strips. They are fetched ahead: a stage is full when its bytes
 // are there, and free when all warps are done with it.
 template <class S> __device__ inline void add_strips(Strips strips, const Pictures& sources, const Pictures& outputs,
                                                      float* partial) {
-    constexpr int WARPS = GRADIENT_THREADS / 32, IN = S::PIECES * 32;
-    u32 start = shared_start(), zero = start + STAGES * STAGE_BYTES, full = zero + PIXEL, free = full + STAGES * 8;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, dy = warp % 3, T = strips.side, source_side = T + 2;
+    constexpr int WARPS = GRADIENT_THREADS / 32, PARTS = S::PIECES * 2;
+    u32 start = shared_start(), full = start + STAGES * STAGE_BYTES, free = full + STAGES * 8;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, dy = warp % 3;
+    int T = strips.side + PAD, source_side = strips.side + 2;
     Strips ahead = strips;
-    if (threadIdx.x < PIXEL / 4) put(zero + threadIdx.x * 4, 0);
+    if (threadIdx.x < STAGES * BLOCKS) {
+        u32 plane = start + threadIdx.x / BLOCKS * STAGE_BYTES + SOURCE_BYTES + threadIdx.x % BLOCKS * OUTPUT_PLANE;
+        put_four(plane + OUTPUT_END, make_uint4(0, 0, 0, 0));
+    }
     if (threadIdx.x == 0)
         for (int stage = 0; stage < STAGES; stage++) {
             make_barrier(full + stage * 8, 1);
@@ -119,27 +132,28 @@ template <class S> __device__ inline void add_strips(Strips strips, const Pictur
     synchronise();
     if (threadIdx.x == 0)
         for (int stage = 0; stage < STAGES - 1 && ahead.left > 0; stage++)
-            fetch<IN>(ahead, start + stage * STAGE_BYTES, full + stage * 8, sources, outputs);
+            fetch<PARTS>(ahead, start + stage * STAGE_BYTES, full + stage * 8, sources, outputs);
     S sums;
-    u32 by_side = reciprocal(T), own_chunk = lane / 8 % 2 * 16, nothing = zero + lane / 16 * 16;
+    u32 by_side = reciprocal(T), own_source = lane / 8 % 2 * SOURCE_PLANE + dy * source_side * CHUNK;
     int own_pixel = lane % 8 + lane / 16 * 8, own_output = lane % 8 + lane / 8 % 2 * 8;
-    u32 own_gradient = own_output * PIXEL + chunk<PIXEL>(lane / 16, own_output);
+    u32 own_gradient = lane / 16 * OUTPUT_PLANE;
     int stage = 0, last = STAGES - 1, round = 0;  // the last stage: the one that was worked on before
     while (strips.left > 0) {
         if (threadIdx.x == 0 && ahead.left > 0) {
             if (round > 0 || stage > 0) wait_for(free + last * 8, (stage > 0 ? round : round - 1) % 2);
-            fetch<IN>(ahead, start + last * STAGE_BYTES, full + last * 8, sources, outputs);
+            fetch<PARTS>(ahead, start + last * STAGE_BYTES, full + last * 8, sources, outputs);
         }
         Strip strip = strips.next();
-        u32 source = start + stage * STAGE_BYTES, output = source + SOURCE_BYTES;
+        u32 memory = start + stage * STAGE_BYTES, source = memory + own_source;
+        u32 output = memory + SOURCE_BYTES + own_gradient;
         int pixels = strip.rows * T;
-        auto rows_of = [&](int block) {  // a strip begins at a multiple of eight pixels, so chunks do, too
-            int at = block * 16 + own_pixel, p = at < pixels ? at : 0;
-            p += 2 * ((u32)p * by_side >> 20) + dy * source_side;  // the input's rows are two pixels longer
-            u32 first = source + p * IN;
-            Rows rows = {block * 16 + own_output < pixels ? output + block * 16 * PIXEL + own_gradient : nothing};
+        auto rows_of = [&](int block) {
+            int at = block * 16 + own_pixel, q = block * 16 + own_output;
+            int p = at < pixels - PAD ? at : 0;  // the last ones' taps would reach behind the strip
+            if (!PAD) p += 2 * ((u32)p * by_side >> 20);  // the input's rows are two pixels longer
+            Rows rows = {output + (q < pixels ? q * CHUNK : OUTPUT_END)};
 #pragma unroll
-            for (int dx = 0; dx < 3; dx++) rows.source[dx] = first + dx * IN + (turned<IN>(p + dx) ^ own_chunk);
+            for (int dx = 0; dx < 3; dx++) rows.source[dx] = source + (p + dx) * CHUNK;
             return rows;
         };
         int block = warp / 3;
@@ -147,8 +161,8 @@ template <class S> __device__ inline void add_strips(Strips strips, const Pictur
         synchronise_warp();
         wait_for(full + stage * 8, round % 2);
         Matrices<S::GROUPS> matrices;
-        load_gradient(matrices, rows);
-        load_source<S::PIECES>(matrices, rows, 0);
+        load_gradient<S>(matrices, rows);
+        load_source<S>(matrices, rows, 0);
         while (block * 16 < pixels) {
             block += WARPS / 3;
             Rows next = rows_of(block);
@@ -172,7 +186,7 @@ void weight_gradient(const u8* entry, const u8* hidden, u64 stride, const u8* gr
     const int* share = shares + blockIdx.x * 4;
     int layer = share[0], plane = share[3];
     Strips strips(share[1], share[2], images, side(layer), GRADIENT_ROWS);
-    Pictures sources = {hidden + offset(layer - 1), stride}, outputs = {gradients + offset(layer), gradient_stride};
+    Pictures sources = {hidden + offset(layer - 1), stride}, outputs = {gradients + gradient_offset(layer), gradient_stride};
     if (layer == 2) sources = {entry + plane * (bytes(1) / (PLANES ? PLANES : 1)), (u64)bytes(1)};
     if (INNER && layer == LAYERS) outputs = {last, (u64)bytes(LAYERS)};
     partial += (u64)blockIdx.x * PlainSums::NUMBERS;
@@ -184,20 +198,20 @@ void weight_gradient(const u8* entry, const u8* hidden, u64 stride, const u8* gr
 extern "C" __global__ __launch_bounds__(FIRST_GRADIENT_THREADS, 2)
 void first_weight_gradient(const u16* images, const u16* others, int split, const u8* gradients, int count,
                            float* partial) {
-    constexpr int T = side(1), WARPS = FIRST_GRADIENT_THREADS / 32, GRADIENT_BYTES = FIRST_ROWS * T * PIXEL;
-    u32 source = shared_start(), raw = source + STRIP_BYTES, outputs = raw + (RAW_BYTES + 63) / 64 * 64;
-    u32 zero = outputs + 2 * GRADIENT_BYTES;
+    constexpr int T = side(1), WARPS = FIRST_GRADIENT_THREADS / 32, GRADIENT_BYTES = BLOCKS * FIRST_PLANE;
+    u32 source = shared_start(), raw = source + TURNED_BYTES, outputs = raw + (RAW_BYTES + 63) / 64 * 64;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, dy = warp % 3;
-    if (threadIdx.x < PIXEL / 4) put(zero + threadIdx.x * 4, 0);
+    if (threadIdx.x < 2 * BLOCKS) put_four(outputs + threadIdx.x * FIRST_PLANE + FIRST_END, make_uint4(0, 0, 0, 0));
     FirstSums sums;
     Strips strips(blockIdx.x, gridDim.x, count, T, FIRST_ROWS), ahead = strips;
     auto ask = [&](u32 output) {
         if (ahead.left <= 0) return;
         Strip strip = ahead.next();
         ask_for_rows(raw, image_of(images, others, split, strip.image), 2 * strip.from);
-        const u8* from = gradients + (u64)strip.image * bytes(1) + strip.from * T * PIXEL;
-        for (int i = threadIdx.x * 16; i < strip.rows * T * PIXEL; i += FIRST_GRADIENT_THREADS * 16)
-            ask_for<16>(output + i, from + i);
+        const u8* from = gradients + (u64)strip.image * bytes(1) + strip.from * T * CHUNK;
+        for (int i = threadIdx.x * CHUNK; i < strip.rows * T * CHUNK; i += FIRST_GRADIENT_THREADS * CHUNK)
+#pragma unroll
+            for (int j = 0; j < BLOCKS; j++) ask_for<CHUNK>(output + j * FIRST_PLANE + i, from + j * T * T * CHUNK + i);
     };
     ask(outputs);
     for (int turn = 0; strips.left > 0; turn ^= 1) {
@@ -211,15 +225,14 @@ void first_weight_gradient(const u16* images, const u16* others, int split, cons
         ask(outputs + (turn ^ 1) * GRADIENT_BYTES);
         for (int block = warp / 3; block * 16 < pixels; block += WARPS / 3) {
             int q = block * 16 + lane % 8 + (lane / 8 % 2) * 8, at = block * 16 + lane % 8 + (lane / 16) * 8;
-            u32 gradient = output + q * PIXEL + chunk<PIXEL>(lane / 16, strip.from * T + q);
             at = at < pixels ? at : 0;
-            Rows rows = {q < pixels ? gradient : zero + lane / 16 * 16};
+            Rows rows = {output + lane / 16 * FIRST_PLANE + (q < pixels ? q * CHUNK : FIRST_END)};
 #pragma unroll
             for (int dx = 0; dx < FirstSums::COLUMNS; dx++)
                 rows.source[dx] = strip_chunk(source, at / T, at % T, dy * FirstSums::COLUMNS + dx, lane / 8 % 2);
             Matrices<BLOCKS> matrices;
-            load_gradient(matrices, rows);
-            load_source<1>(matrices, rows, 0);
+            load_gradient<FirstSums>(matrices, rows);
+            load_source<FirstSums>(matrices, rows, 0);
             add_pixels(sums, matrices, rows, rows);
         }
     }

@@ -1,92 +1,43 @@
-// A forward pass that no backward pass follows, by products of four warps (wgmma), which compute capability 9.0 alone
-// has.
+// Layers 2 and on, and their way back, by products of four warps (wgmma), which compute capability 9.0 alone has.
 //
-// Pictures are planes of eight channels here, 16 bytes to a pixel: eight neighbours are 128 bytes in a row, one to
-// each bank, and a tap is nothing but a distance. A product's first factor has 64 rows, and its second is read from
-// shared memory where it lies. So weights are the first, in registers, 32 filters for each of two rows of pixels: four
-// rows of input are behind them, of which each row of pixels takes three, and a quarter of the products is with zeros.
-// The second factor is G times eight neighbours, two rows from one eight to the next. Half of the warps make the upper
-// rows, half the lower ones.
-#if WIDE_PRODUCTS
+// Such a product's first factor has 64 rows, and its second is read from shared memory where it lies. So weights are
+// the first, in registers, 32 filters for each of two rows of pixels: four rows of input are behind them, of which
+// each row of pixels takes three, and a quarter of the products is with zeros. The second factor is G times eight
+// neighbours in a column, two rows from one to the next. Half of the warps make the upper rows, half the lower ones.
+#if WIDE
 static_assert(CHAIN_THREADS == 256 && FILTERS == 32 && !PLANES && !INNER, "eight warps and 32 filters");
-constexpr int WIDE_STEPS = 24, MOST_GROUPS = 11, CHUNK = 16;  // bytes of a pixel in a plane
-
-// The first layer; every block takes each gridDim-th strip, and asks for the next ones' rows while it works.
-extern "C" __global__ __launch_bounds__(FIRST_THREADS, 2)
-void first_wide(const u16* images, const u16* others, int split, const uint4* packed, const float* biases, u8* entry,
-                int count) {
-    constexpr int T = side(1), WARPS = FIRST_THREADS / 32, RAW_ROOM = (RAW_BYTES + 63) / 64 * 64;
-    u32 strip_memory = shared_start(), raw = strip_memory + TURNED_BYTES;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / 4, member = lane % 4;
-    Strips strips(blockIdx.x, gridDim.x, count, T, FIRST_ROWS), ahead = strips;
-    auto ask = [&](u32 to) {
-        if (ahead.left > 0) {
-            Strip strip = ahead.next();
-            ask_for_rows(to, image_of(images, others, split, strip.image), 2 * strip.from);
-        }
-        end_asking();
-    };
-    for (int n = 0; n < RAW_STRIPS; n++) ask(raw + n * RAW_ROOM);
-    u32 w[FIRST_STEPS][2 * BLOCKS];
-    load_weights(w, packed);
-    float2 bias[BLOCKS];
-#pragma unroll
-    for (int j = 0; j < BLOCKS; j++) bias[j] = *(const float2*)(biases + j * 8 + member * 2);
-    for (int turn = 0; strips.left > 0; turn = turn + 1 < RAW_STRIPS ? turn + 1 : 0) {
-        Strip strip = strips.next();
-        int pixels = strip.rows * T;
-        wait_for_asked<RAW_STRIPS - 1>();
-        synchronise();  // the rows are there, and the strip before has been read
-        turn_rows(strip_memory, raw + turn * RAW_ROOM);
-        synchronise();
-        ask(raw + turn * RAW_ROOM);
-        u8* out = entry + (u64)strip.image * bytes(1) + strip.from * T * CHUNK + member * 4;
-#pragma unroll 1
-        for (int block = warp; block * 16 < pixels; block += WARPS) {
-            int q = block * 16 + lane % 16;
-            q = q < pixels ? q : pixels - 1;
-            int row = q / T, column = q % T;
-            float sum[BLOCKS][4];
-#pragma unroll
-            for (int j = 0; j < BLOCKS; j++)
-                sum[j][0] = sum[j][2] = bias[j].x, sum[j][1] = sum[j][3] = bias[j].y;
-#pragma unroll
-            for (int step = 0; step < FIRST_STEPS; step++) {
-                u32 a[4];
-                load_matrices(a, strip_chunk(strip_memory, row, column, step, lane / 16));
-#pragma unroll
-                for (int j = 0; j < BLOCKS; j++) multiply(sum[j], a, w[step][2 * j], w[step][2 * j + 1]);
-            }
-#pragma unroll
-            for (int lower = 0; lower < 2; lower++) {  // eight pixels of a plane are 128 bytes in a row
-                int p = block * 16 + group + lower * 8;
-                if (p < pixels)
-#pragma unroll
-                    for (int j = 0; j < BLOCKS; j++) {
-                        float x = fmaxf(sum[j][lower * 2], 0.0f), y = fmaxf(sum[j][lower * 2 + 1], 0.0f);
-                        *(u32*)(out + (j * T * T + p) * CHUNK) = pair(x, y);
-                    }
-            }
-        }
-    }
-}
+constexpr int WIDE_STEPS = 24, MOST_GROUPS = 11;
 
 // What a layer's half of rows needs: pairs of rows, rounded up.
 __device__ constexpr int groups_for(int side) { return ((side + 1) / 2 + 1) / 2; }
 
 // Whether some layer needs products of so many groups: others are not compiled.
-__device__ constexpr bool is_needed(int groups) {
+template <bool BACK> __device__ constexpr bool is_needed(int groups) {
     for (int layer = 2; layer <= LAYERS; layer++)
-        if (groups_for(side(layer)) == groups) return true;
+        if (groups_for(side(BACK ? layer - 1 : layer)) == groups) return true;
     return false;
 }
 
+// Gradients in shared memory have two rows of nothing above and below, and two columns after each row, which are the
+// next one's first, too: no tap reaches outside.
+__device__ constexpr int padded(int layer) { return (side(layer) + 4) * (side(layer) + 2) + 2; }
+constexpr int PADDED_THIRD = padded(3) * PIXEL;
+constexpr int BACK_SECOND = bytes(1) > PADDED_THIRD ? bytes(1) : PADDED_THIRD;
+constexpr int BACK_BEHIND = BACK_SECOND + padded(2) * PIXEL;
+
+// Planes of pixels in shared memory: the first pixel, and pixels of a row and of a plane.
+struct Picture {
+    u32 at;
+    int pitch, plane;
+};
+
 struct WideLayer {
-    u32 in, out;  // shared memory
-    int side;     // of the output; the input's is two more
-    u32 nowhere;  // takes what is not needed
+    Picture in, out;  // in: the first tap of the first pixel
+    int side;         // of the output
+    u32 nothing;      // two chunks: one of nothing, and one that takes what is not needed
     const float* bias;
-    float least;  // 0 with a ReLU
+    float least;       // forward: 0 with a ReLU
+    const u8* source;  // backward: the layer's input, zero where a ReLU clipped it
 };
 
 // Which part of a layer a warp makes.
@@ -99,26 +50,54 @@ struct Part {
     }
 };
 
-// Weights as first factors: by rows of input, columns of taps, 16 channels in.
-template <class Packed> __device__ inline void load_wide(u32 (&w)[WIDE_STEPS][4], Packed packed) {
+// Weights as first factors: by rows of input, columns of taps, 16 channels in. On the way back taps change places.
+template <bool BACK, class Packed> __device__ inline void load_wide(u32 (&w)[WIDE_STEPS][4], Packed packed) {
     Part part;
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int step = 0; step < WIDE_STEPS; step++) {
-        int dy = step / 6 - part.odd, dx = step / 2 % 3;
+        int dy = step / 6 - part.odd, dx = step / 2 % 3, tap = BACK ? 8 - dy * 3 - dx : dy * 3 + dx;
         uint4 four = make_uint4(0, 0, 0, 0);
-        if (0 <= dy && dy < 3)
-            four = four_of(packed, (((dy * 3 + dx) * 2 + step % 2) * 2 + part.half) * 32 + lane);
-        w[step][0] = four.x, w[step][1] = four.z, w[step][2] = four.y, w[step][3] = four.w;
+        if (0 <= dy && dy < 3) four = four_of(packed, ((tap * 2 + step % 2) * 2 + part.half) * 32 + lane);
+        w[step][0] = four.x, w[step][1] = four.y, w[step][2] = four.z, w[step][3] = four.w;
     }
+}
+
+// Rows of matrices that a lane names, of two groups of pixels: where they lie, and which of them a warp has to make.
+template <int G> struct Places {
+    int x, row, from, plane, second;
+
+    __device__ inline Places(const WideLayer& layer, const Part& part, int strip) {
+        int lane = threadIdx.x % 32;
+        x = strip * 8 + lane % 8, second = lane / 16, plane = part.half * 2 + lane / 8 % 2;
+        row = (part.lower ? layer.side - 2 * G : 0) + part.odd + 2 * second;
+        from = part.lower ? 2 * G : 0;  // if both halves have a row, the upper one makes it
+    }
+
+    __device__ inline bool own(const WideLayer& layer, int group) const {
+        return x < layer.side && row + 2 * group >= from && group + second < G;
+    }
+    __device__ inline u32 in(const Picture& picture, int group) const {
+        return picture.at + (plane * picture.plane + (row + 2 * group) * picture.pitch + x) * CHUNK;
+    }
+};
+
+// Asks for the layer's input where its gradient will lie: it takes no other room, and may come a strip ahead.
+template <int G> __device__ inline void ask_for_wide_source(const WideLayer& layer, const Part& part, int strip) {
+    Places<G> places(layer, part, strip);
+    const u8* from = layer.source + (places.plane * layer.side * layer.side + places.row * layer.side + places.x) * CHUNK;
+#pragma unroll
+    for (int group = 0; group < G; group += 2)
+        if (places.own(layer, group))
+            ask_for<CHUNK>(places.in(layer.out, group), from + group * 2 * layer.side * CHUNK);
 }
 
 // Starts the products of a strip of eight columns.
 template <int G>
 __device__ inline void start_strip(float (&sum)[G][4], const WideLayer& layer, const Part& part,
                                    const u32 (&w)[WIDE_STEPS][4], int strip) {
-    int pitch = layer.side + 2, plane = pitch * pitch, row = part.lower ? layer.side - 2 * G : 0;
-    u32 low = (layer.in / CHUNK + row * pitch + strip * 8) | plane << 16;
+    int pitch = layer.in.pitch, plane = layer.in.plane, row = part.lower ? layer.side - 2 * G : 0;
+    u32 low = (layer.in.at / CHUNK + row * pitch + strip * 8) | plane << 16;
     hold(sum);
     begin_products();
 #pragma unroll
@@ -129,65 +108,81 @@ __device__ inline void start_strip(float (&sum)[G][4], const WideLayer& layer, c
     end_products();
 }
 
-// What a strip's sums become: pixels of the next layer, two groups at a time.
-template <int G>
-__device__ inline void finish_strip(float (&sum)[G][4], const WideLayer& layer, const Part& part,
-                                    const float (&bias)[2], int strip) {
-    int lane = threadIdx.x % 32, x = strip * 8 + lane % 8, second = lane / 16, plane = part.half * 2 + lane / 8 % 2;
-    int row = (part.lower ? layer.side - 2 * G : 0) + part.odd + 2 * second;
-    int from = part.lower ? 2 * G : 0;  // if both halves have a row, the upper one makes it
+// What a strip's sums become: pixels of the next layer.
+template <bool BACK, int G>
+__device__ inline void finish_strip(float (&sum)[G][4], const WideLayer& layer, const Part& part, const float (&bias)[2],
+                                    float (&channel_sums)[2], int strip) {
+    Places<G> places(layer, part, strip);
+    u32 alive[(G + 1) / 2][4];
     hold(sum);
+    if (BACK) {
+        synchronise_warp();
+#pragma unroll
+        for (int group = 0; group < G; group += 2)  // all at once, not each when it is needed
+            load_turned_matrices(alive[group / 2], places.own(layer, group) ? places.in(layer.out, group) : layer.nothing);
+    }
 #pragma unroll
     for (int group = 0; group < G; group += 2) {
-        bool own = x < layer.side && row + 2 * group >= from && group + second < G;
-        u32 at = layer.out + ((plane * layer.side + row + 2 * group) * layer.side + x) * CHUNK, made[4];
+        u32 made[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int number = group + i / 2 < G ? group + i / 2 : group, e = i % 2;
-            float first = fmaxf(sum[number][2 * e] + bias[e], layer.least);
-            made[i] = pair(first, fmaxf(sum[number][2 * e + 1] + bias[e], layer.least));
+            float x = sum[number][2 * e], y = sum[number][2 * e + 1];
+            if (BACK) {
+                u32 both = alive[group / 2][i];
+                x = both & 0x7fffu ? x : 0.0f, y = both & 0x7fff0000u ? y : 0.0f;
+                channel_sums[e] += x + y;
+            } else {
+                x = fmaxf(x + bias[e], layer.least), y = fmaxf(y + bias[e], layer.least);
+            }
+            made[i] = pair(x, y);
         }
-        store_turned_matrices(made, own ? at : layer.nowhere);
+        bool own = places.own(layer, group);
+        store_turned_matrices(made, own ? places.in(layer.out, group) : layer.nothing + CHUNK);
     }
 }
 
 // A whole layer; `next` is called when the weights are not needed any more.
-template <int G, class Next>
-__device__ inline void convolve_wide(const WideLayer& layer, const u32 (&w)[WIDE_STEPS][4], Next next) {
+template <bool BACK, int G, class Next>
+__device__ inline void convolve_wide(const WideLayer& layer, const u32 (&w)[WIDE_STEPS][4], float (&channel_sums)[2],
+                                     Next next) {
     Part part;
     int strips = (layer.side + 7) / 8;
-    float bias[2], sum[G][4];
-    for (int e = 0; e < 2; e++) bias[e] = layer.bias[part.half * 16 + e * 8 + threadIdx.x % 32 / 4];
+    float bias[2] = {}, sum[G][4];
+    if (!BACK)
+        for (int e = 0; e < 2; e++) bias[e] = layer.bias[part.half * 16 + e * 8 + threadIdx.x % 32 / 4];
+    if (BACK) {
+        ask_for_wide_source<G>(layer, part, 0);
+        end_asking();
+    }
 #pragma unroll 1
     for (int strip = 0; strip < strips; strip++) {
-        start_strip(sum, layer, part, w, strip);
+        if (BACK) {  // before the products: a warp waits there until the tensor cores have taken the last of them
+            ask_for_wide_source<G>(layer, part, strip + 1);  // behind the last strip are no pixels
+            end_asking();
+        }
+        start_strip<G>(sum, layer, part, w, strip);
         wait_for_products<0>();
         if (strip == strips - 1) next();
-        finish_strip(sum, layer, part, bias, strip);
+        if (BACK) wait_for_asked<1>();
+        finish_strip<BACK>(sum, layer, part, bias, channel_sums, strip);
     }
 }
 
-template <int G, class Next>
-__device__ inline void convolve_by_groups(const WideLayer& layer, const u32 (&w)[WIDE_STEPS][4], Next next) {
-    if constexpr (is_needed(G))
-        if (groups_for(layer.side) == G) return convolve_wide<G>(layer, w, next);
-    if constexpr (G < MOST_GROUPS) convolve_by_groups<G + 1>(layer, w, next);
+template <bool BACK, int G, class Next>
+__device__ inline void convolve_by_groups(const WideLayer& layer, const u32 (&w)[WIDE_STEPS][4],
+                                          float (&channel_sums)[2], Next next) {
+    if constexpr (is_needed<BACK>(G))
+        if (groups_for(layer.side) == G) return convolve_wide<BACK, G>(layer, w, channel_sums, next);
+    if constexpr (G < MOST_GROUPS) convolve_by_groups<BACK, G + 1>(layer, w, channel_sums, next);
 }
 
-// Features in the order of channels, as a network's head takes them.
-__device__ inline void write_wide_features(u32 result, u16* out) {
-    constexpr int PIXELS = side(LAYERS) * side(LAYERS);
-    for (int i = threadIdx.x; i < FILTERS * PIXELS; i += CHAIN_THREADS) {
-        int c = i / PIXELS, q = i % PIXELS;
-        out[i] = get_half(result + (c / 8 * PIXELS + q) * CHUNK + c % 8 * 2);
-    }
-}
-
-// Layers 2 and on. `entry` has the first layer's pixels of every image, by first_wide.
+// Layers 2 and on. `entry` has the first layer's pixels of every image; `hidden` takes the others' if they are kept.
 extern "C" __global__ __launch_bounds__(CHAIN_THREADS, 1)
-void forward_wide(const u8* entry, const uint4* packed, const float* biases, u16* features) {
-    u32 start = shared_start(), next = start + BEHIND, nowhere = next + FRAGMENTS * 16;
-    u32 image_there = nowhere + CHUNK, next_there = image_there + 8;
+void forward(const u8* entry, u8* hidden, u64 stride, const uint4* packed, const float* biases, u8* features, int keep) {
+    u32 start = shared_start(), next = start + BEHIND, nothing = next + FRAGMENTS * 16;
+    u32 image_there = nothing + 2 * CHUNK, next_there = image_there + 8;
+    hidden += blockIdx.x * stride, features += (u64)blockIdx.x * bytes(LAYERS);
     packed += FIRST_FRAGMENTS;
     auto fetch_weights = [&](int layer) {  // while the layer before is computed
         if (threadIdx.x == 0 && layer <= LAYERS)
@@ -201,22 +196,122 @@ void forward_wide(const u8* entry, const uint4* packed, const float* biases, u16
     }
     fetch_weights(3);
     u32 w[WIDE_STEPS][4];
-    load_wide(w, packed);
+    load_wide<false>(w, packed);
     synchronise();
     wait_for(image_there, 0);
+    float unused[2];
 #pragma unroll 1
     for (int layer = 2; layer <= LAYERS; layer++) {
-        WideLayer shape = {place(start, layer - 1), place(start, layer), side(layer), nowhere,
-                           biases + (layer - 1) * FILTERS, layer < LAYERS || RELU_LAST ? 0.0f : -3.4e38f};
+        int before = side(layer - 1), after = side(layer);
+        WideLayer shape = {{place(start, layer - 1), before, before * before}, {place(start, layer), after, after * after},
+                           after, nothing, biases + (layer - 1) * FILTERS,
+                           layer < LAYERS || RELU_LAST ? 0.0f : -3.4e38f, nullptr};
         auto load_next = [&] {
             if (layer == LAYERS) return;
             wait_for(next_there, layer % 2);
-            load_wide(w, next);
+            load_wide<false>(w, next);
         };
-        convolve_by_groups<1>(shape, w, load_next);
-        finish_layer(nullptr, shape.out, bytes(layer));
+        convolve_by_groups<false, 1>(shape, w, unused, load_next);
+        finish_layer(keep && layer <= KEPT ? hidden + offset(layer) : nullptr, shape.out.at, bytes(layer));
         fetch_weights(layer + 2);
     }
-    write_wide_features(place(start, LAYERS), features + (u64)blockIdx.x * (bytes(LAYERS) / 2));
+    write_features(place(start, LAYERS), (u16*)features);
+    if (threadIdx.x == 0) wait_for_copies_out();
+}
+
+__device__ inline u32 back_place(u32 start, int layer) { return layer % 2 ? start : start + BACK_SECOND; }
+
+// The gradient at a layer's output, from its first pixel on.
+__device__ inline Picture gradient_at(u32 start, int layer) {
+    u32 at = back_place(start, layer);
+    int length = side(layer), pitch = length + 2;
+    if (layer == 1) return {at, length, length * length};
+    return {at + (2 * pitch + 2) * CHUNK, pitch, padded(layer)};
+}
+
+// Nothing around a gradient that will lie there.
+__device__ inline void clear_around(u32 at, int layer) {
+    int length = side(layer), pitch = length + 2, ends = 2 * pitch + 2, plane = padded(layer);
+    for (int i = threadIdx.x; i < 2 * ends + 2 * (length - 1); i += CHAIN_THREADS) {
+        int between = i - 2 * ends, p = i < ends ? i : plane - 1 - (i - ends);
+        if (between >= 0) p = (between / 2 + 3) * pitch + between % 2;
+        for (int j = 0; j < BLOCKS; j++) put_four(at + (j * plane + p) * CHUNK, make_uint4(0, 0, 0, 0));
+    }
+}
+
+// The gradient of the features, which is in the order of channels, as pixels, and its sums.
+__device__ inline void read_wide_gradient(const Picture& to, const u16* gradient, const u8* clipped, float* sums) {
+    constexpr int SIDE_LAST = side(LAYERS), PIXELS = SIDE_LAST * SIDE_LAST;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (int c = warp; c < FILTERS; c += CHAIN_WARPS) {
+        float sum = 0.0f;
+        for (int q = lane; q < PIXELS; q += 32) {
+            u16 value = gradient[c * PIXELS + q];
+            if (RELU_LAST && !(*(const u16*)(clipped + (c / 8 * PIXELS + q) * CHUNK + c % 8 * 2) & 0x7fff)) value = 0;
+            int p = q / SIDE_LAST * to.pitch + q % SIDE_LAST;
+            put_half(to.at + (c / 8 * to.plane + p) * CHUNK + c % 8 * 2, value);
+            sum += __uint_as_float((u32)value << 16);
+        }
+        for (int bits = 1; bits < 32; bits *= 2) sum += exchange(sum, bits);
+        if (lane == 0) sums[c] = sum;
+    }
+}
+
+// As finish_layer, for a gradient that has columns of nothing.
+__device__ inline void finish_gradient(u8* to, const Picture& picture, int layer) {
+    publish();
+    if (threadIdx.x == 0) wait_for_copies_out();
+    synchronise();
+    if (threadIdx.x) return;
+    int size = side(layer) * picture.pitch * CHUNK;
+    for (int j = 0; j < BLOCKS; j++) copy_out(to + j * size, picture.at + j * picture.plane * CHUNK, size);
+}
+
+constexpr int WIDE_SUM_BYTES = CHAIN_WARPS * 16 * 4;
+
+// Gradients at every layer's output, from the features' on down to the first layer's, and their sums over an image:
+// what the biases get of it.
+extern "C" __global__ __launch_bounds__(CHAIN_THREADS, 1)
+void backward(const u8* gradient, const u8* entry, const u8* hidden, u64 stride, const uint4* packed,
+              u8* entry_gradient, u8* gradients, u64 gradient_stride, float* entry_sums, float* bias_sums) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    u32 start = shared_start(), nothing = start + BACK_BEHIND, sums_memory = nothing + 2 * CHUNK;
+    gradient += (u64)blockIdx.x * bytes(LAYERS);
+    entry += (u64)blockIdx.x * bytes(1), entry_gradient += (u64)blockIdx.x * bytes(1);
+    hidden += blockIdx.x * stride, gradients += blockIdx.x * gradient_stride;
+    bias_sums += blockIdx.x * LAYERS * FILTERS;
+    if (threadIdx.x == 0) put_four(nothing, make_uint4(0, 0, 0, 0));
+    Picture picture = gradient_at(start, LAYERS);
+    clear_around(back_place(start, LAYERS), LAYERS);
+    read_wide_gradient(picture, (const u16*)gradient, hidden + offset(LAYERS), bias_sums + (LAYERS - 1) * FILTERS);
+    u32 w[WIDE_STEPS][4];
+    load_wide<true>(w, packed + fragments_before(LAYERS));
+    finish_gradient(gradients + gradient_offset(LAYERS), picture, LAYERS);
+#pragma unroll 1
+    for (int layer = LAYERS; layer > 1; layer--) {
+        picture = gradient_at(start, layer - 1);
+        if (layer > 2) clear_around(back_place(start, layer - 1), layer - 1);
+        WideLayer shape = {{back_place(start, layer), side(layer) + 2, padded(layer)}, picture, side(layer - 1), nothing,
+                           nullptr, 0.0f, layer == 2 ? entry : hidden + offset(layer - 1)};
+        float channel_sums[2] = {};
+        auto load_next = [&] {
+            if (layer > 2) load_wide<true>(w, packed + fragments_before(layer - 1));
+        };
+        convolve_by_groups<true, 1>(shape, w, channel_sums, load_next);
+        u32 memory = sums_memory + layer % 2 * WIDE_SUM_BYTES;  // in turns: the last ones may still be read
+        for (int e = 0; e < 2; e++) {
+            float sum = channel_sums[e];
+            for (int bits = 1; bits < 4; bits *= 2) sum += exchange(sum, bits);
+            if (lane % 4 == 0) put_float(memory + (warp * 16 + e * 8 + lane / 4) * 4, sum);
+        }
+        finish_gradient(layer == 2 ? entry_gradient : gradients + gradient_offset(layer - 1), picture, layer - 1);
+        if (threadIdx.x < FILTERS) {  // every second warp has these channels
+            float sum = 0.0f;
+            for (int other = threadIdx.x / 16; other < CHAIN_WARPS; other += 2)
+                sum += get_float(memory + (other * 16 + threadIdx.x % 16) * 4);
+            bias_sums[(layer - 2) * FILTERS + threadIdx.x] = sum;
+        }
+    }
+    if (threadIdx.x == 0) wait_for_copies_out();
 }
 #endif
