@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from statistics import median
 from typing import Any
 
 import pytest
@@ -68,8 +69,8 @@ def error(found: Tensor, wanted: Tensor) -> float:
     return float((found - wanted).norm() / wanted.norm())
 
 
-def compare(fused: FusedFrames, net: FrameCNN, batch: int, device: str) -> None:
-    """Features and all gradients, of a batch in one place and in two."""
+def errors(fused: FusedFrames, net: FrameCNN, batch: int, device: str) -> list[float]:
+    """Of features, the images' gradient and all weights', of a batch in one place and in two."""
     images = torch.rand(batch, *net.input_shape, device=device).bfloat16().double()
     images.requires_grad_(True)
     wanted, parameters = plainly(net, images)
@@ -88,9 +89,24 @@ def compare(fused: FusedFrames, net: FrameCNN, batch: int, device: str) -> None:
     again = torch.autograd.grad(apart, fused.parameters, backwards)
     for one, other in zip(again, found_gradients[1:], strict=True):
         assert torch.equal(one, other)
-    assert error(found, wanted) < 5e-3
-    for one, other in zip(found_gradients, wanted_gradients, strict=True):
-        assert one.shape == other.shape and error(one, other) < 1e-2
+    pairs = [(found, wanted), *zip(found_gradients, wanted_gradients, strict=True)]
+    assert all(one.shape == other.shape for one, other in pairs)
+    return [error(one, other) for one, other in pairs]
+
+
+def check(draws: list[list[float]], usual: float) -> None:
+    """Bounds on the errors of several draws: on every tensor's median, and on the worst.
+
+    One activation that rounds to the other side of zero opens or closes a ReLU, and moves gradients
+    of few images by 1 %: on an H200 the images' gradient of 2 images was 0.17 % off in the median
+    of 24 draws and 1.2 % at worst, and 1.0 % by the library's convolutions in float32 with the same
+    roundings. With 20 and 256 images some ReLU always flips: 0.4 to 0.5 % in the mean of 6 draws,
+    0.82 % at worst.
+    """
+    features, *gradients = zip(*draws, strict=True)
+    assert max(features) < 5e-3
+    assert max(map(median, gradients)) < usual, gradients
+    assert max(map(max, gradients)) < 3e-2, gradients
 
 
 @pytest.fixture(scope="module")
@@ -123,12 +139,13 @@ def test_emulated_kernels_are_plain_convolutions(
     batch: int,
     blocks: int,
 ) -> None:
+    torch.manual_seed(0)
     net = network(frames, side, layers, frame_layers)
     assert trunk.has_right_shape(net)
     fused = FusedFrames(net, (no_kernel, no_kernel), blocks)
     for part in (fused.chain, fused.joint):
         part.launch = launcher_of(part)
-    compare(fused, net, batch, "cpu")
+    check([errors(fused, net, batch, "cpu")], usual=5e-3)  # a draw takes seconds here
 
 
 @needs_compiler
@@ -159,10 +176,14 @@ def test_a_whole_update_by_emulated_kernels_is_the_plain_one(
 
 
 @pytest.mark.parametrize("device", [on_gpu])
-@pytest.mark.parametrize("batch", [2, 20, 256])
-def test_kernels_on_a_gpu_are_plain_convolutions(device: str, batch: int) -> None:
-    net = network(3, 84, 6, 3).to(device)
-    compare(FusedFrames(net), net, batch, device)
+@pytest.mark.parametrize(("batch", "usual"), [(2, 5e-3), (20, 1e-2), (256, 1e-2)])
+def test_kernels_on_a_gpu_are_plain_convolutions(device: str, batch: int, usual: float) -> None:
+    draws = []
+    for seed in range(5):
+        torch.manual_seed(seed)
+        net = network(3, 84, 6, 3).to(device)
+        draws.append(errors(FusedFrames(net), net, batch, device))
+    check(draws, usual)
 
 
 def test_in_full_precision_the_library_computes() -> None:
