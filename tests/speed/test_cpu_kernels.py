@@ -95,6 +95,20 @@ def test_layers_and_their_gradients(sizes: dict[str, Any], batch: int) -> None:
 
 
 @builds
+@pytest.mark.parametrize("batch", [1, 15, 16, 50])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_features_without_a_gradient_are_the_same(layers: int, batch: int) -> None:
+    """Then only the last layer's output of every picture is kept."""
+    trunk = network(layers=layers, strided_layers=1)
+    fused, images = cpu.Convolutions(trunk), torch.rand(batch, *trunk.input_shape)
+    with torch.no_grad():
+        found = fused(images)
+    wanted = fused(images)
+    assert wanted.requires_grad and not found.requires_grad
+    assert torch.equal(found, wanted)
+
+
+@builds
 def test_gradients_lie_in_memory_like_their_parameters() -> None:
     """The fused optimiser walks through both as if they were one long row."""
     trunk = network()

@@ -8,6 +8,7 @@
    Weights are (tap, channels in, channels out). */
 
 #include <stdlib.h>
+#include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLLED _Pragma("GCC unroll 16")
@@ -41,16 +42,26 @@ INLINE int share(int whole, int part) { return (whole + part - 1) / part; }
 INLINE int tile_columns(int size) { return share(size, share(size, TILE)); }
 INLINE int tile_rows(int size) { return smaller(TILE / tile_columns(size), size); }
 
+/* Memory that is needed soon, a few lines at a time between sums: a whole batch does not fit into
+   the caches, and the processor does not foresee jumps from plane to plane. */
+INLINE const float *fetch(const float *ahead, int lines) {
+  UNROLLED for (int line = 0; line < lines; line++) __builtin_prefetch(ahead + 16 * line);
+  return ahead + 16 * lines;
+}
+
 /* y = x * w + bias for one picture, clipped at 0 with relu. The last tiles overlap those before. */
 INLINE void convolve(const float *x, const float *w, const float *bias, float *y, int relu,
                      int side, int channels, int stride, int filters, int planar) {
   const int size = output_size(side, stride), rows = tile_rows(size), columns = tile_columns(size);
   const int pixel = planar ? 1 : channels, plane = planar ? side * side : 1;
+  const int steps = filters / LANES * share(size, rows) * share(size, columns);
+  const float *ahead = x + side * side * channels;  /* the next picture */
   for (int f = 0; f < filters; f += LANES)
     for (int r = 0; r < size; r += rows)
       for (int c = 0; c < size; c += columns) {
         const int row = smaller(r, size - rows), column = smaller(c, size - columns);
         vector sum[TILE];
+        if (planar) ahead = fetch(ahead, share(side * side * channels, 16 * steps));
         UNROLLED for (int t = 0; t < rows * columns; t++) sum[t] = read(bias + f);
         for (int tap = 0; tap < 9; tap++) {
           const int place = (row * stride + tap / 3) * side + column * stride + tap % 3;
@@ -68,11 +79,14 @@ INLINE void convolve(const float *x, const float *w, const float *bias, float *y
       }
 }
 
-/* Add one picture's part of the gradients of weights and bias; g is the output's gradient. */
+/* Add one picture's part of the gradients of weights and bias; g is the output's gradient. What is
+   needed next, so many floats, is fetched meanwhile. */
 INLINE void add_weight_gradient(const float *x, const float *g, float *dw, float *dbias,
-                                int side, int channels, int stride, int filters, int planar) {
+                                int side, int channels, int stride, int filters, int planar,
+                                const float *ahead, int floats) {
   const int size = output_size(side, stride), pixel = planar ? 1 : channels;
   const int plane = planar ? side * side : 1, block = channels % LANES ? channels : LANES;
+  const int steps = filters / LANES * 9 * (channels / block) * size;
   for (int f = 0; f < filters; f += LANES) {
     vector total = read(dbias + f);
     for (int p = 0; p < size * size; p++) total += read(g + p * filters + f);
@@ -82,13 +96,15 @@ INLINE void add_weight_gradient(const float *x, const float *g, float *dw, float
         vector sum[MOST];
         float *to = dw + (tap * channels + i) * filters + f;
         UNROLLED for (int j = 0; j < block; j++) sum[j] = read(to + j * filters);
-        for (int row = 0; row < size; row++)
+        for (int row = 0; row < size; row++) {
+          ahead = fetch(ahead, share(floats, 16 * steps));
           for (int column = 0; column < size; column++) {
             const vector slope = read(g + (row * size + column) * filters + f);
             const float *from = x + i * plane +
                 ((row * stride + tap / 3) * side + column * stride + tap % 3) * pixel;
             UNROLLED for (int j = 0; j < block; j++) sum[j] += from[j * plane] * slope;
           }
+        }
         UNROLLED for (int j = 0; j < block; j++) write(to + j * filters, sum[j]);
       }
   }
@@ -132,13 +148,21 @@ LAYERS
 #undef LAYER
 
 /* All layers, picture by picture, so that a picture stays in the cache: x[0] are the images, x[n]
-   what layer n - 1 made of them. */
+   what layer n - 1 made of them: of every picture if a gradient will be asked for (keep_all), else
+   of the last one of each part. */
 void forward(float *const *x, const float *const *w, const float *const *bias, long batch,
-             long *next) {
+             long keep_all, long *next) {
+  enum { LAST = -1
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU) +1
+    LAYERS
+#undef LAYER
+  };
   SHARE(part) IN_PART(b, part) {
+    const long place = keep_all ? b : part;
 #define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU)                                       \
-    convolve(x[NUMBER] + b * IN_##NUMBER, w[NUMBER], bias[NUMBER],                                 \
-             x[NUMBER + 1] + b * OUT_##NUMBER, RELU, SIDE, CHANNELS, STRIDE, FILTERS, !NUMBER);
+    convolve(x[NUMBER] + (NUMBER == 0 ? b : place) * IN_##NUMBER, w[NUMBER], bias[NUMBER],         \
+             x[NUMBER + 1] + (NUMBER == LAST ? b : place) * OUT_##NUMBER, RELU, SIDE, CHANNELS,    \
+             STRIDE, FILTERS, !NUMBER);
     LAYERS
 #undef LAYER
   }
@@ -165,7 +189,8 @@ void backward(float *const *x, const float *gradient, const float *const *w, flo
       float *before = NUMBER == 1 && first ? first + b * IN_##NUMBER : scratch;                    \
       add_weight_gradient(input, slope, dw[NUMBER] + part * 9 * CHANNELS * FILTERS,                \
                           dbias[NUMBER] + part * FILTERS, SIDE, CHANNELS, STRIDE, FILTERS,         \
-                          !NUMBER);                                                                \
+                          !NUMBER, NUMBER == 1 ? x[0] + b * IN_0 : x[1] + (b + 1) * OUT_0,         \
+                          NUMBER == 1 ? IN_0 : NUMBER == 0 ? OUT_0 : 0);                           \
       if (NUMBER)                                                                                  \
         input_gradient(input, slope, w[NUMBER], before, SIDE, CHANNELS, STRIDE, FILTERS);          \
       g = before;                                                                                  \
@@ -216,6 +241,7 @@ void random_convolution(const float *x, const float *w, float *y, long samples, 
         for (long c = 0; c < width; c++) padded[i][r][c + 1] = from[c];
         padded[i][r][width + 1] = from[width - 1];
       }
+    float *to = y + n * 3 * height * width;
     for (long r = 0; r < height; r += ROWS)
       for (long c = 0; c < width; c += LANES) {
         const long row = r < height - ROWS ? r : height - ROWS;
@@ -223,17 +249,22 @@ void random_convolution(const float *x, const float *w, float *y, long samples, 
         vector sum[3 * ROWS];
         UNROLLED for (int t = 0; t < 3 * ROWS; t++) sum[t] = (vector){0};
         for (int i = 0; i < 3; i++)
-          for (int tap = 0; tap < 9; tap++) {
+          UNROLLED for (int tap = 0; tap < 9; tap++) {
             const float *filter = w + n / frames * 81 + i * 9 + tap;
+            const float *from = &padded[i][row + tap / 3][column + tap % 3];
             UNROLLED for (int t = 0; t < ROWS; t++) {
-              const vector value = read(&padded[i][row + t + tap / 3][column + tap % 3]);
+              const vector value = read(from + t * (width + 2));
               UNROLLED for (int o = 0; o < 3; o++) sum[o * ROWS + t] += filter[o * 27] * value;
             }
           }
         UNROLLED for (int t = 0; t < 3 * ROWS; t++)
-          write(y + ((n * 3 + t / ROWS) * height + row + t % ROWS) * width + column,
-                sigmoid(sum[t]));
+          write(to + (t / ROWS * height + row + t % ROWS) * width + column, sum[t]);
       }
+    /* In a loop of its own: next to the sums it took twice as long. */
+    const long count = 3 * height * width;
+    const vector last = sigmoid(read(to + count - LANES));
+    for (long k = 0; k < count - LANES; k += LANES) write(to + k, sigmoid(read(to + k)));
+    write(to + count - LANES, last);
   }
 }
 
@@ -247,19 +278,22 @@ void window_pixels(const unsigned char *x, const long *corner, float *y, long ba
     const long top = corner[2 * b] - pad, left = corner[2 * b + 1] - pad;
     const long before = left < 0 ? smaller(-left, width) : 0;  /* columns that repeat the first */
     const long inside = smaller(left + width, columns) - left;  /* and where the last repeats */
-    for (long c = 0; c < channels; c++)
+    for (long c = 0; c < channels; c++) {
+      const unsigned char *plane = x + (b * channels + c) * rows * columns;
+      unsigned char bytes[height * width];
       for (long r = 0; r < height; r++) {
         const long row = top + r < 0 ? 0 : top + r < rows ? top + r : rows - 1;
-        const unsigned char *from = x + ((b * channels + c) * rows + row) * columns;
-        unsigned char bytes[width + LANES];
-        float *to = y + ((b * channels + c) * height + r) * width;
-        for (long k = 0; k < before; k++) bytes[k] = from[0];
-        for (long k = before; k < inside; k++) bytes[k] = from[left + k];
-        for (long k = inside < 0 ? 0 : inside; k < width; k++) bytes[k] = from[columns - 1];
-        for (long k = 0; k < width; k++) {
-          const float value = bytes[k], share = value * part_of_255;
-          to[k] = __builtin_fmaf(__builtin_fmaf(-share, 255, value), part_of_255, share);
-        }
+        const unsigned char *from = plane + row * columns;
+        unsigned char *line = bytes + r * width;
+        for (long k = 0; k < before; k++) line[k] = from[0];
+        if (inside > before) memcpy(line + before, from + left + before, inside - before);
+        for (long k = inside < 0 ? 0 : inside; k < width; k++) line[k] = from[columns - 1];
       }
+      float *to = y + (b * channels + c) * height * width;
+      for (long k = 0; k < height * width; k++) {
+        const float value = bytes[k], share = value * part_of_255;
+        to[k] = __builtin_fmaf(__builtin_fmaf(-share, 255, value), part_of_255, share);
+      }
+    }
   }
 }

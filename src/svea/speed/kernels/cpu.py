@@ -227,22 +227,29 @@ class Convolutions:
             return CNN.forward(self.network, images)
         if self.network.centre:
             images = images - self.network.centre
-        return _Convolutions.apply(self, images.contiguous(), *self.parameters)
+        keep = torch.is_grad_enabled()
+        return _Convolutions.apply(self, keep, images.contiguous(), *self.parameters)
 
 
 class _Convolutions(torch.autograd.Function):
     """All layers at once, pictures as (batch, height, width, channels) after the first."""
 
     @staticmethod
-    def forward(ctx: Any, kernels: Convolutions, images: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, kernels: Convolutions, keep: bool, images: Tensor, *parameters: Tensor
+    ) -> Tensor:
         weights, biases = parameters[::2], parameters[1::2]
         taps = [weight.permute(2, 3, 1, 0).contiguous() for weight in weights]  # (3, 3, in, out)
         sizes = [(layer.after, layer.after, layer.filters) for layer in kernels.layers]
-        activations = [images, *(images.new_empty(len(images), *size) for size in sizes)]
+        batch = len(images)
+        room = [batch if keep else CHUNKS] * (len(sizes) - 1) + [batch]
+        inside = [images.new_empty(count, *size) for count, size in zip(room, sizes, strict=True)]
+        activations = [images, *inside]
         forward = library(kernels.source).forward
-        call(forward, len(images), activations, taps, biases, len(images))
-        ctx.kernels = kernels
-        ctx.save_for_backward(*activations, *weights)
+        call(forward, batch, activations, taps, biases, batch, int(keep))
+        if keep:
+            ctx.kernels = kernels
+            ctx.save_for_backward(*activations, *weights)
         return activations[-1].permute(0, 3, 1, 2).flatten(1)
 
     @staticmethod
@@ -261,7 +268,7 @@ class _Convolutions(torch.autograd.Function):
         dbias = [g.new_zeros(CHUNKS, layer.filters) for layer in kernels.layers]
         backward = library(kernels.source).backward
         # At the first layer's output, where a masker stands before the network.
-        at_first = torch.empty_like(activations[1]) if ctx.needs_input_grad[1] else None
+        at_first = torch.empty_like(activations[1]) if ctx.needs_input_grad[2] else None
         call(backward, len(g), activations, g, taps, dw, dbias, at_first, len(g))
         gradients: list[Tensor] = []
         for weight, each, bias in zip(weights, dw, dbias, strict=True):
@@ -269,7 +276,7 @@ class _Convolutions(torch.autograd.Function):
             in_layout = torch.empty_like(weight).copy_(each.sum(0).permute(3, 2, 0, 1))
             gradients += [in_layout, bias.sum(0)]
         if at_first is None:
-            return None, None, *gradients
+            return None, None, None, *gradients
         slope = (at_first if count > 1 else g).permute(0, 3, 1, 2)
         stride = kernels.layers[0].stride
-        return None, conv2d_input(activations[0].shape, weights[0], slope, stride), *gradients
+        return None, None, conv2d_input(activations[0].shape, weights[0], slope, stride), *gradients
