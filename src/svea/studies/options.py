@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from svea.config import Config
+from svea.config.codec import DEEPEST
 from svea.errors import UserError, unknown_name
 
 Values = dict[str, Any]
 """Options of `svea train` by their dotted names."""
-
-DEEPEST = 8  # tables within tables; options have two
 
 
 def parse_seeds(seeds: Sequence[int] | Sequence[str] | str | int) -> list[int]:
