@@ -218,7 +218,7 @@ def test_training_evaluates_as_the_verb_does(run: Path) -> None:
     records = evaluate(run, ["train"], episodes=3, environments=1)
     assert logged["returns"] == [record["return"] for record in records]
     assert logged["return_mean"] == pytest.approx(np.mean(logged["returns"]))
-    assert logged["return_std"] == pytest.approx(np.std(logged["returns"]))
+    assert logged["return_std"] == pytest.approx(np.std(logged["returns"], ddof=1))
 
 
 def test_known_episodes_are_passed_on_and_not_played(run: Path) -> None:

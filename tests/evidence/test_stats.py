@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -30,6 +31,13 @@ def test_one_seed_has_no_deviation_and_none_has_no_mean():
     assert mean == 2.0
     assert math.isnan(std)
     assert all(math.isnan(value) for value in stats.mean_and_std_over_seeds([[]]))
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20))
+def test_mean_and_std_are_the_standard_librarys(values: list[float]) -> None:
+    mean, std = stats.mean_and_std(values)
+    assert mean == pytest.approx(statistics.mean(values), abs=1e-6)
+    assert std == pytest.approx(statistics.stdev(values), abs=1e-6)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))

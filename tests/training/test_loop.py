@@ -112,6 +112,8 @@ def test_svea_learns_the_toy_from_pixels(tmp_path: Path) -> None:
     agent = [r["return"] for r in evaluate(run, episodes=20, environments=1)]
     chance = [r["return"] for r in evaluate(run, episodes=20, environments=1, policy="random")]
     assert load_agent(run).decision == 500
+    alone = [line for line in metrics(run) if line["kind"] == "eval"]
+    assert alone and not any("return_std" in line for line in alone), "one episode has no spread"
     assert np.mean(agent) > np.mean(chance) + 3, (np.mean(agent), np.mean(chance))
 
 

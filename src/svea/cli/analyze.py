@@ -14,7 +14,7 @@ from svea.envs.modes import in_order
 from svea.errors import SveaError, UserError
 from svea.evidence.read import find_runs, read_run, read_runs
 from svea.evidence.results import WallTime, common_level, group_runs, wall_times
-from svea.evidence.stats import mean_and_std_over_seeds
+from svea.evidence.stats import mean_and_std
 from svea.evidence.tables import Cell, Table
 from svea.runs import layout, zoo
 from svea.words import mean_std, number, significant
@@ -293,7 +293,7 @@ def _mean_row(setting: str, members: Rows) -> dict[str, Any]:
     for name, first in members[0].items():
         if isinstance(first, float):
             values = [one[name] for one in members]
-            mean[name] = mean_std(*mean_and_std_over_seeds([[v] for v in values]), significant)
+            mean[name] = mean_std(*mean_and_std(values), significant)
         else:
             mean.setdefault(name, first)
     return mean

@@ -118,11 +118,18 @@ def mean_and_std_over_seeds(returns_by_seed: Sequence[ArrayLike]) -> tuple[float
     >>> mean_and_std_over_seeds([[1, 3], [4, 4], [6]])
     (4.0, 2.0)
     """
-    scores = seed_scores(returns_by_seed)
-    if scores.size == 0:
-        return float("nan"), float("nan")
-    std = float(scores.std(ddof=1)) if scores.size > 1 else float("nan")
-    return float(scores.mean()), std
+    return mean_and_std(seed_scores(returns_by_seed))
+
+
+def mean_and_std(values: ArrayLike) -> tuple[float, float]:
+    """The mean, and the standard deviation with divisor n - 1; nan where there are too few.
+
+    >>> mean_and_std([1, 2, 3])
+    (2.0, 1.0)
+    """
+    numbers = np.asarray(values, np.float64)
+    middle = float(numbers.mean()) if numbers.size else float("nan")
+    return middle, float(numbers.std(ddof=1)) if numbers.size > 1 else float("nan")
 
 
 def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from svea.evidence.evaluation.play import (
     parallel_environments,
     play,
 )
+from svea.evidence.stats import mean_and_std
 from svea.replay import Replay
 from svea.seeds import evaluation_seeds, seed_for
 
@@ -75,9 +76,10 @@ class Evaluators:
         returns = [episode.total for episode in played]
         shown = [episode.world for episode in played if episode.world is not None]
         successes = [episode.success for episode in played if episode.success is not None]
+        mean, std = mean_and_std(returns)
         return {
-            "return_mean": float(np.mean(returns)),
-            "return_std": float(np.std(returns)),
+            "return_mean": mean,
+            **({"return_std": std} if len(returns) > 1 else {}),
             "episodes": len(returns),
             "returns": returns,
             **({"worlds": shown} if shown else {}),

@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from svea.evidence import plots
 from svea.evidence.results import MeanCurve, mean_curve, over_hours
 from svea.evidence.run import Curve, Run
+from svea.evidence.stats import mean_and_std
 from svea.evidence.tables import Record
 from svea.studies.paper.experiments import Scale, Setting
 from svea.studies.paper.results import ExperimentResults
-from svea.studies.paper.tables import gaps_by_augmentation, mean_and_std, mean_of_all
+from svea.studies.paper.tables import gaps_by_augmentation, mean_of_all
 
 Drawn = tuple[list[tuple[str, Figure]], list[Record]]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from svea.evidence.run import Run
-from svea.evidence.stats import mean_and_std_over_seeds
+from svea.evidence.stats import mean_and_std
 from svea.evidence.tables import Cell, Column, Record, Row, Table
 from svea.evidence.tables.results import ABOUT, record
 from svea.studies.paper.experiments import Setting
@@ -101,11 +101,6 @@ def gaps_by_augmentation(runs: Sequence[Run]) -> dict[str, list[float]]:
             if isinstance(row.get("gap"), int | float):
                 found.setdefault(str(row.get("augment")), []).append(float(row["gap"]))
     return found
-
-
-def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and the standard deviation over runs, each with one value."""
-    return mean_and_std_over_seeds([[value] for value in values])
 
 
 def mean_of_all(values: Sequence[float]) -> float:
