@@ -4,19 +4,42 @@
 struct Ring {
     const uint4* frames;
     const long long* windows;  // four frames of a transition
-    const float *actions, *rewards, *terminated, *draws;
+    const float *actions, *rewards, *terminated, *last, *draws;
     const long long *oldest, *size;
     float discount;
+    int steps, environments, capacity;
 };
+
+// What follows a transition for up to `steps` decisions, by `Replay._returns`' law.
+struct Return {
+    float rewards, discount;
+    long long end;  // the row that leads to the successor
+};
+
+__device__ inline Return return_from(const Ring& ring, long long age, long long size) {
+    long long row = (*ring.oldest + age) % ring.capacity;
+    Return found = {ring.rewards[row], ring.discount, row};
+    for (int step = 1; step < ring.steps; step++) {
+        long long later = age + (long long)step * ring.environments;
+        if (ring.last[found.end] != 0.0f || later >= size) break;
+        found.end = (*ring.oldest + later) % ring.capacity;
+        found.rewards += found.discount * ring.rewards[found.end];
+        found.discount *= ring.discount;
+    }
+    found.discount *= 1.0f - ring.terminated[found.end];
+    return found;
+}
 
 // Transitions drawn uniformly, by `Replay.sample`'s law. A block copies one frame of a stack: three of the
 // observation, three of its successor.
 extern "C" __global__ void sample(Ring ring, uint4* observations, uint4* successors, float* actions, float* rewards,
-                                  float* discounts, int capacity, int words, int action_size) {
+                                  float* discounts, int words, int action_size) {
     int sample = blockIdx.x / 6, place = blockIdx.x % 6;
     long long size = *ring.size, age = (long long)(ring.draws[sample] * (float)size);
     if (age > size - 1) age = size - 1;  // rounding may lift the largest draws to `size` itself
-    long long row = (*ring.oldest + age) % capacity, slot = ring.windows[row * 4 + (place < 3 ? place : place - 2)];
+    long long row = (*ring.oldest + age) % ring.capacity;
+    Return later = return_from(ring, age, size);
+    long long slot = place < 3 ? ring.windows[row * 4 + place] : ring.windows[later.end * 4 + place - 2];
     const uint4* from = ring.frames + slot * words;
     uint4* to = (place < 3 ? observations : successors) + (u64)(sample * 3 + place % 3) * words;
     for (int i = threadIdx.x; i < words; i += blockDim.x) to[i] = from[i];
@@ -24,8 +47,8 @@ extern "C" __global__ void sample(Ring ring, uint4* observations, uint4* success
     for (int i = threadIdx.x; i < action_size; i += blockDim.x)
         actions[sample * action_size + i] = ring.actions[row * action_size + i];
     if (threadIdx.x == 0) {
-        rewards[sample] = ring.rewards[row];
-        discounts[sample] = ring.discount * (1.0f - ring.terminated[row]);
+        rewards[sample] = later.rewards;
+        discounts[sample] = later.discount;
     }
 }
 

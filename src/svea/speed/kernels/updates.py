@@ -28,10 +28,12 @@ class Ring(ctypes.Structure):
         *(
             (name, ctypes.c_void_p)
             for name in (
-                "frames", "windows", "actions", "rewards", "terminated", "draws", "oldest", "size"
+                "frames", "windows", "actions", "rewards", "terminated", "last", "draws", "oldest",
+                "size",
             )
         ),
         ("discount", ctypes.c_float),
+        *((name, ctypes.c_int) for name in ("steps", "environments", "capacity")),
     ]  # fmt: skip
 
 
@@ -55,7 +57,7 @@ def kernels(device: torch.device) -> Launch:
 
 
 class FusedSampling:
-    """A replay's `sample`, for single decisions."""
+    """A replay's `sample`."""
 
     def __init__(self, replay: Replay, launch: Launch | None = None) -> None:
         """Take a replay that `fits`, and what launches kernels in place of its GPU."""
@@ -83,21 +85,24 @@ class FusedSampling:
             next_observations=replay.frames.new_empty(stacks),
         )
         tensors = (
-            replay.frames, replay.windows, replay.actions, replay.rewards, replay.terminated, draws,
-            replay._oldest, replay._size,
+            replay.frames, replay.windows, replay.actions, replay.rewards, replay.terminated,
+            replay.last, draws, replay._oldest, replay._size,
         )  # fmt: skip
-        ring = Ring(*(tensor.data_ptr() for tensor in tensors), replay.discount)
+        ring = Ring(
+            *(tensor.data_ptr() for tensor in tensors), replay.discount,
+            replay.n_step, replay.environments, replay.capacity,
+        )  # fmt: skip
         self.launch(
             "sample", (6 * batch_size, 1), THREADS, 0, ring, batch.observations,
             batch.next_observations, batch.actions, batch.rewards, batch.discounts,
-            replay.capacity, channels * height * width // 16, batch.actions.shape[1],
+            channels * height * width // 16, batch.actions.shape[1],
         )  # fmt: skip
         return batch
 
 
 def has_right_frames(replay: Replay) -> bool:
-    """Single decisions, and frames of a multiple of 16 bytes."""
-    return replay.n_step == 1 and replay.frames[0].numel() % 16 == 0
+    """Frames of a multiple of 16 bytes."""
+    return replay.frames[0].numel() % 16 == 0
 
 
 class FusedLosses:
