@@ -95,11 +95,62 @@ def test_layers_and_their_gradients(sizes: dict[str, Any], batch: int) -> None:
 
 
 @builds
+@pytest.mark.parametrize("filters", [16, 32])
+@pytest.mark.parametrize(
+    ("image_size", "layers", "batch"),
+    [(10, 2, 1), (11, 2, 3), (15, 3, 16), (17, 3, 18), (24, 4, 33), (40, 5, 2)],
+)
+def test_tiles_are_exact_at_every_size(
+    image_size: int, layers: int, batch: int, filters: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Winograd's halves and quarters of whole numbers: still no rounding, even or odd sizes."""
+    monkeypatch.setattr(cpu, "TILED_FROM", 4)
+    trunk = network(image_size=image_size, layers=layers, strided_layers=1, filters=filters)
+    kernels = cpu.Convolutions(trunk)
+    assert [layer.tiled for layer in kernels.layers] == [False] + [True] * (layers - 1)
+    images = pictures(trunk, batch).requires_grad_(True)
+    exact, doubled = copy.deepcopy(trunk).double(), images.detach().double().requires_grad_(True)
+    wanted = outcome(exact, doubled, [doubled, *exact.parameters()])
+    ours = outcome(kernels, images, [images, *trunk.parameters()])
+    for right, mine in zip(wanted, ours, strict=True):
+        assert 0 < right.abs().max() < 2**20, "else the sums are not exact in float32"
+        assert torch.equal(mine.double(), right)
+
+
+@builds
+@pytest.mark.parametrize(
+    ("image_size", "layers", "filters", "batch"),
+    [(41, 3, 32, 3), (40, 4, 16, 5), (29, 2, 16, 17), (64, 6, 32, 1)],
+)
+def test_tiles_round_like_plain_sums(
+    image_size: int, layers: int, filters: int, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fresh numbers in double precision. 144 or 288 products and a tile's additions, each rounded
+    to 6e-8 of at most four times a sum's size, some 20 roundings deep: 3e-6 leaves room."""
+    trunk = CNN(image_size=image_size, layers=layers, filters=filters, strided_layers=1)
+    random = torch.Generator().manual_seed(image_size)
+    for parameter in trunk.parameters():
+        scale = (2 / (9 * filters)) ** 0.5 if parameter.ndim == 4 else 0.1
+        parameter.data.copy_(torch.randn(parameter.shape, generator=random) * scale)
+    images = torch.rand(batch, *trunk.input_shape, generator=random)
+    exact, tiled = copy.deepcopy(trunk).double(), cpu.Convolutions(trunk)
+    monkeypatch.setattr(cpu, "TILED_FROM", 999)
+    plain = cpu.Convolutions(trunk)
+    assert any(layer.tiled for layer in tiled.layers)
+    assert not any(layer.tiled for layer in plain.layers)
+    wanted = outcome(exact, images.double(), list(exact.parameters()))
+    for kernels in (tiled, plain):
+        found = outcome(kernels, images, list(trunk.parameters()))
+        for right, mine in zip(wanted, found, strict=True):
+            assert (mine.double() - right).abs().max() <= 3e-6 * right.abs().max()
+
+
+@builds
 @pytest.mark.parametrize("batch", [1, 15, 16, 50])
 @pytest.mark.parametrize("layers", [1, 3])
 def test_features_without_a_gradient_are_the_same(layers: int, batch: int) -> None:
     """Then only the last layer's output of every picture is kept."""
-    trunk = network(layers=layers, strided_layers=1)
+    trunk = network(image_size=32, layers=layers, strided_layers=1)
     fused, images = cpu.Convolutions(trunk), torch.rand(batch, *trunk.input_shape)
     with torch.no_grad():
         found = fused(images)
@@ -119,8 +170,12 @@ def test_gradients_lie_in_memory_like_their_parameters() -> None:
 
 
 @builds
-def test_the_number_of_threads_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    trunk = network()
+@pytest.mark.parametrize("filters", [16, 32])
+def test_the_number_of_threads_changes_no_bit(
+    filters: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "TILED_FROM", 8)
+    trunk = network(strided_layers=1, filters=filters)
     parameters, images = list(trunk.parameters()), torch.rand(67, *trunk.input_shape)
     fused = cpu.Convolutions(trunk)
     weight, bytes_ = torch.randn(67, 3, 3, 3, 3), torch.randint(0, 256, (67, 9, 24, 24)).byte()
@@ -176,9 +231,13 @@ def test_pictures_with_other_layouts_and_slices_are_read_right() -> None:
 
 @builds
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_numbers_that_are_not_finite_show(bad: float) -> None:
+@pytest.mark.parametrize("tiled_from", [6, 99])
+def test_numbers_that_are_not_finite_show(
+    bad: float, tiled_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A ReLU that swallowed NaN would hide a broken run from the check of its gradients."""
-    trunk = network()
+    monkeypatch.setattr(cpu, "TILED_FROM", tiled_from)
+    trunk = network(strided_layers=1)
     images = torch.rand(2, *trunk.input_shape)
     images[0, 0, 10, 10] = bad
     features, *gradients = outcome(cpu.Convolutions(trunk), images, list(trunk.parameters()))
@@ -327,6 +386,7 @@ def learner(how: str, **changes: Any) -> speed.Learner:
     "settings",
     [
         {},
+        {"image_size": 33, "network": {"layers": 4, "filters": 32, "strided_layers": 1}},  # tiles
         {"method": "soda"},
         {"method": "curl"},
         {"method": "sada", "encoder": "drqv2", "augment": "conv|blur"},

@@ -1,8 +1,8 @@
 /* Convolutions for CPUs: compiled by cpu.py for the sizes of one network when a run starts.
 
-   LAYERS is given on the command line: LAYER(number, side, channels, stride, filters, relu) for each
-   of them, and REVERSED is the same from the last to the first. All sizes are constants, so that the
-   compiler keeps whole tiles in registers. A
+   LAYERS is given on the command line: LAYER(number, side, channels, stride, filters, relu, tiled)
+   for each of them, and REVERSED is the same from the last to the first. All sizes are constants, so
+   that the compiler keeps whole tiles in registers. Tiled layers are computed by winograd.c. A
    vector holds 16 filters of one pixel: pictures are (batch, height, width, channels), but for the
    first layer's input, which is planar (batch, channels, height, width) as the replay has it.
    Weights are (tap, channels in, channels out). */
@@ -141,11 +141,21 @@ INLINE void input_gradient(const float *x, const float *g, const float *w, float
     write(dx + i, keep(read(dx + i), ~(read(x + i) <= 0)));
 }
 
-#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU)                                       \
+#include "winograd.c"
+
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
   enum { IN_##NUMBER = SIDE * SIDE * CHANNELS,                                                     \
-         OUT_##NUMBER = ((SIDE - 3) / STRIDE + 1) * ((SIDE - 3) / STRIDE + 1) * FILTERS };
+         OUT_##NUMBER = ((SIDE - 3) / STRIDE + 1) * ((SIDE - 3) / STRIDE + 1) * FILTERS,           \
+         SCRATCH_##NUMBER = !TILED ? 0 : TABLES(SIDE, CHANNELS) + TABLES(SIDE, FILTERS) +          \
+                                         (SIDE + 2) * (SIDE + 2) * FILTERS };
 LAYERS
 #undef LAYER
+
+enum { SCRATCH = 0  /* floats that tiled layers need, at least */
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED) | SCRATCH_##NUMBER
+    LAYERS
+#undef LAYER
+};
 
 /* All layers, picture by picture, so that a picture stays in the cache: x[0] are the images, x[n]
    what layer n - 1 made of them: of every picture if a gradient will be asked for (keep_all), else
@@ -153,19 +163,28 @@ LAYERS
 void forward(float *const *x, const float *const *w, const float *const *bias, long batch,
              long keep_all, long *next) {
   enum { LAST = -1
-#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU) +1
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED) +1
     LAYERS
 #undef LAYER
   };
+  float *tables = calloc(SCRATCH + LANES, sizeof(float));
   SHARE(part) IN_PART(b, part) {
     const long place = keep_all ? b : part;
-#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU)                                       \
-    convolve(x[NUMBER] + (NUMBER == 0 ? b : place) * IN_##NUMBER, w[NUMBER], bias[NUMBER],         \
-             x[NUMBER + 1] + (NUMBER == LAST ? b : place) * OUT_##NUMBER, RELU, SIDE, CHANNELS,    \
-             STRIDE, FILTERS, !NUMBER);
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
+    {                                                                                              \
+      const float *input = x[NUMBER] + (NUMBER == 0 ? b : place) * IN_##NUMBER;                    \
+      float *output = x[NUMBER + 1] + (NUMBER == LAST ? b : place) * OUT_##NUMBER;                 \
+      if (TILED)                                                                                   \
+        convolve_tiles(input, w[NUMBER], bias[NUMBER], NULL, output, tables, RELU, SIDE - 2,       \
+                       CHANNELS, FILTERS);                                                         \
+      else                                                                                         \
+        convolve(input, w[NUMBER], bias[NUMBER], output, RELU, SIDE, CHANNELS, STRIDE, FILTERS,    \
+                 !NUMBER);                                                                         \
+    }
     LAYERS
 #undef LAYER
   }
+  free(tables);
 }
 
 /* The gradients of all weights and biases, in CHUNKS parts; gradient is that of the last output.
@@ -173,25 +192,32 @@ void forward(float *const *x, const float *const *w, const float *const *bias, l
 void backward(float *const *x, const float *gradient, const float *const *w, float *const *dw,
               float *const *dbias, float *first, long batch, long *next) {
   enum { LARGEST = 0
-#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU)                                       \
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
     | (NUMBER ? IN_##NUMBER : 0)
     LAYERS
 #undef LAYER
   };  /* at least the size of every input */
   float *slopes = malloc(sizeof(float) * 2 * (LARGEST + LANES));
+  float *tables = calloc(SCRATCH + LANES, sizeof(float));
   SHARE(part) IN_PART(b, part) {
     const float *g = gradient;
-#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU)                                       \
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
     {                                                                                              \
       const float *input = x[NUMBER] + b * IN_##NUMBER;                                            \
       const float *slope = g == gradient ? gradient + b * OUT_##NUMBER : g;                        \
       float *scratch = slopes + NUMBER % 2 * LARGEST;                                              \
       float *before = NUMBER == 1 && first ? first + b * IN_##NUMBER : scratch;                    \
-      add_weight_gradient(input, slope, dw[NUMBER] + part * 9 * CHANNELS * FILTERS,                \
-                          dbias[NUMBER] + part * FILTERS, SIDE, CHANNELS, STRIDE, FILTERS,         \
-                          !NUMBER, NUMBER == 1 ? x[0] + b * IN_0 : x[1] + (b + 1) * OUT_0,         \
-                          NUMBER == 1 ? IN_0 : NUMBER == 0 ? OUT_0 : 0);                           \
-      if (NUMBER)                                                                                  \
+      float *to = dw[NUMBER] + part * (TILED ? POSITIONS : 9) * CHANNELS * FILTERS;                \
+      float *total = dbias[NUMBER] + part * FILTERS;                                               \
+      if (TILED)                                                                                   \
+        add_weight_gradient_tiles(input, slope, to, total, tables, SIDE, CHANNELS, FILTERS);       \
+      else                                                                                         \
+        add_weight_gradient(input, slope, to, total, SIDE, CHANNELS, STRIDE, FILTERS, !NUMBER,     \
+                            NUMBER == 1 ? x[0] + b * IN_0 : x[1] + (b + 1) * OUT_0,                \
+                            NUMBER == 1 ? IN_0 : NUMBER == 0 ? OUT_0 : 0);                         \
+      if (NUMBER && TILED)                                                                         \
+        input_gradient_tiles(input, slope, w[NUMBER], before, tables, SIDE, CHANNELS, FILTERS);    \
+      else if (NUMBER)                                                                             \
         input_gradient(input, slope, w[NUMBER], before, SIDE, CHANNELS, STRIDE, FILTERS);          \
       g = before;                                                                                  \
     }
@@ -199,6 +225,7 @@ void backward(float *const *x, const float *gradient, const float *const *w, flo
 #undef LAYER
   }
   free(slopes);
+  free(tables);
 }
 
 /* e to the power of x within 2 units of the last place, for -87 < x < 88. */

@@ -2,8 +2,8 @@
 
 At the sizes one trains on a CPU, a library spends more time on changing layouts, and on filters
 that fill a vector register exactly but are treated like any other, than on arithmetic. These
-kernels know all sizes when they are compiled, which takes about a second and is kept in a cache.
-docs/notes/speed.md has the timings.
+kernels know all sizes when they are compiled, which takes a second (six for the paper's network)
+and is kept in a cache. docs/notes/speed.md has the timings.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from svea.networks.cnn import CNN
 from svea.speed.kernels import cache
 
 SOURCE = Path(__file__).with_name("cpu.c")
+PARTS = (SOURCE, SOURCE.with_name("winograd.c"))
 CHUNKS = 16  # parts of a batch that threads take one by one; as in the source
 KINDS = (torch.float32, torch.uint8, torch.int64)  # of the tensors that kernels read and write
 WORTH_SHARING = 32  # pictures; with fewer, waking another thread takes longer than the work
@@ -65,7 +66,7 @@ def library_path(layers: str) -> Path:
     Home folders may be shared by unlike machines. The compiler is not part of it: a run that
     resumes where the compiler is gone, or is another one, keeps its bits.
     """
-    made_from = (SOURCE.read_text(), layers, *OPTIMISE, native(), processor())
+    made_from = (*(part.read_text() for part in PARTS), layers, *OPTIMISE, native(), processor())
     return cache.path_for(made_from, "so")
 
 
@@ -173,6 +174,19 @@ def window_pixels(x: Tensor, corner: Tensor, height: int, width: int, pad: int) 
 
 # A network's layers -------------------------------------------------------------------------------
 
+TILED_FROM = 12  # pixels wide; in smaller pictures Winograd's additions cost what it saves
+
+
+def _both_ways(matrix: list[list[float]]) -> Tensor:
+    """What a matrix makes of rows and columns, as one matrix for both."""
+    one = torch.tensor(matrix)
+    return torch.kron(one, one)
+
+
+# Winograd's F(2x2, 3x3): the filter's matrix G, and for the gradient F(3x3, 2x2) the result's A'.
+FILTER_TO_TILE = _both_ways([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+TILE_TO_FILTER = _both_ways([[1.0, 1, 1, 0], [0, 1, -1, 0], [0, 1, 1, -1]])
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -183,11 +197,24 @@ class Layer:
     stride: int
     filters: int
     relu: bool
+    tiled: bool  # by Winograd's method (winograd.c)
 
     @property
     def after(self) -> int:
         """Height and width of its output."""
         return (self.side - 3) // self.stride + 1
+
+    def arranged(self, taps: Tensor) -> Tensor:
+        """Weights (3, 3, from, to) as the kernels read them: nine taps, or 16 numbers for tiles."""
+        if not self.tiled:
+            return taps.contiguous()
+        return (FILTER_TO_TILE @ taps.flatten(0, 1).flatten(1)).view(16, *taps.shape[2:])
+
+    def taps_of(self, sums: Tensor) -> Tensor:
+        """The gradient (3, 3, in, out) of the weights from the sums of the kernels."""
+        if self.tiled:
+            sums = (TILE_TO_FILTER @ sums.flatten(1)).view(9, *sums.shape[1:])
+        return sums.unflatten(0, (3, 3))
 
 
 class Convolutions:
@@ -200,13 +227,15 @@ class Convolutions:
         side = network.input_shape[1]
         for number, one in enumerate(convolutions):
             relu = number < len(convolutions) - 1 or network.drqv2
-            layer = Layer(side, one.in_channels, int(one.stride[0]), one.out_channels, relu)
+            stride, channels, filters = int(one.stride[0]), one.in_channels, one.out_channels
+            tiled = number > 0 and stride == 1 and side >= TILED_FROM
+            layer = Layer(side, channels, stride, filters, relu, tiled)
             self.layers.append(layer)
             side = layer.after
         self.parameters = [p for one in convolutions for p in (one.weight, one.bias)]
         self.source = " ".join(
             f"LAYER({number}, {each.side}, {each.channels}, {each.stride}, {each.filters}, "
-            f"{int(each.relu)})"
+            f"{int(each.relu)}, {int(each.tiled)})"
             for number, each in enumerate(self.layers)
         )
         library(self.source)  # compile now, not in the first update
@@ -239,7 +268,10 @@ class _Convolutions(torch.autograd.Function):
         ctx: Any, kernels: Convolutions, keep: bool, images: Tensor, *parameters: Tensor
     ) -> Tensor:
         weights, biases = parameters[::2], parameters[1::2]
-        taps = [weight.permute(2, 3, 1, 0).contiguous() for weight in weights]  # (3, 3, in, out)
+        taps = [
+            layer.arranged(weight.permute(2, 3, 1, 0))  # (3, 3, in, out)
+            for layer, weight in zip(kernels.layers, weights, strict=True)
+        ]
         sizes = [(layer.after, layer.after, layer.filters) for layer in kernels.layers]
         batch = len(images)
         room = [batch if keep else CHUNKS] * (len(sizes) - 1) + [batch]
@@ -262,18 +294,26 @@ class _Convolutions(torch.autograd.Function):
         g = g.contiguous()
         if last.relu:
             g = g * (activations[-1] > 0)
-        taps = [weight.permute(2, 3, 0, 1).contiguous() for weight in weights]  # (3, 3, out, in)
-        shapes = [(CHUNKS, 3, 3, layer.channels, layer.filters) for layer in kernels.layers]
+        turned = [
+            # (3, 3, out, in); tiles are convolved with the turned filters
+            layer.arranged((weight.flip(2, 3) if layer.tiled else weight).permute(2, 3, 0, 1))
+            for layer, weight in zip(kernels.layers, weights, strict=True)
+        ]
+        shapes = [
+            (CHUNKS, 16 if layer.tiled else 9, layer.channels, layer.filters)
+            for layer in kernels.layers
+        ]
         dw = [g.new_zeros(shape) for shape in shapes]
         dbias = [g.new_zeros(CHUNKS, layer.filters) for layer in kernels.layers]
         backward = library(kernels.source).backward
         # At the first layer's output, where a masker stands before the network.
         at_first = torch.empty_like(activations[1]) if ctx.needs_input_grad[2] else None
-        call(backward, len(g), activations, g, taps, dw, dbias, at_first, len(g))
+        call(backward, len(g), activations, g, turned, dw, dbias, at_first, len(g))
         gradients: list[Tensor] = []
-        for weight, each, bias in zip(weights, dw, dbias, strict=True):
+        for layer, weight, each, bias in zip(kernels.layers, weights, dw, dbias, strict=True):
             # In the weight's own layout, which the fused optimiser insists on.
-            in_layout = torch.empty_like(weight).copy_(each.sum(0).permute(3, 2, 0, 1))
+            taps = layer.taps_of(each.sum(0))
+            in_layout = torch.empty_like(weight).copy_(taps.permute(3, 2, 0, 1))
             gradients += [in_layout, bias.sum(0)]
         if at_first is None:
             return None, None, None, *gradients
