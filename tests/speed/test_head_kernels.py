@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from emulated import emulated, emulator, on_gpu
+from emulated import emulated, emulator, needs_compiler, on_gpu
 from torch import Tensor, nn
 
 from svea import configure
 from svea.agents import make_agent
 from svea.networks import Actor, Critic
 from svea.networks.deterministic import DeterministicActor
+from svea.replay import Batch
 from svea.speed.kernels import heads, steps
 from svea.speed.kernels.heads import FusedHead
 from svea.speed.kernels.steps import FusedSteps
@@ -241,3 +242,73 @@ def test_steps_and_targets_are_torchs(
     for number in mine:
         for key in ("exp_avg", "exp_avg_sq"):
             torch.testing.assert_close(mine[number][key], others[number][key], rtol=1e-5, atol=1e-8)
+
+
+class Launched:
+    """What runs kernels, and remembers which."""
+
+    def __init__(self, folder: Path, sources: list[Path], macros: dict[str, int], names: list[str]):
+        folder.mkdir(exist_ok=True)
+        self.run, self.kernels = emulator(folder, sources, macros, names), list[str]()
+
+    def __call__(self, kernel: str, *given: object) -> None:
+        self.kernels.append(kernel)
+        self.run(kernel, *given)
+
+
+def by_kernels(method: str, folder: Path, keep: bool):
+    """A tiny agent whose heads and steps are emulated; its weights' copies are kept, or are not."""
+    config = configure(
+        "walker_walk",
+        method=method,
+        preset="quick",
+        overlay_dir="procedural",
+        **{"network.hidden": 128},
+    )
+    agent, found = make_agent(config, 2, torch.device("cpu")), []
+    for network in (agent.actor, agent.critic, agent.target_critic):
+        head = FusedHead(network, nothing)
+        head.launch = Launched(folder, heads.SOURCES, head.macros(), HEADS)
+        network.forward = head
+        found.append(head)
+    agent.actor.sample = found[0].sample
+    launch = Launched(folder, steps.SOURCES, {}, STEPS)
+    fast = FusedSteps(agent, launch, found if keep else [])
+    agent.step, agent.update_target = fast.step, fast.update_target
+    return agent, found
+
+
+@needs_compiler
+@pytest.mark.parametrize("method", ["svea", "madi"])  # the masker steps with the critic, by torch
+def test_copies_of_weights_are_kept_up_to_date(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heads, "PACKERS", 3)
+    ours, kept = by_kernels(method, tmp_path / "ours", True)
+    theirs, _ = by_kernels(method, tmp_path / "theirs", False)
+    other = {name: tensor.clone() for name, tensor in ours.state_dict().items()}
+    for number in range(5):
+        if number == 3:  # a state is loaded, as when a run continues
+            for agent in (ours, theirs):
+                agent.load_state_dict(other)
+        elif number:  # a captured update would not have asked either
+            assert all(head._copied == head.versions() for head in kept)
+        random = torch.Generator().manual_seed(number)
+        shape = (2, *ours.trunk.input_shape)
+        images = [torch.randint(256, shape, generator=random, dtype=torch.uint8) for _ in range(2)]
+        batch = Batch(
+            images[0], *(torch.rand(s, generator=random) for s in ((2, 2), 2, 2)), images[1]
+        )
+        for agent in (ours, theirs):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                agent.update(batch, agent.schedule(number))
+        wanted = theirs.state_dict()
+        for name, tensor in ours.state_dict().items():
+            assert torch.equal(tensor, wanted[name]), f"{name} after {number}"
+        for head in kept:
+            fresh = head.pack(head.room_for_weights())
+            assert all(torch.equal(*pair) for pair in zip(head.packed(), fresh, strict=True))
+    packed = [head.launch.kernels.count("pack_heads") for head in kept]
+    by_torch = 5 if method == "madi" else 0  # of the critic
+    # At the start, for the loaded state, and the five that this test asked for.
+    assert packed == [7, 7 + by_torch, 7]

@@ -18,6 +18,7 @@ from svea.replay import Replay
 
 if TYPE_CHECKING:
     from svea.agents.agent import Agent
+    from svea.speed.kernels.heads import FusedHead
 
 
 def compile_networks(agent: Agent, precision: torch.dtype) -> None:
@@ -71,6 +72,14 @@ def fuse_head(network: nn.Module) -> bool:
     return True
 
 
+def fused_heads(agent: Agent) -> list[FusedHead]:
+    """The policy and Q-functions that our own kernels compute."""
+    from svea.speed.kernels.heads import FusedHead
+
+    networks = agent.networks.values()
+    return [network.forward for network in networks if isinstance(network.forward, FusedHead)]
+
+
 def fuse_steps(agent: Agent) -> None:
     """Let our own kernels take the optimisers' steps, where they fit."""
     from svea.speed.kernels import nvrtc
@@ -79,7 +88,7 @@ def fuse_steps(agent: Agent) -> None:
     if not FusedSteps.fits(agent):
         return
     try:
-        fast = FusedSteps(agent)
+        fast = FusedSteps(agent, heads=fused_heads(agent))
     except nvrtc.BuildError as error:
         warnings.warn(f"optimisers take longer: {error}", stacklevel=2)
         return

@@ -11,7 +11,7 @@ import torch
 from svea.replay import Batch, Replay
 from svea.speed.accelerate import accelerate
 from svea.speed.device import precision_context, repeat_exactly
-from svea.speed.fusing import fuse_sampling
+from svea.speed.fusing import fuse_sampling, fused_heads
 from svea.speed.graphs import Batches, CapturedUpdate
 from svea.speed.host import prepare
 
@@ -65,6 +65,7 @@ class Learner:
         accelerate(agent, speed, precision)
         if speed == "captured":
             fuse_sampling(replay)
+        self._heads = fused_heads(agent)
 
     def step(self, decision: int, update: int | None = None) -> Losses:
         """One update; the losses are overwritten by a later update of the same kind.
@@ -78,6 +79,8 @@ class Learner:
             self._say("compiling an update (kept in a cache for later runs)")
         if self.speed != "captured" or seen <= WARM_UP:
             return self._update(self.sample_for(phase), phase)
+        for head in self._heads:  # a graph does not ask whether a state was loaded meanwhile
+            head.refresh()
         if phase not in self._graphs:
             self._graphs[phase] = self._capture(phase)
         return self._graphs[phase].replay()

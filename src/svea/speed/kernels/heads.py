@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,14 @@ class Parameters(ctypes.Structure):
             for name in ("first", "first_bias", "second", "second_bias", "output", "output_bias")
         ),
     ]
+
+
+class Packed(NamedTuple):
+    """Weights in bfloat16, their rows filled up with zeros (heads.cu)."""
+
+    projection: Tensor
+    first: Tensor
+    second: Tensor
 
 
 class FusedHead:
@@ -63,6 +71,8 @@ class FusedHead:
 
             launch = nvrtc.Kernels(SOURCES, self.macros(), linear.weight.device)
         self.launch = launch
+        self._copies: Packed | None = None
+        self._copied: list[tuple[int, int]] = []
 
     @staticmethod
     def fits(network: nn.Module) -> bool:
@@ -119,6 +129,59 @@ class FusedHead:
         weights = _Weights.apply(self, kept, *self.parameters)  # type: ignore[no-untyped-call]
         return _Head.apply(self, kept, features, given, weights)  # type: ignore[no-untyped-call]
 
+    # Weights -----------------------------------------------------------------------------------
+
+    def keep_copies(self) -> list[tuple[Tensor, Tensor]]:
+        """Pack weights now, and not for every pass; each matrix and its rows in bfloat16.
+
+        Whoever changes weights where the host does not see it, as a captured update does, has to
+        change these copies, too (steps.py).
+        """
+        self._copies = self.room_for_weights()
+        projection, first, second = self._copies
+        self.pack_copies()
+        found = [(self.parameters[0], projection[: self.projection])]
+        for head, own in enumerate(first.split(self.hidden)):
+            found.append((self.parameters[4 + 6 * head], own[:, : self.projection + self.actions]))
+            found.append((self.parameters[6 + 6 * head], second[head]))
+        return found
+
+    def packed(self) -> Packed:
+        """The weights in bfloat16: packed now, or copies that are kept up to date."""
+        if self._copies is None:
+            return self.pack(self.room_for_weights())
+        self.refresh()
+        return self._copies
+
+    def refresh(self) -> None:
+        """Pack copies again if weights were changed by torch, as when a state is loaded."""
+        if self._copied != self.versions():
+            self.pack_copies()
+
+    def pack_copies(self) -> None:
+        """Pack copies again, if they are kept."""
+        if self._copies is not None:
+            self.pack(self._copies)
+            self._copied = self.versions()
+
+    def versions(self) -> list[tuple[int, int]]:
+        """Where the weights lie, and how often torch has changed them."""
+        return [(weight.data_ptr(), weight._version) for weight in self.parameters]
+
+    def room_for_weights(self) -> Packed:
+        """Room for all of them."""
+        device, heads, hidden = self.parameters[0].device, self.heads, self.hidden
+        shapes = (self.wide, self.features), (heads * hidden, self.row), (heads, hidden, hidden)
+        return Packed(*(torch.empty(s, dtype=torch.bfloat16, device=device) for s in shapes))
+
+    def pack(self, to: Packed) -> Packed:
+        """Write the weights in bfloat16."""
+        grid = PACKERS, 1 + 2 * self.heads
+        self.launch("pack_heads", grid, THREADS, 0, self.addresses(), *to)
+        return to
+
+    # Passes ------------------------------------------------------------------------------------
+
     def forward(self, features: Tensor, actions: Tensor | None, kept: dict[str, Tensor]) -> Tensor:
         """The outputs; what a backward pass needs is kept."""
         rows, device, heads, hidden = len(features), features.device, self.heads, self.hidden
@@ -127,11 +190,7 @@ class FusedHead:
         def room(*shape: int, kind: torch.dtype = torch.bfloat16) -> Tensor:
             return torch.empty(shape, dtype=kind, device=device)
 
-        projection, first = room(self.wide, self.features), room(heads * hidden, self.row)
-        second = room(heads, hidden, hidden)
-        self.launch(
-            "pack_heads", (PACKERS, 1 + 2 * heads), THREADS, 0, addresses, projection, first, second
-        )
+        projection, first, second = self.packed()
         projected = product(features, projection.t())
         x = room(rows, self.row)
         self.launch(

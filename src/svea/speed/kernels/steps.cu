@@ -3,12 +3,19 @@
 
 constexpr int MOST = 48, CHUNK = 4096;  // tensors of a launch, numbers to a block
 
+// Copies of weights in bfloat16, as heads.cu multiplies with them: rows of so many columns, so far from one another.
+struct Copies {
+    u16* at[MOST];  // nowhere if there is none
+    int columns[MOST], stride[MOST];
+};
+
 struct Tensors {
     float *parameter[MOST], *moment[MOST], *square[MOST], *step[MOST];
     const float* gradient[MOST];
     int first[MOST + 1];  // blocks before a tensor's own
     int size[MOST];
     float rate, beta1, beta2, epsilon;
+    Copies copies;
 };
 
 struct Pairs {
@@ -16,7 +23,13 @@ struct Pairs {
     const float* fast[MOST];
     int first[MOST + 1], size[MOST];
     float rate[MOST];
+    Copies copies;
 };
+
+// A new weight goes into its copy, too.
+__device__ inline void copy_weight(u16* copy, int columns, int stride, int i, float weight) {
+    if (copy) copy[columns == stride ? i : i / columns * stride + i % columns] = (u16)pair(weight, 0.0f);
+}
 
 // The tensor that a block works on, and the end of its numbers.
 template <class Table> __device__ inline int tensor_of(const Table& table) {
@@ -76,6 +89,8 @@ extern "C" __global__ void adam(Tensors tensors, const float* scalars) {
     float *moment = tensors.moment[t], *square = tensors.square[t];
     const float* gradient = tensors.gradient[t];
     float rate = scalars[2], root = scalars[3], beta1 = tensors.beta1, beta2 = tensors.beta2;
+    u16* copy = tensors.copies.at[t];
+    int columns = tensors.copies.columns[t], stride = tensors.copies.stride[t];
 #pragma unroll 8
     for (int n = 0; n < CHUNK / 256; n++) {
         int i = begin + n * 256 + threadIdx.x;
@@ -84,7 +99,9 @@ extern "C" __global__ void adam(Tensors tensors, const float* scalars) {
             m = m + (1.0f - beta1) * (g - m);
             v = beta2 * v + (1.0f - beta2) * g * g;
             moment[i] = m, square[i] = v;
-            parameter[i] -= rate * m / (sqrtf(v) / root + tensors.epsilon);
+            float weight = parameter[i] - rate * m / (sqrtf(v) / root + tensors.epsilon);
+            parameter[i] = weight;
+            copy_weight(copy, columns, stride, i, weight);
         }
     }
 }
@@ -95,9 +112,15 @@ extern "C" __global__ void follow(Pairs pairs) {
     float rate = pairs.rate[t];
     float* slow = pairs.slow[t];
     const float* fast = pairs.fast[t];
+    u16* copy = pairs.copies.at[t];
+    int columns = pairs.copies.columns[t], stride = pairs.copies.stride[t];
 #pragma unroll 8
     for (int n = 0; n < CHUNK / 256; n++) {
         int i = begin + n * 256 + threadIdx.x;
-        if (i < pairs.size[t]) slow[i] += rate * (fast[i] - slow[i]);
+        if (i < pairs.size[t]) {
+            float weight = slow[i] + rate * (fast[i] - slow[i]);
+            slow[i] = weight;
+            copy_weight(copy, columns, stride, i, weight);
+        }
     }
 }

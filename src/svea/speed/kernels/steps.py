@@ -16,6 +16,7 @@ from svea.agents.targets import critic_parts, parameters_of
 
 if TYPE_CHECKING:
     from svea.agents.agent import Agent, Losses
+    from svea.speed.kernels.heads import FusedHead
 
 SOURCES = [Path(__file__).with_name(name) for name in ("tensor_cores.cu", "steps.cu")]
 MOST, CHUNK, THREADS = 48, 4096, 256  # as in steps.cu
@@ -23,6 +24,12 @@ AT_ONCE = MOST  # tensors of a launch
 Launch = Callable[..., None]
 Item = TypeVar("Item")
 _POINTERS, _FIRST, _SIZES = ctypes.c_void_p * MOST, ctypes.c_int * (MOST + 1), ctypes.c_int * MOST
+
+
+class Copies(ctypes.Structure):
+    """Copies of weights in bfloat16."""
+
+    _fields_ = [("at", _POINTERS), ("columns", _SIZES), ("stride", _SIZES)]
 
 
 class Tensors(ctypes.Structure):
@@ -33,6 +40,7 @@ class Tensors(ctypes.Structure):
         ("first", _FIRST),
         ("size", _SIZES),
         *((name, ctypes.c_float) for name in ("rate", "beta1", "beta2", "epsilon")),
+        ("copies", Copies),
     ]
 
 
@@ -41,19 +49,22 @@ class Pairs(ctypes.Structure):
 
     _fields_ = [
         ("slow", _POINTERS), ("fast", _POINTERS), ("first", _FIRST), ("size", _SIZES),
-        ("rate", ctypes.c_float * MOST),
+        ("rate", ctypes.c_float * MOST), ("copies", Copies),
     ]  # fmt: skip
 
 
 class FusedSteps:
     """An agent's `step` and `update_target`, for weights that lie together in float32."""
 
-    def __init__(self, agent: Agent, launch: Launch | None = None) -> None:
+    def __init__(
+        self, agent: Agent, launch: Launch | None = None, heads: Sequence[FusedHead] = ()
+    ) -> None:
         """Compile the kernels.
 
         Args:
             agent: whose optimisers take the steps.
             launch: runs kernels, in place of the GPU that the agent lies on.
+            heads: of the agent, whose weights in bfloat16 are written with every step.
         """
         self.agent = agent
         if launch is None:
@@ -61,6 +72,10 @@ class FusedSteps:
 
             launch = nvrtc.Kernels(SOURCES, {}, agent.device)
         self.launch = launch
+        self.heads = heads
+        self.copies: dict[int, Tensor] = {}  # by the weight's identity
+        for head in heads:
+            self.copies |= {id(weight): copy for weight, copy in head.keep_copies()}
 
     @staticmethod
     def fits(agent: Agent) -> bool:
@@ -76,7 +91,9 @@ class FusedSteps:
         Three for every 48 tensors, that is.
         """
         if others:  # they are judged together
-            return Optimising.step(self.agent, name, loss, *others)
+            losses = Optimising.step(self.agent, name, loss, *others)
+            self.pack_copies(name, *others)
+            return losses
         optimiser = self.agent.optimisers[name]
         group = optimiser.param_groups[0]
         parameters = group["params"]
@@ -94,7 +111,7 @@ class FusedSteps:
                 addresses(mine),
                 *(addresses([s[key] for s in states]) for key in ("exp_avg", "exp_avg_sq", "step")),
                 addresses([gradients[n] for n in some]), first, sizes(mine),
-                group["lr"], *group["betas"], group["eps"],
+                group["lr"], *group["betas"], group["eps"], self.copies_of(mine),
             )  # fmt: skip
             tables.append((table, blocks, len(mine)))
             counts.append(blocks)
@@ -129,9 +146,26 @@ class FusedSteps:
             blocks, first = layout(mine)
             table = Pairs(
                 addresses(mine), addresses(leaders), first, sizes(mine),
-                (ctypes.c_float * MOST)(*rates),
+                (ctypes.c_float * MOST)(*rates), self.copies_of(mine),
             )  # fmt: skip
             self.launch("follow", (blocks, 1), THREADS, 0, table)
+
+    def pack_copies(self, *names: str) -> None:
+        """Copy what torch's optimisers changed: fused ones do not count that as a change."""
+        groups = [self.agent.optimisers[name].param_groups[0]["params"] for name in names]
+        changed = {id(weight) for weights in groups for weight in weights}
+        for head in self.heads:
+            if any(id(weight) in changed for weight in head.parameters):
+                head.pack_copies()
+
+    def copies_of(self, weights: Sequence[Tensor]) -> Copies:
+        """Where the weights' copies in bfloat16 lie, of those that have one."""
+        found = [self.copies.get(id(weight)) for weight in weights]
+        return Copies(
+            _POINTERS(*(0 if copy is None else copy.data_ptr() for copy in found)),
+            _SIZES(*(1 if copy is None else copy.shape[1] for copy in found)),
+            _SIZES(*(1 if copy is None else copy.stride(0) for copy in found)),
+        )
 
 
 def has_right_tensors(agent: Agent) -> bool:
