@@ -127,13 +127,18 @@ def _conv_on_cuda(x: Tensor, *, weight: Tensor) -> Tensor:
 def _shift_on_cuda(x: Tensor, *, corner: Tensor, pad: int) -> Tensor:
     from svea.speed.kernels.windows import windows
 
-    return windows(x, corner, x.shape[2], x.shape[3], pad)
+    return windows(x, corner, x.shape[2], x.shape[3], pad, type_of_window(x))
 
 
 def _crop_on_cuda(x: Tensor, *, corner: Tensor, size: int) -> Tensor:
     from svea.speed.kernels.windows import windows
 
-    return windows(x, corner, size, size, 0)
+    return windows(x, corner, size, size, 0, type_of_window(x))
+
+
+def type_of_window(x: Tensor) -> torch.dtype:
+    """Pixels of bytes, in one pass with the window; what is not bytes stays what it is."""
+    return views.pixel_type(x.device) if x.dtype == torch.uint8 else x.dtype
 
 
 IN_C: dict[str, Callable[..., Tensor]] = {
@@ -165,10 +170,10 @@ def join_views(views: list[Tensor]) -> Tensor:
 
 
 def pixels_on_cuda(images: Tensor) -> Tensor:
-    """`views.pixels`, as a kernel of our own."""
+    """`views.pixels` as a kernel of our own, of what another has not made pixels of already."""
     from svea.speed.kernels.windows import scaled
 
-    return views.pixels(images, scaled)
+    return images if images.is_floating_point() else views.pixels(images, scaled)
 
 
 def compiled_pixels(images: Tensor) -> Tensor:

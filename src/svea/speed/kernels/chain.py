@@ -216,7 +216,7 @@ class Chain:
         first_partial = self.first_gradient(entry, images, others) if images is not None else 0
         sizes = [weight.numel() + self.filters for weight in self.weights()]
         flat = torch.empty(sum(sizes), device=device)
-        grid = -(-max(weights, self.first_numbers()) // 256) + 1, len(self.ranges)
+        grid = -(-max(weights, self.first_sums()) // 32) + 1, len(self.ranges)
         self.launch(
             "total", grid, 256, 4 * 256,
             first_partial, partial, self.ranges, bias_sums, at(last_sums), batch, flat,

@@ -17,9 +17,10 @@ BLOCK = 1024  # pixels to a program
 @triton.jit
 def _cut(
     x, corner, y, CHANNELS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    HEIGHT: tl.constexpr, WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
+    HEIGHT: tl.constexpr, WIDTH: tl.constexpr, PAD: tl.constexpr, SCALED: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A block of pixels of one plane."""
+    """A block of pixels of one plane, bytes divided by 255 if asked for."""
     plane = tl.program_id(0).to(tl.int64)  # a large batch has more bytes than 32 bits count
     p = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = p < HEIGHT * WIDTH
@@ -29,7 +30,9 @@ def _cut(
     row = tl.minimum(tl.maximum(p // WIDTH + top, 0), ROWS - 1)  # the border is repeated
     column = tl.minimum(tl.maximum(p % WIDTH + left, 0), COLUMNS - 1)
     values = tl.load(x + plane * ROWS * COLUMNS + row * COLUMNS + column, mask=inside)
-    tl.store(y + plane * HEIGHT * WIDTH + p, values, mask=inside)
+    if SCALED:
+        values = tl.div_rn(values.to(tl.float32), 255.0)
+    tl.store(y + plane * HEIGHT * WIDTH + p, values.to(y.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -50,17 +53,24 @@ def scaled(images: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @torch.library.custom_op("svea::windows", mutates_args=())
-def windows(x: Tensor, corner: Tensor, height: int, width: int, pad: int) -> Tensor:
-    """(B, C, H, W) and a corner (B, 2) for each sample -> (B, C, height, width)."""
+def windows(
+    x: Tensor, corner: Tensor, height: int, width: int, pad: int, dtype: torch.dtype
+) -> Tensor:
+    """(B, C, H, W) and a corner (B, 2) for each sample -> (B, C, height, width).
+
+    Bytes that are asked for in another type become pixels in [0, 1] on the way.
+    """
     batch, channels, rows, columns = x.shape
-    y = x.new_empty((batch, channels, height, width))
+    y = torch.empty((batch, channels, height, width), dtype=dtype, device=x.device)
     grid = (batch * channels, triton.cdiv(height * width, BLOCK))
+    scaled = x.dtype == torch.uint8 and dtype != torch.uint8
     _cut[grid](
-        x.contiguous(), corner.contiguous(), y, channels, rows, columns, height, width, pad, BLOCK
-    )
+        x.contiguous(), corner.contiguous(), y, channels, rows, columns, height, width, pad, scaled,
+        BLOCK,
+    )  # fmt: skip
     return y
 
 
 @windows.register_fake
-def _(x: Tensor, corner: Tensor, height: int, width: int, pad: int) -> Tensor:
-    return x.new_empty((*x.shape[:2], height, width))
+def _(x: Tensor, corner: Tensor, height: int, width: int, pad: int, dtype: torch.dtype) -> Tensor:
+    return x.new_empty((*x.shape[:2], height, width), dtype=dtype)
