@@ -2,6 +2,7 @@
 // take 65,536 numbers to a block, so that they occupy a third of a large GPU.
 
 constexpr int MOST = 48, CHUNK = 4096;  // tensors of a launch, numbers to a block
+constexpr int AT_ONCE = 4;              // numbers of a thread on their way
 
 // Copies of weights in bfloat16, as heads.cu multiplies with them: rows of so many columns, so far from one another.
 struct Copies {
@@ -91,17 +92,23 @@ extern "C" __global__ void adam(Tensors tensors, const float* scalars) {
     float rate = scalars[2], root = scalars[3], beta1 = tensors.beta1, beta2 = tensors.beta2;
     u16* copy = tensors.copies.at[t];
     int columns = tensors.copies.columns[t], stride = tensors.copies.stride[t];
-#pragma unroll 8
-    for (int n = 0; n < CHUNK / 256; n++) {
-        int i = begin + n * 256 + threadIdx.x;
-        if (i < size) {
-            float g = gradient[i], m = moment[i], v = square[i];
-            m = m + (1.0f - beta1) * (g - m);
-            v = beta2 * v + (1.0f - beta2) * g * g;
-            moment[i] = m, square[i] = v;
-            float weight = parameter[i] - rate * m / (sqrtf(v) / root + tensors.epsilon);
-            parameter[i] = weight;
-            copy_weight(copy, columns, stride, i, weight);
+#pragma unroll 1
+    for (int first = begin + threadIdx.x; first < begin + CHUNK; first += AT_ONCE * 256) {
+        float g[AT_ONCE], m[AT_ONCE], v[AT_ONCE], w[AT_ONCE];
+#pragma unroll
+        for (int n = 0; n < AT_ONCE; n++) {  // all on their way before the first is waited for
+            int i = first + n * 256;
+            if (i < size) g[n] = gradient[i], m[n] = moment[i], v[n] = square[i], w[n] = parameter[i];
+        }
+#pragma unroll
+        for (int n = 0; n < AT_ONCE; n++) {
+            int i = first + n * 256;
+            if (i >= size) continue;
+            m[n] = m[n] + (1.0f - beta1) * (g[n] - m[n]);
+            v[n] = beta2 * v[n] + (1.0f - beta2) * g[n] * g[n];
+            w[n] -= rate * m[n] / (sqrtf(v[n]) / root + tensors.epsilon);
+            moment[i] = m[n], square[i] = v[n], parameter[i] = w[n];
+            copy_weight(copy, columns, stride, i, w[n]);
         }
     }
 }
