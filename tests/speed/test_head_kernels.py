@@ -312,3 +312,11 @@ def test_copies_of_weights_are_kept_up_to_date(
     by_torch = 5 if method == "madi" else 0  # of the critic
     # At the start, for the loaded state, and the five that this test asked for.
     assert packed == [7, 7 + by_torch, 7]
+    for head in kept:
+        head.check_copies()
+        assert head._copies is not None
+    with torch.no_grad():
+        kept[1]._copies.second[1, 3, 5] += 1  # an optimiser wrote something else
+    with pytest.warns(UserWarning, match="packed for every pass"):
+        kept[1].check_copies()
+    assert torch.equal(kept[1].packed().second, kept[1].pack(kept[1].room_for_weights()).second)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from emulated import emulated, emulator, on_gpu
+from emulated import emulated, emulator, needs_compiler, on_gpu
 from torch import Tensor
 
 from svea import configure
@@ -92,6 +92,22 @@ def test_the_random_convolution_is_what_is_written(
     found = fast_views.convolve(x.to(device), weight.to(device), launch).cpu()
     wanted = conv.apply(x.double(), {"weight": weight.double()})
     torch.testing.assert_close(found.double(), wanted, rtol=2**-8, atol=1e-6)  # one rounding
+
+
+@needs_compiler
+def test_a_random_convolution_that_is_wrong_is_noticed(tmp_path: Path) -> None:
+    cpu = torch.device("cpu")
+    launch = emulator(tmp_path, fast_views.SOURCES, {}, ["convolve"])
+    fast_views.check(launch, cpu)
+
+    def without_a_frame(*given: Any) -> None:
+        launch(*given)
+        given[6][1, 3:6] = 0.5
+
+    with pytest.raises(ArithmeticError, match=r"away from the library's"):
+        fast_views.check(without_a_frame, cpu)
+    assert not fast_views.fits(torch.zeros(1, 3, 8, 6, dtype=torch.bfloat16))
+    assert not fast_views.fits(torch.zeros(1, 3, 8, 8))
 
 
 def agent_for(method: str, device: str) -> SAC:

@@ -82,6 +82,8 @@ class Learner:
         for head in self._heads:  # a graph does not ask whether a state was loaded meanwhile
             head.refresh()
         if phase not in self._graphs:
+            for head in self._heads:
+                head.check_copies()
             self._graphs[phase] = self._capture(phase)
         return self._graphs[phase].replay()
 

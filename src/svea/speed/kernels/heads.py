@@ -7,6 +7,7 @@ some thirty of each; and nothing has to be compiled but a source of 250 lines, i
 from __future__ import annotations
 
 import ctypes
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -163,6 +164,19 @@ class FusedHead:
         if self._copies is not None:
             self.pack(self._copies)
             self._copied = self.versions()
+
+    def check_copies(self) -> None:
+        """Compare copies with the weights; if they differ, pack weights for every pass instead."""
+        if self._copies is None:
+            return
+        fresh = self.pack(self.room_for_weights())
+        pairs = zip(self._copies, fresh, strict=True)
+        if not all(torch.equal(a.view(torch.int16), b.view(torch.int16)) for a, b in pairs):
+            self._copies = None
+            off = "weights in bfloat16 are not what optimisers should have written"
+            warnings.warn(
+                f"{off}: they are packed for every pass, which takes longer", stacklevel=2
+            )
 
     def versions(self) -> list[tuple[int, int]]:
         """Where the weights lie, and how often torch has changed them."""

@@ -10,21 +10,37 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from svea.augment import conv
+
 SOURCES = [Path(__file__).with_name(name) for name in ("tensor_cores.cu", "views.cu")]
 THREADS, RUN = 128, 14  # as in views.cu
+MOST_ERROR = 2**-8  # bfloat16's rounding makes it half of that
 Launch = Callable[..., None]
 
 
 @functools.cache
 def kernels(device: torch.device) -> Launch | None:
-    """The kernel for a GPU, where it can be compiled."""
+    """The kernel for a GPU, where it can be compiled and is right."""
     from svea.speed.kernels import nvrtc
 
     try:
-        return nvrtc.Kernels(SOURCES, {}, device)
-    except nvrtc.BuildError as error:
+        launch = nvrtc.Kernels(SOURCES, {}, device)
+        check(launch, device)
+    except (nvrtc.BuildError, ArithmeticError) as error:
         warnings.warn(f"the random convolution takes longer: {error}", stacklevel=2)
         return None
+    return launch
+
+
+def check(launch: Launch, device: torch.device) -> None:
+    """Compare the kernel with the library on noise, before its first use."""
+    random = torch.Generator().manual_seed(0)
+    x = torch.rand(2, 9, 30, 20, generator=random).bfloat16()
+    weight = torch.randn(2, 3, 3, 3, 3, generator=random)
+    found = convolve(x.to(device), weight.to(device), launch).cpu().double()
+    error = float((found - conv.function(x.double(), weight=weight.double())).abs().max())
+    if not error < MOST_ERROR:  # written so that NaN fails
+        raise ArithmeticError(f"our kernel is {error:.3g} away from the library's, in [0, 1]")
 
 
 def fits(x: Tensor) -> bool:
