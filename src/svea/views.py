@@ -29,13 +29,10 @@ def pixels(images: Tensor, scale: Callable[[Tensor, torch.dtype], Tensor] | None
 
     Bytes go straight to bfloat16 there: a float32 detour would move three times the memory.
     """
-    return (scale or scaled)(images, pixel_type(images.device))
-
-
-def pixel_type(device: torch.device) -> torch.dtype:
-    """What pixels are: what the surrounding autocast region computes in, else float32."""
-    fast = torch.is_autocast_enabled(device.type)
-    return torch.get_autocast_dtype(device.type) if fast else torch.float32
+    device = images.device.type
+    fast = torch.is_autocast_enabled(device)
+    dtype = torch.get_autocast_dtype(device) if fast else torch.float32
+    return (scale or scaled)(images, dtype)
 
 
 def scaled(images: Tensor, dtype: torch.dtype) -> Tensor:

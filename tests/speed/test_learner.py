@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,28 @@ def test_preparing_an_agent_changes_nothing_but_speed(tmp_path: Any) -> None:
     first, second = plain.state_dict(), prepared.state_dict()
     for name, tensor in first.items():
         torch.testing.assert_close(tensor, second[name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_copies_of_weights_are_looked_at_before_a_graph_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What optimisers write themselves is compared once; a loaded state is noticed every time."""
+    done: list[str] = []
+
+    def note(what: str) -> Any:
+        return lambda *given: done.append(what)
+
+    one = speed.Learner.__new__(speed.Learner)
+    one.agent = SimpleNamespace(  # type: ignore[assignment]
+        schedule=lambda decision, update: "all", device=torch.device("cpu")
+    )
+    one.replay = SimpleNamespace(flush=note("flush"))  # type: ignore[assignment]
+    one.speed, one._counts, one._graphs = "captured", {"all": 9}, {}  # type: ignore[dict-item]
+    one._heads = [SimpleNamespace(refresh=note("refresh"), check_copies=note("check"))]  # type: ignore
+    graph = SimpleNamespace(replay=note("replay"))
+    monkeypatch.setattr(one, "_capture", lambda phase: done.append("capture") or graph)
+    one.step(0), one.step(1)
+    assert done == ["flush", "refresh", "check", "capture", "replay", "flush", "refresh", "replay"]
 
 
 # CUDA: the captured path against the eager one ----------------------------------------------------

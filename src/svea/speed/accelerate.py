@@ -125,20 +125,21 @@ def _conv_on_cuda(x: Tensor, *, weight: Tensor) -> Tensor:
 
 
 def _shift_on_cuda(x: Tensor, *, corner: Tensor, pad: int) -> Tensor:
-    from svea.speed.kernels.windows import windows
-
-    return windows(x, corner, x.shape[2], x.shape[3], pad, type_of_window(x))
+    return _windows_on_cuda(x, corner, x.shape[2], x.shape[3], pad)
 
 
 def _crop_on_cuda(x: Tensor, *, corner: Tensor, size: int) -> Tensor:
+    return _windows_on_cuda(x, corner, size, size, 0)
+
+
+def _windows_on_cuda(x: Tensor, corner: Tensor, height: int, width: int, pad: int) -> Tensor:
+    """Windows; bytes become pixels in the same pass."""
     from svea.speed.kernels.windows import windows
 
-    return windows(x, corner, size, size, 0, type_of_window(x))
+    def cut(images: Tensor, dtype: torch.dtype) -> Tensor:
+        return windows(images, corner, height, width, pad, dtype)
 
-
-def type_of_window(x: Tensor) -> torch.dtype:
-    """Pixels of bytes, in one pass with the window; what is not bytes stays what it is."""
-    return views.pixel_type(x.device) if x.dtype == torch.uint8 else x.dtype
+    return cut(x, x.dtype) if x.is_floating_point() else views.pixels(x, cut)
 
 
 IN_C: dict[str, Callable[..., Tensor]] = {

@@ -63,9 +63,9 @@ class Learner:
         if deterministic and agent.device.type != "cpu":  # there updates repeat in any case
             repeat_exactly(agent.device)
         accelerate(agent, speed, precision)
+        self._heads = fused_heads(agent) if speed == "captured" else []
         if speed == "captured":
             fuse_sampling(replay)
-        self._heads = fused_heads(agent)
 
     def step(self, decision: int, update: int | None = None) -> Losses:
         """One update; the losses are overwritten by a later update of the same kind.
