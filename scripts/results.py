@@ -70,6 +70,8 @@ class Results:
         groups = [replace(g, label=setting_of(g)) for g in group_runs(self.runs)]
         self.groups = sorted(groups, key=lambda group: (group.task, group.label))
         self.searched = [read_run(folder) for folder in find_runs([root / "results/search"])]
+        later = [read_run(folder) for folder in find_runs([root / "results/search-100k"])]
+        self.candidates = [replace(g, label=setting_of(g)) for g in group_runs(later)]
         self.blocks = {
             "headline": self.headline,
             "means": self.means,
@@ -79,6 +81,7 @@ class Results:
             "zoo": self.zoo,
             "stored": self.stored,
             "search": self.search,
+            "candidate": self.candidate,
             "compared": self.compared,
             "seeds": self.seeds,
         }
@@ -122,7 +125,7 @@ class Results:
 
     def means(self) -> Table:
         """Means over the tasks at 100,000 decisions, of settings that have run on all of them."""
-        found = self._at_100k()
+        found = _at_100k(self.groups)
         rows = [
             Row((label, *returns[: len(MEANS)], seeds))
             for _, label, seeds, *returns in (row.cells for row in self._means(found))
@@ -246,7 +249,7 @@ class Results:
 
     def compared(self) -> Table:
         """Settings at 100,000 decisions, final agents or kept on the way, and means over tasks."""
-        found = self._at_100k()
+        found = _at_100k(self.groups)
         rows = [
             _compared_row(task, label, [tasks[task]])
             for task in TASKS
@@ -267,7 +270,7 @@ class Results:
     def seeds(self) -> Table:
         """Each seed at 100,000 decisions, where a setting has several on a task."""
         rows, sizes = [], set()
-        for label, tasks in self._at_100k().items():
+        for label, tasks in _at_100k(self.groups).items():
             for task, runs in ((task, tasks[task]) for task in TASKS if task in tasks):
                 for records in runs if len(runs) > 1 else ():
                     row = _compared_row(task, label, [[records]])
@@ -280,18 +283,6 @@ class Results:
         )
         titles = ("task", "setting", "seed", *MODES)
         return Table("seeds", "", tuple(map(Column, titles)), tuple(rows), (note,))
-
-    def _at_100k(self) -> Compared:
-        """What was played with agents of 100,000 decisions."""
-        found: Compared = {}
-        for group in self.groups:
-            records = [
-                [r for r in run.agent_episodes() if round(r["decision"], -3) == COMPARED_AT]
-                for run in group.runs
-            ]
-            if any(records):
-                found.setdefault(group.label, {})[group.task] = records
-        return found
 
     def _means(self, found: Compared) -> list[Row]:
         """A row for each setting that has run on all tasks."""
@@ -353,6 +344,27 @@ class Results:
             f"(101) per row, {_range(played)} episodes per mode."
         )
         return Table("search", "", tuple(map(Column, titles)), tuple(rows), (note,))
+
+    def candidate(self) -> Table:
+        """The candidate that was tried at the comparison's length, next to what it had to beat."""
+        tried, shown = _at_100k(self.candidates), _at_100k(self.groups)
+        rows = [
+            _candidate_row(task, label, [tasks[task]])
+            for label, tasks in tried.items()
+            for task in TASKS
+        ]
+        rows += [
+            _candidate_row(f"mean of the {len(TASKS)}", label, [found[label][t] for t in TASKS])
+            for found in (tried, shown)
+            for label in _whole(found)
+        ]
+        note = (
+            "Mean return with its 95 % interval over seeds, where there are several, and episodes. "
+            "Mean of four: over the test modes. Kept: the mean of four as a share of the return in "
+            "train."
+        )
+        titles = ("task", "setting", "seed", "train", *SEARCHED, "mean of four", "kept")
+        return Table("candidate", "", tuple(map(Column, titles)), tuple(rows), (note,))
 
     def _score(self, group: Group) -> float:
         """The mean over the test modes that the search is for; undefined if one is missing."""
@@ -438,7 +450,7 @@ class Results:
     def _run_of(self, config: dict[str, Any]) -> Run:
         """The run that an agent comes from."""
         key = ("task", "method", "augment", "encoder", "seed")
-        for run in [*self.runs, *self.searched]:
+        for run in [*self.runs, *self.searched, *(r for g in self.candidates for r in g.runs)]:
             if all(run.config[name] == config[name] for name in key):
                 return run
         raise SystemExit(f"results/runs has no run of {[config[name] for name in key]}")
@@ -460,6 +472,19 @@ def setting_of(group: Group) -> str:
     augment = group.runs[0].augment
     own = group.method != PLANNED[0] and augment == METHODS[group.method].augment
     return group.method if own else f"{group.method} + {augment}"
+
+
+def _at_100k(groups: Iterable[Group]) -> Compared:
+    """What was played with agents of 100,000 decisions."""
+    found: Compared = {}
+    for group in groups:
+        records = [
+            [r for r in run.agent_episodes() if round(r["decision"], -3) == COMPARED_AT]
+            for run in group.runs
+        ]
+        if any(records):
+            found.setdefault(group.label, {})[group.task] = records
+    return found
 
 
 def _returns_in(records: Sequence[Sequence[Record]], mode: str) -> list[list[float]]:
@@ -501,6 +526,22 @@ def _compared_row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Recor
     cells = [_compared_cell([_returns_in(records, mode) for records in tasks]) for mode in MODES]
     seeds = Cell(_range({len(records) for records in tasks}))
     return Row((Cell(name), Cell(f"`{label}`"), seeds, *cells))
+
+
+def _candidate_row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Record]]]) -> Row:
+    """As `_compared_row`, with the seeds' numbers and the mean over the search's modes."""
+    returns = {mode: [_returns_in(r, mode) for r in tasks] for mode in ("train", *SEARCHED)}
+    means = {
+        mode: np.mean([np.mean([np.mean(seed) for seed in seeds if seed]) for seeds in played])
+        for mode, played in returns.items()
+    }
+    four = float(np.mean([means[mode] for mode in SEARCHED]))
+    seeds = {records[0]["run_seed"] for seeds in tasks for records in seeds}
+    cells = [_compared_cell(played) for played in returns.values()]
+    kept = Cell(f"{four / means['train']:.0%}")
+    return Row(
+        (Cell(name), Cell(f"`{label}`"), Cell(_range(seeds)), *cells, Cell(number(four)), kept)
+    )
 
 
 def _compared_cell(returns: Sequence[Sequence[Sequence[float]]]) -> Cell:

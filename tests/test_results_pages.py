@@ -132,6 +132,29 @@ def test_the_search_lists_every_candidate_with_its_score(script: ModuleType, res
         assert four == script.number(mean_of_four(task)) and score == script.number(both)
 
 
+def test_a_candidate_is_chosen_on_one_seed_and_shown_on_another(
+    script: ModuleType, results: Any
+) -> None:
+    """The seed that chose, again from its records; no table of results counts it."""
+    returns: dict[tuple[str, str], list[float]] = {}
+    for folder in (ROOT / "results/search-100k").iterdir():
+        config = json.loads((folder / "config.json").read_text())
+        assert config["seed"] == 4 and config["augment"] == "overlay|overlay_drift"
+        for line in (folder / "eval.jsonl").read_text().splitlines():
+            record = json.loads(line)
+            returns.setdefault((config["task"], record["mode"]), []).append(record["return"])
+    four = [np.mean(returns[task, mode]) for task in script.TASKS for mode in script.SEARCHED]
+    rows = {
+        tuple(c.text.strip("`") for c in r.cells[:3]): r.cells for r in results.candidate().rows
+    }
+    label = "svea + overlay|overlay_drift"
+    chose, showed = (rows["mean of the 5", label, seed] for seed in "41")
+    assert chose[-2].text == script.number(np.mean(four)) != showed[-2].text
+    cells = {tuple(c.text.strip("`") for c in r.cells[:3]): r.cells for r in results.means().rows}
+    assert [name[1] for name in cells if name[0] == label] == [showed[3].text]
+    assert all(run.seed != 4 for run in results.runs)
+
+
 def test_the_comparison_takes_agents_at_its_length_alone(script: ModuleType, results: Any) -> None:
     rows = {
         tuple(c.text.strip("`") for c in row.cells[:2]): row.cells
