@@ -10,7 +10,9 @@ from tiny_runs import tiny
 
 from svea import speed
 from svea.agents import make_agent
+from svea.augment import Augmentation, transform
 from svea.replay import Batch
+from svea.speed.accelerate import with_kernels
 from svea.speed.host import prepare
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -94,22 +96,66 @@ def set_epsilon(one: speed.Learner, epsilon: float) -> None:
         optimiser.param_groups[0]["eps"] = epsilon
 
 
+def resize_by_kernel(one: speed.Learner) -> None:
+    """Let our kernel resize the pictures of overlay, as it does for a captured learner.
+
+    Without it, a GPU multiplies them in float16: as `test_captured_views_are_the_eager_ones` says,
+    some numbers are then a level of 255 apart, and the masker's gradient 1 to 2 %.
+    """
+
+    def changed(augment: Augmentation) -> Augmentation:
+        if "images" not in augment.parameters:
+            return augment
+        return augment.bind(images=with_kernels(augment, CUDA).parameters["images"])
+
+    maker = one.agent.view_maker
+    maker.strong = transform(maker.strong, changed)
+
+
+def leave_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Multiply in full float32, whatever learners have set: differences are those of order."""
+    torch.set_float32_matmul_precision("highest")
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+@cuda
+@pytest.mark.parametrize(("augment", "share"), [("conv", 0.0), ("overlay", 0.1)])
+def test_captured_views_are_the_eager_ones(
+    augment: str, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same draws. An overlay mixes in half of a picture, whose numbers are levels of 255.
+
+    Computed on a CPU, 4.8 % of them come out at the next level if the products are in float16, as
+    eager ones are.
+    """
+    both = [learner(how, torch.float32, augment=augment) for how in ("eager", "captured")]
+    leave_tf32(monkeypatch)
+    observations = both[0].sample().observations
+    one, other = (
+        each.agent.views(observations, torch.Generator(CUDA).manual_seed(3)) for each in both
+    )
+    torch.testing.assert_close(one["weak", 0], other["weak", 0], rtol=0, atol=1e-6)
+    apart = (one["strong", 0] - other["strong", 0]).abs()
+    assert float(apart.max()) < 0.7 / 255
+    assert float((apart > 1e-4).float().mean()) <= share
+
+
 @cuda
 @pytest.mark.parametrize(
     ("method", "encoder"),
     [("svea", "cnn"), ("svea", "frames"), ("svea", "vit"), ("madi", "cnn"), ("sgqn", "cnn")],
 )
-@pytest.mark.parametrize("epsilon", [1e-8, 1e-4, 1.0])
+@pytest.mark.parametrize("epsilon", [1e-8, 1.0])
 def test_captured_updates_are_the_eager_ones(
     method: str, encoder: str, epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each from the same state, with the same draws, in full precision."""
+    """Each from the same state, with the same draws and pictures, in full precision."""
     eager = learner("eager", torch.float32, method=method, encoder=encoder)
     captured = learner("captured", torch.float32, method=method, encoder=encoder)
+    resize_by_kernel(eager)
     set_epsilon(eager, epsilon)
     set_epsilon(captured, epsilon)
-    torch.set_float32_matmul_precision("highest")  # no TF32: differences are those of order
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    leave_tf32(monkeypatch)
     for decision in range(12):  # each kind of update is replayed from its graph twice
         if decision:
             take_over(eager, captured)

@@ -81,7 +81,11 @@ def with_kernels(augment: Augmentation, device: torch.device) -> Augmentation:
 
 
 def _pictures_on_cuda(bank: ImageBank) -> Pictures:
-    """The pictures of a bank, resized by our own kernel, unless that does not work on this GPU."""
+    """The pictures of a bank, resized by our own kernel, unless that does not work on this GPU.
+
+    It adds up in float32, the bank itself in float16: one number in twenty comes out at the next
+    level of 255.
+    """
     try:
         from svea.speed.kernels.pictures import FastPictures
 
