@@ -13,7 +13,7 @@ from svea.errors import DeviceError, UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-ANSWER_SECONDS = 60  # for nvidia-smi
+ANSWER_SECONDS = 60  # that a program has to say something
 HEADROOM = 0.9  # of what is free; the rest is for networks, workers and the system
 
 
@@ -54,21 +54,27 @@ def has_nvidia_gpu() -> bool:
     return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
 
 
+def answer(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """What a program says when it is asked something; None if it takes longer than it has."""
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return None
+
+
 def nvidia_gpus() -> list[tuple[str, int]]:
     """Index and free bytes of each NVIDIA GPU that this process may use."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
-    asked = [program, "--query-gpu=index,memory.free", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(
-            asked, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
-        )
-    except subprocess.TimeoutExpired:
+    done = answer([program, "--query-gpu=index,memory.free", "--format=csv,noheader,nounits"])
+    if done is None:
         raise DeviceError(
             f"nvidia-smi did not answer in {ANSWER_SECONDS} s: the GPU's driver is stuck. Restart "
             "it, or use --gpus 0"
-        ) from None
+        )
     found = [line.split(",") for line in done.stdout.splitlines() if line.count(",") == 1]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     allowed = None if visible is None else visible.split(",")

@@ -15,6 +15,7 @@ from typing import Any
 
 from svea.errors import UserError, install_hint
 from svea.files import read_json, replace_json
+from svea.machine import ANSWER_SECONDS, answer
 from svea.studies.engines import Resources
 from svea.studies.folder import STUDY_BYTES, Study
 from svea.studies.plan import PlannedRun
@@ -23,7 +24,6 @@ from svea.studies.supervise import stop_children, supervise_run
 TIME_LIMIT = "24h"  # of one job, unless --time-limit says otherwise
 ARRAY = 1000  # elements of an array job; SLURM's MaxArraySize is 1001 unless set otherwise
 WARNING_SECONDS = 300  # before the end of a job's time: enough to save ten gigabytes of replay
-ANSWER_SECONDS = 60  # for squeue
 REQUEUES = 10_000  # resumes after a time limit that submitit allows: each makes progress
 
 
@@ -144,14 +144,11 @@ def _queued(states: str = "all") -> set[str]:
     """Ids of pending and running jobs, one per array element."""
     asked = ["squeue", "--noheader", "--array", "--format=%i"]
     asked += [] if states == "all" else [f"--states={states}"]
-    try:
-        done = subprocess.run(
-            asked, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
-        )
-    except subprocess.TimeoutExpired:
+    done = answer(asked)
+    if done is None:
         raise UserError(
             f"SLURM does not answer: squeue took more than {ANSWER_SECONDS} s. Try again later"
-        ) from None
+        )
     if done.returncode:
         raise UserError(f"SLURM does not answer: {done.stderr.strip()}")
     return set(done.stdout.split())
