@@ -36,8 +36,8 @@ PAPER = [mode for mode in MODES if mode != "distracting_cs"]
 PAPER += ["distracting_cs:0.1", "distracting_cs:0.5"]
 MAIN = "walker_walk-svea"
 SHOWN = {
-    "paper": (PAPER, [MAIN, "walker_walk-drq", "cartpole_swingup-conv-or-drift",
-                      "finger_spin-conv-or-drift12"]),
+    "paper": (PAPER, [MAIN, "walker_walk-drq", "cartpole_swingup-svea-drift",
+                      "finger_spin-svea-overlay"]),
     "geometry": ([*GEOMETRY_MODES], [MAIN]),
     "lights": ([*LIGHT_MODES], [MAIN]),
     "pictures": ([*PICTURE_MODES], [MAIN]),
