@@ -140,18 +140,27 @@ def test_what_wrong_weights_make_of_the_features_is_noticed(tmp_path: Path) -> N
     assert not fused.error() <= trunk.MOST_ERROR
 
 
-def test_wide_products_are_used_where_they_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_used_where_they_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_kernels(self: FusedTrunk, network: CNN, wide: bool = True) -> None:
         self.parameters = list(network.parameters())
-        self.chain: Any = SimpleNamespace(wide=wide, macros=lambda: {"WIDE": 1})
+        self.chain: Any = SimpleNamespace(wide=wide, macros=lambda: {"WIDE": int(wide)})
 
-    errors = [0.01, float("nan"), 0.9]
+    errors: list[float] = []
     monkeypatch.setattr(FusedTrunk, "__init__", without_kernels)
-    monkeypatch.setattr(FusedTrunk, "error", lambda self: errors.pop())
+    monkeypatch.setattr(FusedTrunk, "error", lambda self: errors.pop(0))
     monkeypatch.setattr(trunk, "_checked", set())
-    for said in ("off by 90%", "off by nan%"):
-        with pytest.warns(UserWarning, match=said):
-            assert not trunk.fused_trunk(CNN()).chain.wide
+    nan = float("nan")
+    for wide, other, said in ((nan, 0.2, "off by 20%"), (0.2, nan, "off by nan%")):
+        errors += [wide, other]
+        with (
+            pytest.warns(UserWarning, match="wide products are off"),
+            pytest.raises(nvrtc.BuildError, match=said),  # then a layer at a time is computed
+        ):
+            trunk.fused_trunk(CNN())
+    errors += [0.9, 0.01]
+    with pytest.warns(UserWarning, match="wide products are off by 90%"):
+        assert not trunk.fused_trunk(CNN()).chain.wide
+    errors.append(0.01)
     assert trunk.fused_trunk(CNN()).chain.wide and not errors
     assert trunk.fused_trunk(CNN()).chain.wide, "it is asked once"
 

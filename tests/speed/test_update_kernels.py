@@ -108,6 +108,7 @@ def test_a_random_convolution_that_is_wrong_is_noticed(tmp_path: Path) -> None:
         fast_views.check(without_a_frame, cpu)
     assert not fast_views.fits(torch.zeros(1, 3, 8, 6, dtype=torch.bfloat16))
     assert not fast_views.fits(torch.zeros(1, 3, 8, 8))
+    assert not fast_views.fits(torch.zeros(193, dtype=torch.bfloat16)[1:].view(1, 3, 8, 8))
 
 
 def agent_for(method: str, device: str) -> SAC:
