@@ -1,15 +1,17 @@
-"""The quick preset on a CPU: updates as `svea train` makes them, and in plain PyTorch.
+"""Updates on a CPU: as `svea train` makes them, in plain PyTorch, and those of another commit.
 
-Three processes with the same number of threads alternate, so that other work affects all alike:
+Processes with the same number of threads alternate, so that other work affects all alike:
 
 - *plain*: SVEA as one would write it in PyTorch (`benchmarks/plain.py`), with torch's defaults;
 - *written*: svea's own update as it is written (`agent.update`), with torch's defaults;
-- *fast*: what `svea train --speed auto` does with it.
+- *fast*: what `svea train --speed auto` does with it;
+- *before*: the same with the code of another working tree, if one is given (`git worktree add`).
 
 Before anything is timed, plain and fast make some updates from the same weights with the same
 draws, and must come to the same losses.
 
-    python benchmarks/cpu.py [--rounds 12] [--updates 6] [--threads 1]
+    python benchmarks/cpu.py [--rounds 12] [--updates 6] [--threads 1] [--size quick|demo|paper]
+                             [--before TREE]
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 from plain import PlainSVEA
@@ -33,14 +37,25 @@ from svea.machine import usable_cores
 from svea.speed import Learner, choose_speed
 
 CPU = torch.device("cpu")
-KINDS = ("plain", "written", "fast")
+KINDS = ("plain", "written", "fast", "before")
+SIZES: dict[str, dict[str, Any]] = {
+    "quick": {"preset": "quick"},
+    "demo": {
+        "preset": "quick",
+        "image_size": 48,
+        "batch_size": 64,
+        "sac.n_step": 3,
+        "sac.target_every": 1,
+    },
+    "paper": {"batch_size": 32},
+}
 
 
-def updater(kind: str) -> Callable[[int], dict[str, torch.Tensor]]:
+def updater(kind: str, size: str) -> Callable[[int], dict[str, torch.Tensor]]:
     """A function that samples and updates in this way; all start from one state."""
-    config = configure("walker_walk", preset="quick")
-    agent, replay = make_agent(config, ACTIONS), noise_replay(config, CPU)
-    if kind == "fast":
+    config = configure("walker_walk", **SIZES[size])
+    agent, replay = make_agent(config, ACTIONS), noise_replay(config, CPU, decisions=1_000)
+    if kind in ("fast", "before"):
         speed = choose_speed("auto", CPU)
         return Learner(agent, replay, config.batch_size, speed=speed).step
     if kind == "plain":
@@ -49,26 +64,31 @@ def updater(kind: str) -> Callable[[int], dict[str, torch.Tensor]]:
     return lambda decision: agent.update(replay.sample(config.batch_size), agent.schedule(decision))
 
 
-def check() -> None:
+def check(size: str) -> None:
     """Plain and fast updates come to the same losses."""
-    plain, fast = updater("plain"), updater("fast")
+    plain, fast = updater("plain", size), updater("fast", size)
     for decision in range(6):
         wanted, found = plain(decision), fast(decision)
         for name, loss in wanted.items():
             torch.testing.assert_close(found[name], loss, rtol=1e-4, atol=1e-5, msg=name)
 
 
-def serve(kind: str, updates: int) -> None:
-    """A child: on every line it reads, time some updates and answer with milliseconds."""
-    update = updater(kind)
+def serve(kind: str, size: str, updates: int) -> None:
+    """A child: on every line it reads, time some updates and answer with milliseconds each.
+
+    They are of wall time, or of processor time where there is one thread: other work on the machine
+    changes that less.
+    """
+    update = updater(kind, size)
+    clock = time.process_time if os.environ["OMP_NUM_THREADS"] == "1" else time.perf_counter
     for decision in range(4):
         update(decision)
     print(torch.get_num_threads(), flush=True)
     for _ in sys.stdin:
-        began = time.perf_counter()
+        began = clock()
         for decision in range(updates):
             update(decision)
-        print(1e3 * (time.perf_counter() - began) / updates, flush=True)
+        print(1e3 * (clock() - began) / updates, flush=True)
 
 
 def main() -> None:
@@ -78,19 +98,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--updates", type=int, default=6)
     parser.add_argument("--threads", type=int, default=max(1, usable_cores() - 1))
+    parser.add_argument("--size", choices=SIZES, default="quick")
+    parser.add_argument("--before", type=Path, help="a working tree of another commit")
     options = parser.parse_args()
     if options.serve:
-        return serve(options.serve, options.updates)
-    check()
-    command = [sys.executable, __file__, "--updates", str(options.updates), "--serve"]
+        return serve(options.serve, options.size, options.updates)
+    check(options.size)
     environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)}
-    children = {
-        kind: subprocess.Popen(
-            [*command, kind], env=environment,
+    command = [sys.executable, __file__, "--updates", str(options.updates), "--size", options.size]
+    children = {}
+    for kind in KINDS if options.before else KINDS[:-1]:
+        tree = options.before if kind == "before" else Path(__file__).parents[1]
+        children[kind] = subprocess.Popen(
+            [*command, "--serve", kind],
+            env=environment | {"PYTHONPATH": str(tree.resolve() / "src")},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-        )
-        for kind in KINDS
-    }  # fmt: skip
+        )  # fmt: skip
     for child in children.values():
         assert int(child.stdout.readline()) == options.threads
     times: dict[str, list[float]] = {kind: [] for kind in children}
@@ -101,7 +124,8 @@ def main() -> None:
     for child in children.values():
         child.stdin.close()
         child.wait()
-    print(f"an update of the quick preset, {options.threads} thread(s) · {machine()}")
+    kind_of_time = "processor time" if options.threads == 1 else "wall time"
+    print(f"size {options.size}, {options.threads} thread(s), {kind_of_time} · {machine()}")
     for kind, found in times.items():
         ratios = [other / own for other, own in zip(found, times["fast"], strict=True)]
         print(f"{kind:8} median {statistics.median(found):6.1f} ms, best {min(found):6.1f}; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import pkgutil
@@ -22,6 +23,7 @@ from svea.augment import AUGMENTATIONS, Augment, Augmentation, augmentation, con
 from svea.augment.images import ImageBank
 from svea.bench.update import noise_replay
 from svea.config import configure
+from svea.errors import UserError
 from svea.networks import FrameCNN, Masker
 from svea.speed import kernels
 from svea.speed.accelerate import compiled, fast_augmentation, with_kernels
@@ -50,6 +52,7 @@ import torch._dynamo
 sys.path.insert(0, {triton!r})  # for us alone: torch has looked for Triton already
 from svea.agents import make_agent
 from svea.config import configure
+from svea.errors import UserError
 from svea.replay import Replay
 from svea.speed import Learner
 
@@ -202,6 +205,21 @@ def test_it_is_said_where_encoder_frames_has_no_kernels(monkeypatch: pytest.Monk
     monkeypatch.setattr(trunk.FusedFrames, "__init__", missing)
     with pytest.warns(UserWarning, match="takes longer: libnvrtc is not installed"):
         assert not fuse_convolutions(FrameCNN())
+
+
+@pytest.mark.skipif(cannot_build(), reason="no C compiler is here")
+def test_only_pixels_of_bytes_are_taken_unseen(tmp_path: Path) -> None:
+    """One augmentation gets the weak view; in a chain, one gets what another made."""
+    too_bright = torch.full((2, 9, 24, 24), 255.0)
+    for augment, refuses in (("conv", False), ("conv+blur", True), ("conv|blur", True)):
+        agent = make_agent(tiny(tmp_path, augment=augment), 1)
+        with pytest.raises(UserError, match="got 255 to 255"):
+            agent.view_maker.strong(too_bright)
+        speed.accelerate(agent, "compiled")
+        with pytest.raises(UserError) if refuses else contextlib.nullcontext():
+            agent.view_maker.strong(too_bright)
+        with pytest.raises(UserError, match="Divide by 255"):
+            agent.view_maker.strong(too_bright.byte())
 
 
 @pytest.mark.skipif(cannot_build(), reason="no C compiler is here")

@@ -31,6 +31,7 @@ class Augmentation:
         moves_pixels: True if pixels move but keep their values: uint8 is then taken as well, and
             costs a quarter of float32.
         parameters: Given to `draw` in every call.
+        of_bytes: It only gets pixels that were made of bytes; their range is not checked.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Augmentation:
     function: Callable[..., Tensor]
     moves_pixels: bool = False
     parameters: dict[str, Any] = field(default_factory=dict, hash=False)
+    of_bytes: bool = False
 
     def bind(self, **parameters: Any) -> Augmentation:
         """The same augmentation with these parameters for `draw`."""
@@ -98,7 +100,8 @@ def check(x: Tensor, what: Augmentation | None = None) -> None:
         return
     if not x.is_floating_point():
         raise UserError(f"{name} takes floats in [0, 1]; got {x.dtype}. Divide by 255 first")
-    if x.device.type == "cpu" and x.numel() and not torch.compiler.is_compiling():
+    known = (what is not None and what.of_bytes) or torch.compiler.is_compiling()
+    if x.device.type == "cpu" and x.numel() and not known:
         low, high = (float(bound) for bound in x.detach().aminmax())
         if not (low >= 0 and high <= 1):  # written so that NaN fails
             raise UserError(

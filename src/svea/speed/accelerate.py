@@ -46,6 +46,8 @@ def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16
         transform(augment, partial(fast_augmentation, device=device))
         for augment in (maker.weak, maker.strong)
     )
+    if isinstance(maker.strong, Augmentation):  # in a chain, each checks what the others made
+        maker.strong = replace(maker.strong, of_bytes=True)
     if device.type == "cpu":
         maker.pixels, maker.join = remaining_pixels, join_views
         convolve_in_c(agent.networks.values())
