@@ -18,6 +18,7 @@ from svea.evidence.evaluation import evaluate
 from svea.runs import checkpoint, lock
 from svea.runs.load import load_config
 from svea.training import train
+from svea.training.evaluators import Evaluators
 
 torch.set_num_threads(1)
 
@@ -128,6 +129,26 @@ def test_how_often_a_run_is_looked_at_may_change(tmp_path: Path) -> None:
     ours, theirs = checkpoint.load(run), checkpoint.load(whole)
     assert ours is not None and theirs is not None
     assert all(torch.equal(ours.agent[name], theirs.agent[name]) for name in theirs.agent)
+
+
+def test_a_run_may_be_left_without_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = train(tiny(tmp_path / "whole"))
+    first = train(tiny(tmp_path / "run", decisions=20))  # ends with an evaluation
+    monkeypatch.setattr(Evaluators, "start", None)  # no process of theirs is needed
+    monkeypatch.setattr(Evaluators, "play", None)
+    run = train(tiny(first, eval_every=0))
+    assert max(line["decision"] for line in metrics(run) if line["kind"] == "eval") == 20
+    assert train(tiny(tmp_path / "none", eval_every=0)).exists()
+    assert not [line for line in metrics(tmp_path / "none") if line["kind"] == "eval"]
+    for folder in (run, tmp_path / "none"):
+        ours, theirs = checkpoint.load(folder), checkpoint.load(whole)
+        assert ours is not None and theirs is not None
+        assert all(torch.equal(ours.agent[name], theirs.agent[name]) for name in theirs.agent)
+    capsys.readouterr()
+    train(tiny(run, eval_every=0))
+    assert "is finished" in capsys.readouterr().out, "a finished run is not begun again"
 
 
 # The pictures of overlay --------------------------------------------------------------------------

@@ -125,8 +125,8 @@ class Config:
     """Simulator steps per episode."""
     rendering: Annotated[Literal["full", "fast"], WHAT] = "full"
     """full: shadows, reflections, antialiasing. fast: none of them, many times faster on a CPU."""
-    eval_every: Annotated[int, at_least(1), WATCH] = 10_000
-    """Decisions between evaluations."""
+    eval_every: Annotated[int, at_least(0), WATCH] = 10_000
+    """Decisions between evaluations; 0: none, not even at the end, and `svea eval` plays later."""
     eval_episodes: Annotated[int, at_least(1), WATCH] = 30
     """Episodes per mode and evaluation."""
     eval_first: Annotated[bool, WATCH] = True

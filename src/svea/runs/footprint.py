@@ -42,7 +42,7 @@ def folder_bytes(config: Config, replay: int, agent: int) -> int:
         agent: bytes of one checkpoint.
     """
     lines = config.decisions / config.episode_length
-    lines += 2 * config.decisions / min(config.log_every, config.eval_every)
+    lines += 2 * config.decisions / min(config.log_every, config.eval_every or config.log_every)
     copies = layout.GENERATIONS + 1  # those that are kept, and the one being written
     copies += len(milestones(config.export_at))
     kept = replay if config.save_replay else 0

@@ -38,7 +38,10 @@ def compile_networks(agent: Agent, precision: torch.dtype) -> None:
             fuse_attention(network)
             if network is agent.masker:
                 put_channels_last(network)
-        torch._dynamo.config.cache_size_limit = 64  # a network sees several batch sizes
+        # Several batch sizes for each network of each run side by side. At the default limits (8,
+        # and 256 in all) torch stops compiling and computes slowly.
+        torch._dynamo.config.recompile_limit = 512
+        torch._dynamo.config.accumulated_recompile_limit = 4096
         network.compile(dynamic=False)
     if agent.device.type == "cuda":
         fuse_steps(agent)

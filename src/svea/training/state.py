@@ -15,7 +15,7 @@ from svea.augment.find import try_out
 from svea.config import Config, milestones
 from svea.envs.workers.episode import OpenEpisode
 from svea.envs.workers.pool import Workers, print_incident
-from svea.errors import SveaError
+from svea.errors import LARGEST, SveaError
 from svea.replay.segments import counters
 from svea.runs import checkpoint, footprint, incidents, layout, tensors
 from svea.runs.load import read_config, write_export
@@ -80,7 +80,7 @@ class TrainingState:
             )
         )
         self.evaluators = Evaluators(config, stack, self.record_incident)
-        if config.eval_first and not (saved or learn_only):
+        if config.eval_first and config.eval_every and not (saved or learn_only):
             self.evaluators.start()  # the run begins with an evaluation
         self._stack, self._saved = stack, saved
         self._runs_in_process, self._learn_only = runs_in_process, learn_only
@@ -141,7 +141,7 @@ class TrainingState:
         """Counters of a new run, and the first episode of every environment."""
         self.decision = self.updates = self.owed_updates = 0
         self.next_evaluation = 0
-        if not self.config.eval_first:
+        if not (self.config.eval_first and self.config.eval_every):
             self.plan_evaluation()
         self.next_save, self.next_log = self.config.save_every, self.config.log_every
         self._log_offset, self.segments, self._seconds_before = 0, [], 0.0
@@ -166,7 +166,8 @@ class TrainingState:
         self.decision, self.updates = saved.decision, state["updates"]
         self.owed_updates = state["owed_updates"]
         self.next_evaluation = state["next_evaluation"]
-        if self.next_evaluation > self.decision:  # the run's end may have moved
+        moved = self.next_evaluation > self.decision  # the run's end may have, at least
+        if moved or not self.config.eval_every:
             self.plan_evaluation()
         every = self.config.save_every, self.config.log_every  # they may have changed
         soonest = [(self.decision // interval + 1) * interval for interval in every]
@@ -276,7 +277,10 @@ class TrainingState:
         incidents.record(self.folder, **incident)
 
     def plan_evaluation(self) -> None:
-        """The next evaluation comes at a multiple of eval_every, or at the run's end."""
+        """The next evaluation comes at a multiple of eval_every, or at the run's end; or never."""
+        if not self.config.eval_every:
+            self.next_evaluation = self.decision + LARGEST
+            return
         regular = (self.decision // self.config.eval_every + 1) * self.config.eval_every
         self.next_evaluation = min(regular, max(self.config.decisions, self.decision + 1))
 
