@@ -207,14 +207,10 @@ void backward(float *const *x, const float *gradient, const float *const *w, flo
       const float *slope = g == gradient ? gradient + b * OUT_##NUMBER : g;                        \
       float *scratch = slopes + NUMBER % 2 * LARGEST;                                              \
       float *before = NUMBER == 1 && first ? first + b * IN_##NUMBER : scratch;                    \
-      float *to = dw[NUMBER] + part * (TILED ? POSITIONS : 9) * CHANNELS * FILTERS;                \
-      float *total = dbias[NUMBER] + part * FILTERS;                                               \
-      if (TILED)                                                                                   \
-        add_weight_gradient_tiles(input, slope, to, total, tables, SIDE, CHANNELS, FILTERS);       \
-      else                                                                                         \
-        add_weight_gradient(input, slope, to, total, SIDE, CHANNELS, STRIDE, FILTERS, !NUMBER,     \
-                            NUMBER == 1 ? x[0] + b * IN_0 : x[1] + (b + 1) * OUT_0,                \
-                            NUMBER == 1 ? IN_0 : NUMBER == 0 ? OUT_0 : 0);                         \
+      add_weight_gradient(input, slope, dw[NUMBER] + part * 9 * CHANNELS * FILTERS,                \
+                          dbias[NUMBER] + part * FILTERS, SIDE, CHANNELS, STRIDE, FILTERS,         \
+                          !NUMBER, NUMBER == 1 ? x[0] + b * IN_0 : x[1] + (b + 1) * OUT_0,         \
+                          NUMBER == 1 ? IN_0 : NUMBER == 0 ? OUT_0 : 0);                           \
       if (NUMBER && TILED)                                                                         \
         input_gradient_tiles(input, slope, w[NUMBER], before, tables, SIDE, CHANNELS, FILTERS);    \
       else if (NUMBER)                                                                             \

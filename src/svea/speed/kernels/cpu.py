@@ -175,17 +175,9 @@ def window_pixels(x: Tensor, corner: Tensor, height: int, width: int, pad: int) 
 # A network's layers -------------------------------------------------------------------------------
 
 TILED_FROM = 12  # pixels wide; in smaller pictures Winograd's additions cost what it saves
-
-
-def _both_ways(matrix: list[list[float]]) -> Tensor:
-    """What a matrix makes of rows and columns, as one matrix for both."""
-    one = torch.tensor(matrix)
-    return torch.kron(one, one)
-
-
-# Winograd's F(2x2, 3x3): the filter's matrix G, and for the gradient F(3x3, 2x2) the result's A'.
-FILTER_TO_TILE = _both_ways([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
-TILE_TO_FILTER = _both_ways([[1.0, 1, 1, 0], [0, 1, -1, 0], [0, 1, 1, -1]])
+# Winograd's F(2x2, 3x3): what G makes of a filter's rows and columns, as one matrix (16, 9).
+G = torch.tensor([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+FILTER_TO_TILE = torch.kron(G, G)
 
 
 @dataclass(frozen=True)
@@ -209,12 +201,6 @@ class Layer:
         if not self.tiled:
             return taps.contiguous()
         return (FILTER_TO_TILE @ taps.flatten(0, 1).flatten(1)).view(16, *taps.shape[2:])
-
-    def taps_of(self, sums: Tensor) -> Tensor:
-        """The gradient (3, 3, in, out) of the weights from the sums of the kernels."""
-        if self.tiled:
-            sums = (TILE_TO_FILTER @ sums.flatten(1)).view(9, *sums.shape[1:])
-        return sums.unflatten(0, (3, 3))
 
 
 class Convolutions:
@@ -299,10 +285,7 @@ class _Convolutions(torch.autograd.Function):
             layer.arranged((weight.flip(2, 3) if layer.tiled else weight).permute(2, 3, 0, 1))
             for layer, weight in zip(kernels.layers, weights, strict=True)
         ]
-        shapes = [
-            (CHUNKS, 16 if layer.tiled else 9, layer.channels, layer.filters)
-            for layer in kernels.layers
-        ]
+        shapes = [(CHUNKS, 3, 3, layer.channels, layer.filters) for layer in kernels.layers]
         dw = [g.new_zeros(shape) for shape in shapes]
         dbias = [g.new_zeros(CHUNKS, layer.filters) for layer in kernels.layers]
         backward = library(kernels.source).backward
@@ -310,10 +293,9 @@ class _Convolutions(torch.autograd.Function):
         at_first = torch.empty_like(activations[1]) if ctx.needs_input_grad[2] else None
         call(backward, len(g), activations, g, turned, dw, dbias, at_first, len(g))
         gradients: list[Tensor] = []
-        for layer, weight, each, bias in zip(kernels.layers, weights, dw, dbias, strict=True):
+        for weight, each, bias in zip(weights, dw, dbias, strict=True):
             # In the weight's own layout, which the fused optimiser insists on.
-            taps = layer.taps_of(each.sum(0))
-            in_layout = torch.empty_like(weight).copy_(taps.permute(3, 2, 0, 1))
+            in_layout = torch.empty_like(weight).copy_(each.sum(0).permute(3, 2, 0, 1))
             gradients += [in_layout, bias.sum(0)]
         if at_first is None:
             return None, None, None, *gradients
