@@ -18,7 +18,7 @@ from svea.bench.noise import noise_replay
 from svea.config import configure
 from svea.networks import FrameCNN
 from svea.speed.fusing import lay_out
-from svea.speed.kernels import chain, trunk
+from svea.speed.kernels import chain, nvrtc, trunk
 from svea.speed.kernels.trunk import FusedFrames
 
 torch.set_num_threads(1)
@@ -146,6 +146,34 @@ def test_emulated_kernels_are_plain_convolutions(
     for part in (fused.chain, fused.joint):
         part.launch = launcher_of(part)
     check([errors(fused, net, batch, "cpu")], usual=5e-3)  # a draw takes seconds here
+
+
+@needs_compiler
+def test_wrong_kernels_are_noticed_before_the_first_update(
+    launcher_of: Callable[[chain.Chain], chain.Launch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    net = network(3, 24, 5, 3)
+    fused = FusedFrames(net, (no_kernel, no_kernel), 5)
+    for part in fused.chains():
+        part.launch = launcher_of(part)
+    right = fused.joint.launch
+
+    def without_a_frame(kernel: str, *given: Any) -> None:
+        if kernel == "total":  # of the first joint layer's weight gradient
+            _, _, _, _, partial, ranges, *_ = given
+            partial[: ranges[0, 1] * 9 * 32**2] = 0
+        right(kernel, *given)
+
+    monkeypatch.setattr(trunk, "FusedFrames", lambda network: fused)
+    monkeypatch.setattr(trunk, "_checked", set())
+    fused.joint.launch = without_a_frame
+    with pytest.raises(nvrtc.BuildError, match="off by"):
+        trunk.fused_trunk(net)
+    fused.joint.launch = right
+    assert trunk.fused_trunk(net) is fused
+    fused.joint.launch = without_a_frame
+    assert trunk.fused_trunk(net) is fused, "what was right is not asked again"
 
 
 @needs_compiler

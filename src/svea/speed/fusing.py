@@ -191,14 +191,13 @@ def fuse_convolutions(network: nn.Module) -> bool:
 def fuse_frames(network: FrameCNN) -> bool:
     """The same for the frame-wise encoder, which torch compiles where our kernels do not fit."""
     from svea.speed.kernels import nvrtc
-    from svea.speed.kernels.trunk import FusedFrames
+    from svea.speed.kernels.trunk import FusedFrames, fused_trunk
 
     lacks = "our kernels are made for 16 filters on each of up to 3 frames, then 32 for all"
     if FusedFrames.fits(network):
+        lay_out(network)
         try:
-            fused = FusedFrames(network)
-            lay_out(network)
-            network.forward = fused  # type: ignore[method-assign]
+            network.forward = fused_trunk(network)  # type: ignore[method-assign]
             return True
         except nvrtc.BuildError as error:
             lacks = str(error)

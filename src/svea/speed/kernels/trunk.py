@@ -109,16 +109,13 @@ class FusedTrunk:
         return float(torch.stack(errors).max())  # NaN if one of them is
 
     def by_the_library(self, images: Tensor) -> Tensor:
-        """Features of a CNN's images in float32, rounded to bfloat16 where the kernels do so."""
-        pixels: Tensor = _Rounded.apply(images - self.centre)
-        layers = convolutions_of(self.network)  # type: ignore[arg-type]
-        for number, layer in enumerate(layers, 1):
-            weight = _Rounded.apply(layer.weight)
-            pixels = F.conv2d(pixels, weight, layer.bias, layer.stride)  # type: ignore[arg-type]
-            if number < len(layers) or self.chain.relu_last:
-                pixels = pixels.relu()
-            pixels = _Rounded.apply(pixels)
-        return pixels.flatten(1)
+        """Features in float32, rounded to bfloat16 where the kernels do so."""
+        assert isinstance(self.network, CNN)
+        return rounded_layers(self.network, _Rounded.apply(images - self.centre)).flatten(1)
+
+    def chains(self) -> list[Chain]:
+        """All kernels, in the order of layers."""
+        return [self.chain]
 
     def forward(
         self, images: Tensor, others: Tensor | None, keep: bool
@@ -150,18 +147,21 @@ MOST_ERROR = 0.05
 _checked: set[tuple[object, ...]] = set()
 
 
-def fused_trunk(network: CNN) -> FusedTrunk:
-    """The kernels for a network that they fit, wide products only where they are right.
+def fused_trunk(network: CNN | FrameCNN) -> FusedTrunk:
+    """The kernels for a network that they fit, where they are right; wide products likewise.
 
     A process compares each kind of them with the library once, before the first update.
     """
     from svea.speed.kernels import nvrtc
 
-    fused = FusedTrunk(network)
+    if isinstance(network, FrameCNN):
+        fused: FusedTrunk = FusedFrames(network)
+    else:
+        fused = FusedTrunk(network)
     if fused.chain.wide and not (error := error_of(fused)) <= MOST_ERROR:
         slow = f"wide products are off by {error:.0%} on this GPU: convolutions take longer"
         warnings.warn(slow, stacklevel=2)
-        fused = FusedTrunk(network, wide=False)
+        fused = FusedTrunk(network, wide=False)  # type: ignore[arg-type]  # frames are never wide
     if not (error := error_of(fused)) <= MOST_ERROR:
         raise nvrtc.BuildError(f"they are off by {error:.0%} on this GPU")
     return fused
@@ -170,7 +170,8 @@ def fused_trunk(network: CNN) -> FusedTrunk:
 def error_of(fused: FusedTrunk) -> float:
     """How far kernels are off; 0 if it is known that they are right."""
     of_weights = any(p.requires_grad for p in fused.parameters)
-    kind = (*fused.chain.macros().items(), of_weights, fused.parameters[0].device)
+    macros = (tuple(chain.macros().items()) for chain in fused.chains())
+    kind = (*macros, of_weights, fused.parameters[0].device)
     error = 0.0 if kind in _checked else fused.error()
     if error <= MOST_ERROR:
         _checked.add(kind)
@@ -219,9 +220,33 @@ class FusedFrames(FusedTrunk):
         )
         return found.entry, found.parameters + joint.parameters
 
+    def by_the_library(self, images: Tensor) -> Tensor:
+        """Features in float32, rounded to bfloat16 where the kernels do so."""
+        assert isinstance(self.network, FrameCNN)
+        frames = self.apart(_Rounded.apply(images - self.centre))
+        maps = rounded_layers(self.network.single, frames, relu_last=True)
+        together = maps.reshape(-1, *self.network.joint.input_shape)
+        return rounded_layers(self.network.joint, together).flatten(1)
+
+    def chains(self) -> list[Chain]:
+        """All kernels, in the order of layers."""
+        return [self.chain, self.joint]
+
     def apart(self, images: Tensor) -> Tensor:
         """Every frame as an image of its own."""
         return images.view(-1, 3, *images.shape[2:])
+
+
+def rounded_layers(network: CNN, pixels: Tensor, relu_last: bool = False) -> Tensor:
+    """A CNN's layers by the library in float32, weights and pixels rounded to bfloat16."""
+    layers = convolutions_of(network)
+    for number, layer in enumerate(layers, 1):
+        weight = _Rounded.apply(layer.weight)
+        pixels = F.conv2d(pixels, weight, layer.bias, layer.stride)  # type: ignore[arg-type]
+        if number < len(layers) or relu_last or network.drqv2:
+            pixels = pixels.relu()
+        pixels = _Rounded.apply(pixels)
+    return pixels
 
 
 class _Rounded(torch.autograd.Function):
