@@ -17,11 +17,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from comparison import (
+    MODES,
+    NOT_EVALUATED,
+    PLANNED,
+    SEARCHED,
+    TASKS,
+    Comparison,
+    from_to,
+    kept,
+    named_groups,
+)
 from model_cards import RETURN, model_card, returns_of, wrap
 from PIL import Image, PngImagePlugin
 
 from svea import files
-from svea.envs import PAPER_TASKS, describe
+from svea.envs import describe
 from svea.evidence import plots, published, stats
 from svea.evidence.read import find_runs, read_run
 from svea.evidence.report import gather
@@ -31,28 +42,16 @@ from svea.evidence.run import Run
 from svea.evidence.tables import Cell, Column, Row, Table
 from svea.evidence.tables.results import notes_on_marks, papers
 from svea.evidence.tables.writers import records_to_csv, to_markdown
-from svea.methods import METHODS
 from svea.runs import layout, zoo
-from svea.runs.records import Record
 from svea.words import interval, number, plural, size
 
 ROOT = Path(__file__).resolve().parents[1]
-MODES = ("train", "color_hard", "video_easy", "video_hard", "distracting_cs:0.1",
-         "distracting_cs:0.2")  # fmt: skip
 HEADLINE = MODES[:3]
-MEANS = MODES[:4]
-PLANNED = ("svea", "conv")  # of every task; other settings are shown once they have run
-TASKS = [task for task in PAPER_TASKS if published.lookup(task, "color_hard", *PLANNED)]
-NOT_RUN, NOT_EVALUATED = "not yet run", "not yet evaluated"
-COMPARED_AT = 100_000  # decisions of the shorter comparison
-SEARCHED = ("color_hard", "video_easy", "video_hard", "distracting_cs:0.1")  # what a recipe is for
+NOT_RUN = "not yet run"
 BLOCK = re.compile(
     r"(<!-- ([\w-]+): written by make results -->\n).*?(<!-- end of \2 -->)", re.DOTALL
 )
 LICENCE = "MIT"
-
-Compared = dict[str, dict[str, list[list[Record]]]]
-"""Records of each seed, by setting and task."""
 
 
 class Results:
@@ -67,23 +66,22 @@ class Results:
         self.root = root
         self.folder = root / "results/runs"
         self.runs = [read_run(folder) for folder in find_runs([self.folder])]
-        groups = [replace(g, label=setting_of(g)) for g in group_runs(self.runs)]
-        self.groups = sorted(groups, key=lambda group: (group.task, group.label))
+        self.groups = named_groups(self.runs)
         self.searched = [read_run(folder) for folder in find_runs([root / "results/search"])]
-        later = [read_run(folder) for folder in find_runs([root / "results/search-100k"])]
-        self.candidates = [replace(g, label=setting_of(g)) for g in group_runs(later)]
+        self.tried = [read_run(folder) for folder in find_runs([root / "results/search-100k"])]
+        self.comparison = Comparison(self.groups, named_groups(self.tried))
         self.blocks = {
             "headline": self.headline,
-            "means": self.means,
+            "means": self.comparison.means,
             "final": self.final,
             "curves": self.curves,
             "runs": self.provenance,
             "zoo": self.zoo,
             "stored": self.stored,
             "search": self.search,
-            "candidate": self.candidate,
-            "compared": self.compared,
-            "seeds": self.seeds,
+            "candidate": self.comparison.candidates,
+            "compared": self.comparison.settings,
+            "seeds": self.comparison.seeds,
         }
 
     def contents(self) -> dict[Path, str]:
@@ -117,26 +115,11 @@ class Results:
         columns = tuple(map(Column, ("task", "decisions", *HEADLINE)))
         seeds, episodes = {r.seeds for r in shown}, {r.episodes for r in shown}
         note = (
-            f"{_range(seeds)} seed per row, {_range(episodes)} episodes per cell, "
+            f"{from_to(seeds)} seed per row, {from_to(episodes)} episodes per cell, "
             f"{_worlds(shown)}; in brackets 95 % over worlds or episodes. The paper: 5 seeds of "
             "500,000 decisions. † Not a replication: fewer seeds or decisions, or not all worlds."
         )
         return Table("headline", "", columns, tuple(rows), (note,))
-
-    def means(self) -> Table:
-        """Means over the tasks at 100,000 decisions, of settings that have run on all of them."""
-        found = _at_100k(self.groups)
-        rows = [
-            Row((label, *returns[: len(MEANS)], seeds))
-            for _, label, seeds, *returns in (row.cells for row in self._means(found))
-        ]
-        episodes = _range(_played({label: found[label] for label in _whole(found)}, MEANS))
-        note = (
-            f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions; 95 % over seeds and "
-            f"episodes, {episodes} per agent."
-        )
-        columns = tuple(map(Column, ("setting", *MEANS, "seeds")))
-        return Table("means", "", columns, tuple(rows), (note,))
 
     def final(self) -> Table:
         """Final agents: a row per setting and mode."""
@@ -247,51 +230,6 @@ class Results:
             )
         return Table.of("stored", rows)
 
-    def compared(self) -> Table:
-        """Settings at 100,000 decisions, final agents or kept on the way, and means over tasks."""
-        found = _at_100k(self.groups)
-        rows = [
-            _compared_row(task, label, [tasks[task]])
-            for task in TASKS
-            for label, tasks in found.items()
-            if task in tasks
-        ]
-        note = (
-            "Mean return over seeds with its 95 % interval over seeds, where there are several, "
-            "and episodes, which show a mode's worlds in turn; "
-            f"{_range(_played(found, MODES))} episodes of each agent. A mean over tasks stands "
-            "where all of them have run; each task counts once, however many seeds it has. The "
-            "rest of this comparison has not yet been run."
-        )
-        titles = ("task", "setting", "seeds", *MODES)
-        rows += self._means(found)
-        return Table("compared", "", tuple(map(Column, titles)), tuple(rows), (note,))
-
-    def seeds(self) -> Table:
-        """Each seed at 100,000 decisions, where a setting has several on a task."""
-        rows, sizes = [], set()
-        for label, tasks in _at_100k(self.groups).items():
-            for task, runs in ((task, tasks[task]) for task in TASKS if task in tasks):
-                for records in runs if len(runs) > 1 else ():
-                    row = _compared_row(task, label, [[records]])
-                    seed = Cell(str(records[0]["run_seed"]))
-                    rows.append(Row((*row.cells[:2], seed, *row.cells[3:])))
-                    sizes |= _played({label: {task: [records]}}, MODES)
-        note = (
-            "Mean return of one agent with its 95 % interval over episodes, "
-            f"{_range(sizes)} per cell."
-        )
-        titles = ("task", "setting", "seed", *MODES)
-        return Table("seeds", "", tuple(map(Column, titles)), tuple(rows), (note,))
-
-    def _means(self, found: Compared) -> list[Row]:
-        """A row for each setting that has run on all tasks."""
-        name = f"mean of the {len(TASKS)}"
-        return [
-            _compared_row(name, label, [found[label][task] for task in TASKS])
-            for label in _whole(found)
-        ]
-
     def search(self) -> Table:
         """Every candidate of the search for a recipe that was run, the best first."""
         groups = sorted(group_runs(self.searched), key=lambda group: group.task)
@@ -341,30 +279,9 @@ class Results:
             "Mean return with its 95 % interval over the worlds of one agent (train: episodes). "
             "Mean of four: over the test modes. Score: its mean over both tasks. Kept: the mean of "
             "four as a share of the return in train. One training seed "
-            f"(101) per row, {_range(played)} episodes per mode."
+            f"(101) per row, {from_to(played)} episodes per mode."
         )
         return Table("search", "", tuple(map(Column, titles)), tuple(rows), (note,))
-
-    def candidate(self) -> Table:
-        """The candidate that was tried at the comparison's length, next to what it had to beat."""
-        tried, shown = _at_100k(self.candidates), _at_100k(self.groups)
-        rows = [
-            _candidate_row(task, label, [tasks[task]])
-            for label, tasks in tried.items()
-            for task in TASKS
-        ]
-        rows += [
-            _candidate_row(f"mean of the {len(TASKS)}", label, [found[label][t] for t in TASKS])
-            for found in (tried, shown)
-            for label in _whole(found)
-        ]
-        note = (
-            "Mean return with its 95 % interval over seeds, where there are several, and episodes. "
-            "Mean of four: over the test modes. Kept: the mean of four as a share of the return in "
-            "train."
-        )
-        titles = ("task", "setting", "seed", "train", *SEARCHED, "mean of four", "kept")
-        return Table("candidate", "", tuple(map(Column, titles)), tuple(rows), (note,))
 
     def _score(self, group: Group) -> float:
         """The mean over the test modes that the search is for; undefined if one is missing."""
@@ -374,8 +291,7 @@ class Results:
     def _kept(self, group: Group) -> str:
         """How much of its return in train an agent keeps in the test modes."""
         train = self._cell(group, group.task, "train")[1]
-        share = self._score(group) / train.mean if train else float("nan")
-        return f"{share:.0%}" if np.isfinite(share) else number(share)
+        return kept(self._score(group), train.mean if train else float("nan"))
 
     def _planned(self, task: str) -> Group | None:
         """The group of the planned setting on a task, if it has run."""
@@ -450,10 +366,12 @@ class Results:
     def _run_of(self, config: dict[str, Any]) -> Run:
         """The run that an agent comes from."""
         key = ("task", "method", "augment", "encoder", "seed")
-        for run in [*self.runs, *self.searched, *(r for g in self.candidates for r in g.runs)]:
-            if all(run.config[name] == config[name] for name in key):
-                return run
-        raise SystemExit(f"results/runs has no run of {[config[name] for name in key]}")
+        wanted = [config[name] for name in key]
+        runs = [*self.runs, *self.searched, *self.tried]
+        found = [run for run in runs if [run.config[name] for name in key] == wanted]
+        if len(found) != 1:
+            raise SystemExit(f"results/ has {plural(len(found), 'run')} of {wanted}, not one")
+        return found[0]
 
     # Figures --------------------------------------------------------------------------------------
 
@@ -465,48 +383,6 @@ class Results:
                 drawn = hashlib.sha256(records_to_csv(exhibit.numbers).encode()).hexdigest()
                 name = f"docs/images/results-{exhibit.name.removeprefix('learning-')}.png"
                 yield self.root / name, drawn, exhibit.figure
-
-
-def setting_of(group: Group) -> str:
-    """What was trained, without its length: tables that use this name give the decisions too."""
-    augment = group.runs[0].augment
-    own = group.method != PLANNED[0] and augment == METHODS[group.method].augment
-    return group.method if own else f"{group.method} + {augment}"
-
-
-def _at_100k(groups: Iterable[Group]) -> Compared:
-    """What was played with agents of 100,000 decisions."""
-    found: Compared = {}
-    for group in groups:
-        records = [
-            [r for r in run.agent_episodes() if round(r["decision"], -3) == COMPARED_AT]
-            for run in group.runs
-        ]
-        if any(records):
-            found.setdefault(group.label, {})[group.task] = records
-    return found
-
-
-def _returns_in(records: Sequence[Sequence[Record]], mode: str) -> list[list[float]]:
-    """The returns of each seed in a mode."""
-    return [[r["return"] for r in one if r["mode"] == mode] for one in records]
-
-
-def _whole(found: Compared) -> list[str]:
-    """The settings that have run on all tasks."""
-    return [label for label, tasks in found.items() if set(TASKS) <= set(tasks)]
-
-
-def _played(found: Compared, modes: Sequence[str]) -> set[int]:
-    """The numbers of episodes behind the cells."""
-    return {
-        count
-        for tasks in found.values()
-        for records in tasks.values()
-        for mode in modes
-        for count in map(len, _returns_in(records, mode))
-        if count
-    }
 
 
 def _worlds(shown: Sequence[Result]) -> str:
@@ -521,57 +397,6 @@ def _worlds(shown: Sequence[Result]) -> str:
     return ", ".join(parts)
 
 
-def _compared_row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Record]]]) -> Row:
-    """A setting on a task, or its mean over several: records of each seed of each task."""
-    cells = [_compared_cell([_returns_in(records, mode) for records in tasks]) for mode in MODES]
-    seeds = Cell(_range({len(records) for records in tasks}))
-    return Row((Cell(name), Cell(f"`{label}`"), seeds, *cells))
-
-
-def _candidate_row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Record]]]) -> Row:
-    """As `_compared_row`, with the seeds' numbers and the mean over the search's modes."""
-    returns = {mode: [_returns_in(r, mode) for r in tasks] for mode in ("train", *SEARCHED)}
-    means = {
-        mode: np.mean([np.mean([np.mean(seed) for seed in seeds if seed]) for seeds in played])
-        for mode, played in returns.items()
-    }
-    four = float(np.mean([means[mode] for mode in SEARCHED]))
-    seeds = {records[0]["run_seed"] for seeds in tasks for records in seeds}
-    cells = [_compared_cell(played) for played in returns.values()]
-    kept = Cell(f"{four / means['train']:.0%}")
-    return Row(
-        (Cell(name), Cell(f"`{label}`"), Cell(_range(seeds)), *cells, Cell(number(four)), kept)
-    )
-
-
-def _compared_cell(returns: Sequence[Sequence[Sequence[float]]]) -> Cell:
-    """The mean over tasks in a mode, from the returns of each seed of each task."""
-    played = [[seed for seed in seeds if seed] for seeds in returns]
-    if not all(played):
-        return Cell(NOT_EVALUATED)
-    # Every episode counts as a world of its own: those of one world are few.
-    strata = [
-        stats.SeedsAndWorlds.of([{str(i): [r] for i, r in enumerate(seed)} for seed in seeds])
-        for seeds in played
-    ]
-    ends = stats.bootstrap_interval(strata, _mean_of_tasks(list(map(len, played))))
-    lacking = sum(map(len, returns)) - sum(map(len, played))
-    without = f", without {plural(lacking, 'seed')}" if lacking else ""
-    return Cell(number(ends.point), f"{interval(ends.low, ends.high)}{without}")
-
-
-def _mean_of_tasks(seeds: Sequence[int]) -> stats.Statistic:
-    """The mean over tasks of their means over seeds: a task with more seeds counts no more.
-
-    Args:
-        seeds: how many scores each task has, in the order of the scores.
-    """
-    ends = np.cumsum(seeds)[:-1]
-    return lambda scores: np.mean(
-        [task.mean(axis=-1) for task in np.split(scores, ends, axis=-1)], axis=0
-    )
-
-
 def _final_modes(run: Run) -> set[str]:
     """The modes that a run's final agent was evaluated in."""
     return {r["mode"] for r in run.agent_episodes() if r["decision"] == _last(run)}
@@ -580,13 +405,6 @@ def _final_modes(run: Run) -> set[str]:
 def _last(run: Run) -> int:
     """Decisions of a run's final agent; agents kept on the way have fewer."""
     return max((int(r["decision"]) for r in run.agent_episodes()), default=0)
-
-
-def _range(counts: set[int]) -> str:
-    """Numbers of episodes in words."""
-    if not counts:
-        return "no"
-    return str(min(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
 
 
 def _shown(one: dict[str, Any]) -> str:

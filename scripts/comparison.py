@@ -1,0 +1,242 @@
+"""The comparison at 100,000 decisions: settings, seeds, means over tasks, later candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from svea.envs import PAPER_TASKS
+from svea.evidence import published, stats
+from svea.evidence.results import Group, group_runs
+from svea.evidence.results.settings import changed_settings, settings_of
+from svea.evidence.run import Run
+from svea.evidence.tables import Cell, Column, Row, Table
+from svea.methods import METHODS
+from svea.runs.records import Record
+from svea.words import interval, number, plural
+
+MODES = ("train", "color_hard", "video_easy", "video_hard", "distracting_cs:0.1",
+         "distracting_cs:0.2")  # fmt: skip
+MEANS = MODES[:4]
+SEARCHED = ("color_hard", "video_easy", "video_hard", "distracting_cs:0.1")  # what a recipe is for
+PLANNED = ("svea", "conv")  # of every task; other settings are shown once they have run
+TASKS = [task for task in PAPER_TASKS if published.lookup(task, "color_hard", *PLANNED)]
+COMPARED_AT = 100_000  # decisions
+UNNAMED = {"envs", "eval_mode"}  # what names do not say of a setting; tables give its length
+NOT_EVALUATED = "not yet evaluated"
+
+Compared = dict[str, dict[str, list[list[Record]]]]
+"""Records of each seed, by setting and task."""
+
+
+class Comparison:
+    """Tables of what was played with agents of 100,000 decisions."""
+
+    def __init__(self, shown: Iterable[Group], tried: Iterable[Group]) -> None:
+        """Take the runs.
+
+        Args:
+            shown: what is compared.
+            tried: runs that decided about candidates, with seeds that `shown` does not have.
+        """
+        self.shown, self.tried = records_at_100k(shown), records_at_100k(tried)
+
+    def means(self) -> Table:
+        """Means over the tasks, of settings that have run on all of them."""
+        rows = [
+            Row((label, *returns[: len(MEANS)], seeds))
+            for _, label, seeds, *returns in (row.cells for row in self._means())
+        ]
+        whole = {label: self.shown[label] for label in _whole(self.shown)}
+        note = (
+            f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions; 95 % over seeds and "
+            f"episodes, {from_to(_played(whole, MEANS))} per agent."
+        )
+        columns = tuple(map(Column, ("setting", *MEANS, "seeds")))
+        return Table("means", "", columns, tuple(rows), (note,))
+
+    def settings(self) -> Table:
+        """Every setting on every task, final agents or kept on the way, and means over tasks."""
+        rows = [
+            _row(task, label, [tasks[task]])
+            for task in TASKS
+            for label, tasks in self.shown.items()
+            if task in tasks
+        ]
+        note = (
+            "Mean return over seeds with its 95 % interval over seeds, where there are several, "
+            "and episodes, which show a mode's worlds in turn; "
+            f"{from_to(_played(self.shown, MODES))} episodes of each agent. A mean over tasks "
+            "stands where all of them have run; each task counts once, however many seeds it has. "
+            "The rest of this comparison has not yet been run."
+        )
+        titles = ("task", "setting", "seeds", *MODES)
+        rows += self._means()
+        return Table("compared", "", tuple(map(Column, titles)), tuple(rows), (note,))
+
+    def seeds(self) -> Table:
+        """Each seed, where a setting has several on a task."""
+        rows, sizes = [], set()
+        for label, tasks in self.shown.items():
+            for task, runs in ((task, tasks[task]) for task in TASKS if task in tasks):
+                for records in runs if len(runs) > 1 else ():
+                    row = _row(task, label, [[records]])
+                    seed = Cell(str(records[0]["run_seed"]))
+                    rows.append(Row((*row.cells[:2], seed, *row.cells[3:])))
+                    sizes |= _played({label: {task: [records]}}, MODES)
+        note = (
+            "Mean return of one agent with its 95 % interval over episodes, "
+            f"{from_to(sizes)} per cell."
+        )
+        titles = ("task", "setting", "seed", *MODES)
+        return Table("seeds", "", tuple(map(Column, titles)), tuple(rows), (note,))
+
+    def candidates(self) -> Table:
+        """What the seeds that decided reached, next to what they had to beat."""
+        rows = [
+            _candidate_row(task, label, [tasks[task]])
+            for label, tasks in self.tried.items()
+            for task in TASKS
+            if task in tasks
+        ]
+        rows += [
+            _candidate_row(f"mean of the {len(TASKS)}", label, [found[label][t] for t in TASKS])
+            for found in (self.tried, self.shown)
+            for label in _whole(found)
+        ]
+        note = (
+            "Mean return with its 95 % interval over seeds, where there are several, and episodes. "
+            "Mean of four: over the test modes. Kept: the mean of four as a share of the return in "
+            "train."
+        )
+        titles = ("task", "setting", "seed", "train", *SEARCHED, "mean of four", "kept")
+        return Table("candidate", "", tuple(map(Column, titles)), tuple(rows), (note,))
+
+    def _means(self) -> list[Row]:
+        """A row for each setting that has run on all tasks."""
+        name = f"mean of the {len(TASKS)}"
+        return [
+            _row(name, label, [self.shown[label][task] for task in TASKS])
+            for label in _whole(self.shown)
+        ]
+
+
+def named_groups(runs: Sequence[Run]) -> list[Group]:
+    """Runs that differ in their seed alone, under the names that tables of results have."""
+    groups = [replace(group, label=setting_of(group)) for group in group_runs(runs)]
+    return sorted(groups, key=lambda group: (group.task, group.label))
+
+
+def setting_of(group: Group) -> str:
+    """What was trained, without its length: tables that use this name give the decisions too."""
+    run = group.runs[0]
+    own = group.method != PLANNED[0] and run.augment == METHODS[group.method].augment
+    changed = [name for name in changed_settings(run) if name not in UNNAMED]
+    words = [f"{name}={settings_of(run)[name]}" for name in changed]
+    return ", ".join([group.method if own else f"{group.method} + {run.augment}", *words])
+
+
+def records_at_100k(groups: Iterable[Group]) -> Compared:
+    """What was played with agents of 100,000 decisions."""
+    found: Compared = {}
+    for group in groups:
+        records = [
+            [r for r in run.agent_episodes() if round(r["decision"], -3) == COMPARED_AT]
+            for run in group.runs
+        ]
+        if not any(records):
+            continue
+        tasks = found.setdefault(group.label, {})
+        if group.task in tasks:
+            raise SystemExit(
+                f"unlike runs of {group.task} are all named {group.label!r}; scripts/comparison.py "
+                "should name what they differ in (setting_of)"
+            )
+        tasks[group.task] = records
+    return found
+
+
+def _returns_in(records: Sequence[Sequence[Record]], mode: str) -> list[list[float]]:
+    """The returns of each seed in a mode."""
+    return [[r["return"] for r in one if r["mode"] == mode] for one in records]
+
+
+def _whole(found: Compared) -> list[str]:
+    """The settings that have run on all tasks."""
+    return [label for label, tasks in found.items() if set(TASKS) <= set(tasks)]
+
+
+def _played(found: Compared, modes: Sequence[str]) -> set[int]:
+    """The numbers of episodes behind the cells."""
+    return {
+        count
+        for tasks in found.values()
+        for records in tasks.values()
+        for mode in modes
+        for count in map(len, _returns_in(records, mode))
+        if count
+    }
+
+
+def _row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Record]]]) -> Row:
+    """A setting on a task, or its mean over several: records of each seed of each task."""
+    cells = [mean_cell([_returns_in(records, mode) for records in tasks]) for mode in MODES]
+    seeds = Cell(from_to({len(records) for records in tasks}))
+    return Row((Cell(name), Cell(f"`{label}`"), seeds, *cells))
+
+
+def _candidate_row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Record]]]) -> Row:
+    """As `_row`, with the seeds' numbers and the mean over the search's modes."""
+    returns = {mode: [_returns_in(r, mode) for r in tasks] for mode in ("train", *SEARCHED)}
+    means = {
+        mode: np.mean([stats.mean_and_std_over_seeds(seeds)[0] for seeds in played])
+        for mode, played in returns.items()
+    }
+    four = float(np.mean([means[mode] for mode in SEARCHED]))
+    seeds = {records[0]["run_seed"] for seeds in tasks for records in seeds}
+    cells = [mean_cell(played) for played in returns.values()]
+    end = Cell(number(four)), Cell(kept(four, float(means["train"])))
+    return Row((Cell(name), Cell(f"`{label}`"), Cell(from_to(seeds)), *cells, *end))
+
+
+def mean_cell(returns: Sequence[Sequence[Sequence[float]]]) -> Cell:
+    """The mean over tasks in a mode, from the returns of each seed of each task."""
+    played = [[seed for seed in seeds if seed] for seeds in returns]
+    if not all(played):
+        return Cell(NOT_EVALUATED)
+    # Every episode counts as a world of its own: those of one world are few.
+    strata = [
+        stats.SeedsAndWorlds.of([{str(i): [r] for i, r in enumerate(seed)} for seed in seeds])
+        for seeds in played
+    ]
+    ends = stats.bootstrap_interval(strata, _mean_of_tasks(list(map(len, played))))
+    lacking = sum(map(len, returns)) - sum(map(len, played))
+    without = f", without {plural(lacking, 'seed')}" if lacking else ""
+    return Cell(number(ends.point), f"{interval(ends.low, ends.high)}{without}")
+
+
+def _mean_of_tasks(seeds: Sequence[int]) -> stats.Statistic:
+    """The mean over tasks of their means over seeds: a task with more seeds counts no more.
+
+    Args:
+        seeds: how many scores each task has, in the order of the scores.
+    """
+    ends = np.cumsum(seeds)[:-1]
+    return lambda scores: np.mean(
+        [task.mean(axis=-1) for task in np.split(scores, ends, axis=-1)], axis=0
+    )
+
+
+def kept(four: float, train: float) -> str:
+    """How much of its return in train an agent keeps in the mean of test modes."""
+    share = four / train
+    return f"{share:.0%}" if np.isfinite(share) else number(share)
+
+
+def from_to(counts: set[int]) -> str:
+    """Numbers of episodes, or of seeds, in words."""
+    if not counts:
+        return "no"
+    return str(min(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
