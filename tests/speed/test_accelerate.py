@@ -52,7 +52,6 @@ import torch._dynamo
 sys.path.insert(0, {triton!r})  # for us alone: torch has looked for Triton already
 from svea.agents import make_agent
 from svea.config import configure
-from svea.errors import UserError
 from svea.replay import Replay
 from svea.speed import Learner
 

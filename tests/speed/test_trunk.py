@@ -24,7 +24,7 @@ cuda = pytest.mark.skipif(
 )
 
 
-def nobody(*_: object) -> None:
+def no_kernel(*_: object) -> None:
     """A launcher for when no kernel may run."""
     raise AssertionError("no kernel of ours")
 
@@ -90,7 +90,7 @@ def test_emulated_kernels_are_plain_convolutions(
 ) -> None:
     net = network(channels, side, layers, drqv2)
     shape = {"LAYERS": layers, "SIDE": side, "CHANNELS": channels, "RELU_LAST": int(drqv2)}
-    fused = FusedTrunk(net, nobody, blocks, wide)
+    fused = FusedTrunk(net, no_kernel, blocks, wide)
     assert fused.chain.wide == wide
     assert shape.items() <= fused.chain.macros().items()
     fused.chain.launch = emulator(tmp_path, chain.SOURCES, fused.chain.macros())
@@ -118,7 +118,7 @@ def test_emulated_kernels_are_plain_convolutions(
 @needs_compiler
 def test_what_wrong_weights_make_of_the_features_is_noticed(tmp_path: Path) -> None:
     net = network(3, 16, 2, False)
-    fused = FusedTrunk(net, nobody, 2, wide=True)
+    fused = FusedTrunk(net, no_kernel, 2, wide=True)
     launch = emulator(tmp_path, chain.SOURCES, fused.chain.macros())
     fused.chain.launch = launch
     assert fused.error() < 0.4 * trunk.MOST_ERROR
@@ -168,7 +168,7 @@ def test_kernels_are_used_where_they_are_right(monkeypatch: pytest.MonkeyPatch) 
 def test_in_full_precision_the_library_computes() -> None:
     net = network(9, 20, 3, False)
     images = torch.rand(2, 9, 20, 20)
-    torch.testing.assert_close(FusedTrunk(net, nobody, 2)(images), net(images))
+    torch.testing.assert_close(FusedTrunk(net, no_kernel, 2)(images), net(images))
 
 
 def test_which_networks_fit() -> None:

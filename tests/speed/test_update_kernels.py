@@ -17,8 +17,8 @@ from svea.agents import make_agent
 from svea.agents.sac import SAC
 from svea.augment import conv
 from svea.replay import Batch, Replay
+from svea.speed.kernels import random_convolution_cuda as in_cuda
 from svea.speed.kernels import updates
-from svea.speed.kernels import views as fast_views
 from svea.speed.kernels.updates import FusedLosses, FusedSampling
 
 torch.set_num_threads(1)
@@ -84,12 +84,12 @@ def test_the_random_convolution_is_what_is_written(
     x = torch.rand(shape, generator=random).bfloat16()
     weight = 2 * torch.randn(len(x), 3, 3, 3, 3, generator=random)
     launch = (
-        emulator(tmp_path, fast_views.SOURCES, {}, ["convolve"])
+        emulator(tmp_path, in_cuda.SOURCES, {}, ["convolve"])
         if device == "cpu"
-        else fast_views.kernels(torch.device("cuda"))
+        else in_cuda.kernels(torch.device("cuda"))
     )
-    assert fast_views.fits(x) and launch
-    found = fast_views.convolve(x.to(device), weight.to(device), launch).cpu()
+    assert in_cuda.fits(x) and launch
+    found = in_cuda.convolve(x.to(device), weight.to(device), launch).cpu()
     wanted = conv.apply(x.double(), {"weight": weight.double()})
     torch.testing.assert_close(found.double(), wanted, rtol=2**-8, atol=1e-6)  # one rounding
 
@@ -97,18 +97,18 @@ def test_the_random_convolution_is_what_is_written(
 @needs_compiler
 def test_a_random_convolution_that_is_wrong_is_noticed(tmp_path: Path) -> None:
     cpu = torch.device("cpu")
-    launch = emulator(tmp_path, fast_views.SOURCES, {}, ["convolve"])
-    fast_views.check(launch, cpu)
+    launch = emulator(tmp_path, in_cuda.SOURCES, {}, ["convolve"])
+    in_cuda.check(launch, cpu)
 
     def without_a_frame(*given: Any) -> None:
         launch(*given)
         given[6][1, 3:6] = 0.5
 
     with pytest.raises(ArithmeticError, match=r"away from the library's"):
-        fast_views.check(without_a_frame, cpu)
-    assert not fast_views.fits(torch.zeros(1, 3, 8, 6, dtype=torch.bfloat16))
-    assert not fast_views.fits(torch.zeros(1, 3, 8, 8))
-    assert not fast_views.fits(torch.zeros(193, dtype=torch.bfloat16)[1:].view(1, 3, 8, 8))
+        in_cuda.check(without_a_frame, cpu)
+    assert not in_cuda.fits(torch.zeros(1, 3, 8, 6, dtype=torch.bfloat16))
+    assert not in_cuda.fits(torch.zeros(1, 3, 8, 8))
+    assert not in_cuda.fits(torch.zeros(193, dtype=torch.bfloat16)[1:].view(1, 3, 8, 8))
 
 
 def agent_for(method: str, device: str) -> SAC:

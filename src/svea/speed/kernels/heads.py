@@ -135,8 +135,8 @@ class FusedHead:
     def keep_copies(self) -> list[tuple[Tensor, Tensor]]:
         """Pack weights now, and not for every pass; each matrix and its rows in bfloat16.
 
-        Whoever changes weights where the host does not see it, as a captured update does, has to
-        change these copies, too (steps.py).
+        What changes weights where the host does not see it, as a captured update does, has to
+        change these copies as well (steps.py).
         """
         self._copies = self.room_for_weights()
         projection, first, second = self._copies

@@ -2,9 +2,9 @@
 // take 65,536 numbers to a block, so that they occupy a third of a large GPU.
 
 constexpr int MOST = 48, CHUNK = 4096;  // tensors of a launch, numbers to a block
-constexpr int AT_ONCE = 4;              // numbers of a thread on their way
+constexpr int IN_FLIGHT = 4;            // numbers that a thread waits for together
 
-// Copies of weights in bfloat16, as heads.cu multiplies with them: rows of so many columns, so far from one another.
+// Copies of weights in bfloat16, as heads.cu multiplies with them: rows of `columns` numbers, `stride` apart.
 struct Copies {
     u16* at[MOST];  // nowhere if there is none
     int columns[MOST], stride[MOST];
@@ -93,15 +93,15 @@ extern "C" __global__ void adam(Tensors tensors, const float* scalars) {
     u16* copy = tensors.copies.at[t];
     int columns = tensors.copies.columns[t], stride = tensors.copies.stride[t];
 #pragma unroll 1
-    for (int first = begin + threadIdx.x; first < begin + CHUNK; first += AT_ONCE * 256) {
-        float g[AT_ONCE], m[AT_ONCE], v[AT_ONCE], w[AT_ONCE];
+    for (int first = begin + threadIdx.x; first < begin + CHUNK; first += IN_FLIGHT * 256) {
+        float g[IN_FLIGHT], m[IN_FLIGHT], v[IN_FLIGHT], w[IN_FLIGHT];
 #pragma unroll
-        for (int n = 0; n < AT_ONCE; n++) {  // all on their way before the first is waited for
+        for (int n = 0; n < IN_FLIGHT; n++) {  // all on their way before the first is waited for
             int i = first + n * 256;
             if (i < size) g[n] = gradient[i], m[n] = moment[i], v[n] = square[i], w[n] = parameter[i];
         }
 #pragma unroll
-        for (int n = 0; n < AT_ONCE; n++) {
+        for (int n = 0; n < IN_FLIGHT; n++) {
             int i = first + n * 256;
             if (i >= size) continue;
             m[n] = m[n] + (1.0f - beta1) * (g[n] - m[n]);

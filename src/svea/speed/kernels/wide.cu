@@ -158,7 +158,7 @@ __device__ inline void convolve_wide(const WideLayer& layer, const u32 (&w)[WIDE
 #pragma unroll 1
     for (int strip = 0; strip < strips; strip++) {
         if (BACK) {  // before the products: a warp waits there until the tensor cores have taken the last of them
-            ask_for_wide_source<G>(layer, part, strip + 1);  // behind the last strip are no pixels
+            ask_for_wide_source<G>(layer, part, strip + 1);  // the last strip has none behind it
             end_asking();
         }
         start_strip<G>(sum, layer, part, w, strip);

@@ -1,4 +1,4 @@
-"""The random convolution of bfloat16 pixels in CUDA (views.cu)."""
+"""The random convolution of bfloat16 pixels in CUDA; random_convolution.py decides about it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from svea.augment import conv
 
-SOURCES = [Path(__file__).with_name(name) for name in ("tensor_cores.cu", "views.cu")]
-THREADS, RUN = 128, 14  # as in views.cu
+SOURCES = [Path(__file__).with_name(n) for n in ("tensor_cores.cu", "random_convolution.cu")]
+THREADS, RUN = 128, 14  # as in random_convolution.cu
 MOST_ERROR = 2**-8  # bfloat16's rounding makes it half of that
 Launch = Callable[..., None]
 
