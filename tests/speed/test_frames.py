@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from statistics import median
 from typing import Any
 
@@ -113,12 +112,7 @@ def check(draws: list[list[float]], usual: float) -> None:
 def launcher_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[chain.Chain], chain.Launch]:
     """What runs a chain's kernels here; those of equal ones are compiled once."""
     folder = tmp_path_factory.mktemp("kernels")
-
-    @cache
-    def launcher(macros: tuple[tuple[str, int], ...]) -> chain.Launch:
-        return emulator(folder, chain.SOURCES, dict(macros))
-
-    return lambda part: launcher(tuple(part.macros().items()))
+    return lambda part: emulator(folder, chain.SOURCES, part.macros())
 
 
 @needs_compiler

@@ -248,7 +248,6 @@ class Launched:
     """What runs kernels, and remembers which."""
 
     def __init__(self, folder: Path, sources: list[Path], macros: dict[str, int], names: list[str]):
-        folder.mkdir(exist_ok=True)
         self.run, self.kernels = emulator(folder, sources, macros, names), list[str]()
 
     def __call__(self, kernel: str, *given: object) -> None:
@@ -278,14 +277,20 @@ def by_kernels(method: str, folder: Path, keep: bool):
     return agent, found
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Kernels for two agents, of two methods."""
+    return tmp_path_factory.mktemp("kernels")
+
+
 @needs_compiler
 @pytest.mark.parametrize("method", ["svea", "madi"])  # the masker steps with the critic, by torch
 def test_copies_of_weights_are_kept_up_to_date(
-    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heads, "PACKERS", 3)
-    ours, kept = by_kernels(method, tmp_path / "ours", True)
-    theirs, _ = by_kernels(method, tmp_path / "theirs", False)
+    ours, kept = by_kernels(method, folder, True)
+    theirs, _ = by_kernels(method, folder, False)
     other = {name: tensor.clone() for name, tensor in ours.state_dict().items()}
     for number in range(5):
         if number == 3:  # a state is loaded, as when a run continues

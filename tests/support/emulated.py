@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -32,17 +33,20 @@ def emulator(
 ) -> Callable[..., None]:
     """Compile sources, and return what launches their kernels; by default the trunk's.
 
-    The first of them is tensor_cores.cu, whose functions the emulation has.
+    The first of them is tensor_cores.cu, whose functions the emulation has. What a folder has
+    already is not compiled again.
     """
-    library = folder / f"kernels-{len(list(folder.iterdir()))}.so"
-    source = library.with_suffix(".cu")
-    source.write_text("\n".join(path.read_text() for path in sources[1:]))
+    text = "\n".join(path.read_text() for path in sources[1:])
     definitions = [f"-D{name}={value}" for name, value in macros.items()]
     if kernels:
         definitions.append("-DLAUNCHERS=" + " ".join(f"LAUNCHER({name})" for name in kernels))
-    command = ["g++", "-O1", "-std=c++17", "-fPIC", "-shared", "-w", *definitions]
-    command += [f'-DKERNELS="{source}"', str(Path(__file__).with_name("emulation.cpp"))]
-    subprocess.run([*command, "-o", str(library)], check=True)
+    name = hashlib.sha256("\n".join([text, *definitions]).encode()).hexdigest()[:16]
+    source, library = folder / f"{name}.cu", folder / f"{name}.so"
+    if not library.exists():
+        source.write_text(text)
+        command = ["g++", "-O1", "-std=c++17", "-fPIC", "-shared", "-w", *definitions]
+        command += [f'-DKERNELS="{source}"', str(Path(__file__).with_name("emulation.cpp"))]
+        subprocess.run([*command, "-o", str(library)], check=True)
     loaded = ctypes.CDLL(str(library))
 
     def launch(name: str, grid: tuple[int, int], threads: int, memory: int, *given: Any) -> None:
