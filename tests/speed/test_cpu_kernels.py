@@ -484,6 +484,23 @@ def test_a_library_is_built_once_and_left_whole(
         cpu.library()
 
 
+def test_a_library_s_name_says_what_every_part_of_its_source_is(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a run would load kernels that an older source made."""
+    included = {re.search(r'#include "(.+)"', line) for line in cpu.SOURCE.read_text().splitlines()}
+    names = {found.group(1) for found in included if found}
+    assert {part.name for part in cpu.PARTS} == {cpu.SOURCE.name, *names}
+    before = cpu.library_path("")
+    for number, part in enumerate(cpu.PARTS):
+        changed = fresh / part.name
+        changed.write_text(part.read_text() + " ")
+        parts = (*cpu.PARTS[:number], changed, *cpu.PARTS[number + 1 :])
+        with monkeypatch.context() as patched:
+            patched.setattr(cpu, "PARTS", parts)
+            assert cpu.library_path("") != before
+
+
 @builds
 @pytest.mark.parametrize("left", [0, 10, 3000, -40, -1])
 def test_a_damaged_library_is_built_again(fresh: Path, left: int) -> None:
