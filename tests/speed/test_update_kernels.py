@@ -30,12 +30,8 @@ def emulation(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return emulator(tmp_path_factory.mktemp("kernels"), updates.SOURCES, {}, KERNELS)
 
 
-@pytest.mark.parametrize("device", [emulated, on_gpu])
-@pytest.mark.parametrize("decisions", [5, 60])  # of a ring of 20: young, and several times round
-@pytest.mark.parametrize(("n_step", "environments"), [(1, 1), (3, 1), (3, 2), (9, 2)])
-def test_batches_are_the_replays_own(
-    device: str, decisions: int, n_step: int, environments: int, emulation: Any
-) -> None:
+def replay_of(decisions: int, n_step: int, environments: int, device: str) -> Replay:
+    """Noise in a ring of 20."""
     replay = Replay(
         20, 16, 3, environments=environments, episode_length=7, device=device, seed=1,
         n_step=n_step,
@@ -54,6 +50,16 @@ def test_batches_are_the_replays_own(
         replay.append(environment, action, random.normal(), over, frame(), ends)
         if ends:
             replay.begin(environment, frame())
+    return replay
+
+
+@pytest.mark.parametrize("device", [emulated, on_gpu])
+@pytest.mark.parametrize("decisions", [5, 60])  # young, and several times round the ring
+@pytest.mark.parametrize(("n_step", "environments"), [(1, 1), (3, 1), (3, 2), (9, 2)])
+def test_batches_are_the_replays_own(
+    device: str, decisions: int, n_step: int, environments: int, emulation: Any
+) -> None:
+    replay = replay_of(decisions, n_step, environments, device)
     fast = FusedSampling(replay, emulation if device == "cpu" else None)
     state = replay.generator.get_state()
     for size in (1, 33):
@@ -65,6 +71,32 @@ def test_batches_are_the_replays_own(
             torch.testing.assert_close(
                 found, getattr(wanted, name), rtol=rounding, atol=rounding, msg=name
             )
+    assert fast.right
+
+
+@needs_compiler
+@pytest.mark.parametrize("wrong", ["observations", "rewards", "next_observations"])
+def test_a_replay_whose_kernel_is_wrong_samples_by_itself(wrong: str, emulation: Any) -> None:
+    replay = replay_of(60, 3, 2, "cpu")
+    launched: list[int] = []
+
+    def launch(kernel: str, *given: Any) -> None:
+        emulation(kernel, *given)
+        _, _, _, _, observations, successors, _, rewards, *_ = given
+        tensors = {
+            "observations": observations, "next_observations": successors, "rewards": rewards
+        }  # fmt: skip
+        tensors[wrong].view(-1)[-1] += 1
+        launched.append(1)
+
+    fast, state = FusedSampling(replay, launch), replay.generator.get_state()
+    with pytest.warns(UserWarning, match=f"our kernel's {wrong} are not the replay's"):
+        found = dict(fast(16))
+    replay.generator.set_state(state)
+    for name, tensor in Replay.sample(replay, 16):
+        assert torch.equal(found[name], tensor)
+    fast(16)
+    assert len(launched) == 1, "it is asked once"
 
 
 def test_which_replays_fit() -> None:

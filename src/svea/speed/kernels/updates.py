@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,7 @@ class FusedSampling:
     def __init__(self, replay: Replay, launch: Launch | None = None) -> None:
         """Take a replay that `fits`, and what launches kernels in place of its GPU."""
         self.replay, self.launch = replay, launch or kernels(replay.device)
+        self.right: bool | None = None  # not known before there are transitions to compare
 
     @staticmethod
     def fits(replay: Replay) -> bool:
@@ -73,8 +75,29 @@ class FusedSampling:
     def __call__(self, batch_size: int) -> Batch:
         """Draw transitions uniformly, with replacement."""
         replay = self.replay
-        replay.flush()
+        if self.right is None:
+            self.right = self.is_right(batch_size)
+        if not self.right:
+            return Replay.sample(replay, batch_size)
         draws = torch.rand(batch_size, generator=replay.generator, device=replay.device)
+        return self.gather(draws)
+
+    def is_right(self, batch_size: int) -> bool:
+        """Compare the kernel with the replay itself, before the first batch; warn if it is off."""
+        replay = self.replay
+        draws = torch.linspace(0, 1, batch_size, device=replay.device)
+        ages = torch.minimum((draws * replay._size).long(), replay._size - 1)
+        found = dict(self.gather(draws))
+        off = [name for name, wanted in replay.gather(ages) if not same(found[name], wanted)]
+        if off:
+            slow = f"sampling takes longer: our kernel's {', '.join(off)} are not the replay's"
+            warnings.warn(slow, stacklevel=2)
+        return not off
+
+    def gather(self, draws: Tensor) -> Batch:
+        """The transitions at these parts of the replay, from 0 for the oldest to 1."""
+        replay, batch_size = self.replay, len(draws)
+        replay.flush()
         _, channels, height, width = replay.frames.shape
         stacks = (batch_size, 3 * channels, height, width)
         batch = Batch(
@@ -98,6 +121,13 @@ class FusedSampling:
             channels * height * width // 16, batch.actions.shape[1],
         )  # fmt: skip
         return batch
+
+
+def same(found: Tensor, wanted: Tensor) -> bool:
+    """Whether numbers are equal, those of sums but for rounding."""
+    if not wanted.is_floating_point():
+        return torch.equal(found, wanted)
+    return torch.allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 def has_right_frames(replay: Replay) -> bool:
