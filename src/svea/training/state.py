@@ -166,8 +166,8 @@ class TrainingState:
         self.decision, self.updates = saved.decision, state["updates"]
         self.owed_updates = state["owed_updates"]
         self.next_evaluation = state["next_evaluation"]
-        moved = self.next_evaluation > self.decision  # the run's end may have, at least
-        if moved or not self.config.eval_every:
+        # The run's end may have moved, or evaluations may have been switched off.
+        if self.next_evaluation > self.decision or not self.config.eval_every:
             self.plan_evaluation()
         every = self.config.save_every, self.config.log_every  # they may have changed
         soonest = [(self.decision // interval + 1) * interval for interval in every]
