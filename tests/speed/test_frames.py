@@ -93,7 +93,7 @@ def errors(fused: FusedFrames, net: FrameCNN, batch: int, device: str) -> list[f
     return [error(one, other) for one, other in pairs]
 
 
-def check(draws: list[list[float]], usual: float) -> None:
+def check(draws: list[list[float]], usual: float, worst: float) -> None:
     """Bounds on the errors of several draws: on every tensor's median, and on the worst.
 
     One activation that rounds to the other side of zero opens or closes a ReLU, and moves gradients
@@ -105,7 +105,7 @@ def check(draws: list[list[float]], usual: float) -> None:
     features, *gradients = zip(*draws, strict=True)
     assert max(features) < 5e-3
     assert max(map(median, gradients)) < usual, gradients
-    assert max(map(max, gradients)) < 3e-2, gradients
+    assert max(map(max, gradients)) < worst, gradients
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_emulated_kernels_are_plain_convolutions(
     fused = FusedFrames(net, (no_kernel, no_kernel), blocks)
     for part in (fused.chain, fused.joint):
         part.launch = launcher_of(part)
-    check([errors(fused, net, batch, "cpu")], usual=5e-3)  # a draw takes seconds here
+    check([errors(fused, net, batch, "cpu")], 5e-3, 5e-3)  # a draw takes seconds here
 
 
 @needs_compiler
@@ -198,14 +198,18 @@ def test_a_whole_update_by_emulated_kernels_is_the_plain_one(
 
 
 @pytest.mark.parametrize("device", [on_gpu])
-@pytest.mark.parametrize(("batch", "usual"), [(2, 5e-3), (20, 1e-2), (256, 1e-2)])
-def test_kernels_on_a_gpu_are_plain_convolutions(device: str, batch: int, usual: float) -> None:
+@pytest.mark.parametrize(
+    ("batch", "usual", "worst"), [(2, 5e-3, 2e-2), (20, 1e-2, 1e-2), (256, 1e-2, 1e-2)]
+)
+def test_kernels_on_a_gpu_are_plain_convolutions(
+    device: str, batch: int, usual: float, worst: float
+) -> None:
     draws = []
     for seed in range(5):
         torch.manual_seed(seed)
         net = network(3, 84, 6, 3).to(device)
         draws.append(errors(FusedFrames(net), net, batch, device))
-    check(draws, usual)
+    check(draws, usual, worst)
 
 
 def test_in_full_precision_the_library_computes() -> None:
