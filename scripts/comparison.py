@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from svea.envs import PAPER_TASKS
+from svea.envs import GEOMETRY_MODES, LIGHT_MODES, PAPER_TASKS
 from svea.evidence import published, stats
 from svea.evidence.results import Group, group_runs
 from svea.evidence.results.settings import changed_settings, settings_of
@@ -26,6 +26,7 @@ TASKS = [task for task in PAPER_TASKS if published.lookup(task, "color_hard", *P
 COMPARED_AT = 100_000  # decisions
 UNNAMED = {"envs", "eval_mode"}  # what names do not say of a setting; tables give its length
 NOT_EVALUATED = "not yet evaluated"
+KINDS = {"geometry": tuple(GEOMETRY_MODES), "lights": tuple(LIGHT_MODES)}
 
 Compared = dict[str, dict[str, list[list[Record]]]]
 """Records of each seed, by setting and task."""
@@ -114,6 +115,31 @@ class Comparison:
         titles = ("task", "setting", "seed", "train", *SEARCHED, "mean of four", "kept")
         return Table("candidate", "", tuple(map(Column, titles)), tuple(rows), (note,))
 
+    def kinds(self) -> Table:
+        """Geometry and lights: means over the tasks, of settings played in all of their modes."""
+        found = {
+            label: played
+            for kind in (self.shown, self.tried)
+            for label in _whole(kind)
+            if all(played := [_in_kinds(kind[label][task]) for task in TASKS])
+        }
+        rows = [
+            Row((Cell(name), *(mean_over(tasks, modes) for tasks in found.values())))
+            for kind, members in KINDS.items()
+            for name, modes in [*((m, [m]) for m in members), (f"**mean of {kind}**", members)]
+        ]
+        rows.insert(0, Row((Cell("train"), *(mean_over(t, ["train"]) for t in found.values()))))
+        seeds = {len(runs) for tasks in found.values() for runs in tasks}
+        modes = [mode for members in KINDS.values() for mode in members]
+        whole = {label: dict(zip(TASKS, tasks, strict=True)) for label, tasks in found.items()}
+        note = (
+            f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions, {from_to(seeds)} seed "
+            f"per task, {from_to(_played(whole, modes))} episodes per mode and agent (train: "
+            f"{from_to(_played(whole, ['train']))}); 95 % over seeds and episodes."
+        )
+        columns = tuple(map(Column, ("mode", *(f"`{label}`" for label in found))))
+        return Table("kinds", "", columns, tuple(rows), (note,))
+
     def _means(self) -> list[Row]:
         """A row for each setting that has run on all tasks."""
         name = f"mean of the {len(TASKS)}"
@@ -199,6 +225,17 @@ def _candidate_row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Reco
     cells = [mean_cell(played) for played in returns.values()]
     end = Cell(number(four)), Cell(kept(four, float(means["train"])))
     return Row((Cell(name), Cell(f"`{label}`"), Cell(from_to(seeds)), *cells, *end))
+
+
+def _in_kinds(runs: Sequence[list[Record]]) -> list[list[Record]]:
+    """The seeds that were played in every mode of geometry and lights."""
+    needed = {mode for members in KINDS.values() for mode in members}
+    return [records for records in runs if needed <= {record["mode"] for record in records}]
+
+
+def mean_over(tasks: Sequence[Sequence[Sequence[Record]]], modes: Sequence[str]) -> Cell:
+    """The mean over modes, and over tasks, which have records of each seed."""
+    return mean_cell([_returns_in(runs, mode) for runs in tasks for mode in modes])
 
 
 def mean_cell(returns: Sequence[Sequence[Sequence[float]]]) -> Cell:

@@ -82,6 +82,7 @@ class Results:
             "candidate": self.comparison.candidates,
             "compared": self.comparison.settings,
             "seeds": self.comparison.seeds,
+            "kinds": self.comparison.kinds,
         }
 
     def contents(self) -> dict[Path, str]:
@@ -198,7 +199,7 @@ class Results:
             {
                 "agent": Cell(f"`{zoo.PREFIX}{folder.name}`"),
                 "decisions": Cell(f"{card['decisions']:,}"),
-                "mean return [95 %]": Cell("; ".join(map(_shown, card["returns"]))),
+                "mean return [95 %]": Cell("; ".join(map(_shown, zoo.listed(card)))),
                 "seeds": Cell("1"),
                 "size": Cell(size(card["size"])),
             }

@@ -120,6 +120,15 @@ def test_decisions_and_frames_are_both_named(tmp_path):
     assert "6,000 decisions = 24,000 frames" in text
 
 
+def test_time_is_not_claimed_for_runs_without_a_log(tmp_path):
+    logged = write_run(tmp_path / "logged", seconds=420.0)
+    export = write_run(tmp_path / "export", method="drq")
+    (export / "metrics.jsonl").unlink()
+    page, _ = make(tmp_path, logged, export)
+    words = " ".join(page.words)
+    assert re.search(r"7 min\s+of 1 of 2 runs", words)
+
+
 def test_configuration_and_command_are_exact(tmp_path):
     folder = write_run(tmp_path / "demo", odd={"a": [1, "<2>"]})
     _, text = make(tmp_path, folder)

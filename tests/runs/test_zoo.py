@@ -123,6 +123,18 @@ def test_the_list_shows_every_agent(agents: Path, capsys: pytest.CaptureFixture[
     assert "make results" in capsys.readouterr().err
 
 
+def test_the_list_leaves_the_many_modes_of_a_group_to_the_card(
+    agents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turned = {"mode": "rotate_easy", "shown": "rotate_easy (dmcgb2)", "mean": 3.25, "episodes": 6}
+    replace_json(agents / "toy-svea/card.json", CARD | {"returns": [*CARD["returns"], turned]})
+    assert main(["zoo"]) == 0
+    shown = capsys.readouterr().out
+    assert "train 7.5" in shown and "rotate_easy" not in shown
+    assert main(["zoo", "--json"]) == 0
+    assert "rotate_easy" in capsys.readouterr().out
+
+
 def test_without_the_folder_it_says_where_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

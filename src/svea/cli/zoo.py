@@ -37,7 +37,7 @@ def command(json: bool = False) -> int:
                 "task": card["task"],
                 "method": card["method"],
                 "decisions": f"{card['decisions']:,}",
-                "mean return": "; ".join(map(_shown, card["returns"])),
+                "mean return": "; ".join(map(_shown, zoo.listed(card))),
                 "size": size(card["size"]),
                 "licence": card["licence"],
             }

@@ -74,6 +74,14 @@ def working_copy(run: str | Path) -> Path:
     return copy
 
 
+def listed(card: dict[str, Any]) -> list[dict[str, Any]]:
+    """The returns that fit into a list of agents; the 16 of geometry and lights are on the card."""
+    from svea.envs.modes import GROUPS  # 0.2 s that other users of this module need not wait
+
+    long = {*GROUPS["geometry"], *GROUPS["lights"]}
+    return [one for one in card["returns"] if one["mode"] not in long]
+
+
 def cards() -> list[dict[str, Any]]:
     """What is known about each agent, from its configuration and its card."""
     return [_card(home() / name) for name in names()]

@@ -80,13 +80,15 @@ def study(runs: Sequence[Run]) -> list[Tile]:
     finished = sum(run.finished for run in runs)
     seconds = [run.seconds for run in runs if run.seconds is not None]
     total = sum(run.decisions_done for run in runs)
+    # Exports have no log, so their decisions are known and their time is not.
+    timed = f"of {len(seconds)} of {plural(len(runs), 'run')}" if len(seconds) < len(runs) else ""
     return [
         Tile("runs", count(len(runs)), f"{finished} finished" if finished < len(runs) else ""),
         Tile("tasks", str(len({run.task for run in runs}))),
         Tile("methods", str(len({run.method for run in runs}))),
         Tile("seeds", str(len({run.seed for run in runs}))),
         Tile("decisions in all", count(total)),
-        Tile("wall time in all", duration(sum(seconds)) if seconds else "–"),
+        Tile("wall time in all", *((duration(sum(seconds)), timed) if seconds else ("–",))),
     ]
 
 
