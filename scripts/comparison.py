@@ -103,9 +103,13 @@ class Comparison:
             if task in tasks
         ]
         rows += [
-            _candidate_row(f"mean of the {len(TASKS)}", label, [found[label][t] for t in TASKS])
-            for found in (self.tried, self.shown)
-            for label in _whole(found)
+            _candidate_row(f"mean of the {len(TASKS)}", label, tasks)
+            for label in _whole(self.tried)
+            for tasks in (*_each_seed(self.tried[label]), _in_order(self.tried[label]))
+        ]
+        rows += [
+            _candidate_row(f"mean of the {len(TASKS)}", label, _in_order(self.shown[label]))
+            for label in _whole(self.shown)
         ]
         note = (
             "Mean return with its 95 % interval over seeds, where there are several, and episodes. "
@@ -192,6 +196,18 @@ def _returns_in(records: Sequence[Sequence[Record]], mode: str) -> list[list[flo
 def _whole(found: Compared) -> list[str]:
     """The settings that have run on all tasks."""
     return [label for label, tasks in found.items() if set(TASKS) <= set(tasks)]
+
+
+def _in_order(tasks: dict[str, list[list[Record]]]) -> list[list[list[Record]]]:
+    """The records of each seed of each task, in the order of `TASKS`."""
+    return [tasks[task] for task in TASKS]
+
+
+def _each_seed(tasks: dict[str, list[list[Record]]]) -> list[list[list[list[Record]]]]:
+    """As `_in_order`, for each seed that all tasks have; none where there is but one."""
+    played = [{r[0]["run_seed"]: r for r in runs if r} for runs in _in_order(tasks)]
+    seeds = sorted(set.intersection(*map(set, played)))
+    return [[[of[seed]] for of in played] for seed in seeds] if len(seeds) > 1 else []
 
 
 def _played(found: Compared, modes: Sequence[str]) -> set[int]:

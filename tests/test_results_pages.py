@@ -132,43 +132,51 @@ def test_the_search_lists_every_candidate_with_its_score(script: ModuleType, res
         assert four == script.number(mean_of_four(task)) and score == script.number(both)
 
 
-def test_a_candidate_is_chosen_on_one_seed_and_shown_on_another(
+def test_candidates_are_chosen_on_some_seeds_and_shown_on_others(
     script: ModuleType, results: Any
 ) -> None:
-    """The seed that chose, again from its records; no table of results counts it."""
-    returns: dict[tuple[str, str], list[float]] = {}
+    """The seeds that chose, again from their records; no table of results counts them."""
+    returns: dict[tuple[str, int, str, str], list[float]] = {}
     for folder in (ROOT / "results/search-100k").iterdir():
         config = json.loads((folder / "config.json").read_text())
-        assert config["seed"] == 4 and config["augment"] == "overlay|overlay_drift"
+        steps = config["sac"]["n_step"]
+        label = f"svea + {config['augment']}" + (f", sac.n_step={steps}" if steps > 1 else "")
         for line in (folder / "eval.jsonl").read_text().splitlines():
             record = json.loads(line)
-            returns.setdefault((config["task"], record["mode"]), []).append(record["return"])
-    four = [np.mean(returns[task, mode]) for task in script.TASKS for mode in script.SEARCHED]
+            key = (label, config["seed"], config["task"], record["mode"])
+            returns.setdefault(key, []).append(record["return"])
+    four = {
+        (label, seed): np.mean(
+            [np.mean(returns[label, seed, t, m]) for t in script.TASKS for m in script.SEARCHED]
+        )
+        for label, seed, *_ in returns
+    }
     rows = {
-        tuple(c.text.strip("`") for c in r.cells[:3]): r.cells
+        tuple(c.text.strip("`") for c in r.cells[1:3]): r.cells
         for r in results.comparison.candidates().rows
+        if r.cells[0].text == "mean of the 5"
     }
-    label = "svea + overlay|overlay_drift"
-    chose, showed = (rows["mean of the 5", label, seed] for seed in "41")
-    assert chose[-2].text == script.number(np.mean(four)) != showed[-2].text
-    cells = {
-        tuple(c.text.strip("`") for c in r.cells[:3]): r.cells
-        for r in results.comparison.means().rows
-    }
-    assert [name[1] for name in cells if name[0] == label] == [showed[3].text]
-    assert all(run.seed != 4 for run in results.runs)
+    for (label, seed), score in four.items():
+        assert rows[label, str(seed)][-2].text == script.number(score)
+    both = np.mean([score for (label, _), score in four.items() if label.endswith("n_step=3")])
+    name = "svea + overlay|overlay_drift"
+    assert rows[f"{name}, sac.n_step=3", "5 to 6"][-2].text == script.number(both)
+    shown = {r.cells[0].text.strip("`"): r.cells for r in results.comparison.means().rows}
+    assert shown[name][1].text == rows[name, "1"][3].text != rows[name, "4"][3].text
+    chose = {(label, seed) for label, seed, *_ in returns}
+    assert not chose & {(group.label, run.seed) for group in results.groups for run in group.runs}
 
 
 def test_unlike_settings_never_share_a_name(script: ModuleType, copy: Path) -> None:
     name = "svea + overlay|overlay_drift"
     folder = copy / "results/search-100k/walker_walk-overlay_or_drift-s4"
-    other = shutil.copytree(folder, folder.with_name("walker_walk-n3-s4"))
+    other = shutil.copytree(folder, folder.with_name("walker_walk-n5-s4"))
     config = json.loads((folder / "config.json").read_text())
-    longer = config | {"sac": config["sac"] | {"n_step": 3}}
+    longer = config | {"sac": config["sac"] | {"n_step": 5}}
     (other / "config.json").write_text(json.dumps(longer))
     rows = script.Results(copy).comparison.candidates().rows
     named = [row.cells[1].text.strip("`") for row in rows if row.cells[0].text == "walker_walk"]
-    assert sorted(named) == [name, f"{name}, sac.n_step=3"]
+    assert sorted(named) == [name, f"{name}, sac.n_step=3", f"{name}, sac.n_step=5"]
     (other / "config.json").write_text(json.dumps(config | {"envs": 4}))
     with pytest.raises(SystemExit, match="walker_walk are all named"):
         script.Results(copy)
