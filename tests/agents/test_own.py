@@ -20,7 +20,7 @@ from svea.methods import METHODS, Method
 from svea.networks import OwnEncoder
 from svea.recipes import RECIPES, Recipe, streams
 from svea.replay import Batch
-from svea.speed.accelerate import convolve_in_c
+from svea.speed.accelerate import compute_in_c
 
 SMALL = {"preset": "quick", "image_size": 16, "shift": 1, "batch_size": 4}
 
@@ -56,7 +56,7 @@ def test_trying_an_encoder_leaves_its_statistics_and_its_training_mode() -> None
 @pytest.mark.parametrize("options", [{}, {"method": "pad"}, {"mask": "madi"}, {"method": "sgqn"}])
 def test_every_kind_of_update_trains_it(options: dict[str, Any]) -> None:
     agent = small_agent(encoder="own_networks:Small", overlay_dir="procedural", **options)
-    convolve_in_c([agent.trunk])  # kernels that are made for other networks leave it alone
+    compute_in_c([agent.trunk])  # kernels that are made for other networks leave it alone
     before = {name: p.clone() for name, p in agent.trunk.named_parameters()}
     batch = a_batch(torch.Generator().manual_seed(0))
     agent.update(batch, agent.schedule(0), batch)

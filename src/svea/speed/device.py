@@ -38,8 +38,9 @@ def choose_device(name: str) -> torch.device:
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """bfloat16 on GPUs that multiply it natively (``auto``), float32 elsewhere, or as asked for.
 
-    On CPUs float32 is as fast at the sizes one trains there, and some virtual machines announce
-    bfloat16 tiles (AMX) that they do not have: so it must be asked for, and is tried first.
+    On CPUs with AVX512_BF16 bfloat16 is faster (kernels/cpu_bfloat16.py), on others slower, and
+    some virtual machines announce tiles of it (AMX) that they do not have: so it must be asked for,
+    and is tried first.
     """
     if name not in PRECISIONS:
         raise unknown_name("precision", name, PRECISIONS)

@@ -19,8 +19,8 @@ from svea.machine import usable_cores
 from svea.networks import Masker
 from svea.recipes import streams
 from svea.runs import footprint, layout
-from svea.speed import EXACT, choose_speed
-from svea.speed.accelerate import convolve_in_c
+from svea.speed import EXACT, choose_speed, precision_context
+from svea.speed.accelerate import compute_in_c
 from svea.words import duration, plural
 
 GPU_SHARE = 0.8  # of a GPU's free memory that the replay may take
@@ -139,13 +139,16 @@ def update_seconds(config: Config, device: torch.device) -> float:
     with torch.random.fork_rng(devices=[]):  # the run's draws do not depend on this trunk's
         trunk = make_encoder(config).to(device)
         masker = Masker(config.madi.filters, trunk).to(device) if config.mask == "madi" else None
+    precision = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
     if device.type == "cpu" and choose_speed(config.speed, device) == "compiled":
-        convolve_in_c([trunk])
+        compute_in_c([trunk], precision)
     images = torch.zeros(TIMED_IMAGES, *trunk.input_shape, device=device)
     timed = []
     for _ in range(3):  # the shortest: the first sets up libraries, and others may be disturbed
         began = time.perf_counter()
-        trunk(images if masker is None else masker(images)).sum().backward()
+        with precision_context(device, precision):
+            features = trunk(images if masker is None else masker(images))
+        features.sum().backward()
         timed.append(time.perf_counter() - began)
     views = streams(find_method(config.method).recipe_for(config.augment), config.recipe)
     passes = len(views.prediction) + (len(views.target) + len(views.policy)) / 3

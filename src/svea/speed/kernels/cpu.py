@@ -32,9 +32,12 @@ from svea.networks.cnn import CNN
 from svea.speed.kernels import cache
 
 SOURCE = Path(__file__).with_name("cpu.c")
-PARTS = (SOURCE, SOURCE.with_name("winograd.c"))
+PARTS = (
+    SOURCE,
+    *map(SOURCE.with_name, ("pairs.c", "cpu_bfloat16.c", "winograd.c", "views.c", "mlp.c")),
+)
 CHUNKS = 16  # parts of a batch that threads take one by one; as in the source
-KINDS = (torch.float32, torch.uint8, torch.int64)  # of the tensors that kernels read and write
+KINDS = (torch.float32, torch.bfloat16, torch.uint8, torch.int32, torch.int64)  # of tensors
 WORTH_SHARING = 32  # pictures; with fewer, waking another thread takes longer than the work
 OPTIMISE = ("-O3", "-fno-math-errno", "-fno-trapping-math")
 
@@ -44,14 +47,15 @@ class BuildError(UserError):
 
 
 @functools.cache
-def library(layers: str = "") -> ctypes.CDLL:
+def library(layers: str = "", precision: torch.dtype = torch.float32) -> ctypes.CDLL:
     """The kernels for a network's layers, compiled unless an earlier run did it."""
     if sys.platform != "linux":
         raise BuildError("they are made for Linux")
     try:
-        file = library_path(layers)
+        definitions = defined(layers, precision)
+        file = library_path(definitions)
         if not cache.is_whole(file):
-            build(layers, file)
+            build(definitions, file)
         return ctypes.CDLL(str(file))
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace")[:500]
@@ -60,25 +64,31 @@ def library(layers: str = "") -> ctypes.CDLL:
         raise BuildError(f"{error}; XDG_CACHE_HOME says where compiled kernels are kept") from error
 
 
-def library_path(layers: str) -> Path:
+def defined(layers: str, precision: torch.dtype) -> tuple[str, ...]:
+    """The definitions that make the source one for these layers in this precision."""
+    backwards = "LAYER" + " LAYER".join(reversed(layers.split("LAYER")[1:])) if layers else ""
+    low = ("-DBFLOAT16",) if precision == torch.bfloat16 else ()
+    return (f"-DLAYERS={layers}", f"-DREVERSED={backwards}", *low)
+
+
+def library_path(definitions: tuple[str, ...]) -> Path:
     """Where a library lies. Its name says what it was made from and for which processor.
 
     Home folders may be shared by unlike machines. The compiler is not part of it: a run that
     resumes where the compiler is gone, or is another one, keeps its bits.
     """
-    made_from = (*(part.read_text() for part in PARTS), layers, *OPTIMISE, native(), processor())
-    return cache.path_for(made_from, "so")
+    made_from = (*(part.read_text() for part in PARTS), *definitions, *OPTIMISE)
+    return cache.path_for((*made_from, native(), processor()), "so")
 
 
-def build(layers: str, file: Path) -> None:
+def build(definitions: tuple[str, ...], file: Path) -> None:
     """Compile the source."""
     compiler = shutil.which(os.environ.get("CC") or "gcc") or shutil.which("cc")
     if compiler is None:
         raise BuildError("a C compiler (gcc) is not installed")
     with tempfile.TemporaryDirectory() as folder:
         linked = f"{folder}/kernels.so"
-        backwards = "LAYER" + " LAYER".join(reversed(layers.split("LAYER")[1:])) if layers else ""
-        options = [*OPTIMISE, native(), f"-DLAYERS={layers}", f"-DREVERSED={backwards}"]
+        options = [*OPTIMISE, native(), *definitions]
         command = [compiler, *options, "-fPIC", "-shared", str(SOURCE), "-o", linked]
         subprocess.run(command, check=True, capture_output=True)
         content = Path(linked).read_bytes()
@@ -144,7 +154,8 @@ def _as_c(argument: Tensor | int | Sequence[Tensor] | None) -> Any:
 def suits_random_convolution(x: Tensor) -> bool:
     """Whether `random_convolution` can take these pictures."""
     rows, columns = x.shape[2:]
-    return x.dtype == torch.float32 and 4 <= rows <= 256 and 16 <= columns <= 256
+    in_kind = x.dtype in (torch.float32, torch.bfloat16)
+    return in_kind and 4 <= rows <= 256 and 16 <= columns <= 256
 
 
 def random_convolution(x: Tensor, weight: Tensor) -> Tensor:
@@ -154,21 +165,26 @@ def random_convolution(x: Tensor, weight: Tensor) -> Tensor:
     x = x.contiguous()
     y = torch.empty_like(x) if y is None else y
     sizes = (batch, channels // 3, rows, columns)
-    call(library().random_convolution, batch, x, weight.contiguous(), y, *sizes)
+    low = x.dtype == torch.bfloat16
+    convolve = library().random_convolution_pairs if low else library().random_convolution
+    call(convolve, batch, x, weight.contiguous(), y, *sizes)
     return y
 
 
-def window_pixels(x: Tensor, corner: Tensor, height: int, width: int, pad: int) -> Tensor:
-    """One window per sample (`augment.crops.windows`) of bytes (B, C, H, W), as float32 in [0, 1].
+def window_pixels(
+    x: Tensor, corner: Tensor, height: int, width: int, pad: int, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """One window per sample (`augment.crops.windows`) of bytes (B, C, H, W), as numbers in [0, 1].
 
     The same bits as moving bytes and then dividing them by 255, in one pass instead of five. It
     leaves room behind it for a strong view, so that both can enter a network without a copy.
     """
     batch, channels, rows, columns = x.shape
-    y, room = torch.empty(2, batch, channels, height, width)
+    y, room = torch.empty(2, batch, channels, height, width, dtype=dtype)
     y.room = room  # type: ignore[attr-defined]
+    to = (y, None) if dtype == torch.float32 else (None, y)
     sizes = (batch, channels, rows, columns, height, width, pad)
-    call(library().window_pixels, batch, x.contiguous(), corner.contiguous(), y, *sizes)
+    call(library().window_pixels, batch, x.contiguous(), corner.contiguous(), *to, *sizes)
     return y
 
 
@@ -206,6 +222,8 @@ class Layer:
 class Convolutions:
     """A CNN's forward pass by these kernels: set as its ``forward``, nothing else changes."""
 
+    precision = torch.float32
+
     def __init__(self, network: CNN) -> None:
         self.network = network
         convolutions = [m for m in network.layers if isinstance(m, nn.Conv2d)]
@@ -214,7 +232,8 @@ class Convolutions:
         for number, one in enumerate(convolutions):
             relu = number < len(convolutions) - 1 or network.drqv2
             stride, channels, filters = int(one.stride[0]), one.in_channels, one.out_channels
-            tiled = number > 0 and stride == 1 and side >= TILED_FROM
+            exact = self.precision == torch.float32
+            tiled = exact and number > 0 and stride == 1 and side >= TILED_FROM
             layer = Layer(side, channels, stride, filters, relu, tiled)
             self.layers.append(layer)
             side = layer.after
@@ -224,7 +243,7 @@ class Convolutions:
             f"{int(each.relu)}, {int(each.tiled)})"
             for number, each in enumerate(self.layers)
         )
-        library(self.source)  # compile now, not in the first update
+        library(self.source, self.precision)  # compile now, not in the first update
 
     @staticmethod
     def fits(network: nn.Module) -> bool:
