@@ -16,10 +16,20 @@ from typing import Any
 import pytest
 import torch
 from tiny_runs import tiny
+from torch import Tensor
 
 from svea import speed, views
 from svea.agents import Agent, make_agent
-from svea.augment import AUGMENTATIONS, Augment, Augmentation, augmentation, conv, shift, transform
+from svea.augment import (
+    AUGMENTATIONS,
+    Augment,
+    Augmentation,
+    augmentation,
+    conv,
+    crop,
+    shift,
+    transform,
+)
 from svea.augment.images import ImageBank
 from svea.bench.update import noise_replay
 from svea.config import configure
@@ -154,6 +164,35 @@ def test_on_a_gpu_views_have_kernels_or_are_compiled(
         assert part.parameters == ({"pad": 1} if part.name == "shift" else {})
     assert [part.name for part in parts(plain)] == [part.name for part in parts(maker.strong)]
     assert maker.pixels is not views.pixels and isinstance(agent.overlap, SideStream)
+
+
+@pytest.mark.parametrize(
+    ("augment", "size"), [(shift.bind(pad=4), 20), (crop.bind(size=16), 16)], ids=["shift", "crop"]
+)
+def test_windows_have_the_precision_of_the_update(
+    augment: Augmentation, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `views.pixels` makes them of an eager update's windows: no pass converts them again."""
+    kernels = types.ModuleType("svea.speed.kernels.windows")
+    monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
+    asked: list[torch.dtype] = []
+
+    def cut(x: Tensor, corner: Tensor, height: int, width: int, pad: int, dtype: Any) -> Tensor:
+        asked.append(dtype)
+        return torch.zeros(*x.shape[:2], height, width, dtype=dtype)
+
+    kernels.windows = cut  # type: ignore[attr-defined]
+    fast = fast_augmentation(augment, torch.device("cuda"))
+    stored = torch.zeros(2, 9, 20, 20, dtype=torch.uint8)
+    for region, wanted in (
+        (torch.autocast("cpu", torch.bfloat16), torch.bfloat16),
+        (contextlib.nullcontext(), torch.float32),
+    ):
+        with region:
+            plain, ours = views.pixels(augment(stored)), fast(stored)
+        assert ours.dtype == plain.dtype == wanted and ours.shape == (2, 9, size, size)
+    fast(stored.half())
+    assert asked == [torch.bfloat16, torch.float32, torch.float16], "pixels stay what they are"
 
 
 def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(

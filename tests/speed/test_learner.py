@@ -141,6 +141,18 @@ def test_captured_views_are_the_eager_ones(
 
 
 @cuda
+@pytest.mark.parametrize("augment", ["conv", "overlay"])
+def test_captured_views_have_the_type_of_eager_ones(augment: str) -> None:
+    """Else every pass of the trunk converts them again."""
+    both = [learner(how, torch.bfloat16, augment=augment) for how in ("eager", "captured")]
+    observations = both[0].sample().observations
+    with both[0].context():
+        one, other = (each.agent.views(observations) for each in both)
+        for view in ("clean", "weak", "strong"):
+            assert one[view, 0].dtype == other[view, 0].dtype == torch.bfloat16
+
+
+@cuda
 @pytest.mark.parametrize(
     ("method", "encoder"),
     [("svea", "cnn"), ("svea", "frames"), ("svea", "vit"), ("madi", "cnn"), ("sgqn", "cnn")],

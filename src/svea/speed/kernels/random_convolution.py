@@ -1,4 +1,4 @@
-"""The random convolution as one GPU kernel: for bfloat16 in CUDA, else in Triton.
+"""The random convolution as one GPU kernel (Triton).
 
 Every sample has a filter of its own, so a library computes it as a grouped convolution with three
 channels to a group: on an H200 most of that time goes into changing layouts.
@@ -10,8 +10,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-
-from svea.speed.kernels import random_convolution_cuda as in_cuda
 
 BLOCK = 256  # pixels to a program
 
@@ -48,8 +46,6 @@ def _convolve(
 @torch.library.custom_op("svea::random_convolution", mutates_args=())
 def random_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """(B, 3k, H, W) and a filter for each sample (B, 3, 3, 3, 3) -> sigmoid of the convolution."""
-    if in_cuda.fits(x) and x.device.type == "cuda" and (launch := in_cuda.kernels(x.device)):
-        return in_cuda.convolve(x, weight, launch)
     batch, channels, rows, columns = x.shape
     frames = channels // 3
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)

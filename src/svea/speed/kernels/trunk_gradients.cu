@@ -138,7 +138,6 @@ template <class S> __device__ inline void add_strips(Strips strips, const Pictur
     int own_pixel = lane % 8 + lane / 16 * 8, own_output = lane % 8 + lane / 8 % 2 * 8;
     u32 own_gradient = lane / 16 * OUTPUT_PLANE;
     int stage = 0, last = STAGES - 1, round = 0;  // the last stage: the one that was worked on before
-    int block = warp / 3;                         // of 16 pixels; threes of warps take turns, from strip to strip, too
     while (strips.left > 0) {
         if (threadIdx.x == 0 && ahead.left > 0) {
             if (round > 0 || stage > 0) wait_for(free + last * 8, (stage > 0 ? round : round - 1) % 2);
@@ -157,6 +156,7 @@ template <class S> __device__ inline void add_strips(Strips strips, const Pictur
             for (int dx = 0; dx < 3; dx++) rows.source[dx] = source + (p + dx) * CHUNK;
             return rows;
         };
+        int block = warp / 3;
         Rows rows = rows_of(block);
         synchronise_warp();
         wait_for(full + stage * 8, round % 2);
@@ -169,7 +169,6 @@ template <class S> __device__ inline void add_strips(Strips strips, const Pictur
             add_pixels(sums, matrices, rows, next);
             rows = next;
         }
-        block -= (pixels + 15) / 16;
         synchronise_warp();
         if (lane == 0) come_to(free + stage * 8);
         last = stage;
@@ -254,9 +253,8 @@ __device__ inline void add_biases(const float* sums, u64 stride, int images, flo
     out[channel] = sum;
 }
 
-// Adds partial sums up and puts them into the parameters' order: weights by blocks' numbers, 32 of them to a block
-// here, whose warps share the parts (of the first layer there are 264); biases by images, which the last row of blocks
-// does. `ranges` says which blocks are a layer's, the first layer's apart, or a plane's.
+// Adds partial sums up and puts them into the parameters' order: weights by blocks' numbers, biases by images, which
+// the last row of blocks does. `ranges` says which blocks are a layer's, the first layer's apart, or a plane's.
 extern "C" __global__ void total(const float* first_partial, const float* partial, const int* ranges,
                                  const float* bias_sums, const float* last_sums, int images, float* gradients) {
     int task = blockIdx.y, plane = PLANES && task < PLANES ? task : 0;
@@ -269,22 +267,15 @@ extern "C" __global__ void total(const float* first_partial, const float* partia
         if (plane == 0) add_biases(sums, given ? FILTERS : LAYERS * FILTERS, images, gradients + channels * 9 * FILTERS);
         return;
     }
-    int lane = threadIdx.x % 32, share = threadIdx.x / 32, shares = blockDim.x / 32;
-    int i = blockIdx.x * 32 + lane, n = i % FILTERS, in = i / FILTERS;
+    int i = blockIdx.x * blockDim.x + threadIdx.x, n = i % FILTERS, in = i / FILTERS;
     bool first = layer == 1, narrow = first && NARROW;
     int numbers = first ? FirstSums::NUMBERS : layer == OWN ? PlaneSums::NUMBERS : PlainSums::NUMBERS;
+    if (i >= numbers) return;
     const float* from = first ? first_partial : partial;
     u64 stride = first ? FirstSums::NUMBERS : PlainSums::NUMBERS;
-    u32 memory = shared_start();
     float sum = 0.0f;
-    if (i < numbers)
 #pragma unroll 8
-        for (int part = ranges[2 * task] + share; part < ranges[2 * task + 1]; part += shares)
-            sum += from[part * stride + i];
-    put_float(memory + threadIdx.x * 4, sum);
-    synchronise();
-    if (share || i >= numbers) return;
-    for (int other = 1; other < shares; other++) sum += get_float(memory + (other * 32 + lane) * 4);
+    for (int part = ranges[2 * task]; part < ranges[2 * task + 1]; part++) sum += from[part * stride + i];
     int padded = layer == OWN ? 16 : FILTERS, tap = in / padded;
     in %= padded;
     if (narrow) tap = tap * 3 + in / 4, in = in / 4 < 3 ? in % 4 : CHANNELS;
