@@ -23,6 +23,7 @@ class Method:
         mask: what covers pixels before the encoder.
         crop: whether the weak augmentation is a random crop of a larger picture, not a shift.
         own_heads: whether the auxiliary task has the last convolutions for itself (PAD).
+        n_step: decisions of reward before the target bootstraps; 0: the base's own.
     """
 
     recipe: str | Recipe
@@ -35,6 +36,7 @@ class Method:
     mask: str = "none"
     crop: bool = False
     own_heads: bool = False
+    n_step: int = 0
 
     def recipe_for(self, augment: str) -> Recipe:
         """The row of the table that this method follows under an augmentation."""
@@ -63,11 +65,7 @@ METHODS: dict[str, Method] = {
     "sac": Method("sac", "SAC, no augmentation"),
     "curl": Method("drq", "CURL: RAD and contrast", auxiliary="curl", crop=True),
     "pad": Method(
-        "drq",
-        "PAD: RAD and inverse dynamics, also at test time",
-        auxiliary="pad",
-        crop=True,
-        own_heads=True,
+        "drq", "PAD: RAD; learns at test time too", auxiliary="pad", crop=True, own_heads=True
     ),
     "soda": Method(
         "drq",
@@ -78,6 +76,7 @@ METHODS: dict[str, Method] = {
     ),
     "sada": Method("sada", "SADA (2024): the policy sees strong too", augment="conv"),
     "svea-drift": Method("svea", "ours: colours or drift", augment="conv|overlay_drift:12"),
+    "svea-motion": Method("svea", "ours: still or not", augment="overlay|overlay_drift", n_step=3),
     "simgrl": Method("svea", "SimGRL (2024)", augment="overlay_drift", encoder="frames"),
     "sgqn": Method("drq", "SGQN (2022): few pixels", augment="overlay", auxiliary="sgqn"),
     "madi": Method("svea", "MaDi (2024): a learned mask", augment="overlay", mask="madi"),

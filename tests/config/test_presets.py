@@ -49,6 +49,16 @@ def test_the_method_decides_the_augmentation() -> None:
     assert configure("walker_walk", method="drq", augment="conv").augment == "conv"
 
 
+def test_a_method_may_decide_the_length_of_returns() -> None:
+    named = configure("walker_walk", method="svea-motion")
+    spelt = configure("walker_walk", augment="overlay|overlay_drift", **{"sac.n_step": 3})
+    assert named.sac == spelt.sac and named.sac.n_step == 3
+    assert (named.augment, named.recipe) == (spelt.augment, spelt.recipe)
+    assert configure("walker_walk", method="svea-motion", base="ddpg").options.n_step == 3
+    assert configure("walker_walk", method="svea-motion", **{"sac.n_step": 1}).sac.n_step == 1
+    assert configure("walker_walk", base="ddpg").options.n_step == 3, "the base's own"
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_a_good_configuration_in_every_preset(method: str, preset: str) -> None:

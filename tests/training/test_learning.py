@@ -37,6 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
     "soda": {"method": "soda", "augment": "conv", "soda.batch_size": 64, **CROP},
     "sada": {"method": "sada"},
     "svea-drift": {"method": "svea-drift", "overlay_dir": "procedural"},
+    "svea-motion": {"method": "svea-motion", "overlay_dir": "procedural"},
     "simgrl": {"method": "simgrl", "network.frame_layers": 1, "overlay_dir": "procedural"},
     "frames": {"encoder": "frames", "network.frame_layers": 1},
     "overlay_drift": {"augment": "overlay_drift", "overlay_dir": "procedural"},

@@ -95,7 +95,9 @@ def resolve(task: str | Factory, **explicit: Any) -> Config:
 def method_defaults(chosen: Method, preset: str, encoder: str) -> dict[str, Any]:
     """What a method decides; a ViT and a user's own encoder are shared whole by all branches."""
     own_heads = chosen.own_heads and not is_whole(encoder)
+    longer = {"n_step": chosen.n_step} if chosen.n_step else {}
     return {
+        **{base: dict(longer) for base in ("sac", "ddpg", "dqn")},
         "augment": chosen.augment,
         "auxiliary": chosen.auxiliary,
         "mask": chosen.mask,
