@@ -26,6 +26,8 @@ TASKS = [task for task in PAPER_TASKS if published.lookup(task, "color_hard", *P
 COMPARED_AT = 100_000  # decisions
 UNNAMED = {"envs", "eval_mode"}  # what names do not say of a setting; tables give its length
 NOT_EVALUATED = "not yet evaluated"
+NAMED_LATER = {"svea + overlay|overlay_drift, sac.n_step=3": "svea-motion"}
+"""Settings that became methods after they had run."""
 KINDS = {"geometry": tuple(GEOMETRY_MODES), "lights": tuple(LIGHT_MODES)}
 
 Compared = dict[str, dict[str, list[list[Record]]]]
@@ -165,7 +167,8 @@ def setting_of(group: Group) -> str:
     own = group.method != PLANNED[0] and run.augment == METHODS[group.method].augment
     changed = [name for name in changed_settings(run) if name not in UNNAMED]
     words = [f"{name}={settings_of(run)[name]}" for name in changed]
-    return ", ".join([group.method if own else f"{group.method} + {run.augment}", *words])
+    name = ", ".join([group.method if own else f"{group.method} + {run.augment}", *words])
+    return NAMED_LATER.get(name, name)
 
 
 def records_at_100k(groups: Iterable[Group]) -> Compared:

@@ -76,7 +76,7 @@ METHODS: dict[str, Method] = {
     ),
     "sada": Method("sada", "SADA (2024): the policy sees strong too", augment="conv"),
     "svea-drift": Method("svea", "ours: colours or drift", augment="conv|overlay_drift:12"),
-    "svea-motion": Method("svea", "ours: still or not", augment="overlay|overlay_drift", n_step=3),
+    "svea-motion": Method("svea", "ours: drift, 3-step", augment="overlay|overlay_drift", n_step=3),
     "simgrl": Method("svea", "SimGRL (2024)", augment="overlay_drift", encoder="frames"),
     "sgqn": Method("drq", "SGQN (2022): few pixels", augment="overlay", auxiliary="sgqn"),
     "madi": Method("svea", "MaDi (2024): a learned mask", augment="overlay", mask="madi"),
