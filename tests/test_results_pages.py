@@ -139,8 +139,8 @@ def test_candidates_are_chosen_on_some_seeds_and_shown_on_others(
     returns: dict[tuple[str, int, str, str], list[float]] = {}
     for folder in (ROOT / "results/search-100k").iterdir():
         config = json.loads((folder / "config.json").read_text())
-        steps = config["sac"]["n_step"]
-        label = f"svea + {config['augment']}" + (f", sac.n_step={steps}" if steps > 1 else "")
+        assert config["augment"] == "overlay|overlay_drift"
+        label = {1: f"svea + {config['augment']}", 3: "svea-motion"}[config["sac"]["n_step"]]
         for line in (folder / "eval.jsonl").read_text().splitlines():
             record = json.loads(line)
             key = (label, config["seed"], config["task"], record["mode"])
@@ -158,9 +158,9 @@ def test_candidates_are_chosen_on_some_seeds_and_shown_on_others(
     }
     for (label, seed), score in four.items():
         assert rows[label, str(seed)][-2].text == script.number(score)
-    both = np.mean([score for (label, _), score in four.items() if label.endswith("n_step=3")])
+    both = np.mean([score for (label, _), score in four.items() if label == "svea-motion"])
     name = "svea + overlay|overlay_drift"
-    assert rows[f"{name}, sac.n_step=3", "5 to 6"][-2].text == script.number(both)
+    assert rows["svea-motion", "5 to 6"][-2].text == script.number(both)
     shown = {r.cells[0].text.strip("`"): r.cells for r in results.comparison.means().rows}
     assert shown[name][1].text == rows[name, "1"][3].text != rows[name, "4"][3].text
     chose = {(label, seed) for label, seed, *_ in returns}
@@ -176,7 +176,7 @@ def test_unlike_settings_never_share_a_name(script: ModuleType, copy: Path) -> N
     (other / "config.json").write_text(json.dumps(longer))
     rows = script.Results(copy).comparison.candidates().rows
     named = [row.cells[1].text.strip("`") for row in rows if row.cells[0].text == "walker_walk"]
-    assert sorted(named) == [name, f"{name}, sac.n_step=3", f"{name}, sac.n_step=5"]
+    assert sorted(named) == [name, f"{name}, sac.n_step=5", "svea-motion"]
     (other / "config.json").write_text(json.dumps(config | {"envs": 4}))
     with pytest.raises(SystemExit, match="walker_walk are all named"):
         script.Results(copy)
