@@ -43,6 +43,17 @@ def test_a_checkpoint_at_the_end_without_the_last_evaluation_is_not_done(tmp_pat
     assert read_state(tmp_path, run).state == "queued"
 
 
+def test_a_run_without_evaluations_is_trained_at_its_last_checkpoint(tmp_path: Path) -> None:
+    (run,) = plan_runs([Grid(["walker_walk"])], SHORT | {"eval_every": 0}, modes=["train"])
+    folder = write_finished(tmp_path, run, decision=50)
+    log = folder / "metrics.jsonl"
+    log.write_text(log.read_text().splitlines()[0] + "\n")  # no evaluation is logged, ever
+    assert not read_state(tmp_path, run).progress.trained
+    (folder / "checkpoints" / f"{run.decisions:09d}").mkdir()
+    progress = read_state(tmp_path, run).progress
+    assert progress.trained and progress.missing_modes == ("train",), "those after training are due"
+
+
 def test_checkpoints_that_repeat_the_last_decision_count(tmp_path: Path) -> None:
     """Two interruptions of the last evaluation leave only repetitions, since two are kept."""
     (run,) = short()

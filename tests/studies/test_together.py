@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_studies import write_finished
 from tiny_runs import TINY
 from tiny_studies import importable, result, tiny_study
 
@@ -16,15 +17,19 @@ from svea.config import configure
 from svea.errors import UserError, WorkerError
 from svea.studies import Grid, PlannedRun, Study, flatten, plan_runs, read_journal, read_states
 from svea.studies.engines import Resources, local, ray, slurm
+from svea.studies.folder import read_study
 from svea.studies.together import groups, record_error, supervise_together
 
 
-def planned(**changes: Any) -> tuple[PlannedRun, ...]:
-    return plan_runs([Grid(["walker_walk"], ["svea", "drq"])], {"decisions": 100}, **changes)
+def planned(*, every: int = 10_000, **changes: Any) -> tuple[PlannedRun, ...]:
+    values = {"decisions": 100, "eval_every": every}
+    return plan_runs([Grid(["walker_walk"], ["svea", "drq"])], values, **changes)
 
 
 class Processes:
     """Stands for the processes of a group: what each command does to each run, by its name."""
+
+    evaluates = True  # during training, and at its end
 
     def __init__(self, study: Path, *steps: dict[str, int | Exception]) -> None:
         self.study, self.steps = study, list(steps)
@@ -45,6 +50,7 @@ class Processes:
                 folder = self.study / "runs" / name
                 (folder / "checkpoints" / f"{ends:09d}").mkdir(parents=True, exist_ok=True)
                 line = {"kind": "eval", "decision": ends, "mode": "train", "return_mean": 1.0}
+                line = line if self.evaluates else {"kind": "train", "decision": ends}
                 with (folder / "metrics.jsonl").open("a") as file:
                     file.write(json.dumps(line) + "\n")
         return code
@@ -64,6 +70,15 @@ def test_runs_train_in_one_process_and_the_rest_is_done_for_each(tmp_path: Path)
     assert [ends_of(tmp_path, run) for run in (first, second)] == [[("done", "")]] * 2
     note = (tmp_path / "journal" / f"{second.name}.log").read_text()
     assert note == f"trained together with {first.name}: its lines are in {first.name}.log\n"
+
+
+def test_runs_without_evaluations_during_training_are_trained_once(tmp_path: Path) -> None:
+    first, second = planned(every=0)
+    processes = Processes(tmp_path, {first.name: 100, second.name: 100})
+    processes.evaluates = False
+    supervise_together(tmp_path, [first, second], execute=processes)
+    assert len(processes.commands) == 1
+    assert [ends_of(tmp_path, run) for run in (first, second)] == [[("done", "")]] * 2
 
 
 def test_one_that_fails_is_tried_again_alone_with_its_own_reason(tmp_path: Path) -> None:
@@ -167,6 +182,13 @@ def test_the_command_stops_by_its_time_and_says_so(
              str(tmp_path / "study"), "--set", "decisions=100", "--together", "2"]  # fmt: skip
     assert cli.main([*words, "--time-limit", "0s"]) == 0
     assert "time limit: 2 runs not done; the same command continues" in capsys.readouterr().out
+    lost = [*words[:-3], "decisions=100", "save_replay=false", "--out", str(tmp_path / "lost")]
+    assert cli.main([*lost, "--time-limit", "0s"]) == 0
+    assert "the same command continues" in capsys.readouterr().out, "nothing was begun"
+    write_finished(tmp_path / "lost", read_study(tmp_path / "lost").runs[0], decision=50)
+    assert cli.main([*lost, "--time-limit", "0s"]) == 0
+    said = "2 runs not done; 1 run cannot be continued: save_replay is false"
+    assert said in capsys.readouterr().out
     flags = ["--decisions-per-second", "0.1", "--time-limit", "5m", "--jobs", "1", "--dry-run"]
     assert cli.main([*words, *flags]) == 0
     out = capsys.readouterr().out

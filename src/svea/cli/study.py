@@ -263,5 +263,14 @@ def _print_end(study: Study, states: Sequence[RunState], flags: EngineFlags) -> 
         print("cancelled; the same command continues")
         return 128 + signal.SIGINT
     if (waiting := active(states)) and flags.seconds("none") < math.inf:
-        print(f"time limit: {plural(len(waiting), 'run')} not done; the same command continues")
+        print(f"time limit: {plural(len(waiting), 'run')} not done; {_what_continues(waiting)}")
     return FAILED if failed else 0
+
+
+def _what_continues(waiting: Sequence[RunState]) -> str:
+    """What the same command can do with the runs that the time stopped."""
+    begun = [state.run for state in waiting if state.progress.decision]
+    lost = sum(not run.config.save_replay for run in begun)
+    if not lost:
+        return "the same command continues"
+    return f"{plural(lost, 'run')} cannot be continued: save_replay is false"

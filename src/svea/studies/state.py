@@ -85,7 +85,8 @@ def read_progress(folder: Path, run: PlannedRun) -> Progress:
             returns[str(record.get("mode"))] = record["return_mean"]
             evaluated = record["decision"]
     saved = layout.newest_checkpoint(folder)
-    trained = saved >= run.decisions and evaluated >= run.decisions
+    last = evaluated if run.config.eval_every else saved  # without evaluations none is waited for
+    trained = min(saved, last) >= run.decisions
     modes = _missing_modes(folder, run, saved) if trained else run.modes
     analyses = tuple(
         name for name in run.analyses if not layout.analysis_file(folder, name).exists()
