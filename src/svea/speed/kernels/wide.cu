@@ -92,10 +92,10 @@ template <int G> __device__ inline void ask_for_wide_source(const WideLayer& lay
             ask_for<CHUNK>(places.in(layer.out, group), from + group * 2 * layer.side * CHUNK);
 }
 
-// Starts the products of a strip of eight columns.
-template <int G>
+// Starts the products of a strip of eight columns; `meanwhile` is called between them, where a warp would wait.
+template <int G, class Meanwhile>
 __device__ inline void start_strip(float (&sum)[G][4], const WideLayer& layer, const Part& part,
-                                   const u32 (&w)[WIDE_STEPS][4], int strip) {
+                                   const u32 (&w)[WIDE_STEPS][4], int strip, Meanwhile meanwhile) {
     int pitch = layer.in.pitch, plane = layer.in.plane, row = part.lower ? layer.side - 2 * G : 0;
     u32 low = (layer.in.at / CHUNK + row * pitch + strip * 8) | plane << 16;
     hold(sum);
@@ -104,68 +104,96 @@ __device__ inline void start_strip(float (&sum)[G][4], const WideLayer& layer, c
     for (int step = 0; step < WIDE_STEPS; step++) {
         u32 distance = step / 6 * pitch + step / 2 % 3 + step % 2 * 2 * plane;
         multiply_wide(sum, w[step], low + distance, 2 * pitch, step > 0);
+        if (step % 4 == 3) meanwhile(step / 4);
     }
     end_products();
 }
 
-// What a strip's sums become: pixels of the next layer.
-template <bool BACK, int G>
-__device__ inline void finish_strip(float (&sum)[G][4], const WideLayer& layer, const Part& part, const float (&bias)[2],
-                                    float (&channel_sums)[2], int strip) {
-    Places<G> places(layer, part, strip);
-    u32 alive[(G + 1) / 2][4];
-    hold(sum);
-    if (BACK) {
-        synchronise_warp();
-#pragma unroll
-        for (int group = 0; group < G; group += 2)  // all at once, not each when it is needed
-            load_turned_matrices(alive[group / 2], places.own(layer, group) ? places.in(layer.out, group) : layer.nothing);
-    }
-#pragma unroll
-    for (int group = 0; group < G; group += 2) {
-        u32 made[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int number = group + i / 2 < G ? group + i / 2 : group, e = i % 2;
-            float x = sum[number][2 * e], y = sum[number][2 * e + 1];
-            if (BACK) {
-                u32 both = alive[group / 2][i];
-                x = both & 0x7fffu ? x : 0.0f, y = both & 0x7fff0000u ? y : 0.0f;
-                channel_sums[e] += x + y;
-            } else {
-                x = fmaxf(x + bias[e], layer.least), y = fmaxf(y + bias[e], layer.least);
-            }
-            made[i] = pair(x, y);
-        }
-        bool own = places.own(layer, group);
-        store_turned_matrices(made, own ? places.in(layer.out, group) : layer.nothing + CHUNK);
-    }
+// Of which group a register's two pixels are, one of four that hold groups 2 * n and 2 * n + 1, if there is such a one.
+template <int G> __device__ constexpr int group_of(int n, int i) { return 2 * n + i / 2 < G ? 2 * n + i / 2 : 2 * n; }
+
+template <int G>
+__device__ inline void store_pixels(const u32 (&made)[4], const WideLayer& layer, const Places<G>& places, int n) {
+    bool own = places.own(layer, 2 * n);
+    store_turned_matrices(made, own ? places.in(layer.out, 2 * n) : layer.nothing + CHUNK);
 }
 
-// A whole layer; `next` is called when the weights are not needed any more.
-template <bool BACK, int G, class Next>
-__device__ inline void convolve_wide(const WideLayer& layer, const u32 (&w)[WIDE_STEPS][4], float (&channel_sums)[2],
-                                     Next next) {
+// A whole layer; `next` is called when the weights are not needed any more. A strip's pixels are stored between the
+// next one's products: 8 to 9 % faster than after its own.
+template <int G, class Next>
+__device__ inline void convolve_wide(const WideLayer& layer, const u32 (&w)[WIDE_STEPS][4], Next next) {
+    Part part;
+    int strips = (layer.side + 7) / 8, strip = 0;
+    float bias[2], sum[G][4];
+    u32 made[(G + 1) / 2][4];
+    for (int e = 0; e < 2; e++) bias[e] = layer.bias[part.half * 16 + e * 8 + threadIdx.x % 32 / 4];
+    auto make_pixels = [&] {
+        wait_for_products<0>();
+        hold(sum);
+#pragma unroll
+        for (int n = 0; n < (G + 1) / 2; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int group = group_of<G>(n, i), e = i % 2;
+                float x = fmaxf(sum[group][2 * e] + bias[e], layer.least);
+                float y = fmaxf(sum[group][2 * e + 1] + bias[e], layer.least);
+                made[n][i] = pair(x, y);
+            }
+    };
+    start_strip<G>(sum, layer, part, w, 0, [](int) {});
+#pragma unroll 1
+    for (; strip < strips - 1; strip++) {
+        make_pixels();
+        Places<G> places(layer, part, strip);
+        start_strip<G>(sum, layer, part, w, strip + 1, [&](int n) {
+            if (2 * n < G) store_pixels<G>(made[n], layer, places, n);
+        });
+    }
+    make_pixels();
+    next();
+    Places<G> places(layer, part, strip);
+#pragma unroll
+    for (int n = 0; n < (G + 1) / 2; n++) store_pixels<G>(made[n], layer, places, n);
+}
+
+// The same on the way back, where stores between products gain nothing.
+template <int G, class Next>
+__device__ inline void convolve_wide_back(const WideLayer& layer, const u32 (&w)[WIDE_STEPS][4],
+                                          float (&channel_sums)[2], Next next) {
     Part part;
     int strips = (layer.side + 7) / 8;
-    float bias[2] = {}, sum[G][4];
-    if (!BACK)
-        for (int e = 0; e < 2; e++) bias[e] = layer.bias[part.half * 16 + e * 8 + threadIdx.x % 32 / 4];
-    if (BACK) {
-        ask_for_wide_source<G>(layer, part, 0);
-        end_asking();
-    }
+    float sum[G][4];
+    u32 alive[(G + 1) / 2][4];
+    ask_for_wide_source<G>(layer, part, 0);
+    end_asking();
 #pragma unroll 1
     for (int strip = 0; strip < strips; strip++) {
-        if (BACK) {  // before the products: a warp waits there until the tensor cores have taken the last of them
-            ask_for_wide_source<G>(layer, part, strip + 1);  // the last strip has none behind it
-            end_asking();
-        }
-        start_strip<G>(sum, layer, part, w, strip);
+        // Before the products: a warp waits there until the tensor cores have taken the last of them.
+        ask_for_wide_source<G>(layer, part, strip + 1);  // the last strip has none behind it
+        end_asking();
+        start_strip<G>(sum, layer, part, w, strip, [](int) {});
         wait_for_products<0>();
         if (strip == strips - 1) next();
-        if (BACK) wait_for_asked<1>();
-        finish_strip<BACK>(sum, layer, part, bias, channel_sums, strip);
+        wait_for_asked<1>();
+        Places<G> places(layer, part, strip);
+        hold(sum);
+        synchronise_warp();
+#pragma unroll
+        for (int n = 0; n < (G + 1) / 2; n++)  // all at once, not each when it is needed
+            load_turned_matrices(alive[n], places.own(layer, 2 * n) ? places.in(layer.out, 2 * n) : layer.nothing);
+#pragma unroll
+        for (int n = 0; n < (G + 1) / 2; n++) {
+            u32 made[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int group = group_of<G>(n, i), e = i % 2;
+                float x = alive[n][i] & 0x7fffu ? sum[group][2 * e] : 0.0f;
+                float y = alive[n][i] & 0x7fff0000u ? sum[group][2 * e + 1] : 0.0f;
+                channel_sums[e] += x + y;
+                made[i] = pair(x, y);
+            }
+            store_pixels<G>(made, layer, places, n);
+        }
     }
 }
 
@@ -173,7 +201,10 @@ template <bool BACK, int G, class Next>
 __device__ inline void convolve_by_groups(const WideLayer& layer, const u32 (&w)[WIDE_STEPS][4],
                                           float (&channel_sums)[2], Next next) {
     if constexpr (is_needed<BACK>(G))
-        if (groups_for(layer.side) == G) return convolve_wide<BACK, G>(layer, w, channel_sums, next);
+        if (groups_for(layer.side) == G) {
+            if constexpr (BACK) return convolve_wide_back<G>(layer, w, channel_sums, next);
+            return convolve_wide<G>(layer, w, next);
+        }
     if constexpr (G < MOST_GROUPS) convolve_by_groups<BACK, G + 1>(layer, w, channel_sums, next);
 }
 
