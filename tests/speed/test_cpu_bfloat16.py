@@ -284,7 +284,7 @@ def test_hidden_layers_and_their_gradients(
 
 
 def test_only_what_was_measured_fits() -> None:
-    assert PairedMLP.fits(MLP(50, 256, 1)) and not PairedMLP.fits(MLP(50, 1024, 1))
+    assert PairedMLP.fits(MLP(50, 512, 1)) and not PairedMLP.fits(MLP(50, 1024, 1))
     assert not PairedMLP.fits(MLP(50, 40, 1)) and not PairedMLP.fits(nn.Linear(2, 2))
 
 
@@ -357,6 +357,8 @@ def learner(how: str, precision: torch.dtype = LOW, **changes: Any) -> speed.Lea
         {},
         {"method": "soda"},
         {"method": "curl"},
+        {"method": "pad"},
+        {"method": "sgqn"},
         {"mask": "madi"},
         {"method": "sada", "encoder": "drqv2", "augment": "conv|blur"},
         {"base": "dqn", "action_bins": 2},
