@@ -112,6 +112,12 @@ def resize_by_kernel(one: speed.Learner) -> None:
     maker.strong = transform(maker.strong, changed)
 
 
+def see_the_same(one: speed.Learner, other: speed.Learner) -> None:
+    """Let a learner see the views that another's kernels make."""
+    mine, theirs = one.agent.view_maker, other.agent.view_maker
+    mine.weak, mine.strong, mine.pixels = theirs.weak, theirs.strong, theirs.pixels
+
+
 def leave_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Multiply in full float32, whatever learners have set: differences are those of order."""
     torch.set_float32_matmul_precision("highest")
@@ -141,15 +147,21 @@ def test_captured_views_are_the_eager_ones(
 
 
 @cuda
-@pytest.mark.parametrize("augment", ["conv", "overlay"])
-def test_captured_views_have_the_type_of_eager_ones(augment: str) -> None:
-    """Else every pass of the trunk converts them again."""
-    both = [learner(how, torch.bfloat16, augment=augment) for how in ("eager", "captured")]
-    observations = both[0].sample().observations
-    with both[0].context():
-        one, other = (each.agent.views(observations) for each in both)
-        for view in ("clean", "weak", "strong"):
-            assert one[view, 0].dtype == other[view, 0].dtype == torch.bfloat16
+def test_captured_views_in_bfloat16_are_as_exact_as_eager_ones() -> None:
+    """And bfloat16 they are: else every pass of the trunk converts them again."""
+    exact = learner("eager", torch.float32)
+    both = [learner(how, torch.bfloat16) for how in ("eager", "captured")]
+    observations = exact.sample().observations
+
+    def views_of(one: speed.Learner) -> list[torch.Tensor]:
+        with one.context():
+            views = one.agent.views(observations, torch.Generator(CUDA).manual_seed(3))
+            return [views[name, 0] for name in ("clean", "weak", "strong")]
+
+    for wanted, rough, fast in zip(*map(views_of, (exact, *both)), strict=True):
+        assert rough.dtype == fast.dtype == torch.bfloat16
+        allowed, error = ((view.float() - wanted).norm() for view in (rough, fast))
+        assert error <= 1.01 * allowed
 
 
 @cuda
@@ -193,9 +205,22 @@ def test_captured_updates_are_the_eager_ones(
 @cuda
 @pytest.mark.parametrize("settings", [{}, {"encoder": "frames"}, {"method": "simgrl"}], ids=str)
 def test_captured_updates_in_bfloat16_are_as_exact_as_eager_ones(settings: dict[str, str]) -> None:
-    """Gradients by our kernels are no further from those in float32 than the library's are."""
+    """Gradients by our kernels are no further from those in float32 than the library's are.
+
+    Both see the same views: how a view is rounded opens and closes ReLUs, which alone moves the
+    gradient of the frames' first 16 biases by 11 to 26 %, as much as all of bfloat16 does.
+
+    The errors of ten updates count together. As soon as biases are not zero the library rounds
+    twice where our kernels round once, other ReLUs flip, and the two errors are independent. On a
+    CPU (docs/notes/speed.md) ours was 0.5 to 1.6 times the library's in single updates, 0.9 times
+    in the mean; the ratio's logarithm has a standard deviation of 0.35 for 16 numbers. So a right
+    kernel is off by a factor of 1.5 in one of ten updates, and over ten, where 0.35 becomes 0.11,
+    four standard deviations from it.
+    """
     exact = learner("eager", torch.float32, **settings)
     rough, fast = (learner(how, torch.bfloat16, **settings) for how in ("eager", "captured"))
+    see_the_same(rough, fast)
+    squares: dict[str, list[torch.Tensor]] = {}  # of both errors and of what is wanted
     for decision in range(10):  # the last ones are replayed from a graph
         for other in (rough, fast):
             take_over(other, exact)
@@ -204,8 +229,11 @@ def test_captured_updates_in_bfloat16_are_as_exact_as_eager_ones(settings: dict[
         others = rough.agent.state_dict(), fast.agent.state_dict()
         for name, wanted in exact.agent.state_dict().items():
             if name.endswith("exp_avg"):
-                allowed, error = ((other[name] - wanted).norm() for other in others)
-                assert error <= 1.5 * allowed + 0.02 * wanted.norm(), f"{name} at {decision}"
+                parts = *(other[name] - wanted for other in others), wanted
+                squares.setdefault(name, []).append(torch.stack([x.square().sum() for x in parts]))
+    for name, each in squares.items():
+        allowed, error, norm = torch.stack(each).sum(0).sqrt()
+        assert error <= 1.5 * allowed + 0.02 * norm, name
     assert fast._graphs
 
 
