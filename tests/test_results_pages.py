@@ -213,6 +213,26 @@ def test_means_over_tasks_are_of_all_five_and_each_task_counts_once(
         assert cell.text == script.number(np.mean(means))
 
 
+def test_geometry_and_lights_are_of_agents_that_played_all_of_their_modes(
+    script: ModuleType, results: Any
+) -> None:
+    table = results.comparison.kinds()
+    column = [c.title for c in table.columns].index("`svea-drift`")
+    shown = {row.cells[0].text.strip("*"): row.cells[column].text for row in table.rows}
+    found: dict[str, list[float]] = {}
+    for task in script.TASKS:  # seed 1 alone was played there, so train is of it alone too
+        lines = (ROOT / f"results/runs/{task}-svea-drift-s1/eval.jsonl").read_text().splitlines()
+        records = [r for r in map(json.loads, lines) if r["policy"] == "agent"]
+        for mode in {r["mode"] for r in records}:
+            returns = [r["return"] for r in records if r["mode"] == mode]
+            found.setdefault(mode, []).append(float(np.mean(returns)))
+    lights = [mode for mode in found if "light" in mode]
+    assert len(lights) == 6
+    for mode in ("train", "rotate_hard", *lights):
+        assert shown[mode] == script.number(np.mean(found[mode]))
+    assert shown["mean of lights"] == script.number(np.mean([found[mode] for mode in lights]))
+
+
 def test_a_task_with_more_seeds_counts_no_more_and_missing_seeds_are_named(
     script: ModuleType,
 ) -> None:
