@@ -123,12 +123,12 @@ class Comparison:
 
     def kinds(self) -> Table:
         """Geometry and lights: means over the tasks, of settings played in all of their modes."""
-        found = {
-            label: played
-            for kind in (self.shown, self.tried)
-            for label in _whole(kind)
-            if all(played := [_in_kinds(kind[label][task]) for task in TASKS])
-        }
+        found: dict[str, list[list[list[Record]]]] = {}
+        for kind in (self.shown, self.tried):  # seeds that chose count where no others were played
+            for label in _whole(kind):
+                played = [_in_kinds(kind[label][task]) for task in TASKS]
+                if all(played):
+                    found.setdefault(label, played)
         rows = [
             Row((Cell(name), *(mean_over(tasks, modes) for tasks in found.values())))
             for kind, members in KINDS.items()

@@ -233,6 +233,22 @@ def test_geometry_and_lights_are_of_agents_that_played_all_of_their_modes(
     assert shown["mean of lights"] == script.number(np.mean([found[mode] for mode in lights]))
 
 
+def test_geometry_and_lights_are_of_the_seeds_that_show_where_both_were_played(
+    script: ModuleType,
+) -> None:
+    module = sys.modules["comparison"]
+    modes = ["train", *(mode for members in module.KINDS.values() for mode in members)]
+
+    def played(value: float) -> dict[str, list[list[dict[str, Any]]]]:
+        return {task: [[{"mode": m, "return": value} for m in modes]] for task in module.TASKS}
+
+    comparison = module.Comparison([], [])
+    comparison.shown, comparison.tried = {"a": played(1)}, {"a": played(2), "b": played(3)}
+    table = comparison.kinds()
+    assert [column.title for column in table.columns] == ["mode", "`a`", "`b`"]
+    assert {tuple(cell.text for cell in row.cells[1:]) for row in table.rows} == {("1.0", "3.0")}
+
+
 def test_a_task_with_more_seeds_counts_no_more_and_missing_seeds_are_named(
     script: ModuleType,
 ) -> None:
