@@ -2,10 +2,11 @@
 
    LAYERS is given on the command line: LAYER(number, side, channels, stride, filters, relu, tiled)
    for each of them, and REVERSED is the same from the last to the first. All sizes are constants, so
-   that the compiler keeps whole tiles in registers. Tiled layers are computed by winograd.c. A
-   vector holds 16 filters of one pixel: pictures are (batch, height, width, channels), but for the
-   first layer's input, which is planar (batch, channels, height, width) as the replay has it.
-   Weights are (tap, channels in, channels out). */
+   that the compiler keeps whole tiles in registers. Tiled layers are computed by winograd.c; with
+   BFLOAT16 all layers are those of cpu_bfloat16.c. Views (views.c) and heads (mlp.c) have no sizes
+   of their own. A vector holds 16 filters of one pixel: pictures are (batch, height, width,
+   channels), but for the first layer's input, which is planar (batch, channels, height, width) as
+   the replay has it. Weights are (tap, channels in, channels out). */
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,7 @@ enum { PANEL = 2 * LANES, HEIGHT = 8 };
 
 typedef vector sums[HEIGHT][2];
 
-/* Pairs of the left matrix lie `row` apart from one row to the next, and `step` from pair to pair. */
+/* Pairs of the left matrix lie `row` apart from row to row, and `step` from pair to pair. */
 INLINE void multiply(sums sum, const int *left, long row, long step, const int *panel, long count) {
   UNROLLED for (int t = 0; t < HEIGHT; t++) sum[t][0] = sum[t][1] = (vector){0};
   for (long k = 0; k < count; k++, left += step, panel += PANEL) {
@@ -26,8 +26,8 @@ INLINE void multiply(sums sum, const int *left, long row, long step, const int *
   }
 }
 
-/* Weights (rows, columns) as panels of pairs of columns, for forward passes: a panel has PANEL rows.
-   An odd number of columns is filled with zeros. */
+/* Weights (rows, columns) as panels of pairs of columns, for forward passes: a panel has PANEL
+   rows. An odd number of columns is filled with zeros. */
 static void pack_columns(const float *w, int *to, long rows, long columns) {
   const long count = share(columns, 2);
   half row[2 * count];
@@ -72,7 +72,8 @@ void mlp_forward(const float *x, half *x_low, half *first, half *second, float *
                  const float *const *w, long batch, long inputs, long hidden, long outputs,
                  long *next) {
   const long even = 2 * share(inputs, 2);
-  int *panels = malloc(sizeof(int) * hidden * (even + hidden) / 2), *upper = panels + hidden * even / 2;
+  int *panels = malloc(sizeof(int) * hidden * (even + hidden) / 2);
+  int *upper = panels + hidden * even / 2;
   pack_columns(w[0], panels, hidden, inputs);
   pack_columns(w[2], upper, hidden, hidden);
   SHARE(part) UNITS_IN_PART(tile, share(batch, HEIGHT), part) {
@@ -105,6 +106,45 @@ INLINE void pair_rows(const half *rows, int *to, long tile, long tiles, long col
     }
 }
 
+/* A tile's slopes behind the ReLU that made `second`, from those of the outputs. */
+INLINE void output_slopes(const float *gradient, const half *second, const float *w, half *slopes,
+                          long rows, long hidden, long outputs) {
+  for (long r = 0; r < HEIGHT; r++)
+    for (long f = 0; f < hidden; f += LANES) {
+      vector sum = {0};
+      for (long o = 0; r < rows && o < outputs; o++)
+        sum += gradient[r * outputs + o] * read(w + o * hidden + f);
+      const vector made = widened(second + r * hidden + f);
+      *(halves *)(slopes + r * hidden + f) = rounded(keep(sum, ~(made <= 0)));
+    }
+}
+
+/* A tile's slopes behind the ReLU that made `first`, from those behind the next one. */
+INLINE void hidden_slopes(const half *above, const int *w, const half *first, half *slopes,
+                          long hidden) {
+  for (long f = 0; f < hidden; f += PANEL) {
+    sums sum;
+    multiply(sum, (const int *)above, hidden / 2, 1, w + f * hidden / 2, hidden / 2);
+    UNROLLED for (int t = 0; t < HEIGHT; t++)
+      UNROLLED for (int v = 0; v < 2; v++) {
+        const long at = t * hidden + f + v * LANES;
+        *(halves *)(slopes + at) = rounded(keep(sum[t][v], ~(widened(first + at) <= 0)));
+      }
+  }
+}
+
+/* The slopes of a tile's inputs. */
+INLINE void input_slopes(const half *slopes, const int *w, float *dx, long rows, long inputs,
+                         long hidden) {
+  for (long i = 0; i < inputs; i += PANEL) {
+    sums sum;
+    multiply(sum, (const int *)slopes, hidden / 2, 1, w + i * hidden / 2, hidden / 2);
+    for (long r = 0; r < HEIGHT && r < rows; r++)
+      for (long k = i; k < i + PANEL && k < inputs; k++)
+        dx[r * inputs + k] = ((float *)sum[r])[k - i];
+  }
+}
+
 /* Slopes behind both hidden layers from those of the outputs, and those of the inputs (dx, if it is
    given). All is left in pairs of rows for `mlp_gradients`: x and first as panels, slopes as
    blocks. */
@@ -114,35 +154,17 @@ void mlp_slopes(const float *gradient, const half *x_low, const half *first, con
                 long outputs, long *next) {
   const long even = 2 * share(inputs, 2), tiles = share(batch, HEIGHT);
   const long wide = share(inputs, PANEL) * PANEL;
-  int *panels = malloc(sizeof(int) * hidden * (wide + hidden) / 2), *upper = panels + hidden * wide / 2;
+  int *panels = malloc(sizeof(int) * hidden * (wide + hidden) / 2);
+  int *upper = panels + hidden * wide / 2;
   half *slopes = malloc(sizeof(half) * 2 * HEIGHT * hidden), *above = slopes + HEIGHT * hidden;
   if (dx) pack_rows(w[0], panels, hidden, inputs);
   pack_rows(w[2], upper, hidden, hidden);
   SHARE(part) UNITS_IN_PART(tile, tiles, part) {
-    const long row = tile * HEIGHT;
-    for (long r = 0; r < HEIGHT; r++)
-      for (long f = 0; f < hidden; f += LANES) {
-        vector sum = {0};
-        for (long o = 0; row + r < batch && o < outputs; o++)
-          sum += gradient[(row + r) * outputs + o] * read(w[4] + o * hidden + f);
-        const vector made = widened(second + (row + r) * hidden + f);
-        *(halves *)(above + r * hidden + f) = rounded(keep(sum, ~(made <= 0)));
-      }
-    sums sum;
-    for (long f = 0; f < hidden; f += PANEL) {
-      multiply(sum, (const int *)above, hidden / 2, 1, upper + f * hidden / 2, hidden / 2);
-      UNROLLED for (int t = 0; t < HEIGHT; t++)
-        UNROLLED for (int v = 0; v < 2; v++) {
-          const vector made = widened(first + (row + t) * hidden + f + v * LANES);
-          *(halves *)(slopes + t * hidden + f + v * LANES) = rounded(keep(sum[t][v], ~(made <= 0)));
-        }
-    }
-    for (long i = 0; dx && i < inputs; i += PANEL) {
-      multiply(sum, (const int *)slopes, hidden / 2, 1, panels + i * hidden / 2, hidden / 2);
-      for (long r = row; r < row + HEIGHT && r < batch; r++)
-        for (long k = i; k < i + PANEL && k < inputs; k++)
-          dx[r * inputs + k] = ((float *)sum[r - row])[k - i];
-    }
+    const long row = tile * HEIGHT, rows = batch - row;
+    output_slopes(gradient + row * outputs, second + row * hidden, w[4], above, rows, hidden,
+                  outputs);
+    hidden_slopes(above, upper, first + row * hidden, slopes, hidden);
+    if (dx) input_slopes(slopes, panels, dx + row * inputs, rows, inputs, hidden);
     pair_rows(x_low + row * even, x_panels, tile, tiles, even, PANEL);
     pair_rows(first + row * hidden, first_panels, tile, tiles, hidden, PANEL);
     pair_rows(slopes, first_blocks, tile, tiles, hidden, HEIGHT);

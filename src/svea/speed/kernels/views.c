@@ -137,7 +137,7 @@ void random_convolution_pairs(const half *x, const float *w, half *y, long sampl
   }
 }
 
-/* x / 255, rounded as a division would be: the product with 1 / 255 is corrected by what it lacks. */
+/* x / 255, rounded as a division would: the product with 1 / 255 is corrected by what it lacks. */
 INLINE float part_of_255(float x) {
   const float one = 1 / 255.0f, share = x * one;
   return __builtin_fmaf(__builtin_fmaf(-share, 255, x), one, share);
