@@ -295,9 +295,10 @@ class Results:
         return kept(self._score(group), train.mean if train else float("nan"))
 
     def _planned(self, task: str) -> Group | None:
-        """The group of the planned setting on a task, if it has run."""
-        found = (g for g in self.groups if g.task == task and g.runs[0].preset == "paper")
-        return next((g for g in found if (g.method, g.runs[0].augment) == PLANNED), None)
+        """The group of the planned setting on a task, if it has run: of two lengths the longer."""
+        found = [g for g in self.groups if g.task == task and g.runs[0].preset == "paper"]
+        planned = [g for g in found if (g.method, g.runs[0].augment) == PLANNED]
+        return max(planned, key=lambda group: min(map(_last, group.runs)), default=None)
 
     def _cell(self, group: Group | None, task: str, mode: str) -> tuple[Cell, Result | None]:
         """The return of final agents in a mode; evaluations during training do not count."""

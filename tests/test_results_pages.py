@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -261,6 +261,20 @@ def test_a_task_with_more_seeds_counts_no_more_and_missing_seeds_are_named(
     partly = mean_cell([[[100.0] * 4, []]])
     assert partly.text == "100" and partly.note == "[100, 100], without 1 seed"
     assert mean_cell([one_seed, [[]]]).text == script.NOT_EVALUATED
+
+
+def test_of_two_lengths_the_headline_shows_the_longer(results: Any) -> None:
+    """A run of 100,000 decisions may stand next to one of 500,000 that has no agent of it."""
+
+    def group(decision: int) -> SimpleNamespace:
+        episodes = [{"decision": decision, "mode": "train"}]
+        run = SimpleNamespace(preset="paper", augment="conv", agent_episodes=lambda: episodes)
+        return SimpleNamespace(task="walker_stand", method="svea", runs=(run,))
+
+    short, long = group(100_000), group(480_000)
+    for groups in ([short, long], [long, short]):
+        assert type(results)._planned(SimpleNamespace(groups=groups), "walker_stand") is long
+    assert type(results)._planned(SimpleNamespace(groups=[long]), "walker_walk") is None
 
 
 def test_the_papers_numbers_stand_next_to_its_own_settings(results: Any) -> None:
