@@ -17,9 +17,8 @@ from torch.nn.grad import conv2d_input
 from svea.networks.cnn import CNN
 from svea.speed.kernels.cpu import CHUNKS, BuildError, Convolutions, call, library
 
-NEAR = (
-    0.03  # of a norm, between kernels and plain PyTorch that rounds where they do: 0.001 is usual
-)
+NEAR = 0.03
+"""Of a norm, between kernels and plain PyTorch that rounds where they do; 0.001 is usual."""
 
 
 class Kernels(Protocol):
