@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from c_kernels import builds
 from torch import Tensor, nn
 
 from svea import speed
@@ -36,16 +37,7 @@ ROUNDING = 2.0**-8  # of a number, at most, when it is rounded to bfloat16's 8 b
 SUM = 2.0**-24  # of what a sum of float32 adds up, for each number added
 torch.set_num_threads(1)
 
-
-def cannot_build() -> str:
-    try:
-        cpu.library()
-    except cpu.BuildError as error:
-        return str(error)
-    return ""
-
-
-pytestmark = pytest.mark.skipif(bool(cannot_build()), reason=cannot_build() or "it builds")
+pytestmark = builds
 
 SIZES = [
     ({"image_size": 40, "layers": 4, "filters": 16, "strided_layers": 2}, 37),  # quick

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from c_kernels import builds
 from torch import Tensor
 
 from svea import speed
@@ -29,17 +30,6 @@ from svea.views import pixels
 
 CPU = torch.device("cpu")
 torch.set_num_threads(1)
-
-
-def cannot_build() -> str:
-    try:
-        cpu.library()
-    except cpu.BuildError as error:
-        return str(error)
-    return ""
-
-
-builds = pytest.mark.skipif(bool(cannot_build()), reason=cannot_build() or "it builds")
 
 
 def network(**sizes: Any) -> CNN:

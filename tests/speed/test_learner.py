@@ -215,7 +215,7 @@ def test_captured_updates_in_bfloat16_are_as_exact_as_eager_ones(settings: dict[
     CPU (docs/notes/speed.md) ours was 0.5 to 1.6 times the library's in single updates, 0.9 times
     in the mean; the ratio's logarithm has a standard deviation of 0.35 for 16 numbers. So a right
     kernel is off by a factor of 1.5 in one of ten updates, and over ten, where 0.35 becomes 0.11,
-    four standard deviations from it.
+    four standard deviations from it. A single update may be off by 3, which is three of them.
     """
     exact = learner("eager", torch.float32, **settings)
     rough, fast = (learner(how, torch.bfloat16, **settings) for how in ("eager", "captured"))
@@ -231,6 +231,8 @@ def test_captured_updates_in_bfloat16_are_as_exact_as_eager_ones(settings: dict[
             if name.endswith("exp_avg"):
                 parts = *(other[name] - wanted for other in others), wanted
                 squares.setdefault(name, []).append(torch.stack([x.square().sum() for x in parts]))
+                allowed, error, norm = squares[name][-1].sqrt()
+                assert error <= 3 * allowed + 0.02 * norm, f"{name} at {decision}"
     for name, each in squares.items():
         allowed, error, norm = torch.stack(each).sum(0).sqrt()
         assert error <= 1.5 * allowed + 0.02 * norm, name
