@@ -195,17 +195,24 @@ class Results:
 
     def zoo(self) -> Table:
         """The agents to download."""
-        rows = [
-            {
-                "agent": Cell(f"`{zoo.PREFIX}{folder.name}`"),
-                "decisions": Cell(f"{card['decisions']:,}"),
-                "mean return [95 %]": Cell("; ".join(map(_shown, zoo.listed(card)))),
-                "seeds": Cell("1"),
-                "size": Cell(size(card["size"])),
-            }
-            for folder, card in ((folder, self.card(folder)) for folder in self.agents())
-        ]
-        return Table.of("zoo", rows)
+        rows, counts = [], set()
+        for folder in self.agents():
+            card = self.card(folder)
+            returns = {one["mode"]: one for one in card["returns"]}
+            counts |= {one["episodes"] for mode, one in returns.items() if mode in MODES}
+            rows.append(
+                {
+                    "agent": Cell(f"`{zoo.PREFIX}{folder.name}`"),
+                    "decisions": Cell(f"{card['decisions']:,}"),
+                    **{mode: _return_cell(returns.get(mode)) for mode in MODES},
+                    "size": Cell(size(card["size"])),
+                }
+            )
+        note = (
+            f"Mean return of the one agent with its 95 % interval over {from_to(counts)} episodes "
+            "a cell; its card says how many, and in which worlds."
+        )
+        return replace(Table.of("zoo", rows), notes=(note,))
 
     def stored(self) -> Table:
         """Whether 8 bits change returns: the same episodes with both kinds of weights."""
@@ -338,7 +345,7 @@ class Results:
             "Final agents, most likely actions. Intervals: 95 % bootstrap over seeds and worlds; "
             "where there is one of both, over episodes. One seed says nothing about other seeds. "
             "The paper has the mean ± standard deviation over 5 seeds of 500,000 decisions.",
-            *notes_on_marks(shown),
+            *notes_on_marks(shown, brief=True),
         )
 
     # The zoo --------------------------------------------------------------------------------------
@@ -409,10 +416,11 @@ def _last(run: Run) -> int:
     return max((int(r["decision"]) for r in run.agent_episodes()), default=0)
 
 
-def _shown(one: dict[str, Any]) -> str:
-    """A return of a card in words."""
-    ends = interval(one["low"], one["high"])
-    return f"{one['shown']} {number(one['mean'])} {ends}, {plural(one['episodes'], 'episode')}"
+def _return_cell(one: dict[str, Any] | None) -> Cell:
+    """A return of a card, or that there is none."""
+    if one is None:
+        return Cell(NOT_EVALUATED)
+    return Cell(number(one["mean"]), interval(one["low"], one["high"]))
 
 
 def wrapped(table: Table) -> str:
