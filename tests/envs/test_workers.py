@@ -21,7 +21,7 @@ from toy import LENGTH, Toy
 from svea.envs.rendering import backend, renderer
 from svea.envs.workers import pool, worker
 from svea.envs.workers.episode import OpenEpisode
-from svea.envs.workers.pool import Workers
+from svea.envs.workers.pool import PER_GPU_PROCESS, Workers, environments_per_process
 from svea.errors import NumericsError, RendererError, UserError, WorkerError
 
 TOY = {"task": "toy:make", "image_size": 16}
@@ -191,6 +191,23 @@ def test_sets_that_started_before_another_fell_back_to_osmesa_follow_it(
 def test_environments_of_one_set_must_agree(per_process: int) -> None:
     with pytest.raises(UserError, match="differ in their spaces"):
         Workers([TOY, TOY | {"image_size": 20}], per_process=per_process)
+
+
+@pytest.mark.parametrize(
+    ("device", "task", "gpu", "together"),
+    [
+        ("cuda", "walker_walk", True, PER_GPU_PROCESS),
+        ("cuda", "robot_push", True, PER_GPU_PROCESS),
+        ("cuda", "walker_walk", False, 1),
+        ("cuda", "toy:make", True, 1),
+        ("cpu", "walker_walk", True, 1),
+    ],
+)
+def test_environments_draw_together_where_one_gpu_computes_and_draws(
+    device: str, task: str, gpu: bool, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "draws_on_gpu", lambda: gpu)
+    assert environments_per_process(task, device) == together
 
 
 @pytest.mark.parametrize(("per_process", "processes"), [(3, [2, 2]), (8, [4])])

@@ -17,7 +17,8 @@ from tiny_runs import tiny
 from toy import LENGTH, Toy, return_of_doing_nothing
 
 from svea import __version__
-from svea.envs.workers.pool import Workers
+from svea.envs.rendering import backend
+from svea.envs.workers.pool import PER_GPU_PROCESS, Workers
 from svea.errors import SveaError, UserError, WorkerError
 from svea.evidence.evaluation import Request, evaluate, evaluate_runs, requests
 from svea.evidence.evaluation.play import (
@@ -351,6 +352,59 @@ def test_worlds_are_shown_in_turn() -> None:
         assert [episode.seed for episode in played] == seeds
         orders.append([episode.world for episode in played])
     assert orders == [world_order(100)[:7]] * 3, "whatever the seed and the environments"
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in pictures that are drawn."""
+    folder = tmp_path_factory.mktemp("drawn") / "run"
+    return train(tiny(folder, "cartpole_swingup", decisions=4, eval_every=0, episode_frames=64))
+
+
+def test_records_do_not_depend_on_which_environments_share_a_process(
+    cartpole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeds, worlds in turn and returns, bit for bit, through `environments_per_process`."""
+    if backend.draws_on_gpu():
+        pytest.skip("a GPU may round a pixel otherwise from one picture to the next")
+    started: list[int] = []
+
+    def counting(environments: Any, **options: Any) -> Workers:
+        started.append(options["per_process"])
+        return Workers(environments, **options)
+
+    monkeypatch.setattr(requests, "Workers", counting)
+    played = []
+    for together in (1, 3):
+        monkeypatch.setattr(requests, "environments_per_process", lambda *_, n=together: n)
+        played.append(evaluate(cartpole, ["color_hard"], 7, environments=3))
+    assert started == [1, 3] and played[0] == played[1]
+    assert [record["world"] for record in played[0]] == world_order(100)[:7]
+    assert len({record["return"] for record in played[0]}) == 7
+
+
+def test_evaluations_on_a_gpu_that_draws_ask_it_less_often(
+    run: Path, cartpole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def none(environments: Any, per_process: int, **_: Any) -> Workers:
+        asked.append((environments[0]["task"], per_process))
+        raise WorkerError("not today")
+
+    monkeypatch.setattr(requests, "Workers", none)
+    monkeypatch.setattr(backend, "draws_on_gpu", lambda: True)
+    monkeypatch.setattr(requests, "choose_device", lambda _: torch.device("cuda"))
+    collect([cartpole, run], Request(environments=2), on_problem=lambda *_: None)
+    assert asked == [("cartpole_swingup", PER_GPU_PROCESS), ("toy:make", 1)]
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_starts(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "Workers", None)
+    with pytest.raises(UserError, match="device tpu is not available; allowed here: auto, "):
+        collect([run], Request(device="tpu"))
 
 
 def collect(runs: list[Path], request: Request, known: Any = None, on_problem: Any = None) -> Any:

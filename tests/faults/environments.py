@@ -19,7 +19,7 @@ from faults.tally import Tally, expect
 from svea.envs.workers import pool
 from svea.errors import WorkerError
 from svea.seeds import TRAINING, episode_seed
-from svea.training import preflight, train
+from svea.training import state, train
 
 EPISODES = 6  # of each environment
 ALONE = TOY | {"task": "faults.faulty:make", "envs": 1, "decisions": 60, "eval_every": 400}
@@ -86,12 +86,12 @@ def train_with(faults: list[Any], profile: dict[str, Any], run: Path) -> Path:
     plan = run.with_name(f"{run.name}-faults")
     plan.write_text(json.dumps(faults))
     os.environ["SVEA_FAULTS"] = str(plan)
-    real = preflight.environments_per_process
-    preflight.environments_per_process = lambda config, device: config.envs
+    real = state.environments_per_process
+    state.environments_per_process = lambda *_: 99
     try:
         return train(config(profile, run))
     finally:
-        preflight.environments_per_process = real
+        state.environments_per_process = real
 
 
 def hopeless_workers(cases: range, seed: int, folder: Path) -> Tally:

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from svea.config import configure
 from svea.envs import LIGHT_MODES
+from svea.envs.rendering import backend
+from svea.envs.workers.pool import PER_GPU_PROCESS
 from svea.errors import UserError
 from svea.evidence.evaluation.play import EpisodeResult
 from svea.seeds import world_order
@@ -28,7 +31,7 @@ def test_curves_see_an_even_subset_of_the_worlds(monkeypatch: pytest.MonkeyPatch
             eval_mode="color_hard", eval_episodes=5, eval_envs=environments,
         )  # fmt: skip
         with ExitStack() as stack:
-            sets = evaluators.Evaluators(config, stack, print)
+            sets = evaluators.Evaluators(config, stack, print, torch.device("cpu"))
             for _ in range(2):
                 line = sets.play("color_hard", None, lambda: False, print)  # type: ignore[arg-type]
                 shown.append(line["worlds"])
@@ -45,6 +48,26 @@ def test_several_modes_and_groups_are_spelled_out() -> None:
         configure("walker_walk", eval_mode="video_hard,color_hrad")
     with pytest.raises(UserError, match="'shift_easy' does not fit hopper_hop"):
         configure("hopper_hop", eval_mode="shift_easy")
+
+
+def test_environments_of_evaluations_share_processes_as_those_of_training_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    class FakeWorkers:
+        def __init__(self, _: Any, __: Any, per_process: int, **___: Any) -> None:
+            asked.append(per_process)
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(evaluators, "Workers", FakeWorkers)
+    monkeypatch.setattr(backend, "draws_on_gpu", lambda: True)
+    for device in ("cuda", "cpu"):
+        with ExitStack() as stack:
+            config = configure("walker_walk", eval_mode="train")
+            evaluators.Evaluators(config, stack, print, torch.device(device)).start()
+    assert asked == [PER_GPU_PROCESS, 1]
 
 
 def test_environments_of_the_first_modes_are_kept_and_of_others_closed(
@@ -70,7 +93,7 @@ def test_environments_of_the_first_modes_are_kept_and_of_others_closed(
     monkeypatch.setattr(evaluators, "play", lambda *_: [episode])
     config = configure("walker_walk", eval_mode="geometry")
     with ExitStack() as stack:
-        sets = evaluators.Evaluators(config, stack, print)
+        sets = evaluators.Evaluators(config, stack, print, torch.device("cpu"))
         sets.start()
         assert running == list(sets.modes[:3]) and len(sets.modes) == 11
         for _ in range(2):

@@ -11,30 +11,10 @@ from tiny_runs import tiny
 
 from svea import files, machine
 from svea.config import configure
-from svea.envs import rendering
-from svea.envs.workers.pool import PER_GPU_PROCESS
 from svea.errors import StorageError, UserError
 from svea.training import preflight, train
 
 torch.set_num_threads(1)
-
-
-@pytest.mark.parametrize(
-    ("device", "task", "gpu", "together"),
-    [
-        ("cuda", "walker_walk", True, PER_GPU_PROCESS),
-        ("cuda", "robot_push", True, PER_GPU_PROCESS),
-        ("cuda", "walker_walk", False, 1),
-        ("cuda", "toy:make", True, 1),
-        ("cpu", "walker_walk", True, 1),
-    ],
-)
-def test_environments_draw_together_where_one_gpu_learns_and_draws(
-    device: str, task: str, gpu: bool, together: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rendering, "draws_on_gpu", lambda: gpu)
-    config = configure(task)
-    assert preflight.environments_per_process(config, torch.device(device)) == together
 
 
 def test_a_run_of_days_on_a_cpu_is_announced_before_it_starts(

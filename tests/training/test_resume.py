@@ -16,7 +16,7 @@ from svea import files
 from svea.errors import StorageError, UserError
 from svea.runs import checkpoint
 from svea.speed.device import missing_for_compiling
-from svea.training import Trainer, preflight, train
+from svea.training import Trainer, state, train
 
 torch.set_num_threads(1)
 
@@ -105,7 +105,7 @@ def test_a_run_does_not_depend_on_which_environments_share_a_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(tiny(tmp_path / "alone", envs=3))
-    monkeypatch.setattr(preflight, "environments_per_process", lambda *_: 2)
+    monkeypatch.setattr(state, "environments_per_process", lambda *_: 2)
     train(tiny(tmp_path / "shared", envs=3))
     assert_same(tmp_path / "alone", tmp_path / "shared")
 

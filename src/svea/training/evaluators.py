@@ -12,7 +12,7 @@ import torch
 from svea.agents.agent import Agent
 from svea.agents.diagnostics import q_target_variance
 from svea.config import Config
-from svea.envs.workers.pool import Workers
+from svea.envs.workers.pool import Workers, environments_per_process
 from svea.evidence.evaluation.play import (
     EpisodeResult,
     agent_policy,
@@ -34,10 +34,14 @@ class Evaluators:
     """One set of environments per mode; those of the first `KEPT` modes are kept."""
 
     def __init__(
-        self, config: Config, stack: ExitStack, on_incident: Callable[[dict[str, Any]], None]
+        self,
+        config: Config,
+        stack: ExitStack,
+        on_incident: Callable[[dict[str, Any]], None],
+        device: torch.device,
     ) -> None:
         """Start nothing yet; the processes end with the stack."""
-        self._config, self._on_incident = config, on_incident
+        self._config, self._on_incident, self._device = config, on_incident, device
         self._sets: dict[str, Workers] = {}
         self.modes = config.eval_modes
         stack.callback(self._close)
@@ -109,6 +113,7 @@ class Evaluators:
             workers = Workers(
                 [config.environment_in(mode)] * count,
                 self._on_incident,
+                environments_per_process(config.task, self._device.type),
                 step_timeout=config.step_timeout,
                 wait=False,
             )

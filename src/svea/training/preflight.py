@@ -7,13 +7,12 @@ from collections.abc import Callable
 
 import torch
 
-from svea import envs, files, machine
+from svea import files, machine
 from svea.agents import finite, make_encoder
 from svea.agents.agent import Agent
 from svea.config import Config
 from svea.config.names import find_method
-from svea.envs import rendering
-from svea.envs.workers.pool import PER_GPU_PROCESS, Workers
+from svea.envs.workers.pool import Workers
 from svea.errors import UserError
 from svea.machine import usable_cores
 from svea.networks import Masker
@@ -26,17 +25,6 @@ from svea.words import duration, plural
 GPU_SHARE = 0.8  # of a GPU's free memory that the replay may take
 SLOW_SECONDS = 6 * 3600.0  # a run without a GPU that takes longer is announced with a warning
 TIMED_IMAGES = 32  # a quarter of a batch: enough for several threads, less than one update
-
-
-def environments_per_process(config: Config, device: torch.device) -> int:
-    """How many environments share a process, so that a GPU that learns is asked less often.
-
-    User environments get a process each, because they may not be thread-safe. So do the
-    environments of evaluations: the learner is idle then.
-    """
-    ours = not envs.is_foreign(config.task)
-    shares = device.type == "cuda" and ours and rendering.draws_on_gpu()
-    return PER_GPU_PROCESS if shares else 1
 
 
 def check_actions(config: Config, environments: Workers) -> None:

@@ -14,7 +14,7 @@ from svea.agents.saving import restore_generator
 from svea.augment.find import try_out
 from svea.config import Config, milestones
 from svea.envs.workers.episode import OpenEpisode
-from svea.envs.workers.pool import Workers, print_incident
+from svea.envs.workers.pool import Workers, environments_per_process, print_incident
 from svea.errors import LARGEST, SveaError
 from svea.replay.segments import counters
 from svea.runs import checkpoint, footprint, incidents, layout, tensors
@@ -74,12 +74,12 @@ class TrainingState:
             Workers(
                 [config.environment] * config.envs,
                 self.record_incident,
-                preflight.environments_per_process(config, self.device),
+                environments_per_process(config.task, self.device.type),
                 config.step_timeout,
                 wait=False,
             )
         )
-        self.evaluators = Evaluators(config, stack, self.record_incident)
+        self.evaluators = Evaluators(config, stack, self.record_incident, self.device)
         if config.eval_first and config.eval_every and not (saved or learn_only):
             self.evaluators.start()  # the run begins with an evaluation
         self._stack, self._saved = stack, saved

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svea.envs.rendering import backend
+from svea.envs.tasks import is_foreign
 from svea.envs.workers.episode import OpenEpisode, Step
 from svea.envs.workers.memory import Shared, anonymous_file
 from svea.envs.workers.worker import RaisedError, Worker
@@ -39,7 +40,21 @@ START_SECONDS = 120.0  # import and compile, on a busy machine
 HANG_SECONDS = 30.0  # a decision that takes longer is never answered, if no limit is given
 CLOSE_SECONDS = 5.0
 RESTARTS, RESTART_SECONDS = 5, 600.0  # at most this many restarts in this time
-PER_GPU_PROCESS = 8  # environments in a process where one GPU learns and draws
+PER_GPU_PROCESS = 8  # environments in a process where one GPU computes and draws
+
+
+def environments_per_process(task: str, device: str) -> int:
+    """How many environments share a process, so that a GPU that computes is asked less often.
+
+    In training and in evaluations. User environments get a process each, because they may not be
+    thread-safe.
+
+    Args:
+        task: of the environments.
+        device: kind of the device where the agent computes: cuda, mps or cpu.
+    """
+    shares = device == "cuda" and not is_foreign(task) and backend.draws_on_gpu()
+    return PER_GPU_PROCESS if shares else 1
 
 
 class Workers:

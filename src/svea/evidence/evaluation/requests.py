@@ -19,7 +19,7 @@ from svea import __version__, envs
 from svea.agents.agent import Agent
 from svea.config import Config
 from svea.envs.modes import label_mode, modes_for
-from svea.envs.workers.pool import Workers
+from svea.envs.workers.pool import Workers, environments_per_process
 from svea.errors import NumericsError, SveaError, UserError, unknown_name
 from svea.evidence.evaluation.adaptation import AdaptingPolicy, deployed_policy
 from svea.evidence.evaluation.play import (
@@ -32,6 +32,7 @@ from svea.evidence.evaluation.play import (
 from svea.runs.load import load_agent, load_config, read_config
 from svea.runs.records import Record, protocol_key
 from svea.seeds import check_episodes, evaluation_seeds
+from svea.speed import choose_device
 
 POLICIES = ("agent", "random")
 
@@ -114,10 +115,15 @@ class _Environments:
     """The random policy's episodes: played for one run, they are those of all."""
     step_timeout: float
     """Of the first run."""
+    device: str
+    """Where their agents compute."""
 
     def start(self, count: int) -> Workers:
-        """As many environments, each in a process of its own."""
-        return Workers([self.arguments] * count, step_timeout=self.step_timeout)
+        """As many environments, ready to play."""
+        together = environments_per_process(self.arguments["task"], self.device)
+        return Workers(
+            [self.arguments] * count, per_process=together, step_timeout=self.step_timeout
+        )
 
 
 class _Evaluation:
@@ -132,6 +138,7 @@ class _Evaluation:
     ) -> None:
         self.request, self.known = request, known
         self.on_record, self.on_problem = on_record, on_problem
+        self.device = choose_device(request.device)
         self.load = functools.lru_cache(maxsize=4)(self._load)  # every mode asks again
 
     def play(self, runs: Sequence[Path]) -> None:
@@ -168,7 +175,8 @@ class _Evaluation:
                 arguments = config.environment_in(mode, self.request.data_dir, other)
                 name = json.dumps(arguments, sort_keys=True)
                 shown = label_mode(mode, other)
-                kind = _Environments(shown, arguments, [], {}, config.step_timeout)
+                limit, device = config.step_timeout, self.device.type
+                kind = _Environments(shown, arguments, [], {}, limit, device)
                 kinds.setdefault(name, kind).runs.append(run)
         return list(kinds.values())
 
