@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from svea.errors import UserError
-from svea.seeds import check_episodes, episodes_of_all, evaluation_seeds, seed_for, world_order
+from svea.seeds import check_count, episodes_of_all, evaluation_seeds, seed_for, world_order
 
 PURPOSES = ("weights", "agent", "replay", "warm-up")
 
@@ -70,4 +70,4 @@ def test_all_shows_each_world_once() -> None:
 @pytest.mark.parametrize("episodes", [0, -1, 1.5, True, "every", "30", None])
 def test_what_is_not_a_number_of_episodes_is_refused(episodes: object) -> None:
     with pytest.raises(UserError, match=r"allowed: 1 to 1000000000, or 'all'"):
-        check_episodes(episodes)
+        check_count("episodes", episodes)

@@ -80,12 +80,12 @@ def world_order(worlds: int) -> list[int]:
     return np.random.RandomState(worlds).permutation(worlds).tolist()
 
 
-def check_episodes(episodes: object) -> None:
+def check_count(name: str, episodes: object) -> None:
     """Refuse what is not a number of episodes or `ALL`."""
     is_count = isinstance(episodes, int) and not isinstance(episodes, bool)
     if episodes != ALL and not (is_count and 1 <= episodes <= LARGEST):  # type: ignore[operator]
         raise UserError(
-            f"episodes is {episodes!r}; allowed: 1 to {LARGEST}, or {ALL!r} for each of a mode's "
+            f"{name} is {episodes!r}; allowed: 1 to {LARGEST}, or {ALL!r} for each of a mode's "
             "worlds once"
         )
 

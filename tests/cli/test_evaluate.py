@@ -97,6 +97,46 @@ def test_all_episodes_of_a_mode_with_one_world(
         verb(run, episodes=0)
 
 
+def test_modes_may_have_numbers_of_their_own(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "LINE_SECONDS", -1.0)
+    words = ["eval", str(run), "--modes", "all", "--envs", "1", "--episodes"]
+    assert main([*words, "2", "picture_colors=3", "train=1"]) == 0
+    assert "6 of 6 episodes done" in capsys.readouterr().err
+    played = [record["mode"] for record in read_records(run)]
+    assert [played.count(mode) for mode in ("train", "picture_colors", "picture_video")] == [
+        1,
+        3,
+        2,
+    ]
+    first = read_records(run)
+    assert main([*words, "1", "picture_video=3"]) == 0, "what is recorded counts"
+    assert read_records(run)[:6] == first and len(read_records(run)) == 7
+    alone = svea.evaluate(run, ["picture_colors"], 3, environments=1)
+    ours = svea.evaluate(run, ["train", "picture_colors"], {"picture_colors": 3, "default": 1},
+                         environments=1)  # fmt: skip
+    assert ours[1:] == alone and ours[0]["mode"] == "train"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("20 30", "'20 30'; allowed: one number for all modes"),
+        ("20 train=5 train=6", "one number for train"),
+        ("20 train=0", "episodes of train is 0; allowed: 1 to"),
+        ("20 trian=5", "unknown mode 'trian'. Did you mean 'train'"),
+        ("20 picture_colors=5", "5 for picture_colors, which is not among the modes to evaluate "
+         "(train); leave it out, or add it to --modes"),
+    ],
+)  # fmt: skip
+def test_bad_numbers_of_episodes_are_refused_before_anything_is_played(
+    words: str, message: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", str(run), "--modes", "train", "--episodes", *words.split()]) == 2
+    assert message in capsys.readouterr().err and read_records(run) == []
+
+
 def test_an_interrupted_evaluation_keeps_what_it_played(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

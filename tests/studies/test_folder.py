@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_studies import SHORT, short
@@ -44,7 +45,9 @@ def test_folders_that_are_no_study_are_refused(tmp_path: Path) -> None:
         read_study(tmp_path / "full")
 
 
-def test_a_study_comes_back_from_its_file(tmp_path: Path) -> None:
-    study = open_study(tmp_path / "s", plan_runs([Grid(["walker_walk"])], SHORT, modes=["train"]))
+@pytest.mark.parametrize("episodes", [7, "all", {"train": "all", "default": 3}])
+def test_a_study_comes_back_from_its_file(tmp_path: Path, episodes: Any) -> None:
+    runs = plan_runs([Grid(["walker_walk"])], SHORT, modes=["train"], episodes=episodes)
+    study = open_study(tmp_path / "s", runs)
     study.save()
     assert read_study(tmp_path / "s") == study

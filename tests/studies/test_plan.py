@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from fake_studies import short
+from fake_studies import SHORT, short
 
 from svea.cli.train import train_flags
 from svea.errors import UserError
@@ -103,6 +103,7 @@ def test_toml_with_several_grids_and_python_mean_the_same(tmp_path: Path) -> Non
     (tmp_path / "study.toml").write_text(
         """
         modes = ["train", "color_hard"]
+        episodes = { default = 20, color_hard = "all" }
         set = { decisions = 50 }
         [[grid]]
         tasks = ["walker_walk"]
@@ -119,6 +120,7 @@ def test_toml_with_several_grids_and_python_mean_the_same(tmp_path: Path) -> Non
         "grids = [Grid(['walker_walk'], seeds=range(2)),\n"
         "         Grid(['finger_spin'], ['drq'], ['conv'], set={'recipe': {'K': 2, 'M': 2}})]\n"
         "modes, set = ['train', 'color_hard'], {'decisions': 50}\n"
+        "episodes = {'default': 20, 'color_hard': 'all'}\n"
     )
     planned = []
     for name in ("study.toml", "study.py"):
@@ -131,6 +133,18 @@ def test_toml_with_several_grids_and_python_mean_the_same(tmp_path: Path) -> Non
         "finger_spin-drq-conv-recipe.K=2-recipe.M=2-s0",
     ]
     assert planned[0][0].modes == ("train", "color_hard")
+    assert planned[0][0].episodes == {"default": 20, "color_hard": "all"}
+
+
+def test_episodes_of_a_mode_need_a_task_that_is_evaluated_in_it() -> None:
+    robot, suite = Grid(["robot_push"]), Grid(["walker_walk"])
+    episodes = {"test": 5, "color_hard": 7}
+    for run in plan_runs([robot, suite], SHORT, modes=["usual"], episodes=episodes):
+        assert run.episodes == episodes
+    with pytest.raises(UserError, match=r"5 for test, which is not .* \(train, color_hard\)"):
+        plan_runs([suite], SHORT, modes=["usual"], episodes=episodes)
+    with pytest.raises(UserError, match=r"modes to evaluate \(none\); leave it out, or add it"):
+        plan_runs([suite], SHORT, episodes={"train": 5})
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,19 @@ def test_all_episodes_are_as_many_as_the_mode_has_worlds(tmp_path: Path) -> None
     assert read_state(tmp_path, run).state == "done"
 
 
+def test_a_mode_with_a_number_of_its_own_needs_as_many(tmp_path: Path) -> None:
+    episodes = {"default": 1, "color_hard": 3, "video_easy": "all"}
+    modes = ["train", "color_hard", "video_easy"]
+    (run,) = plan_runs([Grid(["walker_walk"])], SHORT, modes=modes, episodes=episodes)
+    folder, lines = write_finished(tmp_path, run), []
+    for mode, count in (("train", 1), ("color_hard", 2), ("video_easy", 10)):
+        for seed in range(count):
+            line = {"policy": "agent", "decision": 100, "mode": mode, "seed": seed}
+            lines.append(json.dumps(line | {"provenance": {"worlds": 10}}) + "\n")
+    (folder / "eval.jsonl").write_text("".join(lines))
+    assert read_state(tmp_path, run).progress.missing_modes == ("color_hard",)
+
+
 def test_damaged_logs_and_journals_do_not_hide_the_rest(tmp_path: Path) -> None:
     (run,) = short()
     folder = write_finished(tmp_path, run)

@@ -112,11 +112,12 @@ def test_stopping_without_getting_anywhere_is_failing(tmp_path: Path) -> None:
 
 
 def test_after_training_missing_modes_are_evaluated_and_analyses_made(tmp_path: Path) -> None:
-    run = planned(modes=["train", "color_hard"], episodes=1, analyses=["q-gap"])
+    episodes = {"default": 1, "color_hard": "all"}
+    run = planned(modes=["train", "color_hard"], episodes=episodes, analyses=["q-gap"])
 
     def evaluates(folder: Path) -> int:
         line = {"policy": "agent", "decision": 100, "mode": "train", "seed": 1}
-        lines = [line, line | {"mode": "color_hard"}]
+        lines = [line, *(line | {"mode": "color_hard", "seed": seed} for seed in range(100))]
         (folder / "eval.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
         return 0
 
@@ -129,7 +130,7 @@ def test_after_training_missing_modes_are_evaluated_and_analyses_made(tmp_path: 
     assert supervise_run(tmp_path, run, execute=script) == "done"
     assert [command[0] for command in script.commands] == ["train", "eval", "analyze"]
     _, evaluation, analysis = script.commands
-    assert evaluation[3:5] == ["train", "color_hard"]
+    assert evaluation[3:8] == ["train", "color_hard", "--episodes", "train=1", "color_hard=all"]
     assert analysis[1:3] == ["q-gap", str(tmp_path / "runs" / run.name)]
 
 

@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from svea.cli.arguments import Positional, parse
 from svea.cli.terminal import Steps, print_results, starting
@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> int:
 def command(
     runs: Positional[tuple[Path, ...]],
     modes: tuple[str, ...] = ("usual",),
-    episodes: int | Literal["all"] = 30,
+    episodes: tuple[str, ...] = ("30",),
     seed: int = 0,
     random_policy: bool = False,
     again: bool = False,
@@ -56,7 +56,8 @@ def command(
             that the task has, `distracting_cs:all` the eight intensities; module:class is a
             mode of yours.
         episodes: per mode; `all` shows each of a mode's worlds once (train: 100 episodes), and
-            is what published numbers need.
+            is what published numbers need. Modes with numbers of their own follow as MODE=NUMBER:
+            20 color_hard=100 video_hard=all.
         seed: of the evaluation; the same seed gives every agent the same episodes.
         random_policy: evaluate the random policy too, for comparison.
         again: play recorded episodes once more; the new records count.
@@ -68,14 +69,16 @@ def command(
             in another look; tables show it as a mode.
         json: print the records as JSON lines instead of a table.
     """
+    from svea.envs.episodes import parse_episodes
     from svea.envs.given import name_task
 
+    count = parse_episodes(episodes)
     with starting():
         from svea.evidence.evaluation import POLICIES, Request
 
     policies = POLICIES if random_policy else POLICIES[:1]
     other = name_task(task)
-    request = Request(modes, episodes, seed, policies, envs, device, data_dir or None, other)
+    request = Request(modes, count, seed, policies, envs, device, data_dir or None, other)
     return evaluate_and_print(runs, request, again=again, videos=videos, as_json=json)
 
 
@@ -110,9 +113,9 @@ class Scoring:
         from svea.evidence.evaluation import evaluate_runs
 
         request = self.request
-        modes = sum(map(self._modes, self.runs))
-        each = request.episodes if isinstance(request.episodes, int) else None
-        total = each and modes * len(request.policies) * each
+        counts = [count for run in self.runs for count in self._episodes(run)]
+        numbers = [count for count in counts if isinstance(count, int)]
+        total = len(request.policies) * sum(numbers) if numbers == counts else None
 
         def take(run: Path, record: Record) -> None:
             self.records[run].append(record)
@@ -137,16 +140,18 @@ class Scoring:
         for error in self._unwritable.values():  # last, because the results still count
             self._fail("", error)
 
-    def _modes(self, run: Path) -> int:
-        """How many modes a run will be evaluated in."""
+    def _episodes(self, run: Path) -> list[int | str]:
+        """How many episodes a run is to play in each of its modes."""
+        from svea.envs.episodes import episodes_in
         from svea.envs.modes import modes_for
         from svea.runs.load import load_config
 
         try:
             task = self.request.task or load_config(run).task
-            return len(modes_for(task, self.request.modes, lambda *_: None))
+            modes = modes_for(task, self.request.modes, lambda *_: None)
         except SveaError:
-            return 0
+            return []
+        return [episodes_in(self.request.episodes, mode) for mode in modes]
 
     def _write(self, run: Path, record: Record) -> None:
         """Record an episode at once; a folder that cannot be written to is named once."""

@@ -7,12 +7,13 @@ import json as jsonlib
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from svea import studies
 from svea.cli.arguments import Out, Positional, parse, tyro
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.cli.terminal import print_table
+from svea.envs.episodes import parse_episodes
 from svea.errors import UserError, unknown_name
 from svea.files import output_folder
 from svea.studies.cost import measured_speeds, updates_left
@@ -42,7 +43,7 @@ def sweep(
     seeds: tuple[str, ...] = ("0",),
     set: tuple[str, ...] = (),
     modes: tuple[str, ...] = (),
-    episodes: int | Literal["all"] = 30,
+    episodes: tuple[str, ...] = ("30",),
     out: Out = None,
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = DEFAULT_ENGINE,
 ) -> int:
@@ -61,11 +62,12 @@ def sweep(
         seeds: numbers and ranges, e.g. 0-4.
         set: options of `svea train` for all runs, e.g. decisions=500000 recipe.alpha=1.
         modes: to evaluate in after training: modes, or groups as in `svea eval`.
-        episodes: of that evaluation, per mode; `all` shows each of a mode's worlds once.
+        episodes: of that evaluation, per mode; `all` shows each of a mode's worlds once. Modes
+            with numbers of their own follow as MODE=NUMBER: 20 color_hard=100 video_hard=all.
         out: the study's folder; default runs/sweep, or runs/NAME for a file NAME.toml.
         engine: where and how to run.
     """
-    settings: dict[str, Any] = {"set": {}, "modes": modes, "episodes": episodes}
+    settings: dict[str, Any] = {"set": {}, "modes": modes, "episodes": parse_episodes(episodes)}
     if study is None:
         if not tasks:
             raise UserError("no tasks; give --tasks walker_walk ..., or a study file")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from svea.envs.episodes import check_episodes
 from svea.errors import LARGEST, UserError
 from svea.files import read_json, replace_json
 from svea.studies.plan import PlannedRun
@@ -159,6 +160,7 @@ def read_study(folder: Path) -> Study:
 def _planned(content: dict[str, Any]) -> PlannedRun:
     """A planned run from JSON, which turned tuples into lists."""
     _check_kinds(content, _KINDS)
+    check_episodes(content["episodes"])
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
     run = PlannedRun(**values)
     if not run.name or Path(run.name).name != run.name:
@@ -167,8 +169,8 @@ def _planned(content: dict[str, Any]) -> PlannedRun:
 
 
 _KINDS: dict[str, type] = {
-    "name": str, "values": dict, "decisions": int, "modes": list, "episodes": int,
-    "analyses": list, "drop_replay": bool,
+    "name": str, "values": dict, "decisions": int, "modes": list, "analyses": list,
+    "drop_replay": bool,
 }  # fmt: skip
 
 
@@ -176,8 +178,6 @@ def _check_kinds(content: dict[str, Any], kinds: dict[str, type]) -> None:
     """The values of a JSON object are what the plan calculates with."""
     for name, kind in kinds.items():
         value = content[name]
-        if name == "episodes" and value == "all":
-            continue
         good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         if good and kind is int:
             good = 1 <= value <= LARGEST

@@ -16,8 +16,8 @@ from typing import Any
 from svea.config import Config, configure
 from svea.config.naming import bounded
 from svea.envs import expand_modes
+from svea.envs.episodes import Episodes, check_episodes
 from svea.errors import LARGEST, UserError, unknown_name
-from svea.seeds import check_episodes
 from svea.studies.options import Values, as_flags, flatten, parse_seeds
 
 LONGEST_NAME = 200  # bytes; journals and unfinished files add to it
@@ -63,7 +63,7 @@ class PlannedRun:
         values: the options of `svea train` that were given, `task` among them.
         decisions: its length.
         modes: to evaluate in after training, in addition to the evaluations during training.
-        episodes: of that evaluation, per mode; `all`: each of a mode's worlds once.
+        episodes: of that evaluation, per mode, or by mode; `all`: each of a mode's worlds once.
         analyses: names of `svea analyze` to run after training.
         drop_replay: remove the replay once the run is done; it can then not be extended.
     """
@@ -72,7 +72,7 @@ class PlannedRun:
     values: Values
     decisions: int
     modes: tuple[str, ...] = ()
-    episodes: int | str = 30
+    episodes: Episodes = 30
     analyses: tuple[str, ...] = ()
     drop_replay: bool = False
 
@@ -92,7 +92,7 @@ def plan_runs(
     common: Values | None = None,
     *,
     modes: Sequence[str] = (),
-    episodes: int | str = 30,
+    episodes: Episodes = 30,
     analyses: Iterable[str] = (),
     drop_replay: bool = False,
     suffix: str = "",
@@ -103,7 +103,7 @@ def plan_runs(
         grids: what to combine.
         common: options of `svea train` for all runs.
         modes: to evaluate in after training; a group is what each run's task has of it.
-        episodes: of that evaluation, per mode; `all`: each of a mode's worlds once.
+        episodes: of that evaluation, per mode, or by mode; `all`: each of a mode's worlds once.
         analyses: names of `svea analyze` to run after training.
         drop_replay: remove each replay once its run is done.
         suffix: a word in all names, before the seed.
@@ -139,6 +139,7 @@ def plan_runs(
             )  # fmt: skip
     if not runs:
         raise UserError("the study has no runs; name at least one task, method and seed")
+    check_episodes(episodes, dict.fromkeys(mode for run in runs.values() for mode in run.modes))
     return tuple(runs.values())
 
 

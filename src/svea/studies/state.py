@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from svea import files
+from svea.envs.episodes import episodes_in
 from svea.errors import LARGEST
 from svea.runs import layout
 from svea.runs.lock import is_locked
@@ -136,7 +137,9 @@ def _missing_modes(folder: Path, run: PlannedRun, decision: int) -> tuple[str, .
     return tuple(
         mode
         for mode in run.modes
-        if not _is_evaluated([one for one in played if one.get("mode") == mode], run.episodes)
+        if not _is_evaluated(
+            [one for one in played if one.get("mode") == mode], episodes_in(run.episodes, mode)
+        )
     )
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from svea import files
+from svea.envs.episodes import as_words
 from svea.errors import StorageError, UserError
 from svea.files import plain
 from svea.runs import layout, lock
@@ -153,10 +154,11 @@ def _commands(folder: Path, run: PlannedRun) -> Iterator[list[str]]:
     if not progress.trained:
         return
     device, data = ["--device", run.values.get("device", "auto")], run.values.get("data_dir")
-    if progress.missing_modes:
+    if modes := progress.missing_modes:
+        episodes = as_words(run.episodes, modes)
         yield [
-            "eval", str(folder), "--modes", *progress.missing_modes, "--episodes",
-            str(run.episodes), *device, *(["--data-dir", data] if data else []),
+            "eval", str(folder), "--modes", *modes, "--episodes", *episodes, *device,
+            *(["--data-dir", data] if data else []),
         ]  # fmt: skip
     for name in progress.missing_analyses:
         yield ["analyze", name, str(folder), *device]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from svea.envs.episodes import Episodes
 from svea.envs.given import Factory, name_task
 from svea.errors import SveaError
 from svea.evidence.evaluation.requests import POLICIES, Request, evaluate_runs
@@ -20,7 +21,7 @@ __all__ = ["POLICIES", "Request", "evaluate", "evaluate_runs"]
 def evaluate(
     run: str | Path,
     modes: Iterable[str] = ("train",),
-    episodes: int | str = 30,
+    episodes: Episodes = 30,
     *,
     seed: int = 0,
     policy: str = "agent",
@@ -34,7 +35,8 @@ def evaluate(
     Args:
         run: folder of a run or of an export.
         modes: where to evaluate.
-        episodes: per mode, or ``all``: each of a mode's worlds once.
+        episodes: per mode, or ``all``: each of a mode's worlds once; or by mode, such as
+            ``{"color_hard": 100, "default": 20}``.
         seed: of the evaluation; the same seed gives every agent the same episodes.
         policy: ``agent``, or ``random`` for the baseline that needs no learning.
         environments: in parallel; 0 is one per core.

@@ -18,6 +18,7 @@ import numpy as np
 from svea import __version__, envs
 from svea.agents.agent import Agent
 from svea.config import Config
+from svea.envs.episodes import Episodes, check_episodes, episodes_in
 from svea.envs.modes import label_mode, modes_for
 from svea.envs.workers.pool import Workers, environments_per_process
 from svea.errors import NumericsError, SveaError, UserError, unknown_name
@@ -31,7 +32,7 @@ from svea.evidence.evaluation.play import (
 )
 from svea.runs.load import load_agent, load_config, read_config
 from svea.runs.records import Record, protocol_key
-from svea.seeds import check_episodes, evaluation_seeds
+from svea.seeds import evaluation_seeds
 from svea.speed import choose_device
 
 POLICIES = ("agent", "random")
@@ -43,8 +44,8 @@ class Request:
 
     modes: tuple[str, ...] = ("train",)
     """Where: modes, and groups of them such as `all`."""
-    episodes: int | str = 30
-    """Per mode; `all` shows each of a mode's worlds once."""
+    episodes: Episodes = 30
+    """Per mode; `all` shows each of a mode's worlds once; or numbers by mode."""
     seed: int = 0
     policies: tuple[str, ...] = ("agent",)
     environments: int = 0
@@ -108,8 +109,10 @@ class _Environments:
     """One kind of environment, and the runs to be evaluated in it."""
 
     mode: str
+    """As records name it."""
     arguments: dict[str, Any]
     """Of ``make_env``."""
+    episodes: int | str
     runs: list[Path]
     random: dict[str, Record]
     """The random policy's episodes: played for one run, they are those of all."""
@@ -118,8 +121,9 @@ class _Environments:
     device: str
     """Where their agents compute."""
 
-    def start(self, count: int) -> Workers:
-        """As many environments, ready to play."""
+    def start(self, requested: int) -> Workers:
+        """As many environments as are asked for and needed, ready to play."""
+        count = parallel_environments(requested, self.episodes)
         together = environments_per_process(self.arguments["task"], self.device)
         return Workers(
             [self.arguments] * count, per_process=together, step_timeout=self.step_timeout
@@ -144,11 +148,13 @@ class _Evaluation:
     def play(self, runs: Sequence[Path]) -> None:
         """One kind of environment after the other; the next one's processes start meanwhile."""
         kinds = self._kinds(runs)
-        count = parallel_environments(self.request.environments, self.request.episodes)
+        if kinds:
+            evaluated = dict.fromkeys(kind.arguments["mode"] for kind in kinds)
+            check_episodes(self.request.episodes, evaluated)
         waiting: list[Future[Workers]] = []
         # A worker ends with the thread that started it, so this one outlives them all.
         with ThreadPoolExecutor(1) as starter:
-            starts = (starter.submit(kind.start, count) for kind in kinds)
+            starts = (starter.submit(kind.start, self.request.environments) for kind in kinds)
             try:
                 waiting += itertools.islice(starts, 1)
                 for kind in kinds:
@@ -176,7 +182,8 @@ class _Evaluation:
                 name = json.dumps(arguments, sort_keys=True)
                 shown = label_mode(mode, other)
                 limit, device = config.step_timeout, self.device.type
-                kind = _Environments(shown, arguments, [], {}, limit, device)
+                episodes = episodes_in(self.request.episodes, mode)
+                kind = _Environments(shown, arguments, episodes, [], {}, limit, device)
                 kinds.setdefault(name, kind).runs.append(run)
         return list(kinds.values())
 
@@ -191,7 +198,7 @@ class _Evaluation:
                     self.on_problem(run, kind.mode, error)
                 return
             with workers:
-                begin = functools.partial(kind.start, len(workers))
+                begin = functools.partial(kind.start, self.request.environments)
                 while left:
                     run = left.pop(0)
                     try:
@@ -206,7 +213,7 @@ class _Evaluation:
         check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
         known = {protocol_key(record): record for record in self.known(run)} | kind.random
         worlds = workers.provenance.get("worlds", 1)
-        seeds = evaluation_seeds(self.request.seed, self.request.episodes, worlds)
+        seeds = evaluation_seeds(self.request.seed, kind.episodes, worlds)
         for name in self.request.policies:
             template = _template(config, name, agent.decision, weights, kind.mode, workers)
             if name == "agent" and (pictures := read_config(run).get("pictures")):

@@ -1,0 +1,84 @@
+"""How many episodes an evaluation plays: one number for all modes, or some with their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from svea.envs.modes import check_mode
+from svea.errors import UserError
+from svea.seeds import check_count
+
+Episodes = int | str | Mapping[str, int | str]
+"""A number, `all` (each of a mode's worlds once), or such by mode, `DEFAULT` for the others."""
+
+DEFAULT, USUAL = "default", 30
+_EXAMPLE = "e.g. 20 color_hard=100 video_hard=all"
+
+
+def parse_episodes(words: Sequence[str]) -> Episodes:
+    """What is typed after `--episodes`: a number for all modes, and others as MODE=NUMBER.
+
+    >>> parse_episodes(["20", "color_hard=100", "video_hard=all"])
+    {'default': 20, 'color_hard': 100, 'video_hard': 'all'}
+    >>> parse_episodes(["all"])
+    'all'
+    """
+    table: dict[str, int | str] = {}
+    for word in words:
+        mode, equals, text = word.rpartition("=")
+        mode = mode if equals else DEFAULT
+        count = int(text) if text.isdecimal() and len(text) < 20 else text
+        check_count(f"episodes of {mode}" if equals else "episodes", count)
+        if mode in table:
+            for_what = mode if equals else "all modes"
+            raise UserError(
+                f"episodes is {' '.join(words)!r}; allowed: one number for {for_what}, {_EXAMPLE}"
+            )
+        table[mode] = count
+    if not table:
+        raise UserError(f"episodes names no number; allowed: one for all modes, {_EXAMPLE}")
+    return table[DEFAULT] if [*table] == [DEFAULT] else table
+
+
+def check_episodes(episodes: object, modes: Collection[str] | None = None) -> None:
+    """Refuse what is not a number of episodes, and a mode that is not evaluated.
+
+    Args:
+        episodes: as given.
+        modes: those that are evaluated; None where they are not known yet.
+    """
+    table = episodes if isinstance(episodes, Mapping) else {DEFAULT: episodes}
+    for mode, count in table.items():
+        if mode == DEFAULT:
+            check_count("episodes", count)
+            continue
+        check_mode(str(mode))
+        check_count(f"episodes of {mode}", count)
+        if modes is not None and mode not in modes:
+            evaluated = ", ".join(modes) or "none"
+            raise UserError(
+                f"episodes has {count} for {mode}, which is not among the modes to evaluate "
+                f"({evaluated}); leave it out, or add it to --modes"
+            )
+
+
+def episodes_in(episodes: Episodes, mode: str) -> int | str:
+    """How many episodes are played in a mode.
+
+    >>> episodes_in({"default": 20, "color_hard": "all"}, "train")
+    20
+    """
+    if not isinstance(episodes, Mapping):
+        return episodes
+    return episodes.get(mode, episodes.get(DEFAULT, USUAL))
+
+
+def as_words(episodes: Episodes, modes: Sequence[str]) -> list[str]:
+    """What to type after `--episodes` to evaluate in these modes.
+
+    >>> as_words({"default": 20, "color_hard": "all"}, ["train", "color_hard"])
+    ['train=20', 'color_hard=all']
+    """
+    if not isinstance(episodes, Mapping):
+        return [str(episodes)]
+    return [f"{mode}={episodes_in(episodes, mode)}" for mode in modes]
