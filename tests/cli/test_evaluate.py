@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +23,7 @@ import svea
 from svea.cli import evaluate, main, terminal
 from svea.cli.evaluate import evaluate_and_print
 from svea.errors import UserError
-from svea.evidence.evaluation import Request
+from svea.evidence.evaluation import Request, requests
 from svea.evidence.read import read_run
 from svea.evidence.results import group_runs
 from svea.evidence.tables.results import all_results
@@ -155,6 +160,95 @@ def test_an_interrupted_evaluation_keeps_what_it_played(
     monkeypatch.undo()
     assert verb(run, episodes=3) == 0
     assert read_records(run)[:1] == written and len(read_records(run)) == 3
+
+
+@pytest.fixture
+def three(trained: Path, tmp_path: Path) -> list[Path]:
+    return [Path(shutil.copytree(trained, tmp_path / f"run-{number}")) for number in range(3)]
+
+
+def test_agents_that_play_at_once_have_the_records_of_one_after_the_other(
+    three: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "LINE_SECONDS", -1.0)
+    asked: dict[str, Any] = {"modes": ("train", "picture_colors"), "policies": ("agent", "random")}
+    assert verb(*three, **asked) == 0
+    alone, told = [read_records(run) for run in three], capsys.readouterr()
+    for run in three:
+        (run / "eval.jsonl").unlink()
+    assert verb(*three, **asked, jobs=3) == 0
+    assert [read_records(run) for run in three] == alone
+    again = capsys.readouterr()
+    assert again.out == told.out
+    for run in three:
+        assert f"evaluating {run.name} in train" in again.err, "progress names each run"
+    assert verb(*three, **asked, jobs=2, as_json=True) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert printed == [record for records in alone for record in records]
+
+
+def test_one_agent_that_fails_loses_none_that_play_at_the_same_time(
+    three: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for weights in three[1].rglob("agent.safetensors"):
+        weights.write_bytes(weights.read_bytes()[:100])
+    assert verb(*three, tmp_path / "missing", jobs=4) == 2
+    err = capsys.readouterr().err
+    assert "no config.json" in err and "no checkpoint of this run is whole" in err
+    assert str(three[1]) in err and str(tmp_path / "missing") in err
+    assert [len(read_records(run)) for run in three] == [2, 0, 2]
+
+
+def test_an_unexpected_error_of_one_agent_comes_after_the_records_of_the_others(
+    three: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = requests.load_agent
+
+    def fails(run: Path, **options: Any) -> Any:
+        if run == three[0]:
+            raise ZeroDivisionError("a bug")
+        return real(run, **options)
+
+    monkeypatch.setattr(requests, "load_agent", fails)
+    with pytest.raises(ZeroDivisionError):
+        verb(*three, jobs=3)
+    assert [len(read_records(run)) for run in three] == [0, 2, 2]
+
+
+@pytest.mark.parametrize("jobs", [0, -1, 5000])
+def test_at_least_one_agent_plays_at_a_time(run: Path, jobs: int) -> None:
+    with pytest.raises(UserError, match=f"jobs is {jobs}; allowed: 1 to 1024"):
+        verb(run, jobs=jobs)
+
+
+def test_ctrl_c_stops_all_agents_and_the_same_command_continues(
+    three: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGINT from outside, in a process of its own: signals come to its main thread alone."""
+    arguments = ["eval", *map(str, three), "--modes", "train", "--envs", "1", "--jobs", "3"]
+    command = [sys.executable, "-m", "svea", *arguments, "--episodes", "4000"]
+    path = os.pathsep.join(p for p in sys.path if p)
+    child = subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not all(len(read_records(run)) > 3 for run in three):
+            assert child.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        err = child.communicate(timeout=60)[1]
+    finally:
+        child.kill()
+    assert child.returncode == 130 and "the same command continues" in err
+    assert "Traceback" not in err
+    played = [read_records(run) for run in three]
+    lines = [(run / "eval.jsonl").read_text().splitlines() for run in three]
+    assert [len(one) for one in lines] == [len(one) for one in played], "no line is cut"
+    wanted = max(map(len, played)) + 1
+    assert verb(*three, episodes=wanted, jobs=3) == 0
+    for run, before in zip(three, played, strict=True):
+        assert read_records(run)[: len(before)] == before and len(read_records(run)) == wanted
 
 
 def test_json_prints_every_record_asked_for_old_and_new(

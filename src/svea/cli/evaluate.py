@@ -36,6 +36,7 @@ def command(
     again: bool = False,
     videos: bool = False,
     envs: int = 0,
+    jobs: int = 1,
     device: str = "cpu",
     data_dir: str = "",
     task: str = "",
@@ -62,7 +63,9 @@ def command(
         random_policy: evaluate the random policy too, for comparison.
         again: play recorded episodes once more; the new records count.
         videos: also record one episode per mode as RUN/media/MODE.mp4 and .png.
-        envs: environments in parallel; 0 is one per core.
+        envs: environments in parallel, for each agent; 0 is one per core.
+        jobs: agents that play at once, which a GPU with many cores next to it needs to be busy;
+            their records are the same.
         device: auto, cuda, mps or cpu.
         data_dir: folder with benchmark data; overrides SVEA_DATA.
         task: play in this task instead of the run's, e.g. module:function of your environment
@@ -78,7 +81,7 @@ def command(
 
     policies = POLICIES if random_policy else POLICIES[:1]
     other = name_task(task)
-    request = Request(modes, count, seed, policies, envs, device, data_dir or None, other)
+    request = Request(modes, count, seed, policies, envs, device, data_dir or None, other, jobs)
     return evaluate_and_print(runs, request, again=again, videos=videos, as_json=json)
 
 
@@ -133,6 +136,7 @@ class Scoring:
                     on_record=take,
                     on_problem=self._note,
                 )
+            self.records = {run: self.records[run] for run in self.runs if run in self.records}
         except KeyboardInterrupt:
             played = plural(self.played, "new episode")
             print(f"stopped; {played} recorded, the same command continues", file=sys.stderr)

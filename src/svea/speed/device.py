@@ -145,18 +145,25 @@ def synchronise(device: torch.device) -> None:
 
 
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
-    """A region in which a GPU that fails or is full says so in one message."""
+def explained(cure: str = "") -> Iterator[None]:
+    """A region in which a GPU that fails or is full says so in one message.
+
+    Args:
+        cure: what helps; by default what helps training.
+    """
+    full = (
+        "Use a smaller --batch-size or --replay, fewer --seeds, or end other programs on it; the "
+        "same command continues from the last checkpoint"
+    )
+    failed = (
+        "The last checkpoint is whole and the same command continues from it; if it fails again, "
+        "try --speed eager"
+    )
     try:
         yield
     except torch.OutOfMemoryError as error:
-        raise UserError(
-            f"the GPU's memory is full: {str(error).splitlines()[0]} Use a smaller --batch-size or "
-            "--replay, fewer --seeds, or end other programs on it; the same command continues from "
-            "the last checkpoint"
-        ) from error
+        said = str(error).splitlines()[0]
+        raise UserError(f"the GPU's memory is full: {said} {cure or full}") from error
     except torch.AcceleratorError as error:
-        raise DeviceError(
-            f"the GPU failed: {str(error).splitlines()[0]} The last checkpoint is whole and the "
-            "same command continues from it; if it fails again, try --speed eager"
-        ) from error
+        said = str(error).splitlines()[0]
+        raise DeviceError(f"the GPU failed: {said} {cure or failed}") from error

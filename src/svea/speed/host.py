@@ -68,3 +68,12 @@ def leave_a_core() -> None:
     """
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, usable_cores() - 1))
+
+
+def share_cores(device: torch.device, agents: int) -> None:
+    """Give each of several agents that act at once its part of the cores, where the CPU computes.
+
+    Each acts in a thread of its own, and torch starts threads for each of those.
+    """
+    if device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, usable_cores() // agents))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import itertools
 import json
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from svea.config import Config
 from svea.envs.episodes import Episodes, check_episodes, episodes_in
 from svea.envs.modes import label_mode, modes_for
 from svea.envs.workers.pool import Workers, environments_per_process
-from svea.errors import NumericsError, SveaError, UserError, unknown_name
+from svea.errors import NumericsError, SveaError, UserError, between, unknown_name
 from svea.evidence.evaluation.adaptation import AdaptingPolicy, deployed_policy
 from svea.evidence.evaluation.play import (
     EpisodeResult,
@@ -33,9 +35,12 @@ from svea.evidence.evaluation.play import (
 from svea.runs.load import load_agent, load_config, read_config
 from svea.runs.records import Record, protocol_key
 from svea.seeds import evaluation_seeds
-from svea.speed import choose_device
+from svea.speed import EXACT, choose_device, explained
+from svea.speed.host import multiply_float32, share_cores
 
 POLICIES = ("agent", "random")
+CURE = "Use fewer --jobs or --envs, or end other programs on it; the same command continues"
+"""What helps an evaluation on a GPU that fails or is full."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class Request:
     data_dir: str | None = None
     task: str = ""
     """Play in this task instead of the run's: another look of the world, made by a function."""
+    jobs: int = 1
+    """Agents that play at once, each in environments of its own; their episodes are the same."""
 
     def check(self) -> Request:
         """Refuse unknown names and empty evaluations before anything starts."""
@@ -72,6 +79,7 @@ class Request:
             raise UserError(f"seed is {self.seed}; allowed: 0 to 2**63 - 1")
         if not 0 <= self.environments <= 1024:
             raise UserError(f"envs is {self.environments}; allowed: 0 (one per core) to 1024")
+        between(1, 1024).check("jobs", self.jobs)
         return self
 
 
@@ -90,15 +98,16 @@ def evaluate_runs(
 ) -> None:
     """Play what a request asks of every run; episodes that are known already are passed on.
 
-    Runs with the same task share their environments, and the next mode's environments start while
-    this one's are played in.
+    The next mode's environments start while this one's are played in. Where one agent plays at a
+    time, runs with the same task share their environments.
 
     Args:
         runs: folders of runs or exports.
         request: what to play.
         known: the episodes of a run that need not be played again.
-        on_record: called with the run and each record, old or new, as soon as it is there.
-        on_problem: called with what cannot be evaluated; the rest still is.
+        on_record: called with the run and each record, old or new, as soon as it is there; by one
+            thread at a time.
+        on_problem: called with what cannot be evaluated, in the same way; the rest still is.
     """
     request.check()
     _Evaluation(request, known, on_record, on_problem).play(runs)
@@ -141,16 +150,45 @@ class _Evaluation:
         on_problem: OnProblem,
     ) -> None:
         self.request, self.known = request, known
-        self.on_record, self.on_problem = on_record, on_problem
+        self.telling, self.loading = threading.Lock(), threading.Lock()
+        self.stopping = threading.Event()
+        self.on_record, self.on_problem = self._alone(on_record), self._alone(on_problem)
         self.device = choose_device(request.device)
-        self.load = functools.lru_cache(maxsize=4)(self._load)  # every mode asks again
+        kept = max(4, request.jobs)
+        self.load = functools.lru_cache(maxsize=kept)(self._load)  # every mode asks again
+
+    def _alone(self, callback: Callable[..., None]) -> Callable[..., None]:
+        """The same function, for one thread at a time."""
+
+        def call(*arguments: Any) -> None:
+            with self.telling:
+                callback(*arguments)
+
+        return call
 
     def play(self, runs: Sequence[Path]) -> None:
-        """One kind of environment after the other; the next one's processes start meanwhile."""
+        """Evaluate all runs, one after the other or several at once."""
         kinds = self._kinds(runs)
         if kinds:
             evaluated = dict.fromkeys(kind.arguments["mode"] for kind in kinds)
             check_episodes(self.request.episodes, evaluated)
+        if self.request.jobs == 1:
+            return self._play_kinds(kinds)
+        self._check_one_arithmetic(runs)
+        share_cores(self.device, self.request.jobs)
+        with ThreadPoolExecutor(self.request.jobs) as pool:
+            playing = [pool.submit(self._play_kinds, _of_run(kinds, run)) for run in runs]
+            try:
+                wait(playing)
+            except BaseException:  # Ctrl-C reaches this thread alone
+                self.stopping.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+        for one in playing:
+            one.result()  # what no run may raise, after all others have ended
+
+    def _play_kinds(self, kinds: Sequence[_Environments]) -> None:
+        """One kind of environment after the other; the next one's processes start meanwhile."""
         waiting: list[Future[Workers]] = []
         # A worker ends with the thread that started it, so this one outlives them all.
         with ThreadPoolExecutor(1) as starter:
@@ -165,6 +203,18 @@ class _Evaluation:
                     with contextlib.suppress(SveaError):
                         if not start.cancel():
                             start.result().close()
+
+    def _check_one_arithmetic(self, runs: Sequence[Path]) -> None:
+        """Refuse agents whose products differ: a process has one way of multiplying on a GPU."""
+        ways = set()
+        for run in runs:
+            with contextlib.suppress(SveaError):
+                ways.add(load_config(run).precision == EXACT)
+        if len(ways) > 1 and self.device.type == "cuda":
+            raise UserError(
+                f"agents trained with --precision {EXACT} and with another cannot play at once on "
+                "a GPU; use --jobs 1, or evaluate them apart"
+            )
 
     def _kinds(self, runs: Sequence[Path]) -> list[_Environments]:
         """The kinds of environment that are needed, task by task and mode by mode."""
@@ -202,7 +252,8 @@ class _Evaluation:
                 while left:
                     run = left.pop(0)
                     try:
-                        self._play_run(run, kind, workers)
+                        with explained(CURE):
+                            self._play_run(run, kind, workers)
                     except SveaError as error:
                         self.on_problem(run, kind.mode, error)
                         break  # these may be dead, or in the middle of an episode
@@ -210,6 +261,7 @@ class _Evaluation:
     def _play_run(self, run: Path, kind: _Environments, workers: Workers) -> None:
         """One run in one mode: pass on what is known, play the rest."""
         agent, config, weights = self.load(run)
+        multiply_float32(self.device, config.precision == EXACT)  # another agent may be loaded
         check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
         known = {protocol_key(record): record for record in self.known(run)} | kind.random
         worlds = workers.provenance.get("worlds", 1)
@@ -240,12 +292,19 @@ class _Evaluation:
                     kind.random[protocol_key(record)] = record
                 self.on_record(run, record)
 
-            play(policy, workers, missing, on_episode=finished)
+            stop = self.stopping.is_set
+            play(policy, workers, missing, should_stop=stop, on_episode=finished)
 
     def _load(self, run: Path) -> tuple[Agent, Config, str]:
         """An agent, its configuration, and what tells its weights from others."""
-        agent = load_agent(run, device=self.request.device)
+        with self.loading:  # making one draws from torch's own generator
+            agent = load_agent(run, device=self.request.device)
         return agent, load_config(run), fingerprint(agent)
+
+
+def _of_run(kinds: Sequence[_Environments], run: Path) -> list[_Environments]:
+    """The environments that one run is evaluated in; it shares the random policy's episodes."""
+    return [dataclasses.replace(kind, runs=[run]) for kind in kinds if run in kind.runs]
 
 
 def _template(
