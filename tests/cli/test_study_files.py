@@ -64,7 +64,18 @@ def as_toml(value: Any) -> str:
 @WITHIN
 @given(
     name=st.sampled_from(
-        ["tasks", "methods", "augments", "seeds", "set", "modes", "episodes", "grid", "title"]
+        [
+            "tasks",
+            "methods",
+            "augments",
+            "seeds",
+            "set",
+            "modes",
+            "episodes",
+            "export",
+            "grid",
+            "title",
+        ]
     ),
     value=ANYTHING,
 )
@@ -103,6 +114,7 @@ def test_any_value_in_a_grid_of_a_python_file(
         ("a.toml", b"tasks = ['walker_walk']\nseeds = 2020-01-01", "seeds is "),
         ("a.toml", b"tasks = ['walker_walk']\nepisodes = '9'", "episodes is '9'"),
         ("a.toml", b"tasks = ['walker_walk']\nmodes = 3", "modes is 3"),
+        ("a.toml", b"tasks = ['walker_walk']\nexport = 3", "export is 3; allowed: the name of a"),
         ("a.toml", b"tasks = ['walker_walk']\nset.data_dir = 5", "data_dir is 5"),
         ("a.py", b"grids = 5", "must be a list of Grid"),
         ("a.py", b"import sys; sys.exit(3)", "SystemExit: 3"),

@@ -113,6 +113,8 @@ def test_lines_of_a_dry_run_fit_the_terminal(
         ("sweep --tasks walker_walk --episodes train=9", ["9 for train", "add it to --modes"]),
         ("sweep --tasks walker_walk --modes train --episodes trian=9", ["unknown mode 'trian'"]),
         ("sweep --tasks walker_walk --modes colour", ["unknown mode 'colour'"]),
+        ("sweep --tasks walker_walk --export -o", ["--export is followed by '-o'"]),
+        ("sweep --tasks walker_walk --export /dev/null", ["export is '/dev/null'", "not a folder"]),
         ("sweep --tasks walker_walk --on sluurm", ["sluurm"]),
         ("sweep --tasks walker_walk --jobs -1 --set decisions=9", ["jobs is -1; allowed: 0"]),
         ("sweep --tasks walker_walk --jobs 1000000000", ["jobs is 1000000000; allowed: 0 to"]),
@@ -145,6 +147,17 @@ def test_mistakes_are_one_message_and_make_nothing(
     code, shown = call(arguments.split()), capsys.readouterr().err
     assert code == 2 and all(word in shown for word in words), shown
     assert "Traceback" not in shown and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("flag", ["modes train", "episodes 7", "export elsewhere"])
+def test_a_setting_of_a_file_and_of_a_flag_are_one_too_many(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "study.toml", ["--dry-run", "--out", str(tmp_path / "out")]
+    file.write_text('tasks = ["walker_walk"]\nmodes = ["train"]\nepisodes = 5\nexport = "here"\n')
+    assert call(["sweep", str(file), *out]) == 0
+    assert call(["sweep", str(file), f"--{flag.split()[0]}", flag.split()[1], *out]) == 2
+    assert f"both give {flag.split()[0]}; give one" in capsys.readouterr().err
 
 
 def test_the_cost_in_words(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +52,12 @@ def test_a_study_comes_back_from_its_file(tmp_path: Path, episodes: Any) -> None
     study = open_study(tmp_path / "s", runs)
     study.save()
     assert read_study(tmp_path / "s") == study
+    path = tmp_path / "s" / "study.json"
+    before = path.read_text().replace('"export": ""', '"export": "/elsewhere"')
+    path.write_text(before)
+    study.save()
+    assert read_study(tmp_path / "s").runs[0].export == "/elsewhere", "it is kept, as modes are"
+    content = json.loads(before)
+    del content["runs"][0]["export"]
+    path.write_text(json.dumps(content))
+    assert read_study(tmp_path / "s") == study, "a plan from before exports"

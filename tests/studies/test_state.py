@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from fake_studies import SHORT, short, write_finished, write_journal
+from fake_studies import SHORT, short, write_export, write_finished, write_journal
 
 from svea.studies import Grid, plan_runs, read_state
 
@@ -105,6 +106,24 @@ def test_all_episodes_are_as_many_as_the_mode_has_worlds(tmp_path: Path) -> None
     assert read_state(tmp_path, run).progress.missing_modes == ("video_easy",)
     play("video_easy", 10, worlds=10)
     assert read_state(tmp_path, run).state == "done"
+
+
+def test_exported_means_this_agent_at_its_last_decision(tmp_path: Path) -> None:
+    (run,) = plan_runs([Grid(["walker_walk"])], SHORT, export=tmp_path / "exports")
+    assert run.export_folder == tmp_path / "exports" / run.name
+    folder, config = write_finished(tmp_path, run), {"task": "walker_walk", "seed": 0}
+    (folder / "config.json").write_text(json.dumps(config | {"command": "svea train"}))
+    others: list[dict[str, Any]] = [
+        config, config | {"decision": 50}, config | {"decision": 100, "seed": 1}, {"decision": 100},
+    ]  # fmt: skip
+    for other in others:
+        write_export(run.export_folder, other)
+        progress = read_state(tmp_path, run).progress
+        assert progress.trained and progress.missing_export and not progress.done, other
+    write_export(run.export_folder, config | {"decision": 100, "command": "svea sweep"})
+    assert read_state(tmp_path, run).state == "done"
+    (run.export_folder / "config.json").write_text("[]")
+    assert read_state(tmp_path, run).progress.missing_export
 
 
 def test_a_mode_with_a_number_of_its_own_needs_as_many(tmp_path: Path) -> None:

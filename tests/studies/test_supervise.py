@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_studies import write_export
 
 from svea.cli import child
 from svea.studies import Grid, PlannedRun, plan_runs, read_journal, read_state, supervise
@@ -132,6 +133,31 @@ def test_after_training_missing_modes_are_evaluated_and_analyses_made(tmp_path: 
     _, evaluation, analysis = script.commands
     assert evaluation[3:8] == ["train", "color_hard", "--episodes", "train=1", "color_hard=all"]
     assert analysis[1:3] == ["q-gap", str(tmp_path / "runs" / run.name)]
+
+
+def test_after_training_the_agent_is_exported_before_it_is_evaluated(tmp_path: Path) -> None:
+    run = planned(modes=["train"], episodes=1, export=tmp_path / "exports")
+
+    def trains(folder: Path) -> int:
+        reach(100)(folder)
+        (folder / "config.json").write_text('{"task": "walker_walk", "command": "svea sweep"}')
+        return 0
+
+    def exports(_: Path) -> int:
+        write_export(run.export_folder, {"task": "walker_walk", "decision": 100})
+        return 0
+
+    def evaluates(folder: Path) -> int:
+        line = {"policy": "agent", "decision": 100, "mode": "train", "seed": 1}
+        (folder / "eval.jsonl").write_text(json.dumps(line) + "\n")
+        return 0
+
+    script = Script(trains, exports, evaluates)
+    assert supervise_run(tmp_path, run, execute=script) == "done"
+    assert script.commands[1] == [
+        "export", str(tmp_path / "runs" / run.name), str(tmp_path / "exports" / run.name), "--small"
+    ]  # fmt: skip
+    assert supervise_run(tmp_path, run, execute=Script()) == "done", "nothing is done twice"
 
 
 def test_the_replay_of_a_finished_run_is_dropped_on_request(tmp_path: Path) -> None:

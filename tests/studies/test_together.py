@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_studies import write_finished
+from fake_studies import write_export, write_finished
 from tiny_runs import TINY
 from tiny_studies import importable, result, tiny_study
 
+import svea
 from svea import cli
 from svea.config import configure
 from svea.errors import UserError, WorkerError
+from svea.runs.records import read_records
 from svea.studies import Grid, PlannedRun, Study, flatten, plan_runs, read_journal, read_states
 from svea.studies.engines import Resources, local, ray, slurm
 from svea.studies.folder import read_study
@@ -24,6 +26,23 @@ from svea.studies.together import groups, record_error, supervise_together
 def planned(*, every: int = 10_000, **changes: Any) -> tuple[PlannedRun, ...]:
     values = {"decisions": 100, "eval_every": every}
     return plan_runs([Grid(["walker_walk"], ["svea", "drq"])], values, **changes)
+
+
+def follow_up(command: list[str], study: Path, broken: str = "") -> int:
+    """What `svea sweep export` and `svea eval` leave behind, but for one run."""
+    for run in read_study(study).runs:
+        folder = study / "runs" / run.name
+        named = run.name in command or str(folder) in command
+        if not named or run.name == broken:
+            continue
+        if command[:2] == ["sweep", "export"]:
+            write_export(run.export_folder, {"decision": 100})
+        elif command[0] == "eval":
+            modes = command[command.index("--modes") + 1 : command.index("--episodes")]
+            lines = [{"policy": "agent", "decision": 100, "seed": 0, "mode": m} for m in modes]
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            (folder / "eval.jsonl").write_text(text)
+    return 4 if broken else 0
 
 
 class Processes:
@@ -70,6 +89,80 @@ def test_runs_train_in_one_process_and_the_rest_is_done_for_each(tmp_path: Path)
     assert [ends_of(tmp_path, run) for run in (first, second)] == [[("done", "")]] * 2
     note = (tmp_path / "journal" / f"{second.name}.log").read_text()
     assert note == f"trained together with {first.name}: its lines are in {first.name}.log\n"
+
+
+def trained(study: Path, runs: tuple[PlannedRun, ...]) -> None:
+    """A study whose runs are trained, and no more."""
+    tiny_study(study, *runs)
+    for run in runs:
+        (write_finished(study, run) / "config.json").write_text("{}")
+
+
+def test_trained_runs_are_exported_by_one_process_and_evaluated_by_another(tmp_path: Path) -> None:
+    runs = planned(modes=["train", "color_hard"], episodes=1, export=tmp_path / "exports")
+    trained(tmp_path / "study", runs)
+    commands: list[list[str]] = []
+
+    def execute(command: list[str], log: Path, must_stop: Any) -> int:
+        commands.append(command)
+        log.open("a").close()
+        return follow_up(command, tmp_path / "study")
+
+    supervise_together(tmp_path / "study", runs, execute=execute, at_once=8)
+    names = [run.name for run in runs]
+    folders = [str(tmp_path / "study" / "runs" / name) for name in names]
+    assert commands == [
+        ["sweep", "export", str(tmp_path / "study"), *names],
+        ["eval", *folders, "--modes", "train", "color_hard", "--episodes", "1",
+         "--device", "auto", "--jobs", "2"],
+    ]  # fmt: skip
+    for run in runs:
+        assert ends_of(tmp_path / "study", run) == [("done", ""), ("done", "")]
+    supervise_together(tmp_path / "study", runs, execute=execute, at_once=8)
+    assert len(commands) == 2, "nothing is done twice"
+
+
+def test_one_that_cannot_be_evaluated_is_tried_again_alone(tmp_path: Path) -> None:
+    runs = planned(modes=["train"], episodes=1)
+    trained(tmp_path, runs)
+    commands: list[list[str]] = []
+
+    def execute(command: list[str], log: Path, must_stop: Any) -> int:
+        commands.append(command)
+        log.write_text("svea: the arm fell off\n")
+        return follow_up(command, tmp_path, broken=runs[0].name)
+
+    supervise_together(tmp_path, runs, attempts=3, execute=execute)
+    assert [len(command) - len(commands[1]) for command in commands] == [1, 0, 0]
+    assert "--jobs" not in commands[0], "on a CPU one after the other"
+    assert ends_of(tmp_path, runs[1]) == [("done", "")]
+    failed = ("failed", "exit code 4: svea: the arm fell off")
+    assert ends_of(tmp_path, runs[0]) == [failed] * 3
+
+
+def test_runs_that_are_evaluated_otherwise_have_a_process_of_their_own(tmp_path: Path) -> None:
+    grids = [Grid(["walker_walk"], seeds="0-1"), Grid(["robot_push"], seeds="0-1")]
+    runs = plan_runs(grids, {"decisions": 100}, modes=["usual"], episodes=1)
+    trained(tmp_path, runs)
+    commands: list[list[str]] = []
+
+    def execute(command: list[str], log: Path, must_stop: Any) -> int:
+        commands.append(command)
+        log.open("a").close()
+        return follow_up(command, tmp_path)
+
+    supervise_together(tmp_path, runs, execute=execute, at_once=4)
+    modes = [command[command.index("--modes") :][1:3] for command in commands]
+    assert modes == [["train", "color_hard"], ["train", "test"]]
+    assert [command[-2:] for command in commands] == [["--jobs", "2"]] * 2
+
+
+def test_a_cancelled_study_begins_no_evaluation(tmp_path: Path) -> None:
+    runs = planned(modes=["train"], export=tmp_path / "exports")
+    trained(tmp_path, runs)
+    (tmp_path / "cancel").touch()
+    supervise_together(tmp_path, runs, execute=Processes(tmp_path))
+    assert [ends_of(tmp_path, run) for run in runs] == [[], []]
 
 
 def test_runs_without_evaluations_during_training_are_trained_once(tmp_path: Path) -> None:
@@ -146,6 +239,35 @@ def different_runs(**changes: Any) -> tuple[PlannedRun, ...]:
     values = flatten({k: v for k, v in TINY.items() if k != "method"} | changes)
     grids = [Grid(["toy:make"], ["svea"]), Grid(["toy:make_terminating"], ["drq"], seeds="3")]
     return plan_runs(grids, values)
+
+
+@pytest.mark.slow
+def test_one_command_trains_exports_and_evaluates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    importable(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    values = flatten({k: v for k, v in TINY.items() if k != "method"})
+    words = [
+        "sweep", "--tasks", "toy:make", "--seeds", "0-1", "--together", "2", "--out", "study",
+        "--modes", "all", "--episodes", "1", "picture_colors=3", "--export", "exports",
+        "--set", *(f"{name}={value}" for name, value in values.items()),
+    ]  # fmt: skip
+    assert cli.main(words) == 0
+    said = capsys.readouterr().out
+    assert "2 runs: 0 queued, 0 running, 2 done, 0 failed" in said
+    assert f"exported: 2 of 2 agents, to {tmp_path / 'exports'}" in said
+    journals = {path: path.read_text() for path in Path("study/journal").iterdir()}
+    for run in read_study(Path("study")).runs:
+        kept = Path("exports") / run.name
+        played = [record["mode"] for record in read_records(Path("study/runs") / run.name)]
+        assert sorted(played) == ["picture_colors"] * 3 + ["picture_video", "train"]
+        assert svea.load_agent(kept).decision == 40
+        assert {path.name for path in kept.iterdir()} == {"actor.safetensors", "config.json"}
+    assert cli.main(words) == 0
+    assert {path: path.read_text() for path in Path("study/journal").iterdir()} == journals
+    assert cli.main(["sweep", "export", "study", run.name]) == 2
+    assert "is not an empty folder" in capsys.readouterr().err
 
 
 @pytest.mark.slow

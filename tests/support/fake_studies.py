@@ -28,6 +28,12 @@ def write_finished(study: Path, run: PlannedRun, decision: int | None = None) ->
     return folder
 
 
+def write_export(folder: Path, config: dict[str, Any]) -> None:
+    """What `svea export` leaves behind, without weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config | {"files": {}}))
+
+
 def write_journal(study: Path, run: PlannedRun, *outcomes: str) -> Path:
     path = study / "journal" / f"{run.name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)

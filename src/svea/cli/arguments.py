@@ -27,7 +27,7 @@ STYLE = (tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
 SWITCHES = (*STYLE, tyro.conf.FlagCreatePairsOff)
 """The same, and a switch has one flag: --json without --no-json."""
 
-PATH_FLAGS = ("--out", "-o", "--figures", "--runs", "--data-dir", "--overlay-dir")
+PATH_FLAGS = ("--out", "-o", "--export", "--figures", "--runs", "--data-dir", "--overlay-dir")
 
 __all__ = [
     "STYLE",

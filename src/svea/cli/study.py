@@ -259,6 +259,9 @@ def _print_end(study: Study, states: Sequence[RunState], flags: EngineFlags) -> 
         print(f"failed: {state.run.name}: {state.reason}")
     if failed:
         print(f"their output is in {study.folder / 'journal'}/NAME.log")
+    if to_export := [state for state in states if state.run.export]:
+        there = sum(not state.progress.missing_export for state in to_export)
+        print(f"exported: {there} of {len(to_export)} agents, to {to_export[0].run.export}")
     if is_cancelled(study.folder):
         print("cancelled; the same command continues")
         return 128 + signal.SIGINT

@@ -12,9 +12,9 @@ from typing import Any
 from svea import studies
 from svea.cli.arguments import Out, Positional, parse, tyro
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
-from svea.cli.terminal import print_table
-from svea.envs.episodes import parse_episodes
-from svea.errors import UserError, unknown_name
+from svea.cli.terminal import Steps, print_table
+from svea.envs.episodes import USUAL, parse_episodes
+from svea.errors import SveaError, UserError, unknown_name
 from svea.files import output_folder
 from svea.studies.cost import measured_speeds, updates_left
 from svea.studies.engines import slurm
@@ -29,6 +29,7 @@ def run(arguments: list[str]) -> int:
         "status": print_status,
         "cancel": cancel,
         "train": train_runs,
+        "export": export_runs,
     }
     if arguments and arguments[0] in parts:
         return parse(parts[arguments[0]], f"sweep {arguments[0]}", arguments[1:])
@@ -44,6 +45,7 @@ def sweep(
     set: tuple[str, ...] = (),
     modes: tuple[str, ...] = (),
     episodes: tuple[str, ...] = ("30",),
+    export: Path | None = None,
     out: Out = None,
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = DEFAULT_ENGINE,
 ) -> int:
@@ -52,7 +54,8 @@ def sweep(
     Example: svea sweep --tasks walker_walk finger_spin --methods svea drq --seeds 0-4
 
     `svea sweep status STUDY` shows the progress of a study, `svea sweep cancel STUDY` stops it,
-    `svea sweep train STUDY RUN ...` trains some of its runs in one process.
+    `svea sweep train STUDY RUN ...` trains some of its runs in one process, and `svea sweep export
+    STUDY RUN ...` exports them.
 
     Args:
         study: a .toml or .py file with the grid, instead of the flags below.
@@ -64,10 +67,13 @@ def sweep(
         modes: to evaluate in after training: modes, or groups as in `svea eval`.
         episodes: of that evaluation, per mode; `all` shows each of a mode's worlds once. Modes
             with numbers of their own follow as MODE=NUMBER: 20 color_hard=100 video_hard=all.
+        export: folder for a small export of each agent (`svea export --small`), under its run's
+            name, once it is trained.
         out: the study's folder; default runs/sweep, or runs/NAME for a file NAME.toml.
         engine: where and how to run.
     """
-    settings: dict[str, Any] = {"set": {}, "modes": modes, "episodes": parse_episodes(episodes)}
+    flags = {"modes": modes, "episodes": parse_episodes(episodes), "export": export or ""}
+    settings: dict[str, Any] = {"set": {}} | flags
     if study is None:
         if not tasks:
             raise UserError("no tasks; give --tasks walker_walk ..., or a study file")
@@ -76,11 +82,20 @@ def sweep(
         if tasks:
             raise UserError(f"--tasks and the study file {study} both name tasks; give one")
         grids, given = studies.read_study_file(study)
+        _refuse_twice(study, flags, given)
         settings |= given
     common = studies.flatten(settings.pop("set")) | studies.parse_settings(set)
     runs = studies.plan_runs(grids, common, drop_replay=engine.drop_replay, **settings)
     folder = output_folder(out or Path("runs") / (study.stem if study else "sweep"))
     return run_study(studies.open_study(folder, runs, attempts=engine.attempts), engine)
+
+
+def _refuse_twice(study: Path, flags: dict[str, Any], given: dict[str, Any]) -> None:
+    """Refuse a setting that a flag and the study file both give; a default is not given."""
+    usual = {"modes": (), "episodes": USUAL, "export": ""}
+    for name, value in flags.items():
+        if name in given and value != usual[name]:
+            raise UserError(f"--{name} and the study file {study} both give {name}; give one")
 
 
 def print_status(study: Positional[Path], json: bool = False) -> int:
@@ -123,20 +138,56 @@ def train_runs(study: Positional[Path], runs: Positional[tuple[str, ...]]) -> in
         study: its folder.
         runs: their names.
     """
-    found = studies.read_study(study)
-    planned = {run.name: run for run in found.runs}
-    for name in runs:
-        if name not in planned:
-            raise unknown_name("run of this study", name, planned)
+    found, chosen = _chosen(study, runs)
     from svea.training import train_each
 
-    chosen = [planned[name] for name in runs]
     configs = [dataclasses.replace(run.config, out=str(found.run_folder(run))) for run in chosen]
-    errors = train_each(configs)
-    for run, error in zip(chosen, errors, strict=True):
-        if error is not None:
-            record_error(found.folder, run, error)
-    for error in filter(None, errors):
+    return _conclude(found, [*zip(chosen, train_each(configs), strict=True)])
+
+
+def export_runs(study: Positional[Path], runs: Positional[tuple[str, ...]]) -> int:
+    """Export some runs of a study to where its plan says, the acting part of each alone.
+
+    Args:
+        study: its folder.
+        runs: their names.
+    """
+    found, chosen = _chosen(study, runs)
+    if bad := [run.name for run in chosen if not run.export]:
+        raise UserError(f"the study has no folder to export {bad[0]} to; give --export FOLDER")
+    from svea.runs.load import export
+
+    ends: list[tuple[studies.PlannedRun, Exception | None]] = []
+    with Steps("exports", len(chosen)) as steps:
+        for run in chosen:
+            steps.doing(f"exporting {run.name}")
+            try:
+                export(found.run_folder(run), run.export_folder, small=True)
+                ends.append((run, None))
+            except SveaError as error:
+                ends.append((run, error))
+            steps.finish(f"exported {run.name}")
+    return _conclude(found, ends)
+
+
+def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[studies.PlannedRun]]:
+    """A study, and those of its runs that are named."""
+    found = studies.read_study(study)
+    planned = {run.name: run for run in found.runs}
+    for name in names:
+        if name not in planned:
+            raise unknown_name("run of this study", name, planned)
+    return found, [planned[name] for name in names]
+
+
+def _conclude(
+    study: studies.Study, ends: Sequence[tuple[studies.PlannedRun, Exception | None]]
+) -> int:
+    """Say in each run's journal what ended it, and raise the first error."""
+    errors = [(run, error) for run, error in ends if error is not None]
+    for run, error in errors:
+        record_error(study.folder, run, error)
+    for _, error in errors:
         raise error
     return 0
 

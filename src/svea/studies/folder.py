@@ -69,7 +69,10 @@ class Study:
             now = runs.get(earlier.name, earlier)
             modes = tuple(dict.fromkeys((*earlier.modes, *now.modes)))
             analyses = tuple(dict.fromkeys((*earlier.analyses, *now.analyses)))
-            runs[earlier.name] = dataclasses.replace(now, modes=modes, analyses=analyses)
+            export = now.export or earlier.export
+            runs[earlier.name] = dataclasses.replace(
+                now, modes=modes, analyses=analyses, export=export
+            )
         content = {
             "format": FORMAT,
             "title": self.title,
@@ -159,6 +162,7 @@ def read_study(folder: Path) -> Study:
 
 def _planned(content: dict[str, Any]) -> PlannedRun:
     """A planned run from JSON, which turned tuples into lists."""
+    content = {"export": ""} | content  # plans from before exports
     _check_kinds(content, _KINDS)
     check_episodes(content["episodes"])
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
@@ -170,7 +174,7 @@ def _planned(content: dict[str, Any]) -> PlannedRun:
 
 _KINDS: dict[str, type] = {
     "name": str, "values": dict, "decisions": int, "modes": list, "analyses": list,
-    "drop_replay": bool,
+    "drop_replay": bool, "export": str,
 }  # fmt: skip
 
 

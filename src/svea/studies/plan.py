@@ -18,6 +18,7 @@ from svea.config.naming import bounded
 from svea.envs import expand_modes
 from svea.envs.episodes import Episodes, check_episodes
 from svea.errors import LARGEST, UserError, unknown_name
+from svea.files import output_folder
 from svea.studies.options import Values, as_flags, flatten, parse_seeds
 
 LONGEST_NAME = 200  # bytes; journals and unfinished files add to it
@@ -66,6 +67,8 @@ class PlannedRun:
         episodes: of that evaluation, per mode, or by mode; `all`: each of a mode's worlds once.
         analyses: names of `svea analyze` to run after training.
         drop_replay: remove the replay once the run is done; it can then not be extended.
+        export: folder for small exports, into which the agent goes under the run's name once it is
+            trained; empty: none.
     """
 
     name: str
@@ -75,11 +78,17 @@ class PlannedRun:
     episodes: Episodes = 30
     analyses: tuple[str, ...] = ()
     drop_replay: bool = False
+    export: str = ""
 
     @functools.cached_property
     def config(self) -> Config:
         """The configuration that `svea train` will resolve."""
         return resolve(self.values)
+
+    @property
+    def export_folder(self) -> Path:
+        """Where the agent is exported to."""
+        return Path(self.export) / self.name
 
     def train_command(self, folder: Path) -> list[str]:
         """The arguments of `svea` that train, or resume training, in a folder."""
@@ -95,6 +104,7 @@ def plan_runs(
     episodes: Episodes = 30,
     analyses: Iterable[str] = (),
     drop_replay: bool = False,
+    export: str | Path = "",
     suffix: str = "",
 ) -> tuple[PlannedRun, ...]:
     """Check every combination before anything starts, and name it.
@@ -106,6 +116,7 @@ def plan_runs(
         episodes: of that evaluation, per mode, or by mode; `all`: each of a mode's worlds once.
         analyses: names of `svea analyze` to run after training.
         drop_replay: remove each replay once its run is done.
+        export: folder for a small export of each agent once it is trained; empty: none.
         suffix: a word in all names, before the seed.
 
     Example:
@@ -117,6 +128,7 @@ def plan_runs(
     expand_modes(named)
     modes_of = functools.cache(lambda task: tuple(expand_modes(named, task)))
     check_episodes(episodes)
+    exports = _folder("export", export)
     shared = _with_absolute_paths(flatten(common or {}))
     runs: dict[str, PlannedRun] = {}
     names: dict[Config, str] = {}
@@ -135,7 +147,7 @@ def plan_runs(
             names[config] = name
             runs[name] = PlannedRun(
                 name, values, config.decisions, modes_of(config.task), episodes, tuple(analyses),
-                drop_replay,
+                drop_replay, exports,
             )  # fmt: skip
     if not runs:
         raise UserError("the study has no runs; name at least one task, method and seed")
@@ -170,12 +182,12 @@ def _resolve(values: str) -> Config:
 
 # Study files --------------------------------------------------------------------------------------
 
-_FILE_SETTINGS = {"set", "modes", "episodes"}
+_FILE_SETTINGS = {"set", "modes", "episodes", "export"}
 _PYTHON_NAMES = _FILE_SETTINGS | {"grids"}
 
 
 def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:
-    """The grids of a TOML or Python file, and its other settings (set, modes, episodes).
+    """The grids of a TOML or Python file, and its other settings (set, modes, episodes, export).
 
     A TOML file holds one grid's keys at its top, or several as `[[grid]]`. A Python file is
     executed and must define a list named `grids`.
@@ -246,6 +258,13 @@ def _names(axis: str, names: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
         raise UserError(f"{axis} is {names!r}; allowed: a list of names")
     return tuple(given)
+
+
+def _folder(setting: str, given: Any) -> str:
+    """An absolute path, like those of data; empty if none is given."""
+    if not isinstance(given, str | Path):
+        raise UserError(f"{setting} is {given!r}; allowed: the name of a folder")
+    return str(output_folder(Path(given), setting).absolute()) if given else ""
 
 
 def _name(config: Config, distinguishing: Values, suffix: str) -> str:

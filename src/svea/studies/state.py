@@ -19,6 +19,7 @@ from svea.studies.plan import PlannedRun
 
 TAIL_BYTES = 65_536  # of metrics.jsonl: enough for the last evaluation in a dozen modes
 STATES = ("queued", "running", "done", "failed")
+HOW_MADE = {"svea_version", "command"}  # in config.json, and not about the agent
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,13 @@ class Progress:
     trained: bool = False
     missing_modes: tuple[str, ...] = ()
     missing_analyses: tuple[str, ...] = ()
+    missing_export: bool = False
 
     @property
     def done(self) -> bool:
         """Whether nothing is left to do."""
-        return self.trained and not self.missing_modes and not self.missing_analyses
+        missing = self.missing_modes or self.missing_analyses or self.missing_export
+        return self.trained and not missing
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,10 @@ def read_progress(folder: Path, run: PlannedRun) -> Progress:
     analyses = tuple(
         name for name in run.analyses if not layout.analysis_file(folder, name).exists()
     )
+    unexported = bool(run.export) and not (trained and _is_exported(folder, run, saved))
     at, seconds = newest.get("decision", 0), newest.get("seconds")
     seconds = seconds if _is_number(seconds) and seconds > 0 else None
-    return Progress(at, seconds, returns, trained, modes, analyses)
+    return Progress(at, seconds, returns, trained, modes, analyses, unexported)
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
@@ -126,6 +130,19 @@ def _with_decision(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 def _is_number(value: Any) -> TypeGuard[float]:
     """Whether a value can be calculated with: finite, and not larger than any that we write."""
     return isinstance(value, int | float) and abs(value) <= LARGEST
+
+
+def _is_exported(folder: Path, run: PlannedRun, decision: int) -> bool:
+    """Whether the agent of a decision lies where it is to be exported to, and not another one."""
+    try:
+        kept, own = (
+            files.read_json(place / layout.CONFIG, layout.CONFIG_BYTES)
+            for place in (run.export_folder, folder)
+        )
+        same = all(kept[name] == own[name] for name in own.keys() - HOW_MADE)
+        return same and bool(kept["decision"] == decision)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return False
 
 
 def _missing_modes(folder: Path, run: PlannedRun, decision: int) -> tuple[str, ...]:

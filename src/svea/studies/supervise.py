@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ def stop_children() -> None:
 def _attempt(
     study: Path, run: PlannedRun, journal: int, execute: Execute, must_stop: MustStop
 ) -> None:
-    """Train, evaluate and analyse what is not done yet, and record how it ended."""
+    """Train, export, evaluate and analyse what is not done yet, and record how it ended."""
     folder, log = run_folder(study, run), log_path(study, run)
     attempt = Attempt(journal, read_progress(folder, run))
     code = 0
@@ -153,15 +153,29 @@ def _commands(folder: Path, run: PlannedRun) -> Iterator[list[str]]:
     progress = read_progress(folder, run)
     if not progress.trained:
         return
-    device, data = ["--device", run.values.get("device", "auto")], run.values.get("data_dir")
-    if modes := progress.missing_modes:
-        episodes = as_words(run.episodes, modes)
-        yield [
-            "eval", str(folder), "--modes", *modes, "--episodes", *episodes, *device,
-            *(["--data-dir", data] if data else []),
-        ]  # fmt: skip
+    if progress.missing_export:
+        yield ["export", str(folder), str(run.export_folder), "--small"]
+    if progress.missing_modes:
+        yield evaluation_command([folder], run, progress.missing_modes)
     for name in progress.missing_analyses:
-        yield ["analyze", name, str(folder), *device]
+        yield ["analyze", name, str(folder), *_device(run)]
+
+
+def evaluation_command(
+    folders: Sequence[Path], run: PlannedRun, modes: Sequence[str], jobs: int = 1
+) -> list[str]:
+    """The arguments of `svea` that evaluate runs in some modes, as the plan of one of them says."""
+    data = run.values.get("data_dir")
+    return [
+        "eval", *map(str, folders), "--modes", *modes, "--episodes", *as_words(run.episodes, modes),
+        *_device(run), *(["--data-dir", data] if data else []),
+        *(["--jobs", str(jobs)] if jobs > 1 else []),
+    ]  # fmt: skip
+
+
+def _device(run: PlannedRun) -> list[str]:
+    """The flag that lets other verbs compute where the run was trained."""
+    return ["--device", run.values.get("device", "auto")]
 
 
 def _outcome(code: int, done: bool, advanced: bool, stopped: bool) -> str:

@@ -1,8 +1,9 @@
 """The supervisor of several runs that train side by side in one process.
 
 Their process is `svea sweep train STUDY RUN ...`. It names in each run's journal the error that
-ended that run, because it has one exit code for all. What remains after training, and a run that
-is to be tried again alone, is left to the supervisor of one run.
+ended that run, because it has one exit code for all. Those that are trained are exported by one
+process and evaluated by another. What remains, such as a run that is to be tried again alone, is
+left to the supervisor of one run.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +21,7 @@ from svea.errors import SveaError
 from svea.files import plain
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
-from svea.studies.state import read_journal, read_progress, read_state
+from svea.studies.state import Progress, read_journal, read_progress, read_state
 from svea.studies.supervise import (
     APPEND,
     Attempt,
@@ -26,6 +29,7 @@ from svea.studies.supervise import (
     MustStop,
     Process,
     bring_to_end,
+    evaluation_command,
     locked_journal,
     write_entry,
 )
@@ -42,6 +46,17 @@ def groups(runs: Sequence[Item], size: int) -> list[Sequence[Item]]:
     return [runs[start : start + size] for start in range(0, len(runs), size)]
 
 
+FINISHED: dict[str, Callable[[Progress], bool]] = {
+    "trained": lambda progress: progress.trained,
+    "exported": lambda progress: not progress.missing_export,
+    "evaluated": lambda progress: not progress.missing_modes,
+}
+"""What a process does for several runs, and when it is finished for one of them."""
+
+Locked = list[tuple[PlannedRun, int]]
+"""Runs, each with its journal, open and locked."""
+
+
 def supervise_together(
     study: Path,
     runs: Sequence[PlannedRun],
@@ -49,20 +64,28 @@ def supervise_together(
     environment: dict[str, str] | None = None,
     execute: Execute | None = None,
     must_stop: MustStop | None = None,
+    at_once: int = 1,
 ) -> None:
-    """Bring several runs to their end. The arguments are those of `supervise_run`."""
+    """Bring several runs to their end. Most arguments are those of `supervise_run`.
+
+    Args:
+        study: the study's folder.
+        runs: which runs.
+        attempts: failed attempts each may have.
+        environment: further variables for their processes.
+        execute: what runs a command.
+        must_stop: whether the study was cancelled.
+        at_once: agents that play at the same time when they are evaluated.
+    """
     must_stop = must_stop or functools.partial(is_cancelled, study)
     with contextlib.ExitStack() as stack:
         opened = [(run, stack.enter_context(locked_journal(study, run))) for run in runs]
         mine = [(run, journal) for run, journal in opened if journal is not None]
         execute = execute or Process(environment or {}, *(journal for _, journal in mine))
-        while not must_stop():
-            waiting = [one for one in mine if _is_to_train(study, one[0], attempts)]
-            if len(waiting) < 2:
-                break
-            _train(study, waiting, execute, must_stop)
-            refused = [run for run, _ in waiting if read_state(study, run, attempts).refused]
-            mine = [one for one in mine if one[0] not in refused]  # another attempt would not help
+        group = _Group(study, attempts, execute, must_stop)
+        mine = group.train(mine)
+        group.export(mine)
+        group.evaluate(mine, at_once)
         for run, journal in mine:
             bring_to_end(study, run, journal, attempts, execute, must_stop)
 
@@ -77,34 +100,78 @@ def record_error(study: Path, run: PlannedRun, error: BaseException) -> None:
         os.close(journal)
 
 
-def _is_to_train(study: Path, run: PlannedRun, attempts: int) -> bool:
-    state = read_state(study, run, attempts)
-    return not state.progress.trained and state.failures < attempts
+@dataclass(frozen=True)
+class _Group:
+    """Does for several runs in one process what each would need a process for."""
 
+    study: Path
+    attempts: int
+    execute: Execute
+    must_stop: MustStop
 
-def _train(
-    study: Path,
-    runs: Sequence[tuple[PlannedRun, int]],
-    execute: Execute,
-    must_stop: MustStop,
-) -> None:
-    """Train runs in one process, and record in each journal how that run ended."""
-    names, log = [run.name for run, _ in runs], log_path(study, runs[0][0])
-    begun = []
-    for run, journal in runs:
-        before = read_progress(run_folder(study, run), run)
-        begun.append((run, Attempt(journal, before, together=names)))
-        if log_path(study, run) != log:
-            other = plain.descriptor(log_path(study, run), APPEND)
-            line = f"trained together with {names[0]}: its lines are in {log.name}\n"
-            os.write(other, line.encode())
-            os.close(other)
-    code = execute(["sweep", "train", str(study), *names], log, must_stop)
-    for run, attempt in begun:
-        after, error = read_progress(run_folder(study, run), run), _error(study, run)
-        own = error.get("code", 0 if after.trained else code)
-        reason = f"exit code {own}: {error['reason']}" if error else ""
-        attempt.end(own, after, after.trained, must_stop(), log, reason)
+    def train(self, runs: Locked) -> Locked:
+        """Train them, as long as two are left to train; returns them without refused ones."""
+        while len(waiting := self._waiting(runs, "trained")) > 1:
+            names = [run.name for run, _ in waiting]
+            self._share("trained", waiting, ["sweep", "train", str(self.study), *names])
+            states = {run.name: read_state(self.study, run, self.attempts) for run, _ in waiting}
+            refused = {name for name, state in states.items() if state.refused}
+            runs = [one for one in runs if one[0].name not in refused]  # again would not help
+        return runs
+
+    def export(self, runs: Locked) -> None:
+        """Export those that are trained: importing torch takes longer than an export."""
+        if len(waiting := self._waiting(runs, "exported")) > 1:
+            names = [run.name for run, _ in waiting]
+            self._share("exported", waiting, ["sweep", "export", str(self.study), *names])
+
+    def evaluate(self, runs: Locked, at_once: int) -> None:
+        """Evaluate those that are trained, in one process for all that are evaluated alike."""
+        alike: dict[str, Locked] = {}
+        for run, journal in self._waiting(runs, "evaluated"):
+            asked = shlex.join(evaluation_command([], run, run.modes))
+            alike.setdefault(asked, []).append((run, journal))
+        for group in alike.values():
+            if len(waiting := self._waiting(group, "evaluated")) > 1:
+                folders = [run_folder(self.study, run) for run, _ in waiting]
+                first, jobs = waiting[0][0], min(at_once, len(waiting))
+                command = evaluation_command(folders, first, first.modes, jobs)
+                self._share("evaluated", waiting, command)
+
+    def _waiting(self, runs: Locked, what: str) -> Locked:
+        """The runs for which something is to be done; none where it must not be begun."""
+        if self.must_stop():
+            return []
+        states = [(one, read_state(self.study, one[0], self.attempts)) for one in runs]
+        return [
+            one
+            for one, state in states
+            if not FINISHED[what](state.progress)
+            and state.failures < self.attempts
+            and (what == "trained" or state.progress.trained)
+        ]
+
+    def _share(self, what: str, runs: Locked, command: list[str]) -> None:
+        """Run a command for several runs, and record in each journal how it ended for that run."""
+        names, log = [run.name for run, _ in runs], log_path(self.study, runs[0][0])
+        begun = []
+        for run, journal in runs:
+            begun.append((run, Attempt(journal, self._progress(run), together=names)))
+            if log_path(self.study, run) != log:
+                other = plain.descriptor(log_path(self.study, run), APPEND)
+                line = f"{what} together with {names[0]}: its lines are in {log.name}\n"
+                os.write(other, line.encode())
+                os.close(other)
+        code = self.execute(command, log, self.must_stop)
+        for run, attempt in begun:
+            after, error = self._progress(run), _error(self.study, run)
+            finished = FINISHED[what](after)
+            own = error.get("code", 0 if finished else code)
+            reason = f"exit code {own}: {error['reason']}" if error else ""
+            attempt.end(own, after, finished, self.must_stop(), log, reason)
+
+    def _progress(self, run: PlannedRun) -> Progress:
+        return read_progress(run_folder(self.study, run), run)
 
 
 def _error(study: Path, run: PlannedRun) -> dict[str, Any]:

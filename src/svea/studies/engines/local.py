@@ -55,7 +55,12 @@ def run_study(
         slot = free.get()
         try:
             supervise_together(
-                study.folder, group, study.attempts, slot.environment, must_stop=must_stop
+                study.folder,
+                group,
+                study.attempts,
+                slot.environment,
+                must_stop=must_stop,
+                at_once=len(group) if slot.gpu else 1,  # on a CPU one agent takes every core
             )
         finally:
             free.put(slot)
