@@ -39,7 +39,7 @@ from svea.speed import kernels
 from svea.speed.accelerate import compiled, fast_augmentation, with_kernels
 from svea.speed.fusing import fuse_convolutions, put_channels_last
 from svea.speed.graphs import SideStream
-from svea.speed.kernels import cpu, nvrtc, trunk
+from svea.speed.kernels import cpu, nvrtc, random_convolution, trunk
 
 CPU = torch.device("cpu")
 KERNELS = [f"{kernels.__name__}.{module.name}" for module in pkgutil.iter_modules(kernels.__path__)]
@@ -193,6 +193,38 @@ def test_windows_have_the_precision_of_the_update(
         assert ours.dtype == plain.dtype == wanted and ours.shape == (2, 9, size, size)
     fast(stored.half())
     assert asked == [torch.bfloat16, torch.float32, torch.float16], "pixels stay what they are"
+
+
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
+def test_strong_views_of_bfloat16_come_from_the_kernel_in_cuda(
+    precision: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through an agent's views, with kernels that only note what they are given."""
+    agent = make_agent(tiny(tmp_path, augment="conv"), 1)
+    monkeypatch.setattr(agent, "device", torch.device("cuda"))
+    monkeypatch.setitem(speed.accelerate.__globals__, "compile_networks", lambda *_: None)
+    speed.accelerate(agent, "captured")
+    windows = types.ModuleType("svea.speed.kernels.windows")
+    windows.windows = lambda x, corner, height, width, pad, dtype: views.scaled(x, dtype)  # type: ignore[attr-defined]
+    windows.scaled = views.scaled  # type: ignore[attr-defined]
+    in_triton = types.ModuleType("svea.speed.kernels.random_convolution_triton")
+    in_triton.convolve = lambda x, weight: torch.full_like(x, 0.25)  # type: ignore[attr-defined]
+    for module in (windows, in_triton):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setattr(kernels, module.__name__.rpartition(".")[2], module, raising=False)
+
+    def launch(kernel: str, blocks: Any, threads: int, memory: int, *given: Any) -> None:
+        x, weight, y, *sizes = given
+        assert kernel == "convolve" and weight.shape == (2, 3, 3, 3, 3) and sizes[2:] == [16, 16]
+        assert x.dtype == y.dtype == torch.bfloat16
+        y.fill_(0.75)
+
+    monkeypatch.setattr(random_convolution, "kernels", lambda device: launch)
+    stored = torch.randint(0, 256, (2, 9, 16, 16), dtype=torch.uint8)
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
+        found = agent.views(stored)["strong", 0]
+    assert found.dtype == precision
+    assert found.unique().tolist() == [0.75 if precision == torch.bfloat16 else 0.25]
 
 
 def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(

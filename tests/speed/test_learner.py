@@ -14,6 +14,7 @@ from svea.augment import Augmentation, transform
 from svea.replay import Batch
 from svea.speed.accelerate import with_kernels
 from svea.speed.host import prepare
+from svea.speed.kernels import random_convolution
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 torch.set_num_threads(1)
@@ -147,8 +148,18 @@ def test_captured_views_are_the_eager_ones(
 
 
 @cuda
-def test_captured_views_in_bfloat16_are_as_exact_as_eager_ones() -> None:
+def test_captured_views_in_bfloat16_are_as_exact_as_eager_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """And bfloat16 they are: else every pass of the trunk converts them again."""
+    entered: list[torch.Size] = []
+    inner = random_convolution.convolve
+
+    def convolve(x: torch.Tensor, *rest: Any) -> torch.Tensor:
+        entered.append(x.shape)
+        return inner(x, *rest)
+
+    monkeypatch.setattr(random_convolution, "convolve", convolve)
     exact = learner("eager", torch.float32)
     both = [learner(how, torch.bfloat16) for how in ("eager", "captured")]
     observations = exact.sample().observations
@@ -162,6 +173,7 @@ def test_captured_views_in_bfloat16_are_as_exact_as_eager_ones() -> None:
         assert rough.dtype == fast.dtype == torch.bfloat16
         allowed, error = ((view.float() - wanted).norm() for view in (rough, fast))
         assert error <= 1.01 * allowed
+    assert observations.shape in entered, "the random convolution in CUDA was left out"
 
 
 @cuda

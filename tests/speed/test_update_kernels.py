@@ -1,8 +1,9 @@
-"""The kernels for batches and losses against what is written: emulated, and on a GPU."""
+"""The kernels for batches, views and losses against what is written: emulated, and on a GPU."""
 
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from torch import Tensor
 from svea import configure
 from svea.agents import make_agent
 from svea.agents.sac import SAC
+from svea.augment import conv
 from svea.replay import Batch, Replay
+from svea.speed.kernels import random_convolution as in_cuda
 from svea.speed.kernels import updates
 from svea.speed.kernels.updates import FusedLosses, FusedSampling
 
@@ -100,6 +103,44 @@ def test_which_replays_fit() -> None:
     assert updates.has_right_frames(Replay(2, 84, 1))
     assert not updates.has_right_frames(Replay(2, 85, 1))
     assert not FusedSampling.fits(Replay(2, 84, 1)), "it lies on a CPU"
+
+
+@pytest.mark.parametrize("device", [emulated, on_gpu])
+@pytest.mark.parametrize("shape", [(5, 9, 24, 20), (2, 3, 14, 4), (1, 6, 43, 12), (3, 9, 84, 84)])
+def test_the_random_convolution_is_what_is_written(
+    tmp_path: Path, device: str, shape: tuple[int, ...]
+) -> None:
+    if device == "cpu" and shape[-1] == 84:
+        pytest.skip("takes long where it is emulated")
+    random = torch.Generator().manual_seed(sum(shape))
+    x = torch.rand(shape, generator=random).bfloat16()
+    weight = 2 * torch.randn(len(x), 3, 3, 3, 3, generator=random)
+    launch = (
+        emulator(tmp_path, in_cuda.SOURCES, {}, ["convolve"])
+        if device == "cpu"
+        else in_cuda.kernels(torch.device("cuda"))
+    )
+    assert in_cuda.fits(x) and launch
+    found = in_cuda.convolve(x.to(device), weight.to(device), launch).cpu()
+    wanted = conv.apply(x.double(), {"weight": weight.double()})
+    torch.testing.assert_close(found.double(), wanted, rtol=2**-8, atol=1e-6)  # one rounding
+
+
+@needs_compiler
+def test_a_random_convolution_that_is_wrong_is_noticed(tmp_path: Path) -> None:
+    cpu = torch.device("cpu")
+    launch = emulator(tmp_path, in_cuda.SOURCES, {}, ["convolve"])
+    in_cuda.check(launch, cpu)
+
+    def without_a_frame(*given: Any) -> None:
+        launch(*given)
+        given[6][1, 3:6] = 0.5
+
+    with pytest.raises(ArithmeticError, match=r"away from the library's"):
+        in_cuda.check(without_a_frame, cpu)
+    assert not in_cuda.fits(torch.zeros(1, 3, 8, 6, dtype=torch.bfloat16))
+    assert not in_cuda.fits(torch.zeros(1, 3, 8, 8))
+    assert not in_cuda.fits(torch.zeros(193, dtype=torch.bfloat16)[1:].view(1, 3, 8, 8))
 
 
 def agent_for(method: str, device: str) -> SAC:

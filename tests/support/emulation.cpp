@@ -327,6 +327,8 @@ template <class T> static T exchange(T value, int bits) {
 }
 
 static float __uint_as_float(u32 bits) { return number(bits >> 16); }
+static float __fdividef(float a, float b) { return a / b; }
+#define __expf expf  // a name of the C library, too
 
 struct Copy {
     void* to;

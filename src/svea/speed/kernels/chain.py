@@ -355,16 +355,23 @@ def gradient_memory(side: int, filters: int = 32, pad: int = PAD) -> int:
     return max(STAGES * (stage + 16), sums)
 
 
+def work_of(side: int) -> float:
+    """Of a weight gradient: 16 pixels at a time; to start with a strip takes as long as 32."""
+    return side**2 / 16 + 2 * -(-side // GRADIENT_ROWS)
+
+
 def shared_out(
     sides: list[int], blocks: int, planes: int = 0
 ) -> tuple[list[list[int]], list[list[int]]]:
     """What a block works on (layer, from which strip, in which steps, plane); each task's blocks.
 
-    Layers get blocks in proportion to their pixels, each at least one; a plane of 16 channels is
-    half a layer.
+    Layers get blocks in proportion to their work, each at least one; a plane of 16 channels is half
+    a layer.
     """
-    work = {(2, plane): sides[1] ** 2 / 2 for plane in range(planes)}
-    work |= {(layer, 0): sides[layer - 1] ** 2 for layer in range(2 + bool(planes), len(sides) + 1)}
+    work = {(2, plane): work_of(sides[1]) / 2 for plane in range(planes)}
+    work |= {
+        (layer, 0): work_of(sides[layer - 1]) for layer in range(2 + bool(planes), len(sides) + 1)
+    }
     counts = dict.fromkeys(work, 1)
     while sum(counts.values()) < blocks:  # one more for the task whose blocks have most to do
         counts[max(work, key=lambda task: work[task] / counts[task])] += 1

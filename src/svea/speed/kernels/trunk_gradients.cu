@@ -138,6 +138,7 @@ template <class S> __device__ inline void add_strips(Strips strips, const Pictur
     int own_pixel = lane % 8 + lane / 16 * 8, own_output = lane % 8 + lane / 8 % 2 * 8;
     u32 own_gradient = lane / 16 * OUTPUT_PLANE;
     int stage = 0, last = STAGES - 1, round = 0;  // the last stage: the one that was worked on before
+    int block = warp / 3;                         // of 16 pixels; threes of warps take turns, from strip to strip, too
     while (strips.left > 0) {
         if (threadIdx.x == 0 && ahead.left > 0) {
             if (round > 0 || stage > 0) wait_for(free + last * 8, (stage > 0 ? round : round - 1) % 2);
@@ -156,7 +157,6 @@ template <class S> __device__ inline void add_strips(Strips strips, const Pictur
             for (int dx = 0; dx < 3; dx++) rows.source[dx] = source + (p + dx) * CHUNK;
             return rows;
         };
-        int block = warp / 3;
         Rows rows = rows_of(block);
         synchronise_warp();
         wait_for(full + stage * 8, round % 2);
@@ -169,6 +169,7 @@ template <class S> __device__ inline void add_strips(Strips strips, const Pictur
             add_pixels(sums, matrices, rows, next);
             rows = next;
         }
+        block -= (pixels + 15) / 16;
         synchronise_warp();
         if (lane == 0) come_to(free + stage * 8);
         last = stage;
