@@ -21,7 +21,7 @@ def test_time_is_estimated_from_the_studys_own_runs(tmp_path: Path) -> None:
     states = read_states(study)
     found = cost.estimate_cost(states, at_once=2, gpus=0.5)
     rate = (100 / 21 + 50 / 21) / 2
-    assert found.finished == 1
+    assert (found.done, found.stopped) == (1, 0)
     assert found.seconds == pytest.approx((50 + 3 * 100) / rate)
     assert found.wall_seconds == pytest.approx(found.seconds / 2)
     assert found.gpu_hours == pytest.approx(found.seconds * 0.5 / 3600)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fake_studies import SHORT, short, write_export, write_finished, write_journal
 
 from svea.studies import Grid, plan_runs, read_state
@@ -124,6 +125,40 @@ def test_exported_means_this_agent_at_its_last_decision(tmp_path: Path) -> None:
     assert read_state(tmp_path, run).state == "done"
     (run.export_folder / "config.json").write_text("[]")
     assert read_state(tmp_path, run).progress.missing_export
+
+
+@pytest.mark.parametrize("outcomes", [("stopped",), ("failed", "stopped"), ("stopped", "refused")])
+def test_a_run_that_was_stopped_without_its_replay_never_continues(
+    outcomes: tuple[str, ...], tmp_path: Path
+) -> None:
+    values = SHORT | {"save_replay": False}
+    (run,) = plan_runs([Grid(["walker_walk"])], values, modes=["train"], episodes=1)
+    folder = write_finished(tmp_path, run, decision=50)
+    (folder / "checkpoints" / "000000050").rename(folder / "checkpoints" / "000000057")
+    assert not read_state(tmp_path, run).progress.ended, "it may be on its way"
+    write_journal(tmp_path, run, *outcomes)
+    progress = read_state(tmp_path, run).progress
+    assert progress.stopped and progress.ended and not progress.trained and not progress.over
+    assert progress.decision == 57, "what it saved, not what it logged"
+    record = {"policy": "agent", "decision": 57, "mode": "train", "seed": 0}
+    (folder / "eval.jsonl").write_text(json.dumps(record) + "\n")
+    state = read_state(tmp_path, run)
+    assert state.state == "stopped" and state.progress.over and not state.progress.done
+
+
+@pytest.mark.parametrize(
+    ("save_replay", "decision", "outcome"),
+    [(True, 50, "stopped"), (False, 50, "failed"), (False, 0, "stopped"), (False, 100, "stopped")],
+)
+def test_other_runs_continue_fail_or_are_done(
+    save_replay: bool, decision: int, outcome: str, tmp_path: Path
+) -> None:
+    (run,) = plan_runs([Grid(["walker_walk"])], SHORT | {"save_replay": save_replay})
+    write_finished(tmp_path, run, decision)
+    write_journal(tmp_path, run, outcome)
+    state = read_state(tmp_path, run)
+    assert not state.progress.stopped
+    assert state.state == ("done" if decision == 100 else "queued")
 
 
 def test_a_mode_with_a_number_of_its_own_needs_as_many(tmp_path: Path) -> None:

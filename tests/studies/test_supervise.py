@@ -22,8 +22,9 @@ from svea.studies.supervise import supervise_run
 Step = Callable[[Path], int]
 
 
-def planned(**changes: Any) -> PlannedRun:
-    return plan_runs([Grid(["walker_walk"])], {"decisions": 100}, **changes)[0]
+def planned(save_replay: bool = True, **changes: Any) -> PlannedRun:
+    values = {"decisions": 100, "save_replay": save_replay}
+    return plan_runs([Grid(["walker_walk"])], values, **changes)[0]
 
 
 def reach(decision: int, code: int = 0) -> Step:
@@ -158,6 +159,63 @@ def test_after_training_the_agent_is_exported_before_it_is_evaluated(tmp_path: P
         "export", str(tmp_path / "runs" / run.name), str(tmp_path / "exports" / run.name), "--small"
     ]  # fmt: skip
     assert supervise_run(tmp_path, run, execute=Script()) == "done", "nothing is done twice"
+
+
+class Clock:
+    """The time of a study, which is up when a training process has been stopped."""
+
+    up = False
+
+    def __call__(self) -> bool:
+        return self.up
+
+    def stops(self, decision: int) -> Step:
+        def step(folder: Path) -> int:
+            self.up = True
+            return reach(decision)(folder)
+
+        return step
+
+
+def evaluates(decision: int) -> Step:
+    def step(folder: Path) -> int:
+        line = {"policy": "agent", "decision": decision, "mode": "train", "seed": 1}
+        (folder / "eval.jsonl").write_text(json.dumps(line) + "\n")
+        return 0
+
+    return step
+
+
+def test_a_run_out_of_time_that_cannot_be_continued_is_evaluated_as_it_is(tmp_path: Path) -> None:
+    run, clock = planned(save_replay=False, modes=["train"], episodes=1), Clock()
+    script = Script(clock.stops(60), evaluates(60))
+    assert supervise_run(tmp_path, run, execute=script, time_is_up=clock) == "stopped"
+    assert [command[0] for command in script.commands] == ["train", "eval"]
+    assert outcomes(tmp_path, run) == ["stopped", "done"]
+    assert supervise_run(tmp_path, run, execute=Script()) == "stopped", "nothing is done twice"
+
+
+def test_a_run_out_of_time_that_can_be_continued_waits_for_it(tmp_path: Path) -> None:
+    run, clock = planned(modes=["train"], episodes=1), Clock()
+    script = Script(clock.stops(60))
+    assert supervise_run(tmp_path, run, execute=script, time_is_up=clock) == "queued"
+    script = Script(reach(100), evaluates(100))
+    assert supervise_run(tmp_path, run, execute=script) == "done"
+
+
+def test_a_run_that_is_trained_in_time_is_evaluated_after_it(tmp_path: Path) -> None:
+    run, clock = planned(modes=["train"], episodes=1), Clock()
+    script = Script(clock.stops(100), evaluates(100))
+    assert supervise_run(tmp_path, run, execute=script, time_is_up=clock) == "done"
+
+
+def test_what_fails_out_of_time_is_not_tried_forever(tmp_path: Path) -> None:
+    run, clock = planned(save_replay=False, modes=["train"], episodes=1), Clock()
+    script = Script(clock.stops(60), exits(4), exits(0), exits(-9))
+    assert supervise_run(tmp_path, run, 3, execute=script, time_is_up=clock) == "failed"
+    assert outcomes(tmp_path, run) == ["stopped", "failed", "failed", "failed"]
+    state = read_state(tmp_path, run)
+    assert state.state == "failed" and state.progress.stopped and not state.progress.over
 
 
 def test_the_replay_of_a_finished_run_is_dropped_on_request(tmp_path: Path) -> None:

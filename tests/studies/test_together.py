@@ -28,7 +28,7 @@ def planned(*, every: int = 10_000, **changes: Any) -> tuple[PlannedRun, ...]:
     return plan_runs([Grid(["walker_walk"], ["svea", "drq"])], values, **changes)
 
 
-def follow_up(command: list[str], study: Path, broken: str = "") -> int:
+def follow_up(command: list[str], study: Path, broken: str = "", decision: int = 100) -> int:
     """What `svea sweep export` and `svea eval` leave behind, but for one run."""
     for run in read_study(study).runs:
         folder = study / "runs" / run.name
@@ -36,10 +36,11 @@ def follow_up(command: list[str], study: Path, broken: str = "") -> int:
         if not named or run.name == broken:
             continue
         if command[:2] == ["sweep", "export"]:
-            write_export(run.export_folder, {"decision": 100})
+            write_export(run.export_folder, {"decision": decision})
         elif command[0] == "eval":
             modes = command[command.index("--modes") + 1 : command.index("--episodes")]
-            lines = [{"policy": "agent", "decision": 100, "seed": 0, "mode": m} for m in modes]
+            line = {"policy": "agent", "decision": decision, "seed": 0}
+            lines = [line | {"mode": mode} for mode in modes]
             text = "".join(json.dumps(line) + "\n" for line in lines)
             (folder / "eval.jsonl").write_text(text)
     return 4 if broken else 0
@@ -157,6 +158,35 @@ def test_runs_that_are_evaluated_otherwise_have_a_process_of_their_own(tmp_path:
     assert [command[-2:] for command in commands] == [["--jobs", "2"]] * 2
 
 
+def test_runs_out_of_time_that_cannot_be_continued_are_followed_up(tmp_path: Path) -> None:
+    grid = Grid(["walker_walk"], ["svea", "drq"])
+    values = {"decisions": 100, "save_replay": False}
+    runs = plan_runs([grid], values, modes=["train"], episodes=1, export=tmp_path / "exports")
+    tiny_study(tmp_path, *runs)
+    commands: list[str] = []
+
+    def execute(command: list[str], log: Path, must_stop: Any) -> int:
+        commands.append(" ".join(command[: 1 if command[0] == "eval" else 2]))
+        log.open("a").close()
+        if command[1] != "train":
+            assert not must_stop(), "the time was for training"
+            return follow_up(command, tmp_path, decision=100 - 40)
+        for run in runs:
+            folder = write_finished(tmp_path, run, decision=60)
+            (folder / "config.json").write_text("{}")
+        assert must_stop()
+        return 0
+
+    def time_is_up() -> bool:
+        return (tmp_path / "runs" / runs[0].name).exists()
+
+    supervise_together(tmp_path, runs, execute=execute, time_is_up=time_is_up)
+    assert commands == ["sweep train", "sweep export", "eval"]
+    for run in runs:
+        assert [outcome for outcome, _ in ends_of(tmp_path, run)] == ["stopped", "done", "done"]
+    assert [state.state for state in read_states(read_study(tmp_path))] == ["stopped"] * 2
+
+
 def test_a_cancelled_study_begins_no_evaluation(tmp_path: Path) -> None:
     runs = planned(modes=["train"], export=tmp_path / "exports")
     trained(tmp_path, runs)
@@ -268,6 +298,43 @@ def test_one_command_trains_exports_and_evaluates(
     assert {path: path.read_text() for path in Path("study/journal").iterdir()} == journals
     assert cli.main(["sweep", "export", "study", run.name]) == 2
     assert "is not an empty folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_a_stopped_study_reached_is_exported_and_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    importable(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    values = flatten({k: v for k, v in TINY.items() if k != "method"})
+    values |= {"decisions": 100_000, "save_every": 50_000, "save_replay": False}
+    asked: dict[str, Any] = {"modes": ["train"], "episodes": 2, "export": tmp_path / "exports"}
+    runs = plan_runs([Grid(["toy:make"], seeds="0-1")], values, **asked)
+    study = tiny_study(tmp_path / "study", *runs)
+
+    def begun() -> bool:
+        logs = [study.run_folder(run) / "metrics.jsonl" for run in runs]
+        return all(log.exists() and '"decision": 1' in log.read_text() for log in logs)
+
+    supervise_together(study.folder, runs, time_is_up=begun)
+    for state in read_states(study):
+        reached = state.progress.decision
+        assert state.state == "stopped" and 0 < reached < 100_000
+        assert svea.load_agent(state.run.export_folder).decision == reached
+        records = read_records(study.run_folder(state.run))
+        assert [record["decision"] for record in records] == [reached] * 2
+    assert cli.main(["sweep", "status", "study"]) == 0
+    said = f"reached {reached:,} of 100,000 decisions; cannot be continued (save_replay is false)"
+    out = capsys.readouterr().out
+    assert said in out and "2 runs: 0 queued, 0 running, 0 done, 2 stopped, 0 failed" in out
+    words = ["sweep", "--tasks", "toy:make", "--seeds", "0-1", "--together", "2", "--out", "study",
+             "--modes", "train", "--episodes", "2", "--export", "exports",
+             "--set", *(f"{name}={value}" for name, value in values.items())]  # fmt: skip
+    journals = {path: path.read_text() for path in Path("study/journal").iterdir()}
+    assert cli.main(words) == 0
+    out = capsys.readouterr().out
+    assert "2 runs, 2 of them stopped for good\n" in out and f"s1: {said}\n" in out
+    assert {path: path.read_text() for path in Path("study/journal").iterdir()} == journals
 
 
 @pytest.mark.slow

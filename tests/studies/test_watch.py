@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fake_studies import short, write_finished, write_journal
+from fake_studies import SHORT, short, write_finished, write_journal
 
-from svea.studies import Study, read_states
+from svea.studies import Grid, Study, plan_runs, read_states
+from svea.studies.cost import estimate_cost
 from svea.studies.watch import headline, rows, table
 
 
@@ -20,6 +21,22 @@ def test_headline_and_rows(tmp_path: Path) -> None:
     assert [row["state"] for row in rows(states)] == ["done", "failed", "queued"]
     lines = table(states)
     assert lines[0]["note"] == "why failed" and lines[-1]["last returns"] == "train 8"
+
+
+def test_a_run_that_was_stopped_for_good_is_not_called_done(tmp_path: Path) -> None:
+    runs = plan_runs([Grid(["walker_walk"], seeds="0-1")], SHORT | {"save_replay": False})
+    write_finished(tmp_path, runs[0], decision=60)
+    write_journal(tmp_path, runs[0], "stopped")
+    write_finished(tmp_path, runs[1])
+    states = read_states(Study(tmp_path, runs))
+    assert headline(states, 9.0) == "2 runs: 0 queued, 0 running, 1 done, 1 stopped, 0 failed"
+    first, second = table(states)
+    note = "reached 60 of 100 decisions; cannot be continued (save_replay is false)"
+    assert (first["state"], first["decisions"], first["note"]) == ("stopped", "60/100", note)
+    assert (second["state"], second["note"]) == ("done", "")
+    assert [row["can_continue"] for row in rows(states)] == [False, True]
+    cost = estimate_cost(states, at_once=1, decisions_per_second=1.0)
+    assert (cost.done, cost.stopped, cost.seconds) == (1, 1, 0)
 
 
 def test_many_runs_are_shown_by_setting(tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ from svea.cli.arguments import brief_help
 from svea.errors import UserError, at_least
 from svea.machine import can_redraw, console, usable_cores
 from svea.studies import RunState, Study, as_flags, read_states
-from svea.studies.cost import Cost, estimate_cost, require_space, updates_made
+from svea.studies.cost import Cost, estimate_cost, require_space, unfinished, updates_made
 from svea.studies.engines import Resources
 from svea.studies.engines.local import find_slots
 from svea.studies.folder import is_cancelled
-from svea.studies.watch import MOST_ROWS, active, headline, table
+from svea.studies.watch import MOST_ROWS, active, headline, reached, table
 from svea.words import duration, plural
 
 FAILED = 1  # exit code of a study in which runs failed
@@ -118,9 +118,13 @@ def dry_run_lines(study: Study, states: Sequence[RunState], cost: Cost | None = 
 
 def cost_lines(cost: Cost, flags: EngineFlags = DEFAULT_ENGINE) -> list[str]:
     """What is left of a study, in words."""
-    left, runs = cost.runs - cost.finished, plural(cost.runs, "run")
-    if not left:
+    left, runs = cost.runs - cost.done - cost.stopped, plural(cost.runs, "run")
+    if cost.done == cost.runs:
         return [f"{runs}, all of them done"]
+    runs += f", {cost.done} of them done" if cost.done else ""
+    runs += f", {cost.stopped} of them stopped for good" if cost.stopped else ""
+    if not left:
+        return [runs]
     time = "unknown" if cost.wall_seconds is None else f"about {duration(cost.wall_seconds)}"
     limit = flags.seconds("none") if flags.on == "local" else math.inf
     if cost.wall_seconds is not None and limit < cost.wall_seconds:
@@ -129,7 +133,7 @@ def cost_lines(cost: Cost, flags: EngineFlags = DEFAULT_ENGINE) -> list[str]:
     gpu = "unknown" if cost.gpu_hours is None else f"about {cost.gpu_hours:,.1f}"
     gpu = "0" if cost.gpu_hours == 0 else gpu
     return [
-        runs + (f", {cost.finished} of them done" if cost.finished else ""),
+        runs,
         f"time left ({plural(left, 'run')}): {time} ({cost.basis})",
         f"GPU hours: {gpu}",
         f"disk: up to {cost.disk_bytes / 1e9:,.1f} GB",
@@ -192,7 +196,7 @@ def _cost(states: Sequence[RunState], flags: EngineFlags) -> Cost:
     at_once = flags.jobs or len(states)
     gpus: float | None = max(flags.gpus, 0.0)
     if flags.on == "local":
-        slots = find_slots([s.run.config for s in states if s.state != "done"], flags)
+        slots = find_slots([s.run.config for s in unfinished(states)], flags)
         at_once, used = len(slots), {slot.gpu for slot in slots if slot.gpu}
         gpus = len(used) / at_once
     elif flags.on == "ray":
@@ -259,6 +263,8 @@ def _print_end(study: Study, states: Sequence[RunState], flags: EngineFlags) -> 
         print(f"failed: {state.run.name}: {state.reason}")
     if failed:
         print(f"their output is in {study.folder / 'journal'}/NAME.log")
+    for state in [state for state in states if state.progress.stopped][:10]:
+        print(f"stopped: {state.run.name}: {reached(state)}")
     if to_export := [state for state in states if state.run.export]:
         there = sum(not state.progress.missing_export for state in to_export)
         print(f"exported: {there} of {len(to_export)} agents, to {to_export[0].run.export}")

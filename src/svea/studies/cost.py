@@ -25,7 +25,9 @@ class Cost:
     """Estimates for the runs of a study that are not done."""
 
     runs: int
-    finished: int
+    done: int
+    stopped: int
+    """For good, before their last decision."""
     seconds: float | None
     """Of their processes, one after the other; None where no speed is known."""
     wall_seconds: float | None
@@ -80,7 +82,8 @@ def estimate_cost(
     seconds = longest / updates_per_second if updates_per_second else None
     return Cost(
         runs=len(states),
-        finished=len(states) - len(left),
+        done=sum(state.state == "done" for state in states),
+        stopped=sum(state.state == "stopped" for state in states),
         seconds=seconds,
         wall_seconds=None if seconds is None else seconds / max(min(at_once, len(processes)), 1),
         gpu_hours=_gpu_hours(seconds, gpus),
@@ -109,8 +112,8 @@ def measured_speeds(states: Sequence[RunState]) -> list[float]:
 
 
 def unfinished(states: Sequence[RunState]) -> list[RunState]:
-    """The runs that are not done."""
-    return [state for state in states if state.state != "done"]
+    """The runs for which something is left to do."""
+    return [state for state in states if state.state not in ("done", "stopped")]
 
 
 def updates_made(states: Sequence[RunState]) -> int:
@@ -120,7 +123,8 @@ def updates_made(states: Sequence[RunState]) -> int:
 
 def updates_left(states: Sequence[RunState]) -> int:
     """Updates that these runs still have to make."""
-    left = [(s.run.config, s.run.decisions - s.progress.decision) for s in states]
+    going = [state for state in states if not state.progress.stopped]
+    left = [(s.run.config, s.run.decisions - s.progress.decision) for s in going]
     return sum(config.updates_after(max(decisions, 0)) for config, decisions in left)
 
 

@@ -18,7 +18,8 @@ from svea.studies.folder import ATTEMPTS, Study, journal_path, run_folder
 from svea.studies.plan import PlannedRun
 
 TAIL_BYTES = 65_536  # of metrics.jsonl: enough for the last evaluation in a dozen modes
-STATES = ("queued", "running", "done", "failed")
+STATES = ("queued", "running", "done", "stopped", "failed")
+"""A run is stopped if it has not made all of its decisions and never will; see `Progress`."""
 HOW_MADE = {"svea_version", "command"}  # in config.json, and not about the agent
 
 
@@ -31,15 +32,27 @@ class Progress:
     returns: dict[str, float] = field(default_factory=dict)
     """Mean return of the last evaluation during training, by mode."""
     trained: bool = False
+    stopped: bool = False
+    """It was asked to stop before its end and saved without its replay: it cannot be continued."""
     missing_modes: tuple[str, ...] = ()
     missing_analyses: tuple[str, ...] = ()
     missing_export: bool = False
 
     @property
-    def done(self) -> bool:
+    def ended(self) -> bool:
+        """Whether the agent is what it will stay: what follows training can be done."""
+        return self.trained or self.stopped
+
+    @property
+    def over(self) -> bool:
         """Whether nothing is left to do."""
         missing = self.missing_modes or self.missing_analyses or self.missing_export
-        return self.trained and not missing
+        return self.ended and not missing
+
+    @property
+    def done(self) -> bool:
+        """Whether all was done, training to its last decision included."""
+        return self.trained and self.over
 
 
 @dataclass(frozen=True)
@@ -62,7 +75,7 @@ def read_states(study: Study) -> list[RunState]:
 
 def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunState:
     """The state of one run of the study in a folder."""
-    progress = read_progress(run_folder(study, run), run)
+    progress = read_progress(study, run)
     journal = journal_path(study, run)
     ends = [entry for entry in read_journal(journal) if entry.get("event") == "end"]
     failures = sum(entry.get("outcome") == "failed" for entry in ends)
@@ -70,16 +83,17 @@ def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunSta
     refused = last.get("outcome") == "refused"
     if is_locked(journal):
         state = "running"
-    elif progress.done:
-        state = "done"
+    elif progress.over:
+        state = "done" if progress.trained else "stopped"
     else:
         state = "failed" if refused or failures >= attempts else "queued"
     reason = str(last.get("reason", "")) if last.get("outcome") in ("failed", "refused") else ""
     return RunState(run, state, progress, failures, refused, reason)
 
 
-def read_progress(folder: Path, run: PlannedRun) -> Progress:
-    """How far the run in a folder is: its newest checkpoint, and the end of its log."""
+def read_progress(study: Path, run: PlannedRun) -> Progress:
+    """How far a run of a study is: its newest checkpoint, and the end of its log."""
+    folder = run_folder(study, run)
     lines = _last_lines(folder / layout.METRICS)
     newest = next(_with_decision(reversed(lines)), {})
     returns: dict[str, float] = {}
@@ -91,14 +105,27 @@ def read_progress(folder: Path, run: PlannedRun) -> Progress:
     saved = layout.newest_checkpoint(folder)
     last = evaluated if run.config.eval_every else saved  # without evaluations none is waited for
     trained = min(saved, last) >= run.decisions
-    modes = _missing_modes(folder, run, saved) if trained else run.modes
+    stopped = not trained and saved > 0 and _is_stopped(study, run)
+    ended = trained or stopped
+    modes = _missing_modes(folder, run, saved) if ended else run.modes
     analyses = tuple(
         name for name in run.analyses if not layout.analysis_file(folder, name).exists()
     )
-    unexported = bool(run.export) and not (trained and _is_exported(folder, run, saved))
-    at, seconds = newest.get("decision", 0), newest.get("seconds")
+    unexported = bool(run.export) and not (ended and _is_exported(folder, run, saved))
+    at, seconds = saved if stopped else newest.get("decision", 0), newest.get("seconds")
     seconds = seconds if _is_number(seconds) and seconds > 0 else None
-    return Progress(at, seconds, returns, trained, modes, analyses, unexported)
+    return Progress(at, seconds, returns, trained, stopped, modes, analyses, unexported)
+
+
+def _is_stopped(study: Path, run: PlannedRun) -> bool:
+    """Whether a run that has saved was asked to stop, and cannot be continued from there.
+
+    One that failed is not: it is tried again, and says itself why that cannot work.
+    """
+    if run.config.save_replay:
+        return False
+    entries = read_journal(journal_path(study, run))
+    return any(entry.get("outcome") == "stopped" for entry in entries)
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ POLL_SECONDS = 0.5
 APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND
 
 MustStop = Callable[[], bool]
-"""Whether the study was cancelled, or its time is up."""
+"""Whether the study was cancelled; or, for training, whether its time is up."""
 Execute = Callable[[list[str], Path, MustStop], int]
 """Runs a `svea` command given as a list, with its output into a file, until told to stop."""
 
@@ -50,6 +50,7 @@ def supervise_run(
     environment: dict[str, str] | None = None,
     execute: Execute | None = None,
     must_stop: MustStop | None = None,
+    time_is_up: MustStop = lambda: False,
 ) -> str:
     """Bring a run to its end, and return its state then.
 
@@ -60,16 +61,18 @@ def supervise_run(
         environment: variables for its processes, in addition to those of this one.
         execute: what runs a command; default: a process.
         must_stop: default: whether the study was cancelled.
+        time_is_up: whether training must stop; what follows it is still done for a run that has
+            ended.
 
     Returns:
-        done, failed, queued (it had to stop), or running (by another process).
+        done, stopped (for good), failed, queued (it had to stop), or running (by another process).
     """
     with locked_journal(study, run) as journal:
         if journal is None:
             return "running"
         execute = execute or Process(environment or {}, journal)
         must_stop = must_stop or functools.partial(is_cancelled, study)
-        return bring_to_end(study, run, journal, attempts, execute, must_stop)
+        return bring_to_end(study, run, journal, attempts, execute, must_stop, time_is_up)
 
 
 def bring_to_end(
@@ -79,17 +82,20 @@ def bring_to_end(
     attempts: int,
     execute: Execute,
     must_stop: MustStop,
+    time_is_up: MustStop,
 ) -> str:
     """As `supervise_run`, with the run's journal open and locked."""
     tried = False
     while not must_stop():
         state = read_state(study, run, attempts)
-        if state.progress.done:
+        if state.progress.over:
             _drop_replay(study, run)
-            return "done"
+            return "done" if state.progress.trained else "stopped"
         if state.failures >= attempts or (state.refused and tried):
             return "failed"
-        _attempt(study, run, journal, execute, must_stop)
+        if time_is_up() and not state.progress.ended:
+            break
+        _attempt(study, run, journal, execute, must_stop, time_is_up)
         tried = True
     return "queued"
 
@@ -101,18 +107,28 @@ def stop_children() -> None:
 
 
 def _attempt(
-    study: Path, run: PlannedRun, journal: int, execute: Execute, must_stop: MustStop
+    study: Path,
+    run: PlannedRun,
+    journal: int,
+    execute: Execute,
+    must_stop: MustStop,
+    time_is_up: MustStop,
 ) -> None:
     """Train, export, evaluate and analyse what is not done yet, and record how it ended."""
-    folder, log = run_folder(study, run), log_path(study, run)
-    attempt = Attempt(journal, read_progress(folder, run))
-    code = 0
-    for command in _commands(folder, run):
-        code = execute(command, log, must_stop)
+    log, code, stop = log_path(study, run), 0, must_stop
+    attempt = Attempt(journal, read_progress(study, run))
+    for command in _commands(study, run):
+        stop = either(must_stop, time_is_up) if command[0] == "train" else must_stop
+        code = execute(command, log, stop)
         if code:
             break
-    after = read_progress(folder, run)
-    attempt.end(code, after, after.done, must_stop(), log)
+    after = read_progress(study, run)
+    attempt.end(code, after, after.over, stop(), log)
+
+
+def either(one: MustStop, other: MustStop) -> MustStop:
+    """Both reasons to stop as one."""
+    return lambda: one() or other()
 
 
 class Attempt:
@@ -146,12 +162,13 @@ class Attempt:
         )  # fmt: skip
 
 
-def _commands(folder: Path, run: PlannedRun) -> Iterator[list[str]]:
+def _commands(study: Path, run: PlannedRun) -> Iterator[list[str]]:
     """The commands still to run, one after the other."""
-    if not read_progress(folder, run).trained:
+    folder = run_folder(study, run)
+    if not read_progress(study, run).ended:
         yield run.train_command(folder)
-    progress = read_progress(folder, run)
-    if not progress.trained:
+    progress = read_progress(study, run)
+    if not progress.ended:
         return
     if progress.missing_export:
         yield ["export", str(folder), str(run.export_folder), "--small"]

@@ -29,6 +29,7 @@ from svea.studies.supervise import (
     MustStop,
     Process,
     bring_to_end,
+    either,
     evaluation_command,
     locked_journal,
     write_entry,
@@ -47,7 +48,7 @@ def groups(runs: Sequence[Item], size: int) -> list[Sequence[Item]]:
 
 
 FINISHED: dict[str, Callable[[Progress], bool]] = {
-    "trained": lambda progress: progress.trained,
+    "trained": lambda progress: progress.ended,
     "exported": lambda progress: not progress.missing_export,
     "evaluated": lambda progress: not progress.missing_modes,
 }
@@ -64,6 +65,7 @@ def supervise_together(
     environment: dict[str, str] | None = None,
     execute: Execute | None = None,
     must_stop: MustStop | None = None,
+    time_is_up: MustStop = lambda: False,
     at_once: int = 1,
 ) -> None:
     """Bring several runs to their end. Most arguments are those of `supervise_run`.
@@ -75,6 +77,7 @@ def supervise_together(
         environment: further variables for their processes.
         execute: what runs a command.
         must_stop: whether the study was cancelled.
+        time_is_up: whether training must stop.
         at_once: agents that play at the same time when they are evaluated.
     """
     must_stop = must_stop or functools.partial(is_cancelled, study)
@@ -82,12 +85,12 @@ def supervise_together(
         opened = [(run, stack.enter_context(locked_journal(study, run))) for run in runs]
         mine = [(run, journal) for run, journal in opened if journal is not None]
         execute = execute or Process(environment or {}, *(journal for _, journal in mine))
-        group = _Group(study, attempts, execute, must_stop)
+        group = _Group(study, attempts, execute, must_stop, time_is_up)
         mine = group.train(mine)
         group.export(mine)
         group.evaluate(mine, at_once)
         for run, journal in mine:
-            bring_to_end(study, run, journal, attempts, execute, must_stop)
+            bring_to_end(study, run, journal, attempts, execute, must_stop, time_is_up)
 
 
 def record_error(study: Path, run: PlannedRun, error: BaseException) -> None:
@@ -108,6 +111,7 @@ class _Group:
     attempts: int
     execute: Execute
     must_stop: MustStop
+    time_is_up: MustStop
 
     def train(self, runs: Locked) -> Locked:
         """Train them, as long as two are left to train; returns them without refused ones."""
@@ -120,13 +124,13 @@ class _Group:
         return runs
 
     def export(self, runs: Locked) -> None:
-        """Export those that are trained: importing torch takes longer than an export."""
+        """Export those that have ended: importing torch takes longer than an export."""
         if len(waiting := self._waiting(runs, "exported")) > 1:
             names = [run.name for run, _ in waiting]
             self._share("exported", waiting, ["sweep", "export", str(self.study), *names])
 
     def evaluate(self, runs: Locked, at_once: int) -> None:
-        """Evaluate those that are trained, in one process for all that are evaluated alike."""
+        """Evaluate those that have ended, in one process for all that are evaluated alike."""
         alike: dict[str, Locked] = {}
         for run, journal in self._waiting(runs, "evaluated"):
             asked = shlex.join(evaluation_command([], run, run.modes))
@@ -140,7 +144,7 @@ class _Group:
 
     def _waiting(self, runs: Locked, what: str) -> Locked:
         """The runs for which something is to be done; none where it must not be begun."""
-        if self.must_stop():
+        if self._stop(what)():
             return []
         states = [(one, read_state(self.study, one[0], self.attempts)) for one in runs]
         return [
@@ -148,8 +152,12 @@ class _Group:
             for one, state in states
             if not FINISHED[what](state.progress)
             and state.failures < self.attempts
-            and (what == "trained" or state.progress.trained)
+            and (what == "trained" or state.progress.ended)
         ]
+
+    def _stop(self, what: str) -> MustStop:
+        """When to stop: the study's time is for training, and what follows it is still done."""
+        return either(self.must_stop, self.time_is_up) if what == "trained" else self.must_stop
 
     def _share(self, what: str, runs: Locked, command: list[str]) -> None:
         """Run a command for several runs, and record in each journal how it ended for that run."""
@@ -162,16 +170,16 @@ class _Group:
                 line = f"{what} together with {names[0]}: its lines are in {log.name}\n"
                 os.write(other, line.encode())
                 os.close(other)
-        code = self.execute(command, log, self.must_stop)
+        code = self.execute(command, log, stop := self._stop(what))
         for run, attempt in begun:
             after, error = self._progress(run), _error(self.study, run)
             finished = FINISHED[what](after)
             own = error.get("code", 0 if finished else code)
             reason = f"exit code {own}: {error['reason']}" if error else ""
-            attempt.end(own, after, finished, self.must_stop(), log, reason)
+            attempt.end(own, after, finished, stop(), log, reason)
 
     def _progress(self, run: PlannedRun) -> Progress:
-        return read_progress(run_folder(self.study, run), run)
+        return read_progress(self.study, run)
 
 
 def _error(study: Path, run: PlannedRun) -> dict[str, Any]:

@@ -16,7 +16,8 @@ MOST_ROWS = 30
 def headline(states: Sequence[RunState], rate: float = 0.0) -> str:
     """Counts by state, and the time left at a rate (updates per second of all runs)."""
     counts = Counter(state.state for state in states)
-    listed = ", ".join(f"{counts[name]} {name}" for name in STATES)
+    shown = [name for name in STATES if counts[name] or name != "stopped"]  # it is rare
+    listed = ", ".join(f"{counts[name]} {name}" for name in shown)
     text = f"{plural(len(states), 'run')}: {listed}"
     if (left := updates_left(active(states))) and rate > 0:
         text += f"; ETA {duration(left / rate)}"
@@ -36,6 +37,7 @@ def rows(states: Sequence[RunState]) -> list[dict[str, Any]]:
             "state": state.state,
             "decision": state.progress.decision,
             "decisions": state.run.decisions,
+            "can_continue": not state.progress.stopped,
             "seconds": state.progress.seconds,
             "returns": state.progress.returns,
             "failures": state.failures,
@@ -57,14 +59,14 @@ def table(states: Sequence[RunState]) -> list[dict[str, str]]:
 
 def _by_interest(states: Sequence[RunState]) -> list[RunState]:
     """Running ones first, then failed ones, then the rest."""
-    order = {"running": 0, "failed": 1, "queued": 2, "done": 3}
+    order = {"running": 0, "failed": 1, "queued": 2, "stopped": 3, "done": 4}
     return sorted(states, key=lambda state: order[state.state])
 
 
 def _row(state: RunState) -> dict[str, str]:
     """One run."""
     done, planned = state.progress.decision, state.run.decisions
-    note = state.reason or (f"failed {state.failures}x" if state.failures else "")
+    note = state.reason or (f"failed {state.failures}x" if state.failures else reached(state))
     return {
         "run": state.run.name,
         "state": state.state,
@@ -87,8 +89,18 @@ def _group_row(name: str, members: Sequence[RunState]) -> dict[str, str]:
         "state": ", ".join(f"{counts[s]} {s}" for s in STATES if counts[s]),
         "decisions": f"{done:,}/{planned:,}",
         "last returns": _returns({m: sum(v) / len(v) for m, v in returns.items()}),
-        "note": next((state.reason for state in members if state.reason), ""),
+        "note": next(filter(None, (state.reason or reached(state) for state in members)), ""),
     }
+
+
+def reached(state: RunState) -> str:
+    """How far a run got that was stopped for good; nothing of others."""
+    if not state.progress.stopped:
+        return ""
+    return (
+        f"reached {state.progress.decision:,} of {state.run.decisions:,} decisions; cannot be "
+        "continued (save_replay is false)"
+    )
 
 
 def _returns(returns: dict[str, float]) -> str:

@@ -32,8 +32,9 @@ class Resources:
     address: str = ""
     """HOST:PORT of a Ray cluster, or auto; default: one is started on this machine."""
     time_limit: str = "auto"
-    """local: save and stop every run this long after the start, e.g. 28m; the same command
-    continues; auto is none. slurm: wall time of one job, whose run resumes in the next; auto is
+    """local: save and stop training this long after the start, e.g. 28m; runs that have ended by
+    then are still exported and evaluated, the same command continues the others; auto is none.
+    slurm: wall time of one job, whose run resumes in the next; auto is
     24h."""
     slurm: tuple[str, ...] = ()
     """Further options of sbatch as name=value, e.g. partition=gpu account=me."""

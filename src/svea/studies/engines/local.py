@@ -16,7 +16,7 @@ from svea.config import Config
 from svea.machine import HEADROOM, available_bytes, nvidia_gpus, usable_cores
 from svea.runs.footprint import replay_bytes
 from svea.studies.engines import Resources
-from svea.studies.folder import Study, is_cancelled
+from svea.studies.folder import Study
 from svea.studies.plan import PlannedRun
 from svea.studies.together import groups, supervise_together
 
@@ -42,10 +42,6 @@ def run_study(
 ) -> None:
     """Supervise runs until each is done or failed, the study is cancelled, or its time is up."""
     end = time.monotonic() + resources.seconds("none")
-
-    def must_stop() -> bool:
-        return is_cancelled(study.folder) or time.monotonic() >= end
-
     free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
     slots = find_slots([run.config for run in runs], resources)
     for slot in slots:
@@ -59,7 +55,7 @@ def run_study(
                 group,
                 study.attempts,
                 slot.environment,
-                must_stop=must_stop,
+                time_is_up=lambda: time.monotonic() >= end,
                 at_once=len(group) if slot.gpu else 1,  # on a CPU one agent takes every core
             )
         finally:

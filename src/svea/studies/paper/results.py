@@ -110,7 +110,7 @@ def gather(experiment: Experiment, scale: Scale, folder: Path) -> ExperimentResu
     planned = [run for cell in cells.values() for run in cell]
     problems: list[str] = []
     runs = {key: _read(folder, cell, problems) for key, cell in cells.items()}
-    finished = sum(read_progress(folder / "runs" / run.name, run).done for run in planned)
+    finished = sum(read_progress(folder, run).done for run in planned)
     return ExperimentResults(experiment, scale, runs, len(planned), finished, problems)
 
 
