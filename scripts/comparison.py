@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from svea.envs import GEOMETRY_MODES, LIGHT_MODES, PAPER_TASKS
-from svea.evidence import published, stats
+from svea.evidence import plots, published, stats
 from svea.evidence.results import Group, group_runs
 from svea.evidence.results.settings import changed_settings, settings_of
 from svea.evidence.run import Run
@@ -20,6 +20,7 @@ from svea.words import interval, number, plural
 MODES = ("train", "color_hard", "video_easy", "video_hard", "distracting_cs:0.1",
          "distracting_cs:0.2")  # fmt: skip
 MEANS = MODES[:4]
+DRAWN = MODES[:5]  # as many as have room in a figure
 SEARCHED = ("color_hard", "video_easy", "video_hard", "distracting_cs:0.1")  # what a recipe is for
 PLANNED = ("svea", "conv")  # of every task; other settings are shown once they have run
 TASKS = [task for task in PAPER_TASKS if published.lookup(task, "color_hard", *PLANNED)]
@@ -146,6 +147,20 @@ class Comparison:
         columns = tuple(map(Column, ("mode", *(f"`{label}`" for label in found))))
         return Table("kinds", "", columns, tuple(rows), (note,))
 
+    def bars(self) -> list[plots.Bar]:
+        """Means over the tasks in the modes of `DRAWN`, a colour for each setting."""
+        nothing = stats.Interval(np.nan, np.nan, np.nan)
+        drawn = []
+        for color, label in enumerate(_whole(self.shown)):
+            tasks = _in_order(self.shown[label])
+            ends = [
+                mean_interval([_returns_in(records, mode) for records in tasks]) or nothing
+                for mode in DRAWN
+            ]
+            values, lows, highs = zip(*((e.point, e.low, e.high) for e in ends), strict=True)
+            drawn.append(plots.Bar(label, values, lows, highs, color))
+        return drawn
+
     def _means(self) -> list[Row]:
         """A row for each setting that has run on all tasks."""
         name = f"mean of the {len(TASKS)}"
@@ -259,18 +274,25 @@ def mean_over(tasks: Sequence[Sequence[Sequence[Record]]], modes: Sequence[str])
 
 def mean_cell(returns: Sequence[Sequence[Sequence[float]]]) -> Cell:
     """The mean over tasks in a mode, from the returns of each seed of each task."""
+    ends = mean_interval(returns)
+    if ends is None:
+        return Cell(NOT_EVALUATED)
+    lacking = sum(not seed for seeds in returns for seed in seeds)
+    without = f", without {plural(lacking, 'seed')}" if lacking else ""
+    return Cell(number(ends.point), f"{interval(ends.low, ends.high)}{without}")
+
+
+def mean_interval(returns: Sequence[Sequence[Sequence[float]]]) -> stats.Interval | None:
+    """The same as numbers; None if a task was not evaluated."""
     played = [[seed for seed in seeds if seed] for seeds in returns]
     if not all(played):
-        return Cell(NOT_EVALUATED)
+        return None
     # Every episode counts as a world of its own: those of one world are few.
     strata = [
         stats.SeedsAndWorlds.of([{str(i): [r] for i, r in enumerate(seed)} for seed in seeds])
         for seeds in played
     ]
-    ends = stats.bootstrap_interval(strata, _mean_of_tasks(list(map(len, played))))
-    lacking = sum(map(len, returns)) - sum(map(len, played))
-    without = f", without {plural(lacking, 'seed')}" if lacking else ""
-    return Cell(number(ends.point), f"{interval(ends.low, ends.high)}{without}")
+    return stats.bootstrap_interval(strata, _mean_of_tasks(list(map(len, played))))
 
 
 def _mean_of_tasks(seeds: Sequence[int]) -> stats.Statistic:

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 from comparison import (
+    COMPARED_AT,
+    DRAWN,
     MODES,
     NOT_EVALUATED,
     PLANNED,
@@ -385,13 +387,23 @@ class Results:
     # Figures --------------------------------------------------------------------------------------
 
     def figures(self) -> Iterator[tuple[Path, str, Any]]:
-        """Learning curves: where they lie, a hash of the numbers they draw, and the figure."""
+        """Where each figure lies, a hash of the numbers it draws, and the figure."""
+        images = self.root / "docs/images"
+        bars = self.comparison.bars()
+        title = f"Mean return over {len(TASKS)} tasks after {COMPARED_AT:,} decisions"
+        drawn = repr([(b.label, np.round([b.values, b.lows, b.highs], 1).tolist()) for b in bars])
+        figure = plots.grouped_bars(bars, DRAWN, title=title)
+        yield images / "results-means.png", _digest(drawn), figure
         drawable = [r.folder for r in self.runs if any(m.get("kind") == "eval" for m in r.metrics)]
         for exhibit in gather(drawable).exhibits:
             if exhibit.topic == "learning":
-                drawn = hashlib.sha256(records_to_csv(exhibit.numbers).encode()).hexdigest()
-                name = f"docs/images/results-{exhibit.name.removeprefix('learning-')}.png"
-                yield self.root / name, drawn, exhibit.figure
+                name = f"results-{exhibit.name.removeprefix('learning-')}.png"
+                yield images / name, _digest(records_to_csv(exhibit.numbers)), exhibit.figure
+
+
+def _digest(numbers: str) -> str:
+    """A hash of the numbers that a figure draws."""
+    return hashlib.sha256(numbers.encode()).hexdigest()
 
 
 def _worlds(shown: Sequence[Result]) -> str:

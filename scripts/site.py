@@ -32,6 +32,8 @@ LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )((?:\.\./)*[^)\s:#]+)(#[^)\s]*)?(?=\)|$)
 CODE = re.compile(r"(```.*?^[ >]*```|`[^`\n]+`|<pre>.*?</pre>)", re.M | re.S)
 BLOCK = re.compile(r"\$\$(.+?)\$\$", re.S)
 INLINE = re.compile(r"(?<![\w\\$])\$(?=\S)([^$\n]+(?:\n[^$\n]+)?)(?<=\S)\$(?!\w)")
+CELL_CODE = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
+INTERVAL = re.compile(r"(?<=\d) (?=\[|±)|(?<=±) (?=\d)|(?<=\d,) (?=[\d.+-]+\])")
 DIAGRAM = re.compile(r"```mermaid\nflowchart TD\n(.*?)```", re.S)
 CLIPS = re.compile(r"<!-- clips: (\w+) -->")
 LANGUAGES = {".py": "python", ".json": "json", ".xml": "xml", ".toml": "toml", ".cpp": "cpp"}
@@ -126,6 +128,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         relative = posixpath.relpath(page_of(target), posixpath.dirname(uri) or ".")
         return f"{match[1]}{relative}{match[3] or ''}"
 
+    markdown = re.sub(r"^\|.*$", lambda line: table_row(line[0]), markdown, flags=re.M)
     markdown = CLIPS.sub(lambda match: clips(match[1]), markdown)
     parts = CODE.split(DIAGRAM.sub(layers, markdown))
     for index in range(0, len(parts), 2):
@@ -135,6 +138,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     parts = re.split(r"(^[ >]*(?:`{3,}).*?^[ >]*`{3,})", text, flags=re.M | re.S)
     parts[::2] = [LINK.sub(point, part) for part in parts[::2]]
     return "".join(parts)
+
+
+def table_row(line: str) -> str:
+    """A row whose intervals stay in one line, and whose code may hold an escaped bar.
+
+    GitHub takes the backslash of such a bar away, also in code; Python-Markdown leaves it there.
+    """
+    line = INTERVAL.sub("&nbsp;", line)
+    return CELL_CODE.sub(
+        lambda m: f"<code>{html.escape(m[1]).replace(chr(92) + '|', '&#124;')}</code>", line
+    )
 
 
 def mathml(text: str, uri: str) -> str:

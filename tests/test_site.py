@@ -71,6 +71,12 @@ def pages(site: Path) -> dict[Path, Links]:
     return pages
 
 
+def test_tables_show_bars_without_a_backslash_and_keep_intervals_together(site: Path) -> None:
+    page = (site / "results.html").read_text()
+    assert "<code>svea + overlay&#124;overlay_drift</code>" in page and "overlay\\|" not in page
+    assert re.search(r"<td>\d+(&nbsp;|\xa0)\[\d+,(&nbsp;|\xa0)\d+\]", page)
+
+
 def test_every_link_and_picture_leads_somewhere(site: Path, pages: dict[Path, Links]) -> None:
     assert len(pages) > 40
     dead = []
