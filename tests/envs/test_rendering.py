@@ -6,6 +6,7 @@ import gc
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 import sys
 import types
@@ -187,16 +188,20 @@ def run_python(code, **variables):
 
 
 @linux_only
-def test_osmesa_draws_too():
-    if not backend._can_load("OSMesa", "libOSMesa.so.8"):
-        pytest.skip("needs libOSMesa")
+def test_osmesa_draws_the_same_worlds():
+    if not backend._can_load("OSMesa", "libOSMesa.so.8") or backend._egl_vendor() is None:
+        pytest.skip("needs libOSMesa and EGL")
     code = (
         "from svea.envs import make_env\n"
-        "env = make_env('cartpole_balance', 'color_hard', render_mode='rgb_array')\n"
-        "print(env.reset(seed=0)[0].std() > 5, env.render().std() > 5)"
+        "for mode in 'color_hard', 'rotate_shift_hard', 'camera_hard', 'light_position_hard':\n"
+        "    env = make_env('cartpole_balance', mode, render_mode='rgb_array')\n"
+        "    print(env.reset(seed=30)[0][-3:, ::4, ::4].ravel().tolist(), env.render().std() > 5)\n"
+        "    env.close()\n"
     )
-    run = run_python(code, MUJOCO_GL="osmesa")
-    assert (run.stdout.split(), run.stderr) == (["True", "True"], "")
+    drawn = [run_python(code, MUJOCO_GL=name) for name in ("osmesa", "egl")]
+    assert drawn[0].stderr == "" and drawn[0].stdout.count("True") == 4
+    pixels = [np.array(re.findall(r"\d+", run.stdout), int) for run in drawn]
+    assert np.abs(pixels[0] - pixels[1]).mean() < 2, "the same world, however it is drawn"
 
 
 @linux_only

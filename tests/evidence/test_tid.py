@@ -67,6 +67,7 @@ def test_every_frames_mask_lies_under_that_frame(changes: dict[str, Any]) -> Non
         np.testing.assert_array_equal(shown, shown & objects)
         assert shown.sum() > 0.9 * objects.sum() > 0
     assert tid_in(agent, played, 6, None).observations == 6, "cropped as the agent sees it"
+    assert played.title == "train [upper bound: oracle mask]"
 
 
 def test_the_measure_equals_a_slow_derivation() -> None:
@@ -92,15 +93,17 @@ def test_the_measure_equals_a_slow_derivation() -> None:
     assert found.variance == pytest.approx(np.mean(variances), abs=0.5)
 
 
+@pytest.mark.parametrize("mask", ["none", "oracle"])
 def test_a_run_is_measured_printed_and_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    mask: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config, agent = walker()
+    config, agent = walker(mask=mask)
     run = tmp_path / "export"
     write_export(run, agent, to_dict(config))
     assert main(["analyze", "tid", str(run), "--modes", "train", "--samples", "3"]) == 0
     printed = capsys.readouterr().out
     assert "train score" in printed and "train variance" in printed
+    assert ("[upper bound: oracle mask]" in printed) == (mask == "oracle")
     kept = json.loads((run / "analysis/tid.json").read_text())
     (row,) = kept["rows"]
     assert kept["quantile"] == "auto" and row["mode"] == "train" and 0 <= row["score"] <= 1

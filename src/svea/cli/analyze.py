@@ -14,6 +14,7 @@ from svea.envs.modes import in_order
 from svea.errors import SveaError, UserError
 from svea.evidence.read import find_runs, read_run, read_runs
 from svea.evidence.results import WallTime, common_level, group_runs, wall_times
+from svea.evidence.results.labels import UPPER_BOUND
 from svea.evidence.stats import mean_and_std
 from svea.evidence.tables import Cell, Table
 from svea.runs import layout, zoo
@@ -277,9 +278,13 @@ def _table(name: str, runs: Sequence[Path], analyse: Analysis) -> tuple[Table, l
             except SveaError as error:
                 problems.append(error)
             steps.finish(str(run))
+    read = [read_run(run) for run in analysed]
+    for one in read:
+        if one.mask == "oracle":
+            analysed[one.folder]["run"] += f" [{UPPER_BOUND}]"
     groups = {
         f"{group.task} {group.label}": [analysed[run.folder] for run in group.runs]
-        for group in group_runs([read_run(run) for run in analysed])
+        for group in group_runs(read)
     }
     rows = [one for members in groups.values() for one in members]
     rows += [_mean_row(setting, members) for setting, members in groups.items() if members[1:]]

@@ -20,6 +20,7 @@ from svea.errors import SveaError, WorkerError
 from svea.evidence.evaluation.adaptation import deployed_policy
 from svea.evidence.evaluation.play import EpisodeResult
 from svea.evidence.evaluation.requests import check_actions
+from svea.evidence.results.labels import UPPER_BOUND
 from svea.runs.load import has_critic
 from svea.seeds import evaluation_seeds
 
@@ -39,6 +40,8 @@ class Recording:
     mode: str
     rate: float = 25.0
     """Decisions per second of simulated time."""
+    upper_bound: bool = False
+    """Whether the agent saw through an oracle mask."""
     observations: list[NDArray[np.uint8]] = field(default_factory=list)
     actions: list[NDArray[np.float32]] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
@@ -51,6 +54,11 @@ class Recording:
     """Where the task is in each frame of an observation, (3, H, W); only if asked for."""
     q: list[float] = field(default_factory=list)
     """The Q-value of each decision's observation and action; nan for an agent without critic."""
+
+    @property
+    def title(self) -> str:
+        """The mode, marked where the agent is not one that there could be outside the simulator."""
+        return f"{self.mode} [{UPPER_BOUND}]" if self.upper_bound else self.mode
 
 
 def record(
@@ -83,7 +91,8 @@ def record(
     policy = deployed_policy(agent, config)
     worlds = provenance_of(environment).get("worlds", 1)
     episode = EpisodeResult(evaluation_seeds(seed, 1, worlds)[0])
-    recording = Recording(label_mode(mode, task), environment.metadata.get("render_fps", 25))
+    rate = environment.metadata.get("render_fps", 25)
+    recording = Recording(label_mode(mode, task), rate, upper_bound=config.mask == "oracle")
     try:
         check_actions(agent, *describe_actions(environment.action_space), task or config.task)
         observation, _ = environment.reset(seed=episode.seed)

@@ -148,8 +148,10 @@ def _cell(recording: Recording, decision: int) -> Picture:
     cell.paste(Image.fromarray(picture), (0, bar))
     pen, font = ImageDraw.Draw(cell), ImageFont.load_default(size=0.6 * bar)
     white, below = (240, 240, 240), height + 1.5 * bar
-    title = f"{recording.mode} and mask" if recording.masks else recording.mode
-    pen.text((width / 2, bar / 2), title, fill=white, font=font, anchor="mm")
+    title = f"{recording.title} and mask" if recording.masks else recording.title
+    room = min(1.0, 0.9 * width / font.getlength(title))  # long titles are written smaller
+    small = ImageFont.load_default(size=0.6 * bar * room)
+    pen.text((width / 2, bar / 2), title, fill=white, font=small, anchor="mm")
     pen.text((4, below), f"return {recording.totals[decision]:.1f}", white, font, "lm")
     q = recording.q[decision]
     pen.text((width - 4, below), f"Q {q:.1f}" if math.isfinite(q) else "no Q", white, font, "rm")
