@@ -31,6 +31,7 @@ def test_views_row_in_svea_and_sada() -> None:
     assert row["Q-prediction"] == "weak alpha, strong beta"
     assert row["Q-target"] == row["policy"] == "weak"
     assert views_row("mix-all")["Q-target"] == "each stream its own"
+    assert views_row("svea-motion")["Q-target"] == "weak (3-step)"
     assert views_row("sada")["policy"] == "weak, strong (Q on weak)"
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import itertools
 from typing import Any
+from unittest.mock import Mock
 
 import mujoco
 import numpy as np
 import pytest
 
 from svea.envs import make_env
-from svea.envs.looks.lights import there_and_back
+from svea.envs.looks import lights
 
 SMALL = {"image_size": 16, "rendering": "fast"}
 STEPS = {"easy": (3, 4), "hard": (9, 10)}
@@ -104,14 +105,21 @@ def test_a_light_drifts_by_decisions(level: str, speed: float) -> None:
     env.close()
 
 
-@pytest.mark.parametrize(("speed", "end"), [(0.01, 5.0), (0.05, 10.0)])
-def test_the_drift_turns_round_at_both_ends(speed: float, end: float) -> None:
+@pytest.mark.parametrize(("level", "speed", "end"), [("easy", 0.01, 5.0), ("hard", 0.05, 10.0)])
+def test_the_drift_turns_round_at_both_ends(
+    level: str, speed: float, end: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[np.ndarray] = []
+    monkeypatch.setattr(lights, "move_lights", lambda scene, offset: shown.append(offset))
+    mode, scene, rng = lights.MovingLight(f"moving_light_{level}"), Mock(), np.random.default_rng()
+    mode.begin(scene, rng)
     place, direction = 0.0, 1
-    for decision in range(1, 2500):
+    for _ in range(2500):
+        mode.update(scene)
         place += direction * speed
         if abs(place) >= end - 1e-9:
             direction = -direction
-        assert there_and_back(decision * speed, end) == pytest.approx(place, abs=1e-6)
+        assert np.abs(shown[-1] - [place] * 3).max() < 1e-6
 
 
 def test_full_rendering_shows_it_too() -> None:

@@ -40,6 +40,9 @@ def views_row(name: str) -> dict[str, str]:
         view if coefficient == 1 else f"{view} {coefficient}"
         for view, coefficient in recipe.prediction
     )
+    target = "each stream its own" if recipe.target == OWN else recipe.target
+    if method.n_step:
+        target += f" ({method.n_step}-step)"
     policy = ", ".join(recipe.policy)
     if recipe.policy_q != OWN:
         policy += f" (Q on {recipe.policy_q})"
@@ -47,7 +50,7 @@ def views_row(name: str) -> dict[str, str]:
         "row": method.rows or "-",
         "method": name,
         "Q-prediction": prediction,
-        "Q-target": "each stream its own" if recipe.target == OWN else recipe.target,
+        "Q-target": target,
         "policy": policy,
         "weak": "crop" if method.crop else "none" if recipe.views == {"clean"} else "shift",
         "strong": method.augment,
