@@ -29,6 +29,38 @@ def test_status_as_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["done", "queued"]
 
 
+@pytest.mark.parametrize("part", ["train", "export"])
+def test_runs_that_are_not_named_are_not_taken_for_done(
+    part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_study(tmp_path / "s", short()).save()
+    assert cli.main(["sweep", part, str(tmp_path / "s")]) == 2
+    assert "no run named" in capsys.readouterr().err
+
+
+def test_a_study_that_is_done_says_what_to_type_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--tasks", "walker_walk", "--set", "decisions=100", "--out", str(tmp_path / "s")]
+    study = open_study(tmp_path / "s", short(methods=("svea",)))
+    study.save()
+    folder = study.folder
+    write_finished(folder, study.runs[0])
+    assert cli.main(["sweep", *flags]) == 0
+    assert f"next: `svea eval {folder}`, `svea report {folder}`\n" in capsys.readouterr().out
+
+
+def test_a_dry_run_says_what_follows_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--modes", "train", "color_hard", "--episodes", "20", "color_hard=all"]
+    flags += ["--export", "e", "--out", str(tmp_path), "--dry-run"]
+    assert cli.main(["sweep", "--tasks", "walker_walk", *flags]) == 0
+    shown = capsys.readouterr().out
+    assert f"then exported to {Path('e').absolute()}/NAME\n" in shown
+    assert "then evaluated; episodes in brackets: train (20), color_hard (all)\n" in shown
+
+
 def test_a_dry_run_lists_everything_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +141,9 @@ def test_lines_of_a_dry_run_fit_the_terminal(
         ("sweep --tasks walker_walk --set decisons=3", ["'decisons'", "'decisions'"]),
         ("sweep --tasks walker_walk --attempts 0", ["attempts is 0"]),
         ("sweep --tasks walker_walk --episodes 0", ["episodes is 0"]),
+        ("sweep --tasks walker_walk --episodes 20", ["episodes is 20", "add --modes"]),
+        ("sweep --tasks walker_walk --episodes all", ["episodes is all", "add --modes"]),
+        ("sweep statsu runs/first", ["unknown part of sweep 'statsu'", "'status'"]),
         ("sweep --tasks walker_walk --episodes 20 30", ["'20 30'", "one number for all modes"]),
         ("sweep --tasks walker_walk --episodes train=9", ["9 for train", "add it to --modes"]),
         ("sweep --tasks walker_walk --modes train --episodes trian=9", ["unknown mode 'trian'"]),

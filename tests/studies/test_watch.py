@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from fake_studies import SHORT, short, write_finished, write_journal
 
 from svea.studies import Grid, Study, plan_runs, read_states
 from svea.studies.cost import estimate_cost
-from svea.studies.watch import headline, rows, table
+from svea.studies.watch import following, headline, rows, table
 
 
 def test_headline_and_rows(tmp_path: Path) -> None:
@@ -37,6 +38,21 @@ def test_a_run_that_was_stopped_for_good_is_not_called_done(tmp_path: Path) -> N
     assert [row["can_continue"] for row in rows(states)] == [False, True]
     cost = estimate_cost(states, at_once=1, decisions_per_second=1.0)
     assert (cost.done, cost.stopped, cost.seconds) == (1, 1, 0)
+
+
+def test_a_trained_run_says_what_follows(tmp_path: Path) -> None:
+    modes = ["train", "color_hard"]
+    study = Study(tmp_path, plan_runs([Grid(["walker_walk"], seeds="0-1")], SHORT, modes=modes))
+    for run in study.runs:
+        write_finished(tmp_path, run)
+    queued = read_states(study)
+    assert {line["note"] for line in table(queued)} == {""}
+    states = [dataclasses.replace(queued[0], state="running"), queued[1]]
+    assert headline(states) == "2 runs: 1 queued, 1 running (1 trained), 0 done, 0 failed"
+    notes = [line["note"] for line in table(states)]
+    assert notes == ["trained; being evaluated in train, color_hard", ""]
+    progress = dataclasses.replace(states[0].progress, missing_export=True)
+    assert following(dataclasses.replace(states[0], progress=progress)).endswith("being exported")
 
 
 def test_many_runs_are_shown_by_setting(tmp_path: Path) -> None:

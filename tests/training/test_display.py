@@ -28,6 +28,20 @@ def test_without_a_terminal_every_line_has_its_place_and_the_time_left(
     assert second.startswith("walker s3: decision 200/1,000 (frame 800)  12 updates/s  ETA ")
 
 
+def test_the_time_left_is_told_by_decisions_after_the_warmup(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = [0.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: times[-1])
+    shown = Display("walker", decisions=1000, action_repeat=4, warmup=500)
+    for decision, now in ((400, 4.0), (500, 5.0), (600, 15.0)):  # 100 a second, then 10
+        times.append(now)
+        shown.progress(decision)
+        shown.line("")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("  ")[2] for line in lines] == ["", "", "ETA 40 s"]
+
+
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     made = functools.partial(Console, force_terminal=True, width=90, color_system=None)

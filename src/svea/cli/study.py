@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.table import Table
 
 from svea.cli.arguments import brief_help
+from svea.envs.episodes import episodes_in
 from svea.errors import UserError, at_least
 from svea.machine import can_redraw, console, usable_cores
 from svea.studies import RunState, Study, as_flags, read_states
@@ -113,7 +114,19 @@ def dry_run_lines(study: Study, states: Sequence[RunState], cost: Cost | None = 
         lines.append(f"{state.state:<8} {shlex.join(command)}{left}")
     out = study.folder / "runs" / "NAME"
     lines.append(f"each with {shlex.join([*as_flags(shared), '--out', str(out)])}")
+    lines += _what_follows(states)
     return [_folded(line) for line in lines]
+
+
+def _what_follows(states: Sequence[RunState]) -> list[str]:
+    """Where runs are exported to and what they are evaluated in, as the plan of them says."""
+    run = states[0].run
+    lines = [f"then exported to {run.export}/NAME"] if run.export else []
+    modes = dict.fromkeys(mode for state in states for mode in state.run.modes)
+    if modes:
+        played = ", ".join(f"{mode} ({episodes_in(run.episodes, mode)})" for mode in modes)
+        lines.append(f"then evaluated; episodes in brackets: {played}")
+    return lines
 
 
 def cost_lines(cost: Cost, flags: EngineFlags = DEFAULT_ENGINE) -> list[str]:
@@ -268,12 +281,21 @@ def _print_end(study: Study, states: Sequence[RunState], flags: EngineFlags) -> 
     if to_export := [state for state in states if state.run.export]:
         there = sum(not state.progress.missing_export for state in to_export)
         print(f"exported: {there} of {len(to_export)} agents, to {to_export[0].run.export}")
+    if any(state.progress.ended for state in states):
+        print(_next_commands(study, states))
     if is_cancelled(study.folder):
         print("cancelled; the same command continues")
         return 128 + signal.SIGINT
     if (waiting := active(states)) and flags.seconds("none") < math.inf:
         print(f"time limit: {plural(len(waiting), 'run')} not done; {_what_continues(waiting)}")
     return FAILED if failed else 0
+
+
+def _next_commands(study: Study, states: Sequence[RunState]) -> str:
+    """What one does with runs that are trained, as commands."""
+    folder = shlex.quote(str(study.folder))
+    evaluate = "" if any(state.run.modes for state in states) else f"`svea eval {folder}`, "
+    return f"next: {evaluate}`svea report {folder}`"
 
 
 def _what_continues(waiting: Sequence[RunState]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json as jsonlib
 import statistics
 from collections.abc import Callable, Sequence
@@ -31,8 +32,11 @@ def run(arguments: list[str]) -> int:
         "train": train_runs,
         "export": export_runs,
     }
-    if arguments and arguments[0] in parts:
-        return parse(parts[arguments[0]], f"sweep {arguments[0]}", arguments[1:])
+    first = arguments[0] if arguments else ""
+    if first in parts:
+        return parse(parts[first], f"sweep {first}", arguments[1:])
+    if difflib.get_close_matches(first, parts, n=1):  # no study file: those end in .toml or .py
+        raise unknown_name("part of sweep", first, parts)
     return parse(sweep, "sweep", arguments)
 
 
@@ -86,6 +90,9 @@ def sweep(
         settings |= given
     common = studies.flatten(settings.pop("set")) | studies.parse_settings(set)
     runs = studies.plan_runs(grids, common, drop_replay=engine.drop_replay, **settings)
+    wanted = settings["episodes"]
+    if not settings["modes"] and wanted != USUAL:
+        raise UserError(f"episodes is {wanted}, but no mode is named to play them in; add --modes")
     folder = output_folder(out or Path("runs") / (study.stem if study else "sweep"))
     return run_study(studies.open_study(folder, runs, attempts=engine.attempts), engine)
 
@@ -173,6 +180,8 @@ def export_runs(study: Positional[Path], runs: Positional[tuple[str, ...]]) -> i
 def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[studies.PlannedRun]]:
     """A study, and those of its runs that are named."""
     found = studies.read_study(study)
+    if not names:
+        raise UserError("no run named; `svea sweep status STUDY` lists the study's runs")
     planned = {run.name: run for run in found.runs}
     for name in names:
         if name not in planned:

@@ -16,8 +16,13 @@ MOST_ROWS = 30
 def headline(states: Sequence[RunState], rate: float = 0.0) -> str:
     """Counts by state, and the time left at a rate (updates per second of all runs)."""
     counts = Counter(state.state for state in states)
+    trained = sum(bool(following(state)) for state in states)
     shown = [name for name in STATES if counts[name] or name != "stopped"]  # it is rare
-    listed = ", ".join(f"{counts[name]} {name}" for name in shown)
+    listed = ", ".join(
+        f"{counts[name]} {name}"
+        + (f" ({trained} trained)" if name == "running" and trained else "")
+        for name in shown
+    )
     text = f"{plural(len(states), 'run')}: {listed}"
     if (left := updates_left(active(states))) and rate > 0:
         text += f"; ETA {duration(left / rate)}"
@@ -66,7 +71,8 @@ def _by_interest(states: Sequence[RunState]) -> list[RunState]:
 def _row(state: RunState) -> dict[str, str]:
     """One run."""
     done, planned = state.progress.decision, state.run.decisions
-    note = state.reason or (f"failed {state.failures}x" if state.failures else reached(state))
+    failures = f"failed {state.failures}x" if state.failures else ""
+    note = state.reason or failures or following(state) or reached(state)
     return {
         "run": state.run.name,
         "state": state.state,
@@ -101,6 +107,18 @@ def reached(state: RunState) -> str:
         f"reached {state.progress.decision:,} of {state.run.decisions:,} decisions; cannot be "
         "continued (save_replay is false)"
     )
+
+
+def following(state: RunState) -> str:
+    """What a running run does now that it is trained; nothing of one that trains."""
+    progress = state.progress
+    if state.state != "running" or not progress.ended:
+        return ""
+    if progress.missing_export:
+        return "trained; being exported"
+    if progress.missing_modes:
+        return f"trained; being evaluated in {', '.join(progress.missing_modes)}"
+    return "trained; being analysed" if progress.missing_analyses else ""
 
 
 def _returns(returns: dict[str, float]) -> str:

@@ -29,14 +29,24 @@ class Display:
     """Progress of a training run."""
 
     def __init__(
-        self, title: str, decisions: int, action_repeat: int, start: int = 0, name: str = ""
+        self,
+        title: str,
+        decisions: int,
+        action_repeat: int,
+        start: int = 0,
+        name: str = "",
+        warmup: int = 0,
     ) -> None:
-        """Show a run; its name stands before its lines where several share a process."""
+        """Show a run; its name stands before its lines where several share a process.
+
+        Decisions of the warm-up are made without updates, in a fraction of the time that later
+        ones take, so the time left is told after them, and by those that followed.
+        """
         self.title, self.decisions, self.action_repeat = title, decisions, action_repeat
         self.name, self._prefix = name, f"{name}: " if name else ""
         self.console = console()
         self.values: dict[str, Any] = {}
-        self.decision = self._first = start
+        self.decision, self._first = start, max(start, warmup)
         self._began = self._last_line = time.monotonic()
         self._live: Live | None = None
         self._doing, self._returns = "", ""
@@ -71,6 +81,8 @@ class Display:
     ) -> None:
         """Show the newest values; where there is no panel, a line if there was none for long."""
         self.decision, self._doing = decision, doing
+        if decision <= self._first:
+            self._began = time.monotonic()
         self.values |= values or {}
         if self._live is None and time.monotonic() - self._last_line > QUIET_SECONDS:
             self.line(doing)
@@ -102,7 +114,7 @@ class Display:
 
     def _eta(self) -> str:
         done = self.decision - self._first
-        if not done:
+        if done <= 0:
             return ""
         left = (self.decisions - self.decision) * (time.monotonic() - self._began) / done
         return f"ETA {duration(left)}"

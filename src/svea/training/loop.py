@@ -172,8 +172,9 @@ class Trainer(TrainingState):
         updates_per_second = rates["updates_per_second"]
         shown = losses | {"updates_per_second": updates_per_second}
         self.display.progress(self.decision, values=shown)
-        listed = "  ".join(f"{name} {value:.3g}" for name, value in losses.items())
-        self.display.line(f"{updates_per_second:.1f} updates/s  {listed}")
+        listed = [f"{name} {value:.3g}" for name, value in losses.items()]
+        rate = f"{updates_per_second:.1f} updates/s" if self.updates else "warming up"
+        self.display.line("  ".join([rate, *listed]))
 
     def must_stop(self) -> bool:
         """Whether a signal came or the time is up."""

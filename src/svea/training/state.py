@@ -69,6 +69,7 @@ class TrainingState:
             config.action_repeat,
             saved.decision if saved else 0,
             name,
+            config.warmup,
         )
         self.environments = stack.enter_context(
             Workers(
