@@ -420,6 +420,16 @@ def test_a_reward_that_is_not_finite_is_refused(adapt):
         env.step(np.zeros(2))
 
 
+@pytest.mark.parametrize(("step", "told"), [((0, 0.0, False, {}), "4 values"), (None, "NoneType")])
+def test_a_step_that_is_not_gymnasiums_is_refused_with_the_cure(adapt, monkeypatch, step, told):
+    own = rgb()
+    env = adapt(own)
+    env.reset()
+    monkeypatch.setattr(own, "step", lambda action: step)
+    with pytest.raises(UserError, match=rf"step returned {told}.*terminated and truncated in pl"):
+        env.step(np.zeros(2))
+
+
 def test_an_episode_is_a_function_of_its_seed(adapt):
     env = adapt(rgb(), seed=7)
     first, second, again = play(env, None), play(env, 8), play(env, 7)

@@ -136,6 +136,21 @@ def test_a_folder_of_runs_stands_for_the_runs_beneath(tmp_path):
     assert find_runs([tmp_path, folders[0]]) == folders
 
 
+def test_an_export_next_to_its_run_is_not_another_run(tmp_path):
+    run = write_run(tmp_path / "runs" / "a", seed=1)
+    config = json.loads((run / "config.json").read_text())
+    kept = {}
+    for name, seed in (("own", 1), ("other", 2)):
+        kept[name] = tmp_path / "agents" / name
+        kept[name].mkdir(parents=True)
+        (kept[name] / "actor.safetensors").touch()
+        stored = config | {"seed": seed, "decision": 6000, "files": {}}
+        (kept[name] / "config.json").write_text(json.dumps(stored))
+    assert find_runs([tmp_path]) == [kept["other"], run]
+    assert find_runs([tmp_path / "agents"]) == [kept["other"], kept["own"]]
+    assert find_runs([run, kept["own"]]) == [run, kept["own"]]  # who names both wants both
+
+
 def test_one_bad_folder_does_not_hide_the_others(tmp_path):
     good = write_run(tmp_path / "good")
     runs, problems = read_runs([good, tmp_path / "absent"])

@@ -275,6 +275,17 @@ def test_tasks_are_strata_of_an_aggregate(tmp_path):
     assert one.iqm.point == pytest.approx(500)
 
 
+def test_tasks_with_a_seed_each_are_not_certain(tmp_path):
+    """Nothing can be drawn of one seed, and an interval without width would say too much."""
+    groups = groups_of(
+        write_run(tmp_path / "a", task="walker_walk", final={"train": 900}),
+        write_run(tmp_path / "b", task="finger_spin", final={"train": 100}),
+    )
+    (one,) = aggregate(groups)
+    assert one.iqm == one.iqm_over_worlds and one.mean == one.mean_over_worlds
+    assert one.iqm.low < one.iqm.point < one.iqm.high
+
+
 # What a result was made with ----------------------------------------------------------------------
 
 WHOLE = {"preset": "paper", "decisions": 500_000, "evaluations": 2}

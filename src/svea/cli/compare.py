@@ -68,8 +68,8 @@ def comparisons(
     groups = [group for pair in pairs for group in (pair.ours, pair.theirs)]
     told = (text for group in groups for text in caveats_of(group))
     a_name, _ = _side_names(ours, theirs)
-    sides = [] if a_name == ours else [f"A: {ours}; B: {theirs}"]
-    notes = list(dict.fromkeys([*sides, *unread_a, *unread_b, *alone, *told]))
+    notes = [] if a_name == ours else [f"A: {ours}; B: {theirs}"]
+    caveats = dict.fromkeys([*unread_a, *unread_b, *alone, *told])
     made = []
     for mode in _spelled_out(modes, _common_modes(pairs)):
         found = compare.compare(pairs, mode, measure)
@@ -79,10 +79,10 @@ def comparisons(
         made.append(found)
         notes.append(f"{mode}: {a_name} is better in {found.wins} of {len(found.names)}")
     if not made:
-        raise UserError("nothing to compare:\n" + "\n".join(notes))
+        raise UserError("nothing to compare:\n" + "\n".join([*notes, *caveats]))
     over = "seeds" if measure == "area" else "seeds and worlds (train: seeds and episodes)"
     notes.append(f"[95 %]: bootstrap intervals over {over}")
-    return made, notes
+    return made, [*notes, *(f"note: {text}" for text in caveats)]
 
 
 def _side_names(ours: str, theirs: str) -> tuple[str, str]:

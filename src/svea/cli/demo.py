@@ -13,6 +13,7 @@ from typing import Any
 from svea.cli.arguments import Out, parse
 from svea.cli.terminal import Steps, starting
 from svea.errors import SveaError, UserError
+from svea.words import plural
 
 TASK = "walker_stand"
 SETTINGS: dict[str, Any] = {
@@ -108,7 +109,7 @@ def show_zoo(page: Path) -> list[Path]:
     except SveaError as error:
         print(f"trained agents cannot be shown: {error}\n")
         return []
-    print("trained agents of the zoo, in colours they never saw (about a minute)")
+    print("trained agents of the zoo, in training and in colours they never saw (about a minute)")
     shown, without = [], ""
     for name in names:
         try:
@@ -179,8 +180,12 @@ def _mean(records: list[dict[str, Any]], mode: str) -> float:
 
 
 def _returns(run: Path) -> str:
-    """The agent's mean return in each mode, from a run's records."""
-    return ", ".join(f"{mode} {_mean(_of_agent(run, mode), mode):.0f}" for mode in MODES)
+    """The agent's mean return in each mode and how many episodes it is of, from its records."""
+    played = {mode: _of_agent(run, mode) for mode in MODES}
+    return ", ".join(
+        f"{mode} {_mean(records, mode):.0f} ({plural(len(records), 'episode')})"
+        for mode, records in played.items()
+    )
 
 
 def _of_agent(run: Path, mode: str) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from svea.cli.arguments import Out, Positional, parse
+from svea.errors import UserError
 from svea.files import output_file, output_folder
 
 
@@ -35,6 +36,8 @@ def command(
     from svea.evidence.report import write_report
 
     page = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
+    if out is None and len(runs) == 1 and runs[0].is_file():
+        raise UserError(f"no run at {str(runs[0])!r}: it is a file. Give the folder of a run.")
     output_file(page)
     if figures is not None:
         output_folder(figures, "figures")

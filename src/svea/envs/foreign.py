@@ -85,7 +85,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         theirs = self._rescale(action)
         total = 0.0
         for _ in range(self._action_repeat):
-            observation, reward, terminated, truncated, info = self.env.step(theirs)
+            observation, reward, terminated, truncated, info = _five(self.env.step(theirs))
             newest = self._newest(observation)
             total += float(reward)
             truncated = self._episode.count_frame() or bool(truncated)
@@ -260,6 +260,18 @@ class Layout:
                 f"observation space allows 0 to {255 / self.scale:g}."
             )
         return rounded.astype(np.uint8)
+
+
+def _five(step: Any) -> Any:
+    """What `step` returned; the four values of old Gym cannot tell the end of time from the end."""
+    listed = isinstance(step, tuple | list)
+    if listed and len(step) == 5:
+        return step
+    what = f"{len(step)} values" if listed else type(step).__name__
+    raise UserError(
+        f"the environment's step returned {what}; Gymnasium's returns five: observation, reward, "
+        "terminated, truncated, info. Return terminated and truncated in place of done."
+    )
 
 
 def read_layout(space: gym.Space[Any]) -> Layout:

@@ -6,6 +6,7 @@ rest. `runs.layout` says what a run folder holds.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +35,22 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
         beneath = sorted({f.parent for name in RUN_FILES for f in path.rglob(name)})
         # An agent that a run kept on its way is not another run; it is found by its own name.
         beneath = [f for f in beneath if layout.EXPORTS not in f.relative_to(path).parts[:-1]]
-        found.update(dict.fromkeys(beneath or [path]))
+        found.update(dict.fromkeys(_without_copies(beneath) or [path]))
     return list(found)
+
+
+def _without_copies(folders: Sequence[Path]) -> list[Path]:
+    """Folders without exports of runs that are among them: the same agent is not a second seed."""
+    exports = {folder for folder in folders if layout.is_export(folder)}
+    runs = {_settings(folder) for folder in folders if folder not in exports} if exports else set()
+    return [f for f in folders if f not in exports or _settings(f) not in runs]
+
+
+def _settings(folder: Path) -> str:
+    """The configuration as an export and its run share it; the folder's name where it has none."""
+    config = _read_json(folder / layout.CONFIG, layout.CONFIG_BYTES, [])
+    shared = {k: v for k, v in config.items() if k not in ("decision", "files")}
+    return json.dumps(shared, sort_keys=True) if shared else str(folder)
 
 
 def read_run(folder: Path) -> Run:

@@ -141,7 +141,8 @@ class Aggregate:
     """Runs, over all tasks."""
     mean: stats.Interval
     iqm: stats.Interval
-    """95 % bootstrap intervals: seeds are resampled within each task."""
+    """95 % bootstrap intervals: seeds are resampled within each task. Where every task has a single
+    seed there is nothing to draw, and both are over worlds."""
     mean_over_worlds: stats.Interval
     iqm_over_worlds: stats.Interval
     """The same with seeds and worlds resampled within each task."""
@@ -178,6 +179,8 @@ def _pool(
         for statistic in (stats.mean, stats.interquartile_mean)
     )
     mean, iqm, wide_mean, wide_iqm = found
+    if all(values.size < 2 for values in scores):  # no width would look like certainty
+        mean, iqm = wide_mean, wide_iqm
     return sum(values.size for values in scores), mean, iqm, wide_mean, wide_iqm
 
 
