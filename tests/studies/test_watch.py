@@ -9,7 +9,7 @@ from fake_studies import SHORT, short, write_finished, write_journal
 
 from svea.studies import Grid, Study, plan_runs, read_states
 from svea.studies.cost import estimate_cost
-from svea.studies.watch import following, headline, rows, table
+from svea.studies.watch import after_training, headline, rows, table
 
 
 def test_headline_and_rows(tmp_path: Path) -> None:
@@ -48,11 +48,14 @@ def test_a_trained_run_says_what_follows(tmp_path: Path) -> None:
     queued = read_states(study)
     assert {line["note"] for line in table(queued)} == {""}
     states = [dataclasses.replace(queued[0], state="running"), queued[1]]
-    assert headline(states) == "2 runs: 1 queued, 1 running (1 trained), 0 done, 0 failed"
+    assert headline(states) == "2 runs: 1 queued, 1 running (1 past training), 0 done, 0 failed"
     notes = [line["note"] for line in table(states)]
-    assert notes == ["trained; being evaluated in train, color_hard", ""]
+    assert notes == ["being evaluated in train, color_hard", ""]
     progress = dataclasses.replace(states[0].progress, missing_export=True)
-    assert following(dataclasses.replace(states[0], progress=progress)).endswith("being exported")
+    assert after_training(dataclasses.replace(states[0], progress=progress)) == "being exported"
+    progress = dataclasses.replace(states[0].progress, missing_modes=())
+    alone = dataclasses.replace(states[0], progress=progress)
+    assert after_training(alone) == "waiting for others of its process"
 
 
 def test_many_runs_are_shown_by_setting(tmp_path: Path) -> None:

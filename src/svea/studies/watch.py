@@ -16,13 +16,10 @@ MOST_ROWS = 30
 def headline(states: Sequence[RunState], rate: float = 0.0) -> str:
     """Counts by state, and the time left at a rate (updates per second of all runs)."""
     counts = Counter(state.state for state in states)
-    trained = sum(bool(following(state)) for state in states)
+    following = sum(bool(after_training(state)) for state in states)
+    told = {"running": f" ({following} past training)" if following else ""}
     shown = [name for name in STATES if counts[name] or name != "stopped"]  # it is rare
-    listed = ", ".join(
-        f"{counts[name]} {name}"
-        + (f" ({trained} trained)" if name == "running" and trained else "")
-        for name in shown
-    )
+    listed = ", ".join(f"{counts[name]} {name}{told.get(name, '')}" for name in shown)
     text = f"{plural(len(states), 'run')}: {listed}"
     if (left := updates_left(active(states))) and rate > 0:
         text += f"; ETA {duration(left / rate)}"
@@ -72,7 +69,7 @@ def _row(state: RunState) -> dict[str, str]:
     """One run."""
     done, planned = state.progress.decision, state.run.decisions
     failures = f"failed {state.failures}x" if state.failures else ""
-    note = state.reason or failures or following(state) or reached(state)
+    note = state.reason or failures or after_training(state) or reached(state)
     return {
         "run": state.run.name,
         "state": state.state,
@@ -109,16 +106,16 @@ def reached(state: RunState) -> str:
     )
 
 
-def following(state: RunState) -> str:
-    """What a running run does now that it is trained; nothing of one that trains."""
+def after_training(state: RunState) -> str:
+    """What is done with a running run whose training has ended; nothing of one that trains."""
     progress = state.progress
     if state.state != "running" or not progress.ended:
         return ""
     if progress.missing_export:
-        return "trained; being exported"
+        return "being exported"
     if progress.missing_modes:
-        return f"trained; being evaluated in {', '.join(progress.missing_modes)}"
-    return "trained; being analysed" if progress.missing_analyses else ""
+        return f"being evaluated in {', '.join(progress.missing_modes)}"
+    return "being analysed" if progress.missing_analyses else "waiting for others of its process"
 
 
 def _returns(returns: dict[str, float]) -> str:
