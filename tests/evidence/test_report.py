@@ -17,7 +17,10 @@ from PIL import Image
 
 from svea.cli import main
 from svea.errors import StorageError, UserError
+from svea.evidence.read import read_run
 from svea.evidence.report import media, write_report
+from svea.evidence.report.cards import next_steps
+from svea.evidence.results import group_runs
 
 DATE = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 
@@ -135,6 +138,32 @@ def test_configuration_and_command_are_exact(tmp_path):
     shown = re.search(r'<pre class="config">(.*?)</pre>', text, re.DOTALL).group(1)
     assert json.loads(html.unescape(shown)) == json.loads((folder / "config.json").read_text())
     assert "svea train walker_walk --method svea --seed 0" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (
+            "svea train my:make --preset quick --seed 3 -o runs/x --decisions 600 --out=a",
+            "svea train my:make --preset quick --decisions 600 --seeds 0-4",
+        ),
+        ("svea sweep train runs/study a b", "svea sweep … --seeds 0-4"),
+        ("python mine.py", "svea train walker_walk --method svea --preset quick --seeds 0-4"),
+    ],
+)
+def test_more_seeds_are_of_the_same_setting(tmp_path, command, told):
+    (group,) = group_runs([read_run(write_run(tmp_path / "a", command=command))])
+    assert next_steps([group], [])[-1].command == told
+
+
+def test_a_run_without_its_replay_is_not_said_to_continue(tmp_path):
+    for save_replay in (True, False):
+        folder = write_run(tmp_path / str(save_replay), save_replay=save_replay)
+        config = json.loads((folder / "config.json").read_text()) | {"decisions": 9000}
+        (folder / "config.json").write_text(json.dumps(config))
+        (group,) = group_runs([read_run(folder)])
+        told = any("can be continued" in step.why for step in next_steps([group], []))
+        assert told == save_replay
 
 
 def test_media_are_inside_the_page_and_nothing_is_loaded(tmp_path):

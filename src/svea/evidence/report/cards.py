@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,9 +13,16 @@ from svea.evidence.plots import color_of
 from svea.evidence.results import Group, Result, mean_curve
 from svea.evidence.results.labels import UPPER_BOUND
 from svea.evidence.run import Curve, Run
+from svea.runs import layout
 from svea.words import count, decisions, duration, number, plural, rate
 
 FEW_CARDS = 3  # more have fewer numbers each
+OF_ONE_SEED = {
+    "--seed",
+    "--seeds",
+    "--out",
+    "-o",
+}  # flags of `svea train` that name it or its folder
 SPARK_POINTS = 60  # of the small curve on a card: more do not show at its size
 
 
@@ -56,7 +64,7 @@ def next_steps(groups: Sequence[Group], results: Sequence[Result]) -> list[Step]
     names = " ".join(run.name for run in runs) if len(runs) <= FEW_CARDS else "RUNS"
     tested = {id(result.group) for result in results if result.mode != "train"}
     steps: list[Step] = []
-    if unfinished := [run for run in runs if not run.finished]:
+    if unfinished := [run for run in runs if not run.finished and _can_continue(run)]:
         why = f"{plural(len(unfinished), 'run')} can be continued by the command that began it."
         steps.append(Step(why, unfinished[0].command or "svea train …"))
     if any(id(group) not in tested for group in groups):
@@ -70,9 +78,32 @@ def next_steps(groups: Sequence[Group], results: Sequence[Result]) -> list[Step]
         steps.append(Step(why, f"svea eval {names} --modes train color_hard --videos"))
     if all(len(group.runs) == 1 for group in groups):
         why = "One seed says nothing about other seeds."
-        task, method = groups[0].task, groups[0].method
-        steps.append(Step(why, f"svea train {task} --method {method} --seeds 0-4"))
+        steps.append(Step(why, _with_more_seeds(groups[0].runs[0])))
     return steps
+
+
+def _can_continue(run: Run) -> bool:
+    """Whether a run has kept what it takes: an export has not, nor one without its replay."""
+    return not layout.is_export(run.folder) and run.config.get("save_replay") is not False
+
+
+def _with_more_seeds(run: Run) -> str:
+    """The command that made a run, with other seeds: of another setting they would not compare."""
+    try:
+        words = shlex.split(run.command or "")
+    except ValueError:  # a quote without its end
+        words = []
+    if words[:2] == ["svea", "sweep"]:
+        return "svea sweep … --seeds 0-4"  # what the study was given; the run does not know it
+    if words[:2] != ["svea", "train"]:
+        words = ["svea", "train", run.task, "--method", run.method, "--preset", run.preset]
+    values = [k + 1 for k, word in enumerate(words) if word in OF_ONE_SEED]
+    kept = [
+        word
+        for k, word in enumerate(words)
+        if k not in values and word.partition("=")[0] not in OF_ONE_SEED
+    ]
+    return shlex.join([*kept, "--seeds", "0-4"])
 
 
 def study(runs: Sequence[Run]) -> list[Tile]:

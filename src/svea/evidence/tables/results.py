@@ -374,6 +374,6 @@ def aggregate_table(aggregates: Sequence[Aggregate], methods: dict[str, str]) ->
         ),
         notes=(
             "IQM: the mean of the middle half of all tasks' seeds, with its 95 % interval; seeds "
-            "are resampled within each task.",
+            "are resampled within each task (worlds, where every task has one seed).",
         ),
     )
