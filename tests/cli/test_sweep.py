@@ -150,6 +150,7 @@ def test_lines_of_a_dry_run_fit_the_terminal(
         ("sweep --tasks walker_walk --modes colour", ["unknown mode 'colour'"]),
         ("sweep --tasks walker_walk --export -o", ["--export is followed by '-o'"]),
         ("sweep --tasks walker_walk --export /dev/null", ["export is '/dev/null'", "not a folder"]),
+        ("sweep --tasks walker_walk --export /proc/agents", ["'/proc/agents'", "be written"]),
         ("sweep --tasks walker_walk --on sluurm", ["sluurm"]),
         ("sweep --tasks walker_walk --jobs -1 --set decisions=9", ["jobs is -1; allowed: 0"]),
         ("sweep --tasks walker_walk --jobs 1000000000", ["jobs is 1000000000; allowed: 0 to"]),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import math
+import os
 import shlex
 import shutil
 import signal
@@ -13,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from rich.live import Live
@@ -21,6 +24,7 @@ from rich.table import Table
 from svea.cli.arguments import brief_help
 from svea.envs.episodes import episodes_in
 from svea.errors import UserError, at_least
+from svea.files import make_folder
 from svea.machine import can_redraw, console, usable_cores
 from svea.studies import RunState, Study, as_flags, read_states
 from svea.studies.cost import Cost, estimate_cost, require_space, unfinished, updates_made
@@ -81,6 +85,7 @@ def run_study(study: Study, flags: EngineFlags) -> int:
         study.save()
         return _print_end(study, states, flags)
     engine.require(study, flags)
+    _require_exports(states)
     study.save()
     display = StudyDisplay(study)
     with _sigterm_as_interrupt(), display.show():
@@ -116,6 +121,20 @@ def dry_run_lines(study: Study, states: Sequence[RunState], cost: Cost | None = 
     lines.append(f"each with {shlex.join([*as_flags(shared), '--out', str(out)])}")
     lines += _what_follows(states)
     return [_folded(line) for line in lines]
+
+
+def _require_exports(states: Sequence[RunState]) -> None:
+    """Refuse a folder that no agent can be exported to, before hours of training and not after."""
+    for folder in {state.run.export for state in states if state.progress.missing_export}:
+        try:
+            make_folder(Path(folder))
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise UserError(
+                f"export is {folder!r}, which cannot be written: {error.strerror}; name another "
+                "place, or fix the permissions"
+            ) from error
 
 
 def _what_follows(states: Sequence[RunState]) -> list[str]:
