@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from exit_codes import call
-from fake_studies import short, write_finished
+from fake_studies import SHORT, short, write_finished
 
 from svea import cli, files
 from svea.cli.study import cost_lines, dry_run_lines
-from svea.studies import Study, cost, open_study, read_states
+from svea.studies import Grid, Study, cost, open_study, plan_runs, read_states
 
 
 def test_status_as_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,6 +48,13 @@ def test_a_study_that_is_done_says_what_to_type_next(
     write_finished(folder, study.runs[0])
     assert cli.main(["sweep", *flags]) == 0
     assert f"next: `svea eval {folder}`, `svea report {folder}`\n" in capsys.readouterr().out
+
+
+def test_no_time_is_named_for_evaluations_alone(tmp_path: Path) -> None:
+    study = Study(tmp_path, plan_runs([Grid(["walker_walk"])], SHORT, modes=["train"]))
+    write_finished(tmp_path, study.runs[0])
+    first, left = cost_lines(cost.estimate_cost(read_states(study), at_once=2))
+    assert first == "1 run" and left.startswith("left (1 run): no training; evaluations")
 
 
 def test_a_dry_run_says_what_follows_training(

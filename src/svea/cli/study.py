@@ -157,6 +157,9 @@ def cost_lines(cost: Cost, flags: EngineFlags = DEFAULT_ENGINE) -> list[str]:
     runs += f", {cost.stopped} of them stopped for good" if cost.stopped else ""
     if not left:
         return [runs]
+    if cost.wall_seconds == 0:
+        what = "no training; evaluations and exports take a time that is not estimated"
+        return [runs, f"left ({plural(left, 'run')}): {what}"]
     time = "unknown" if cost.wall_seconds is None else f"about {duration(cost.wall_seconds)}"
     limit = flags.seconds("none") if flags.on == "local" else math.inf
     if cost.wall_seconds is not None and limit < cost.wall_seconds:

@@ -204,7 +204,8 @@ def _conclude(
 def _time_left(states: Sequence[studies.RunState]) -> str:
     """The time left by the speeds of the study's own runs."""
     at_once, speeds = sum(state.state == "running" for state in states), measured_speeds(states)
-    if not at_once or not speeds:
+    left = updates_left(active(states))
+    if not at_once or not speeds or not left:  # of evaluations no time is known
         return ""
-    seconds = updates_left(active(states)) / statistics.median(speeds) / at_once
+    seconds = left / statistics.median(speeds) / at_once
     return f"; ETA {duration(seconds)} with {at_once} at once"
