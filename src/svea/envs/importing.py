@@ -36,9 +36,11 @@ def import_named(kind: str, path: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
+        without = module.removesuffix(".py")
+        hint = f" Leave .py out: {without}:{name}." if without != module else ""
         raise UserError(
-            f"{kind} {path!r} cannot be imported: {error}. Allowed: module:name of a module that "
-            "is installed, on PYTHONPATH, or in this folder."
+            f"{kind} {path!r} cannot be imported: {error}.{hint} Allowed: module:name of a module "
+            "that is installed, on PYTHONPATH, or in this folder."
         ) from error
     except Exception as error:  # a mistake in the user's module
         where = where_raised(error)
