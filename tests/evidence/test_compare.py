@@ -74,6 +74,14 @@ def test_a_group_of_modes_is_what_both_sides_have_of_it(tmp_path: Path) -> None:
     assert any("lights: no return on both sides" in note for note in notes)
 
 
+def test_a_setting_next_to_itself_is_pointed_out(tmp_path: Path) -> None:
+    for method in ("svea", "drq"):
+        write_run(tmp_path / method, method=method, augment="none", final={"train": 9})
+    told = {b: comparisons("svea", b, tmp_path, ["train"], "return")[1] for b in ("svea", "drq")}
+    said = {b: any("both sides have the same runs" in note for note in told[b]) for b in told}
+    assert said == {"svea": True, "drq": False}
+
+
 def test_returns_of_several_suites_have_no_common_difference(tmp_path: Path) -> None:
     for task, level in (("walker_walk", 800.0), ("robot_reach", 40.0)):
         for method, share in (("svea", 1.0), ("drq", 0.5)):

@@ -238,6 +238,12 @@ def test_caveats_name_seeds_preset_and_generated_data(tmp_path):
     assert "preset 'quick'" in text
     assert "color_hard: procedural or generated data" in text
     assert "train: procedural" not in text
+
+
+def test_caveats_of_a_task_that_the_paper_lacks_do_not_speak_of_its_seeds(tmp_path):
+    (group,) = groups_of(write_run(tmp_path / "a", task="my_world:make"))
+    text = "\n".join(caveats_of(group))
+    assert "few seeds: 1\n" in text and "preset 'quick'" in text and "replication" not in text
     assert "sample" not in text
     group.runs[0].config["eval_actions"] = "sampled"
     assert "evaluations sample actions" in "\n".join(caveats_of(group))

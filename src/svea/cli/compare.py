@@ -12,7 +12,7 @@ from svea.cli.terminal import Steps, print_results
 from svea.envs.modes import expand_modes, in_order, is_group
 from svea.errors import UserError
 from svea.evidence import compare
-from svea.evidence.results import caveats_of
+from svea.evidence.results import Group, caveats_of
 from svea.evidence.tables.comparison import comparison_table
 
 LONGEST_NAME = 16  # in the head of a column
@@ -67,9 +67,11 @@ def comparisons(
     pairs, alone = compare.matches(a, b)
     groups = [group for pair in pairs for group in (pair.ours, pair.theirs)]
     told = (text for group in groups for text in caveats_of(group))
+    same = [pair.name for pair in pairs if _folders(pair.ours) & _folders(pair.theirs)]
+    twice = [f"{name}: both sides have the same runs" for name in same]
     a_name, _ = _side_names(ours, theirs)
     notes = [] if a_name == ours else [f"A: {ours}; B: {theirs}"]
-    caveats = dict.fromkeys([*unread_a, *unread_b, *alone, *told])
+    caveats = dict.fromkeys([*twice, *unread_a, *unread_b, *alone, *told])
     made = []
     for mode in _spelled_out(modes, _common_modes(pairs)):
         found = compare.compare(pairs, mode, measure)
@@ -83,6 +85,11 @@ def comparisons(
     over = "seeds" if measure == "area" else "seeds and worlds (train: seeds and episodes)"
     notes.append(f"[95 %]: bootstrap intervals over {over}")
     return made, [*notes, *(f"note: {text}" for text in caveats)]
+
+
+def _folders(group: Group) -> set[Path]:
+    """Where the runs of a group lie."""
+    return {run.folder.resolve() for run in group.runs}
 
 
 def _side_names(ours: str, theirs: str) -> tuple[str, str]:

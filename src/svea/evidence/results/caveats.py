@@ -36,16 +36,17 @@ def all_caveats(groups: Sequence[Group]) -> Caveats:
 def caveats_of(group: Group) -> list[str]:
     """What a reader must know before comparing this group with anything."""
     found = []
+    of_paper = group.task in published.TASKS
     seeds = Counter(run.seed for run in group.runs)
     if len(group.runs) < published.SEEDS:
-        found.append(f"few seeds: {len(group.runs)} where the paper has {published.SEEDS}")
+        than = f" where the paper has {published.SEEDS}" if of_paper else ""
+        found.append(f"few seeds: {len(group.runs)}{than}")
     if repeated := sorted(str(seed) for seed, count in seeds.items() if count > 1):
         found.append(f"several runs have the same seed ({', '.join(repeated)}); each counts")
     run = group.runs[0]
     if run.preset not in ("paper", "unknown"):
-        found.append(
-            f"preset {run.preset!r}: a smaller setting than the paper's, not a replication"
-        )
+        is_not = ", not a replication" if of_paper else ""
+        found.append(f"preset {run.preset!r}: a smaller setting than the paper's{is_not}")
     elif other := [d for d in group.departures if "decisions" in d or "settings" in d]:
         found.append(f"{', '.join(other)}: not the paper's, so not a replication")
     if pictures := other_pictures(run):
