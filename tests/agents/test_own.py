@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import own_networks
@@ -11,6 +12,7 @@ from torch import nn
 
 from svea.agents import make_agent
 from svea.agents.agent import Agent
+from svea.cli import main
 from svea.cli.train import train_flags
 from svea.config import configure, from_dict, to_dict
 from svea.config.names import find_method
@@ -71,6 +73,8 @@ def test_every_kind_of_update_trains_it(options: dict[str, Any]) -> None:
         ("Smal", "encoder 'own_networks:Smal' cannot be imported.*Smal"),
         ("Pictures", r"makes \(2, 9, 16, 16\) of observations \(2, 9, 16, 16\).*flatten\(1\)"),
         ("TooDeep", r"cannot encode .*RuntimeError.*\(.*own_networks.py, line \d+, in forward\)"),
+        ("Depth", r"cannot encode .*RuntimeError.*allowed: .*3 RGB frames.*`channels`"),
+        ("SaysDepth", r"takes \(4, 16, 16\); allowed: \(9, 16, 16\), 3 RGB frames.*`channels`"),
         ("Needs", "cannot be made: TypeError: .*'depth'"),
         ("a_number", "made int, not a torch.nn.Module"),
     ],
@@ -78,6 +82,24 @@ def test_every_kind_of_update_trains_it(options: dict[str, Any]) -> None:
 def test_what_is_not_an_encoder_is_named(name: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         small_agent(encoder=f"own_networks:{name}")
+
+
+@pytest.mark.parametrize("name", ["Depth", "SaysDepth"])
+def test_a_masker_before_an_encoder_of_other_channels_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder = [
+        "--method",
+        "madi",
+        "--encoder",
+        f"own_networks:{name}",
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    small = ["--preset", "quick", "--image-size", "16", "--overlay-dir", "procedural"]
+    assert main(["train", "toy:make", *encoder, *small]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "3 RGB frames" in said and "`channels`" in said and "Traceback" not in said
 
 
 def test_pads_task_shares_an_own_encoder_whole() -> None:

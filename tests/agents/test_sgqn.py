@@ -32,6 +32,7 @@ from rederivation import (
     weights_of,
 )
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from svea import speed
 from svea.agents import DQN, SAC, Agent
@@ -181,6 +182,62 @@ def test_a_guided_gradient_by_hand() -> None:
     assert plain.item() == 2 * 7 - 5 * 13, "outside the region ReLUs are as before"
 
 
+def test_the_guided_gradient_of_encoder_frames() -> None:
+    """Frame by frame and layer by layer, with a hook in place of every ReLU's backward pass."""
+    settings = {"preset": "quick", "method": "simgrl", "overlay_dir": "procedural"}
+    agent = configured_agent(configure("walker_walk", **settings), actions=A)
+    w, actions = weights_of(agent), torch.rand(2, A)
+    pixels = torch.rand(2, 9, 40, 40, requires_grad=True)
+
+    def layers(part: str, x: Tensor) -> Tensor:
+        names = [name for name in w if name.startswith(f"trunk.{part}.") and "weight" in name]
+        network = getattr(agent.trunk, part).layers
+        for number, name in enumerate(names):
+            x = clipped_relu(x) if number else x
+            stride = network[int(name.split(".")[-2])].stride
+            x = F.conv2d(x, w[name], w[name.replace("weight", "bias")], stride=stride)
+        return x
+
+    maps = [clipped_relu(layers("single", frame)) for frame in pixels.split(3, dim=1)]
+    features = layers("joint", torch.cat(maps, 1)).flatten(1)
+    x = torch.cat([project(w, "critic", features), actions], 1)
+    for name in ("hidden.0", "hidden.2", "output"):
+        x = x @ w[f"critic.q1.{name}.weight"].T + w[f"critic.q1.{name}.bias"]
+        x = x if name == "output" else clipped_relu(x)
+    (wanted,) = torch.autograd.grad(x.sum(), pixels)
+    found = guided_gradient(agent, pixels.detach(), actions)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6 * float(wanted.abs().max()))
+
+
+class _CountReLUs(TorchDispatchMode):
+    """How many ReLUs are computed, however they are written."""
+
+    made = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, given: Any = (), named: Any = None
+    ) -> Any:
+        relus = (torch.ops.aten.relu.default, torch.ops.aten.relu_.default)
+        self.made += function in (*relus, torch.ops.aten.clamp_min.default)
+        return function(*given, **(named or {}))
+
+
+@pytest.mark.parametrize("encoder", ["cnn", "frames", "vit"])
+@pytest.mark.parametrize("mask", ["none", "madi"])
+def test_every_relu_on_the_way_to_a_q_value_is_a_module(encoder: str, mask: str) -> None:
+    """Those that are not, guided backpropagation would pass by in silence."""
+    settings = {"preset": "quick", "encoder": encoder, "mask": mask}
+    agent = configured_agent(configure("walker_walk", **settings), actions=A)
+    images, modules = torch.rand(1, *agent.trunk.input_shape), list[nn.Module]()
+    for network in (agent.trunk, agent.critic, *([agent.masker] if agent.masker else [])):
+        for module in network.modules():
+            if isinstance(module, nn.ReLU):
+                module.register_forward_hook(lambda module, *_: modules.append(module))
+    with _CountReLUs() as counted, torch.no_grad():
+        agent.q_heads(agent.critic, agent.trunk(agent.masked(images)), torch.zeros(1, A))
+    assert counted.made == len(modules) > 0
+
+
 @pytest.mark.parametrize("rho", [0.9, 0.95, 0.98])
 def test_a_quantile_leaves_its_share_of_every_frame(rho: float) -> None:
     influences = torch.rand(2, 3, 84 * 84).argsort(2).float().view(2, 3, 84, 84)  # without ties
@@ -248,5 +305,7 @@ def test_the_decoder_of_the_paper_and_its_numbers() -> None:
     quantiles = {"walker_walk": 0.95, "cartpole_swingup": 0.98, "ball_in_cup_catch": 0.98}
     for task, rho in quantiles.items():
         assert configure(task, method="sgqn").sgqn.quantile == rho
+        by_task = configure(task, auxiliary="sgqn", augment="overlay")
+        assert by_task.sgqn.quantile == rho, "also where the auxiliary task is named by itself"
     chosen = configure("cartpole_swingup", method="sgqn", **{"sgqn.quantile": 0.9})
     assert chosen.sgqn.quantile == 0.9

@@ -117,7 +117,10 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ),
         ({"augment": "overlay-drift:65"}, ["drift is 65", "0 to 64"]),
         ({"augment": "conv|overlay_drift:60"}, ["84x84", "444x444", "use overlay_drift:"]),
-        ({"augment": "overlay_drift:1", "image_size": 500}, ["506x506", "smaller observations"]),
+        (
+            {"augment": "overlay_drift:1", "image_size": 500},
+            ["506x506", "overlay, which", "at most 250 pixels"],
+        ),
         ({"augment": "conv+crop"}, ["augment is 'conv+crop'", "--crop 16", "--method rad"]),
         ({"augment": "conv | crop"}, ["augment is 'conv | crop'", "leave it out"]),
     ],

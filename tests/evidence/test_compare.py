@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fake_runs import write_run
 
+from svea.cli import main
 from svea.cli.compare import comparisons
 from svea.errors import UserError
 from svea.evidence.compare import compare, matches
@@ -67,9 +68,9 @@ def test_a_group_of_modes_is_what_both_sides_have_of_it(tmp_path: Path) -> None:
     ours, theirs = {"train": 9, "shift_easy": 5, "rotate_easy": 7}, {"train": 8, "rotate_easy": 6}
     for method, final in (("svea", ours), ("drq", theirs)):
         write_run(tmp_path / method, method=method, augment="none", final=final)
-    made, _ = comparisons("svea", "drq", tmp_path, ["geometry", "train"], "return")
+    made, *_ = comparisons("svea", "drq", tmp_path, ["geometry", "train"], "return")
     assert [one.mode for one in made] == ["rotate_easy", "train"]
-    made, notes = comparisons("svea", "drq", tmp_path, ["train", "lights"], "return")
+    made, _, notes = comparisons("svea", "drq", tmp_path, ["train", "lights"], "return")
     assert [one.mode for one in made] == ["train"]
     assert any("lights: no return on both sides" in note for note in notes)
 
@@ -77,9 +78,25 @@ def test_a_group_of_modes_is_what_both_sides_have_of_it(tmp_path: Path) -> None:
 def test_a_setting_next_to_itself_is_pointed_out(tmp_path: Path) -> None:
     for method in ("svea", "drq"):
         write_run(tmp_path / method, method=method, augment="none", final={"train": 9})
-    told = {b: comparisons("svea", b, tmp_path, ["train"], "return")[1] for b in ("svea", "drq")}
+    told = {b: comparisons("svea", b, tmp_path, ["train"], "return")[2] for b in ("svea", "drq")}
     said = {b: any("both sides have the same runs" in note for note in told[b]) for b in told}
     assert said == {"svea": True, "drq": False}
+
+
+def test_an_upper_bound_is_marked_at_its_side(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for method, mask in (("simgrl", "none"), ("oracle_mask", "oracle")):
+        write_run(tmp_path / method, method=method, mask=mask, final={"train": 9})
+    about = ["compare", "simgrl", "oracle_mask", "--runs", str(tmp_path)]
+    assert main(about) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "oracle_mask [upper bound]" in said and "simgrl [upper bound]" not in said
+    assert "note: oracle_mask: upper bound: all pixels but the task's own are black" in said
+    assert "note: few seeds" in said, "what holds for both sides names neither"
+    assert main([*about, "--json"]) == 0
+    (ours, theirs) = json.loads(capsys.readouterr().out)[0]["matches"][0]["settings"]
+    assert "upper bound" not in ours and "[upper bound: oracle mask]" in theirs
 
 
 def test_returns_of_several_suites_have_no_common_difference(tmp_path: Path) -> None:

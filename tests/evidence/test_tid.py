@@ -111,6 +111,16 @@ def test_a_run_is_measured_printed_and_kept(
     assert again[0]["score"] == row["score"]
 
 
+def test_a_call_that_is_refused_keeps_what_an_earlier_one_found(tmp_path: Path) -> None:
+    config, agent = walker()
+    write_export(tmp_path / "export", agent, to_dict(config))
+    about = ["analyze", "tid", str(tmp_path / "export"), "--samples", "3", "--modes"]
+    assert main([*about, "train"]) == 0
+    kept = (tmp_path / "export/analysis/tid.json").read_text()
+    assert main([*about, "test"]) == 2, "a mode of the robot's tasks"
+    assert (tmp_path / "export/analysis/tid.json").read_text() == kept
+
+
 def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
     run = train(tiny(tmp_path / "run", decisions=12))
     assert main(["analyze", "tid", str(run)]) == 2, "a toy has no segmentation"

@@ -259,7 +259,8 @@ def test_captured_updates_in_bfloat16_are_as_exact_as_eager_ones(settings: dict[
         for name in ("svea", "drq", "curl", "pad", "soda", "sada", "sac", "madi", "sgqn")
     ]
     + [{"encoder": "frames"}, {"method": "madi", "encoder": "frames"}]
-    + [{"augment": name} for name in ("overlay_drift", "conv|overlay_drift", "conv+overlay_drift")],
+    + [{"augment": name} for name in ("overlay_drift", "conv|overlay_drift", "conv+overlay_drift")]
+    + [{"augment": name} for name in ("spectrum", "amplitude_mix", "overlay+spectrum")],
     ids=lambda settings: "-".join(settings.values()),
 )
 def test_captured_updates_stay_finite_and_draw_afresh(settings: dict[str, str]) -> None:

@@ -35,6 +35,26 @@ class Pictures(nn.Module):
         return images
 
 
+class Depth(nn.Module):
+    """Takes frames with a fourth channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(4, 2, 3), nn.Flatten())
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.layers(images)
+
+
+class SaysDepth(Depth):
+    """Says so, and would take others."""
+
+    input_shape = (4, 16, 16)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images[:, :4])
+
+
 class TooDeep(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         return nn.functional.conv2d(images, torch.zeros(1, 9, 30, 30))

@@ -48,11 +48,11 @@ def command(
     """
     with Steps("comparisons") as steps:
         steps.doing("reading runs")
-        made, notes = comparisons(a, b, runs, modes, measure)
+        made, names, notes = comparisons(a, b, runs, modes, measure)
     if json:
         print(jsonlib.dumps([one.to_json() for one in made], indent=1))
         return 0
-    return print_results(comparison_table(made, *_side_names(a, b)), notes)
+    return print_results(comparison_table(made, *names), notes)
 
 
 def comparisons(
@@ -61,17 +61,20 @@ def comparisons(
     beneath: Path,
     modes: Sequence[str],
     measure: compare.Measure,
-) -> tuple[list[compare.Comparison], list[str]]:
-    """`svea compare`: one comparison per mode (all that both have if none is named), and notes."""
+) -> tuple[list[compare.Comparison], tuple[str, str], list[str]]:
+    """`svea compare`: one comparison per mode (all that both have if none is named).
+
+    Returns:
+        The comparisons, what columns call the two sides, and notes.
+    """
     (a, unread_a), (b, unread_b) = (compare.find_side(one, beneath) for one in (ours, theirs))
     pairs, alone = compare.matches(a, b)
-    groups = [group for pair in pairs for group in (pair.ours, pair.theirs)]
-    told = (text for group in groups for text in caveats_of(group))
     same = [pair.name for pair in pairs if _folders(pair.ours) & _folders(pair.theirs)]
     twice = [f"{name}: both sides have the same runs" for name in same]
-    a_name, _ = _side_names(ours, theirs)
+    a_name, b_name = _side_names(ours, theirs)
+    sides = {a_name: [pair.ours for pair in pairs], b_name: [pair.theirs for pair in pairs]}
     notes = [] if a_name == ours else [f"A: {ours}; B: {theirs}"]
-    caveats = dict.fromkeys([*twice, *unread_a, *unread_b, *alone, *told])
+    caveats = dict.fromkeys([*twice, *unread_a, *unread_b, *alone, *_caveats_by_side(sides)])
     made = []
     for mode in _spelled_out(modes, _common_modes(pairs)):
         found = compare.compare(pairs, mode, measure)
@@ -84,7 +87,28 @@ def comparisons(
         raise UserError("nothing to compare:\n" + "\n".join([*notes, *caveats]))
     over = "seeds" if measure == "area" else "seeds and worlds (train: seeds and episodes)"
     notes.append(f"[95 %]: bootstrap intervals over {over}")
-    return made, [*notes, *(f"note: {text}" for text in caveats)]
+    marked = (_marked(a_name, sides[a_name]), _marked(b_name, sides[b_name]))
+    return made, marked, [*notes, *(f"note: {text}" for text in caveats)]
+
+
+def _caveats_by_side(sides: dict[str, list[Group]]) -> list[str]:
+    """What a reader must know: of both sides, or with the name of the one it is about."""
+    told = {
+        name: dict.fromkeys(text for group in groups for text in caveats_of(group))
+        for name, groups in sides.items()
+    }
+    every = dict.fromkeys(text for texts in told.values() for text in texts)
+    found = []
+    for text in every:
+        about = [name for name, texts in told.items() if text in texts]
+        found.append(text if len(about) == len(told) else f"{about[0]}: {text}")
+    return found
+
+
+def _marked(name: str, groups: Sequence[Group]) -> str:
+    """A side's name; an upper bound is not one method among others."""
+    bound = any(run.mask == "oracle" for group in groups for run in group.runs)
+    return f"{name} [upper bound]" if bound else name
 
 
 def _folders(group: Group) -> set[Path]:

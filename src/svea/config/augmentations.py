@@ -114,7 +114,12 @@ def check_drift(
     needed = drift_canvas(size, drift, frames)
     if needed > side:
         most = (side - size) // (2 * frames)
-        cure = f"use overlay_drift:{most} or less" if most > 0 else "use smaller observations"
+        cure = f"use overlay_drift:{most} or less"
+        if most < 1:
+            cure = (
+                "use overlay, which does not drift, or observations of at most "
+                f"{side - drift_canvas(0, 1, frames)} pixels with overlay_drift:1"
+            )
         raise UserError(
             f"overlay_drift: {frames} frames of {size}x{size} pixels that drift by up to {drift} "
             f"pixels each need pictures of {needed}x{needed}, but they are {side}x{side}; {cure}"

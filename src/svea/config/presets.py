@@ -84,7 +84,7 @@ def resolve(task: str | Factory, **explicit: Any) -> Config:
     merge(values, encoder_defaults(encoder, preset))
     merge(values, method_defaults(chosen, preset, encoder))
     merge(values, task_defaults(task))
-    if chosen.auxiliary == "sgqn":
+    if explicit.get("auxiliary", chosen.auxiliary) == "sgqn":
         merge(values, sgqn_quantile(task))
     if encoder == "vit":
         merge(values, vit_coefficients(task, chosen))

@@ -62,6 +62,8 @@ class Comparison:
     measure: Measure
     names: tuple[str, ...]
     """Of the matches; both sides have one entry for each."""
+    labels: tuple[tuple[str, str], ...]
+    """The settings of our and of the other side, for each match."""
     ours: tuple[NDArray[np.float64], ...]
     theirs: tuple[NDArray[np.float64], ...]
     """A score per seed."""
@@ -78,9 +80,10 @@ class Comparison:
         """All numbers, in values that JSON can hold."""
         kinds = {"": self.over_seeds, "_over_worlds": self.over_worlds}
         made = {kind: intervals for kind, intervals in kinds.items() if intervals}
+        each = zip(self.names, self.labels, self.ours, self.theirs, strict=True)
         matches = [
-            {"name": name, "ours": x.tolist(), "theirs": y.tolist()}
-            for name, x, y in zip(self.names, self.ours, self.theirs, strict=True)
+            {"name": name, "settings": list(labels), "ours": x.tolist(), "theirs": y.tolist()}
+            for name, labels, x, y in each
         ]
         all_of_them: dict[str, Any] = {}
         for kind, found in made.items():
@@ -176,6 +179,7 @@ def compare(pairs: Sequence[Match], mode: str, measure: Measure) -> Comparison |
         mode=mode,
         measure=measure,
         names=tuple(pair.name for pair in competing),
+        labels=tuple((pair.ours.label, pair.theirs.label) for pair in competing),
         ours=ours,
         theirs=theirs,
         over_seeds=Intervals.of(ours, theirs, len(scales) == 1),

@@ -100,7 +100,7 @@ def tid(
         on_problem: called with each mode that does not fit the task.
 
     Returns:
-        A row per mode, as kept in RUN/analysis/tid.json.
+        A row per mode, as kept in RUN/analysis/tid.json; none if no mode fits the task.
     """
     rho = read_quantile(quantile)
     if not 1 <= samples <= 1000:
@@ -125,7 +125,8 @@ def tid(
         found = tid_in(agent, recording, samples, rho)
         rows.append({"mode": mode, "decision": agent.decision} | found._asdict())
     about = {"decision": agent.decision, "quantile": quantile, "samples": samples, "seed": seed}
-    write_analysis(run, "tid", about, [_without_nan(row) for row in rows])
+    if rows:  # else what an earlier call found stays
+        write_analysis(run, "tid", about, [_without_nan(row) for row in rows])
     return rows
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from svea.config.shapes import output_size
 from svea.networks.cnn import CNN
@@ -49,6 +49,7 @@ class FrameCNN(Trunk):
         frames, strided = channels // 3, min(strided_layers, frame_layers)
         side = output_size(image_size, frame_layers, strided)
         self.single = CNN(3, image_size, frame_layers, max(1, filters // 2), strided)
+        self.between = nn.ReLU()  # a module, as every ReLU: agents.guided replaces these
         self.joint = CNN(
             frames * self.single.maps[0],
             side,
@@ -62,5 +63,5 @@ class FrameCNN(Trunk):
     def forward(self, images: Tensor) -> Tensor:
         """(B, 9, H, W) in [0, 1] -> (B, features)."""
         frames = images.unflatten(1, (-1, 3)).flatten(0, 1)  # of each sample, oldest first
-        maps = self.single(frames).relu()
+        maps = self.between(self.single(frames))
         return self.joint(maps.reshape(-1, *self.joint.input_shape))

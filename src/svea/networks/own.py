@@ -15,6 +15,10 @@ from svea.errors import UserError
 from svea.networks.trunk import Trunk
 
 CHANNELS = 3 * FRAMES
+_OBSERVED = (
+    f"{FRAMES} RGB frames. It is told both numbers if it has the parameters `channels` and "
+    "`image_size`"
+)
 
 
 class OwnEncoder(Trunk):
@@ -38,6 +42,11 @@ class OwnEncoder(Trunk):
         super().__init__()
         self.input_shape = (CHANNELS, image_size, image_size)
         self.network = _made(name, {"image_size": image_size, "channels": CHANNELS})
+        taken = getattr(self.network, "input_shape", self.input_shape)
+        if tuple(taken) != self.input_shape:
+            raise UserError(
+                f"encoder {name!r} takes {tuple(taken)}; allowed: {self.input_shape}, {_OBSERVED}"
+            )
         self.features = _tried(name, self.network, self.input_shape)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -65,7 +74,8 @@ def _tried(name: str, network: nn.Module, shape: tuple[int, int, int]) -> int:
     try:
         features = network.eval()(torch.zeros(2, *shape))
     except Exception as error:  # whatever a user's code may raise
-        raise _raised(name, f"cannot encode observations {(2, *shape)}", error) from error
+        told = _raised(name, f"cannot encode observations {(2, *shape)}", error)
+        raise UserError(f"{told}; allowed: any that takes (B, C, H, W), {_OBSERVED}") from error
     finally:
         network.train(was_training)
     if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:

@@ -61,6 +61,11 @@ def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16
 # Views --------------------------------------------------------------------------------------------
 
 
+OF_SPECTRA = ("spectrum", "amplitude_mix")
+"""Fourier transforms, for whose complex numbers torch.compile makes no code: it would warn, and
+call what is called without it."""
+
+
 def fast_augmentation(
     augment: Augmentation, device: torch.device, precision: torch.dtype = torch.float32
 ) -> Augmentation:
@@ -69,7 +74,7 @@ def fast_augmentation(
     Draws are not compiled: torch.compile does not take explicit generators.
     """
     fast = with_kernels(augment, device, precision)
-    if device.type == "cpu" or fast.function is not augment.function:
+    if device.type == "cpu" or fast.function is not augment.function or augment.name in OF_SPECTRA:
         return fast  # nothing is left to compile
     return replace(fast, function=compiled(fast.function))
 
