@@ -136,7 +136,7 @@ def test_a_run_that_was_stopped_without_its_replay_never_continues(
     folder = write_finished(tmp_path, run, decision=50)
     (folder / "checkpoints" / "000000050").rename(folder / "checkpoints" / "000000057")
     assert not read_state(tmp_path, run).progress.ended, "it may be on its way"
-    write_journal(tmp_path, run, *outcomes)
+    write_journal(tmp_path, run, *outcomes, saved=57)
     progress = read_state(tmp_path, run).progress
     assert progress.stopped and progress.ended and not progress.trained and not progress.over
     assert progress.decision == 57, "what it saved, not what it logged"
@@ -144,6 +144,36 @@ def test_a_run_that_was_stopped_without_its_replay_never_continues(
     (folder / "eval.jsonl").write_text(json.dumps(record) + "\n")
     state = read_state(tmp_path, run)
     assert state.state == "stopped" and state.progress.over and not state.progress.done
+
+
+@pytest.mark.parametrize(
+    "attempts",
+    [
+        [(-1, "stopped", -1)],
+        [(-1, "stopped", -1), (-1, "failed", 50)],
+        [(-1, "failed", 50), (50, "stopped", 50)],
+        [(-1, "stopped", 50), (-1, None, None)],
+    ],
+    ids=[
+        "stopped before it saved, and trains now",
+        "stopped before it saved, and crashed later",
+        "crashed, and stopped before the next attempt got anywhere",
+        "stopped, its folder removed, and trains now",
+    ],
+)
+def test_a_run_that_did_not_save_because_it_was_stopped_is_not_stopped(
+    attempts: list[tuple[int, str | None, int | None]], tmp_path: Path
+) -> None:
+    (run,) = plan_runs([Grid(["walker_walk"])], SHORT | {"save_replay": False})
+    write_finished(tmp_path, run, decision=50)
+    entries: list[dict[str, Any]] = []
+    for began, outcome, saved in attempts:
+        entries.append({"event": "start", "saved": began})
+        if outcome:
+            entries.append({"event": "end", "outcome": outcome, "saved": saved})
+    journal = write_journal(tmp_path, run)
+    journal.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    assert not read_state(tmp_path, run).progress.ended
 
 
 @pytest.mark.parametrize(
@@ -155,7 +185,7 @@ def test_other_runs_continue_fail_or_are_done(
 ) -> None:
     (run,) = plan_runs([Grid(["walker_walk"])], SHORT | {"save_replay": save_replay})
     write_finished(tmp_path, run, decision)
-    write_journal(tmp_path, run, outcome)
+    write_journal(tmp_path, run, outcome, saved=decision)
     state = read_state(tmp_path, run)
     assert not state.progress.stopped
     assert state.state == ("done" if decision == 100 else "queued")

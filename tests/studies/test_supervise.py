@@ -195,6 +195,20 @@ def test_a_run_out_of_time_that_cannot_be_continued_is_evaluated_as_it_is(tmp_pa
     assert supervise_run(tmp_path, run, execute=Script()) == "stopped", "nothing is done twice"
 
 
+def test_a_crash_after_a_stop_is_a_failure(tmp_path: Path) -> None:
+    run, clock = planned(save_replay=False, modes=["train"], episodes=1), Clock()
+
+    def stops_unsaved(_: Path) -> int:
+        clock.up = True
+        return 143
+
+    assert supervise_run(tmp_path, run, execute=Script(stops_unsaved), time_is_up=clock) == "queued"
+    script = Script(reach(60, code=-9), exits(2))
+    assert supervise_run(tmp_path, run, execute=script) == "failed"
+    assert outcomes(tmp_path, run) == ["stopped", "failed", "refused"]
+    assert [command[0] for command in script.commands] == ["train", "train"], "no evaluation"
+
+
 def test_a_run_out_of_time_that_can_be_continued_waits_for_it(tmp_path: Path) -> None:
     run, clock = planned(modes=["train"], episodes=1), Clock()
     script = Script(clock.stops(60))

@@ -187,6 +187,26 @@ def test_runs_out_of_time_that_cannot_be_continued_are_followed_up(tmp_path: Pat
     assert [state.state for state in read_states(read_study(tmp_path))] == ["stopped"] * 2
 
 
+def test_runs_that_crash_after_a_stop_are_not_followed_up(tmp_path: Path) -> None:
+    grid, values = Grid(["walker_walk"], ["svea", "drq"]), {"decisions": 100, "save_replay": False}
+    runs = plan_runs([grid], values, modes=["train"], episodes=1)
+    names = [run.name for run in runs]
+    up = iter([False, True])  # before training, and after it
+
+    def stops(command: list[str], log: Path, must_stop: Any) -> int:
+        log.open("a").close()
+        return 143
+
+    supervise_together(tmp_path, runs, execute=stops, time_is_up=lambda: next(up, True))
+    refused: dict[str, int | Exception] = dict.fromkeys(names, UserError("cannot be continued"))
+    killed = Processes(tmp_path, dict.fromkeys(names, 60) | {"killed": -9}, refused)
+    supervise_together(tmp_path, runs, execute=killed)
+    assert [command[:2] for command in killed.commands] == [["sweep", "train"]] * 2
+    for run in runs:
+        outcomes = [outcome for outcome, _ in ends_of(tmp_path, run)]
+        assert outcomes == ["stopped", "failed", "refused"]
+
+
 def test_a_cancelled_study_begins_no_evaluation(tmp_path: Path) -> None:
     runs = planned(modes=["train"], export=tmp_path / "exports")
     trained(tmp_path, runs)

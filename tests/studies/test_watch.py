@@ -27,7 +27,7 @@ def test_headline_and_rows(tmp_path: Path) -> None:
 def test_a_run_that_was_stopped_for_good_is_not_called_done(tmp_path: Path) -> None:
     runs = plan_runs([Grid(["walker_walk"], seeds="0-1")], SHORT | {"save_replay": False})
     write_finished(tmp_path, runs[0], decision=60)
-    write_journal(tmp_path, runs[0], "stopped")
+    write_journal(tmp_path, runs[0], "stopped", saved=60)
     write_finished(tmp_path, runs[1])
     states = read_states(Study(tmp_path, runs))
     assert headline(states, 9.0) == "2 runs: 0 queued, 0 running, 1 done, 1 stopped, 0 failed"

@@ -34,9 +34,12 @@ def write_export(folder: Path, config: dict[str, Any]) -> None:
     (folder / "config.json").write_text(json.dumps(config | {"files": {}}))
 
 
-def write_journal(study: Path, run: PlannedRun, *outcomes: str) -> Path:
+def write_journal(study: Path, run: PlannedRun, *outcomes: str, saved: int = -1) -> Path:
+    """A journal of attempts that ended so, with the newest checkpoint at a decision."""
     path = study / "journal" / f"{run.name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    entries = [{"event": "end", "outcome": one, "reason": f"why {one}"} for one in outcomes]
+    entries = [
+        {"event": "end", "outcome": one, "saved": saved, "reason": f"why {one}"} for one in outcomes
+    ]
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     return path

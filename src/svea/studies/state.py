@@ -37,6 +37,8 @@ class Progress:
     missing_modes: tuple[str, ...] = ()
     missing_analyses: tuple[str, ...] = ()
     missing_export: bool = False
+    saved: int = -1
+    """The decision of its newest checkpoint, -1 without one."""
 
     @property
     def ended(self) -> bool:
@@ -105,7 +107,7 @@ def read_progress(study: Path, run: PlannedRun) -> Progress:
     saved = layout.newest_checkpoint(folder)
     last = evaluated if run.config.eval_every else saved  # without evaluations none is waited for
     trained = min(saved, last) >= run.decisions
-    stopped = not trained and saved > 0 and _is_stopped(study, run)
+    stopped = not trained and _is_stopped(study, run, saved)
     ended = trained or stopped
     modes = _missing_modes(folder, run, saved) if ended else run.modes
     analyses = tuple(
@@ -114,18 +116,25 @@ def read_progress(study: Path, run: PlannedRun) -> Progress:
     unexported = bool(run.export) and not (ended and _is_exported(folder, run, saved))
     at, seconds = saved if stopped else newest.get("decision", 0), newest.get("seconds")
     seconds = seconds if _is_number(seconds) and seconds > 0 else None
-    return Progress(at, seconds, returns, trained, stopped, modes, analyses, unexported)
+    return Progress(at, seconds, returns, trained, stopped, modes, analyses, unexported, saved)
 
 
-def _is_stopped(study: Path, run: PlannedRun) -> bool:
-    """Whether a run that has saved was asked to stop, and cannot be continued from there.
+def _is_stopped(study: Path, run: PlannedRun, saved: int) -> bool:
+    """Whether a run saved last because it was asked to stop, and cannot be continued from there.
 
-    One that failed is not: it is tried again, and says itself why that cannot work.
+    One that failed since its last stop is not: it is tried again, and says itself why that cannot
+    work.
     """
-    if run.config.save_replay:
+    if run.config.save_replay or saved <= 0:
         return False
-    entries = read_journal(journal_path(study, run))
-    return any(entry.get("outcome") == "stopped" for entry in entries)
+    began = stopped = None
+    for entry in read_journal(journal_path(study, run)):
+        if entry.get("event") == "start":
+            began = entry.get("saved")
+            stopped = stopped if began == stopped else None  # begun anew: its folder was removed
+        elif entry.get("outcome") == "stopped" and entry.get("saved") != began:
+            stopped = entry.get("saved")
+    return stopped == saved
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:

@@ -137,8 +137,10 @@ class Attempt:
     def __init__(self, journal: int, before: Progress, **about: Any) -> None:
         """Record that it begins."""
         self.journal, self.before, self.began = journal, before, time.time()
-        host, pid = socket.gethostname(), os.getpid()
-        write_entry(journal, event="start", host=host, pid=pid, at=before.decision, **about)
+        write_entry(
+            journal, event="start", host=socket.gethostname(), pid=os.getpid(),
+            at=before.decision, saved=before.saved, **about,
+        )  # fmt: skip
 
     def end(
         self, code: int, after: Progress, done: bool, stopped: bool, log: Path, reason: str = ""
@@ -157,7 +159,7 @@ class Attempt:
         failed = outcome not in ("done", "stopped")
         write_entry(
             self.journal, event="end", outcome=outcome, code=code, at=after.decision,
-            seconds=round(time.time() - self.began, 3),
+            saved=after.saved, seconds=round(time.time() - self.began, 3),
             reason=(reason or _reason(code, log)) if failed else "",
         )  # fmt: skip
 
