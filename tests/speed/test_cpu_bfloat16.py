@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from c_kernels import builds
+from c_kernels import builds, compile_for
 from torch import Tensor, nn
 
 from svea import speed
@@ -145,8 +145,6 @@ def test_without_the_instruction_the_numbers_are_the_same(
     options: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Two fused multiply-adds round as the instruction does; with vectors of 8, too."""
-    if cpu.native() != "-march=native":
-        pytest.skip("not an x86 processor: its own instructions are what the other tests use")
     trunk, head = fill(CNN(*(9, 24, 3, 16, 2))), fill(MLP(51, 64, 3))
     images, x = torch.rand(5, 9, 24, 24), random_numbers((13, 51), 3)
     weight = random_numbers((5, 3, 3, 3, 3), 4)
@@ -158,14 +156,7 @@ def test_without_the_instruction_the_numbers_are_the_same(
             return [strong, *layers, *outcome(PairedMLP(head), x, list(head.parameters()))]
 
     before = numbers()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(cpu, "OPTIMISE", (*cpu.OPTIMISE, options))
-    fresh = cpu.library.__wrapped__
-    made: dict[Any, Any] = {}
-    for module in (cpu, cpu_bfloat16, mlp):
-        monkeypatch.setattr(
-            module, "library", lambda *key: made.get(key) or made.setdefault(key, fresh(*key))
-        )
+    compile_for(options, [cpu, cpu_bfloat16, mlp], monkeypatch, tmp_path)
     assert not cpu_bfloat16.has_instruction()
     for number, (one, other) in enumerate(zip(before, numbers(), strict=True)):
         if options == "-mno-avx512bf16":  # the same vectors: the same order of all sums

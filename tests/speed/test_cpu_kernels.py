@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from c_kernels import builds
+from c_kernels import builds, compile_for
 from torch import Tensor
 
 from svea import speed
@@ -82,6 +82,28 @@ def test_layers_and_their_gradients(sizes: dict[str, Any], batch: int) -> None:
     for right, mine in zip(wanted, ours, strict=True):
         assert 0 < right.abs().max() < 2**24, "else the sums are not exact in float32"
         assert torch.equal(mine.double(), right)
+
+
+@builds
+@pytest.mark.parametrize(
+    ("image_size", "layers", "filters", "strided"),
+    [(40, 4, 16, 2), (48, 4, 16, 2), (30, 3, 16, 2), (33, 3, 32, 1), (50, 3, 32, 0)],
+)
+def test_vectors_of_eight_are_exact(
+    image_size: int,
+    layers: int,
+    filters: int,
+    strided: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Before AVX-512: tiles of one and of two vectors, weight gradients a few rows at a time."""
+    compile_for("-mno-avx512f", [cpu], monkeypatch, tmp_path)
+    monkeypatch.setattr(cpu, "TILED_FROM", 999)
+    test_layers_and_their_gradients(
+        {"image_size": image_size, "layers": layers, "filters": filters, "strided_layers": strided},
+        batch=3,
+    )
 
 
 @builds

@@ -14,7 +14,8 @@ INLINE int bordered(int size, int stride) { return size + 2 * border(stride); }
    `sums` if it is given. The last tiles overlap those before. */
 INLINE void convolve_pairs(const int *x, const int *w, const float *bias, half *y, float *sums,
                            int relu, int side, int channels, int stride, int filters, int planar) {
-  const int size = output_size(side, stride), rows = tile_rows(size), columns = tile_columns(size);
+  const int size = output_size(side, stride);
+  const int rows = tile_rows(size, TILE), columns = tile_columns(size, TILE);
   const int count = pairs_of(channels), pixel = planar ? 1 : count;
   const int plane = planar ? side * side : 1;
   for (int f = 0; f < filters; f += LANES)
@@ -78,7 +79,7 @@ INLINE void input_gradient_phase(const half *x, const int *g, const int *w, half
                                  int right) {
   const int wide = bordered(output_size(side, stride), stride), count = filters / 2;
   const int high = share(side - down, stride), across = share(side - right, stride);
-  const int columns = tile_columns(across), rows = smaller(TILE / columns, high);
+  const int columns = tile_columns(across, TILE), rows = smaller(TILE / columns, high);
   for (int i = 0; i < channels; i += LANES)
     for (int r = 0; r < high; r += rows)
       for (int c = 0; c < across; c += columns) {
