@@ -138,35 +138,33 @@ INLINE void add_weight_gradient(const float *x, const float *g, float *dw, float
         }
 }
 
-/* One picture's gradient of the input, behind the ReLU that made it; w is (tap, out, in) here. */
+/* One picture's gradient of the input, behind the ReLU that made it; w is (tap, out, in) here. One
+   vector at a time: other tiles would add what overlaps in another order, for a percent. */
 INLINE void input_gradient(const float *x, const float *g, const float *w, float *dx,
                            int side, int channels, int stride, int filters) {
-  const int size = output_size(side, stride), wide = tile_vectors(size, channels);
-  const int rows = tile_rows(size, TILE / wide), columns = tile_columns(size, TILE / wide);
+  const int size = output_size(side, stride);
+  const int rows = tile_rows(size, TILE), columns = tile_columns(size, TILE);
   for (int i = 0; i < side * side * channels; i += LANES) write(dx + i, (vector){0});
-  for (int i = 0; i < channels; i += wide * LANES)
+  for (int i = 0; i < channels; i += LANES)
     for (int r = 0; r < size; r += rows)
       for (int c = 0; c < size; c += columns) {
         const int row = smaller(r, size - rows), column = smaller(c, size - columns);
         for (int tap = 0; tap < 9; tap++) {
-          vector sum[TILE];  /* (rows, columns, wide) */
-          UNROLLED for (int t = 0; t < rows * columns * wide; t++) sum[t] = (vector){0};
+          vector sum[TILE];
+          UNROLLED for (int t = 0; t < rows * columns; t++) sum[t] = (vector){0};
           for (int f = 0; f < filters; f++) {
-            const float *weight = w + (tap * filters + f) * channels + i;
+            const vector weight = read(w + (tap * filters + f) * channels + i);
             const float *from = g + (row * size + column) * filters + f;
-            UNROLLED for (int t = 0; t < rows * columns * wide; t++) {
-              const int p = t / wide;
-              sum[t] += from[(p / columns * size + p % columns) * filters] *
-                        read(weight + t % wide * LANES);
-            }
+            UNROLLED for (int t = 0; t < rows * columns; t++)
+              sum[t] += from[(t / columns * size + t % columns) * filters] * weight;
           }
           const int place = (row * stride + tap / 3) * side + column * stride + tap % 3;
-          UNROLLED for (int t = 0; t < rows * columns * wide; t++) {
-            const int p = t / wide, at = place + (p / columns * side + p % columns) * stride;
-            float *to = dx + at * channels + i + t % wide * LANES;
-            if (row + p / columns >= r && column + p % columns >= c)  /* not added before */
-              write(to, read(to) + sum[t]);
-          }
+          float *to = dx + place * channels + i;
+          UNROLLED for (int t = 0; t < rows * columns; t++)
+            if (row + t / columns >= r && column + t % columns >= c) {  /* not added before */
+              float *at = to + (t / columns * side + t % columns) * stride * channels;
+              write(at, read(at) + sum[t]);
+            }
         }
       }
   for (int i = 0; i < side * side * channels; i += LANES)
