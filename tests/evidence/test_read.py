@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from fake_runs import EPISODES, write_lines, write_run
 
 from svea.errors import UserError
-from svea.evidence.read import find_runs, read_run, read_runs
+from svea.evidence.read import find_runs, look_for_runs, read_run, read_runs
 
 
 def test_a_whole_run_reads_without_a_warning(tmp_path):
@@ -136,19 +137,60 @@ def test_a_folder_of_runs_stands_for_the_runs_beneath(tmp_path):
     assert find_runs([tmp_path, folders[0]]) == folders
 
 
+def write_export(folder, run, **changes):
+    """An export of a run, or of one that differs from it."""
+    folder.mkdir(parents=True)
+    (folder / "actor.safetensors").touch()
+    stored = json.loads((run / "config.json").read_text()) | {"decision": 6000, "files": {}}
+    (folder / "config.json").write_text(json.dumps(stored | changes))
+    return folder
+
+
 def test_an_export_next_to_its_run_is_not_another_run(tmp_path):
     run = write_run(tmp_path / "runs" / "a", seed=1)
-    config = json.loads((run / "config.json").read_text())
-    kept = {}
-    for name, seed in (("own", 1), ("other", 2)):
-        kept[name] = tmp_path / "agents" / name
-        kept[name].mkdir(parents=True)
-        (kept[name] / "actor.safetensors").touch()
-        stored = config | {"seed": seed, "decision": 6000, "files": {}}
-        (kept[name] / "config.json").write_text(json.dumps(stored))
-    assert find_runs([tmp_path]) == [kept["other"], run]
-    assert find_runs([tmp_path / "agents"]) == [kept["other"], kept["own"]]
-    assert find_runs([run, kept["own"]]) == [run, kept["own"]]  # who names both wants both
+    own = write_export(tmp_path / "agents" / "own", run)
+    other = write_export(tmp_path / "agents" / "other", run, seed=2)
+    assert find_runs([tmp_path]) == [other, run]
+    assert find_runs([tmp_path / "agents"]) == [other, own]
+    assert find_runs([run, own]) == [run, own]  # who names both wants both
+    assert find_runs([tmp_path, own]) == [other, own, run]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_export_is_not_another_run_in_a_folder_of_its_own_either(tmp_path, order):
+    run = write_run(tmp_path / "runs" / "a", seed=1)
+    own = write_export(tmp_path / "runs" / "exports" / "a", run)
+    given = [run, tmp_path / "runs" / "exports"][::order]
+    assert find_runs(given) == [run]
+    assert look_for_runs(given).copies == {own: run}
+
+
+def test_exports_beneath_a_folder_of_that_name_are_found(tmp_path):
+    run = write_run(tmp_path / "elsewhere" / "a")
+    export = write_export(tmp_path / "given" / "exports" / "a", run)
+    assert find_runs([tmp_path / "given"]) == [export]
+    on_the_way = write_export(run / "exports" / "000001000", run, decision=1000)
+    assert find_runs([tmp_path / "elsewhere"]) == [run], "an agent that a run kept on its way"
+    assert find_runs([run / "exports"]) == [on_the_way]
+
+
+def test_an_evaluated_export_is_not_left_out_silently_for_a_run_that_is_not(tmp_path):
+    run = write_run(tmp_path / "runs" / "a")
+    export = write_export(tmp_path / "agents" / "a", run)
+    assert read_runs([tmp_path])[1] == []
+    (run / "eval.jsonl").rename(export / "eval.jsonl")
+    runs, (problem,) = read_runs([tmp_path])
+    assert [one.folder for one in runs] == [run]
+    assert problem.startswith(f"{export} is left out as an export of {run}, but it is evaluated")
+    assert read_runs([run, export])[1] == []
+
+
+def test_a_run_under_two_spellings_is_one_run(tmp_path, monkeypatch):
+    run = write_run(tmp_path / "runs" / "a")
+    (tmp_path / "link").symlink_to(run)
+    monkeypatch.chdir(tmp_path)
+    spellings = [Path("runs/a"), run, run / ".." / "a", tmp_path / "link", tmp_path]
+    assert find_runs(spellings) == [Path("runs/a")]
 
 
 def test_one_bad_folder_does_not_hide_the_others(tmp_path):

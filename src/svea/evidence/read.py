@@ -6,49 +6,83 @@ rest. `runs.layout` says what a run folder holds.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from svea import files
-from svea.errors import UserError
+from svea.errors import StorageError, UserError
 from svea.evidence.run import Run, is_plausible
 from svea.runs import layout, zoo
 from svea.runs.layout import EVALUATIONS, RUN_FILES, is_run
-from svea.runs.records import Record, latest, newest_pictures, parse_line, parse_record
+from svea.runs.records import (
+    Record,
+    is_agent,
+    latest,
+    newest_pictures,
+    parse_line,
+    parse_record,
+    read_records,
+)
 from svea.words import plural
 
 BEFORE_EVAL = "not yet evaluated by `svea eval`: returns come from the last evaluation in training"
 
 
+@dataclass(frozen=True)
+class Found:
+    """The run folders among paths."""
+
+    runs: list[Path]
+    copies: dict[Path, Path]
+    """The exports that were left out, each with its run, which is among `runs`."""
+
+
 def find_runs(paths: Iterable[Path]) -> list[Path]:
-    """The run folders among paths; a folder that is not a run stands for the runs beneath it.
+    """The run folders among paths, each once; `look_for_runs` says which."""
+    return look_for_runs(paths).runs
 
-    A name of the zoo stands for its working copy.
+
+def look_for_runs(paths: Iterable[Path]) -> Found:
+    """Find the run folders among paths, each once, however it is spelled.
+
+    A folder that is not a run stands for the runs beneath it, a name of the zoo for its working
+    copy. An export whose run is found too is left out, because the same agent is not a second
+    seed; one that is named itself stays.
     """
-    found: dict[Path, None] = {}
+    found: dict[str, Path] = {}  # by their real paths
+    named = set()
     for path in map(zoo.working_copy, paths):
-        if is_run(path) or not path.is_dir():
-            found[path] = None
-            continue
-        beneath = sorted({f.parent for name in RUN_FILES for f in path.rglob(name)})
-        # An agent that a run kept on its way is not another run; it is found by its own name.
-        beneath = [f for f in beneath if layout.EXPORTS not in f.relative_to(path).parts[:-1]]
-        found.update(dict.fromkeys(_without_copies(beneath) or [path]))
-    return list(found)
+        beneath = [] if is_run(path) or not path.is_dir() else _runs_beneath(path)
+        if not beneath:
+            named.add(os.path.realpath(path))
+        for folder in beneath or [path]:
+            found.setdefault(os.path.realpath(folder), folder)
+    exports = [f for real, f in found.items() if layout.is_export(f) and real not in named]
+    runs = {_settings(f): f for f in found.values() if exports and not layout.is_export(f)}
+    copies = {f: runs[settings] for f in exports if (settings := _settings(f)) in runs}
+    return Found([folder for folder in found.values() if folder not in copies], copies)
 
 
-def _without_copies(folders: Sequence[Path]) -> list[Path]:
-    """Folders without exports of runs that are among them: the same agent is not a second seed."""
-    exports = {folder for folder in folders if layout.is_export(folder)}
-    runs = {_settings(folder) for folder in folders if folder not in exports} if exports else set()
-    return [f for f in folders if f not in exports or _settings(f) not in runs]
+def _runs_beneath(path: Path) -> list[Path]:
+    """The run folders beneath a folder."""
+    folders = sorted({file.parent for name in RUN_FILES for file in path.rglob(name)})
+
+    def is_kept_on_the_way(folder: Path) -> bool:  # in RUN/exports; found if that is named
+        above = folder.parent
+        return above.name == layout.EXPORTS and above != path and is_run(above.parent)
+
+    return [folder for folder in folders if not is_kept_on_the_way(folder)]
 
 
 def _settings(folder: Path) -> str:
     """The configuration as an export and its run share it; the folder's name where it has none."""
-    config = _read_json(folder / layout.CONFIG, layout.CONFIG_BYTES, [])
+    config: Record = {}
+    with contextlib.suppress(StorageError):  # the one who reads the run says what is wrong
+        config = _read_json(folder / layout.CONFIG, layout.CONFIG_BYTES, [])
     shared = {k: v for k, v in config.items() if k not in ("decision", "files")}
     return json.dumps(shared, sort_keys=True) if shared else str(folder)
 
@@ -103,14 +137,26 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
         UserError: No path leads to a run.
     """
     runs, problems = [], []
-    for folder in find_runs(paths):
+    found = look_for_runs(paths)
+    for folder in found.runs:
         try:
             runs.append(read_run(folder))
         except UserError as error:
             problems.append(str(error))
     if not runs:
         raise UserError("\n".join(problems) or "no run given. Name at least one run folder.")
-    return runs, problems
+    return runs, problems + _better_copies(found, runs)
+
+
+def _better_copies(found: Found, runs: Sequence[Run]) -> list[str]:
+    """Name exports that are evaluated but left out for runs that are not."""
+    lacking = {run.folder for run in runs if not run.agent_episodes()}
+    return [
+        f"{export} is left out as an export of {run}, but it is evaluated and its run is not. Name "
+        "the export instead of the run, or evaluate the run"
+        for export, run in found.copies.items()
+        if run in lacking and any(map(is_agent, read_records(export)))
+    ]
 
 
 def _read_json(path: Path, limit: int, warnings: list[str]) -> Record:
