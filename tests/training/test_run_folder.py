@@ -17,7 +17,7 @@ from svea.errors import UserError
 from svea.evidence.evaluation import evaluate
 from svea.runs import checkpoint, lock
 from svea.runs.load import load_config
-from svea.training import train
+from svea.training import Trainer, train
 from svea.training.evaluators import Evaluators
 
 torch.set_num_threads(1)
@@ -76,11 +76,31 @@ def test_a_run_without_its_replay_learns_what_a_run_with_it_learns(
 def test_a_stopped_run_without_its_replay_says_that_it_ends_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = tiny(tmp_path / "run", save_replay=False, time_limit="0s")
-    train(config)
-    assert "without its replay it cannot be continued" in capsys.readouterr().out
+    config = tiny(tmp_path / "run", save_replay=False)
+    train(config, callback=lambda record: record["decision"] == 0)
+    out = capsys.readouterr().out
+    assert "callback: saved at decision" in out
+    assert "without its replay it cannot be continued" in out
     with pytest.raises(UserError, match=r"was saved without its replay"):
-        train(dataclasses.replace(config, time_limit="none"))
+        train(config)
+
+
+def test_a_run_without_its_replay_that_stops_before_its_first_decision_begins_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny(tmp_path / "run", save_replay=False, time_limit="0s")
+    assert checkpoint.load(train(config)) is None, "it could not be continued from there"
+    said = (
+        f"time limit: not saved at decision 0 in {tmp_path}/run; the same command begins it again"
+    )
+    assert said in capsys.readouterr().out.replace("\n", " ")
+    monkeypatch.setattr(Trainer, "is_worth_saving", True)  # as runs did before
+    train(config)
+    old = checkpoint.load(config.folder)
+    assert old and old.decision == 0 and old.state["replay"] is None
+    monkeypatch.undo()
+    train(dataclasses.replace(config, time_limit="none"))
+    assert "done: 40 decisions" in capsys.readouterr().out
 
 
 def test_fewer_decisions_than_done_are_refused(copied: Path) -> None:

@@ -7,17 +7,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from svea.config import seconds
 from svea.errors import SveaError
 
 
 class Stopped(SveaError):
-    """Training was asked to stop; the run is saved."""
+    """Training was asked to stop; the run is saved, if it had begun."""
 
-    def __init__(self, signal_number: int, folder: Path, decision: int, then: str) -> None:
-        super().__init__(f"stopped and saved at decision {decision:,} in {folder}; {then}")
+    def __init__(self, signal_number: int, where: str) -> None:
+        super().__init__(f"stopped and {where}")
         self.exit_code = 128 + signal_number
 
 

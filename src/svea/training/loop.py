@@ -185,10 +185,13 @@ class Trainer(TrainingState):
         if self.decision >= self.config.decisions and self.next_evaluation > self.decision:
             self.display.done(self.folder, self.config.task)
             return
-        then = "the same command continues"
-        if not self.config.save_replay:
+        saved, then = "saved", "the same command continues"
+        if not self.is_worth_saving:
+            saved, then = "not saved", "the same command begins it again"
+        elif not self.config.save_replay:
             then = "without its replay it cannot be continued"
+        where = f"{saved} at decision {self.decision:,} in {self.folder}; {then}"
         if self.interrupt.signal_number is not None:
-            raise Stopped(self.interrupt.signal_number, self.folder, self.decision, then)
+            raise Stopped(self.interrupt.signal_number, where)
         why = "callback" if self.interrupt.by_callback else "time limit"
-        self.display.say(f"{why}: saved at decision {self.decision:,} in {self.folder}; {then}")
+        self.display.say(f"{why}: {where}")

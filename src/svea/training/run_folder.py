@@ -42,6 +42,8 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
         ) from error
     stack.enter_context(lock.training(folder))
     saved = checkpoint.load(folder)
+    if saved and saved_state.is_empty(saved):
+        saved = None
     if saved:  # without a checkpoint there is nothing yet that other options could contradict
         _check_same_run(config, settings, saved)
         saved_state.check(config, saved)

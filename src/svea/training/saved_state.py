@@ -53,13 +53,22 @@ def check_replay(config: Config, saved: Checkpoint) -> None:
     Raises:
         UserError: It was.
     """
-    if not saved.segments and saved.state["replay"] is None:
+    if _has_no_replay(saved):
         raise UserError(
             f"the run in {config.folder} stands at decision {saved.decision:,} and was saved "
             "without its replay (--no-save-replay), so it cannot be continued. Its agent can be "
             "evaluated, watched and exported. To train further, start again with another --out, "
             "and leave --no-save-replay out"
         )
+
+
+def is_empty(saved: Checkpoint) -> bool:
+    """Whether a run that was stopped before its first decision left nothing to continue from."""
+    return saved.decision == 0 and _has_no_replay(saved)
+
+
+def _has_no_replay(saved: Checkpoint) -> bool:
+    return not saved.segments and saved.state.get("replay") is None
 
 
 def check_episodes(episodes: list[dict[str, Any]], action_size: int) -> None:

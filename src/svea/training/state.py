@@ -204,8 +204,15 @@ class TrainingState:
 
     # Saving and logging ------------------------------------------------------------------------
 
+    @property
+    def is_worth_saving(self) -> bool:
+        """Whether a checkpoint is of use: one without decisions and without replay is not."""
+        return self.config.save_replay or self.decision > 0
+
     def save(self) -> None:
         """A checkpoint from which the run continues."""
+        if not self.is_worth_saving:
+            return
         with self.rates.paused():
             self.display.progress(self.decision, "saving")
             self.next_save = (self.decision // self.config.save_every + 1) * self.config.save_every
