@@ -185,13 +185,7 @@ class Trainer(TrainingState):
         if self.decision >= self.config.decisions and self.next_evaluation > self.decision:
             self.display.done(self.folder, self.config.task)
             return
-        saved, then = "saved", "the same command continues"
-        if not self.is_worth_saving:
-            saved, then = "not saved", "the same command begins it again"
-        elif not self.config.save_replay:
-            then = "without its replay it cannot be continued"
-        where = f"{saved} at decision {self.decision:,} in {self.folder}; {then}"
         if self.interrupt.signal_number is not None:
-            raise Stopped(self.interrupt.signal_number, where)
+            raise Stopped(self.interrupt.signal_number, self.what_is_left)
         why = "callback" if self.interrupt.by_callback else "time limit"
-        self.display.say(f"{why}: {where}")
+        self.display.say(f"{why}: {self.what_is_left}")

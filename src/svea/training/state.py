@@ -209,6 +209,16 @@ class TrainingState:
         """Whether a checkpoint is of use: one without decisions and without replay is not."""
         return self.config.save_replay or self.decision > 0
 
+    @property
+    def what_is_left(self) -> str:
+        """Of a run that stops here: where it is saved, and what its command does next."""
+        saved, then = "saved", "the same command continues"
+        if not self.is_worth_saving:
+            saved, then = "not saved", "the same command begins it again"
+        elif not self.config.save_replay:
+            then = "without its replay it cannot be continued"
+        return f"{saved} at decision {self.decision:,} in {self.folder}; {then}"
+
     def save(self) -> None:
         """A checkpoint from which the run continues."""
         if not self.is_worth_saving:
