@@ -292,6 +292,21 @@ def test_tasks_with_a_seed_each_are_not_certain(tmp_path):
     assert one.iqm.low < one.iqm.point < one.iqm.high
 
 
+def test_a_second_seed_on_one_task_does_not_make_the_others_certain(tmp_path):
+    """Seeds drawn of a task that has one add no width, however little is known of that task."""
+    one_each = [
+        write_run(tmp_path / task, task=task, final={"train": level})
+        for task, level in (("walker_walk", 900), ("finger_spin", 100), ("walker_stand", 500))
+    ]
+    (before,) = aggregate(groups_of(*one_each))
+    second = write_run(tmp_path / "b", task="walker_walk", seed=1, final={"train": 900})
+    groups = groups_of(*one_each, second)
+    (after,) = aggregate(groups)
+    assert after.mean == after.mean_over_worlds and after.iqm == after.iqm_over_worlds
+    assert after.mean.high - after.mean.low > 0.5 * (before.mean.high - before.mean.low)
+    assert any("Where a task has a single seed" in note for note in all_results(groups).notes)
+
+
 # What a result was made with ----------------------------------------------------------------------
 
 WHOLE = {"preset": "paper", "decisions": 500_000, "evaluations": 2}

@@ -141,8 +141,8 @@ class Aggregate:
     """Runs, over all tasks."""
     mean: stats.Interval
     iqm: stats.Interval
-    """95 % bootstrap intervals: seeds are resampled within each task. Where every task has a single
-    seed there is nothing to draw, and both are over worlds."""
+    """95 % bootstrap intervals: seeds are resampled within each task. Where a task has a single
+    seed there is nothing to draw of it, and both are over seeds and worlds."""
     mean_over_worlds: stats.Interval
     iqm_over_worlds: stats.Interval
     """The same with seeds and worlds resampled within each task."""
@@ -179,7 +179,8 @@ def _pool(
         for statistic in (stats.mean, stats.interquartile_mean)
     )
     mean, iqm, wide_mean, wide_iqm = found
-    if all(values.size < 2 for values in scores):  # no width would look like certainty
+    if any(values.size < 2 for values in scores):
+        # A task with one seed would add nothing to the width, as if its seeds were all alike.
         mean, iqm = wide_mean, wide_iqm
     return sum(values.size for values in scores), mean, iqm, wide_mean, wide_iqm
 

@@ -169,7 +169,7 @@ def list_results(
             Row(tuple(line.get(name, Cell("")) for name in names), task, method)
             for line, task, method in rows
         ),
-        notes=tuple(_list_notes(names, returns, shown)),
+        notes=tuple(_list_notes(names, returns, shown, bool(pooled))),
         records=tuple(record(result) for result in returns),
     )
 
@@ -259,7 +259,7 @@ def described_mode(result: Result) -> str:
 
 
 def _list_notes(
-    names: Collection[str], returns: Sequence[Result], successes: Sequence[Result]
+    names: Collection[str], returns: Sequence[Result], successes: Sequence[Result], is_pooled: bool
 ) -> Iterable[str]:
     """What the columns mean, and how far we are from the paper's setting."""
     yield (
@@ -268,6 +268,11 @@ def _list_notes(
         "episodes). IQM: mean of the middle half, with its interval over seeds. With a single seed "
         "both are over its worlds or episodes, which says nothing about other seeds."
     )
+    if is_pooled:
+        yield (
+            "All tasks: seeds and worlds are drawn within each task. Where a task has a single "
+            "seed, the IQM's interval is over seeds and worlds, too."
+        )
     if any(result.worlds_seen < result.worlds for result in [*returns, *successes]):
         yield "Worlds: how many of a mode's were shown; `svea eval --episodes all` shows each once."
     if "area" in names:
@@ -374,6 +379,6 @@ def aggregate_table(aggregates: Sequence[Aggregate], methods: dict[str, str]) ->
         ),
         notes=(
             "IQM: the mean of the middle half of all tasks' seeds, with its 95 % interval; seeds "
-            "are resampled within each task (worlds, where every task has one seed).",
+            "are resampled within each task (seeds and worlds, where a task has one seed).",
         ),
     )
