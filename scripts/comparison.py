@@ -55,8 +55,8 @@ class Comparison:
         ]
         whole = {label: self.shown[label] for label in _whole(self.shown)}
         note = (
-            f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions; 95 % over seeds and "
-            f"episodes, {from_to(_played(whole, MEANS))} per agent."
+            f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions; 95 % over episodes, "
+            f"{from_to(_played(whole, MEANS))} per agent, and over seeds where there are several."
         )
         columns = tuple(map(Column, ("setting", *MEANS, "seeds")))
         return Table("means", "", columns, tuple(rows), (note,))
@@ -142,7 +142,8 @@ class Comparison:
         note = (
             f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions, {from_to(seeds)} seed "
             f"per task, {from_to(_played(whole, modes))} episodes per mode and agent (train: "
-            f"{from_to(_played(whole, ['train']))}); 95 % over seeds and episodes."
+            f"{from_to(_played(whole, ['train']))}); 95 % over episodes, and over seeds where "
+            "there are several."
         )
         columns = tuple(map(Column, ("mode", *(f"`{label}`" for label in found))))
         return Table("kinds", "", columns, tuple(rows), (note,))

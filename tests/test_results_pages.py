@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -213,6 +214,14 @@ def test_means_over_tasks_are_of_all_five_and_each_task_counts_once(
         assert cell.text == script.number(np.mean(means))
 
 
+def test_intervals_are_not_said_to_be_over_seeds_where_there_is_one(results: Any) -> None:
+    means, kinds = results.comparison.means(), results.comparison.kinds()
+    assert "1" in {row.cells[-1].text for row in means.rows}
+    for table in (means, kinds):
+        (note,) = table.notes
+        assert "over seeds where there are several" in note and "seeds and episodes" not in note
+
+
 def test_geometry_and_lights_are_of_agents_that_played_all_of_their_modes(
     script: ModuleType, results: Any
 ) -> None:
@@ -281,6 +290,15 @@ def test_the_papers_numbers_stand_next_to_its_own_settings(results: Any) -> None
     rows = [[cell.text for cell in row.cells] for row in results.final().rows]
     assert not any(row[-1].strip("–") for row in rows if row[1] == "svea-drift")
     assert all(row[-1].strip("–") for row in rows if row[1:3] == ["svea + conv", "color_hard"])
+
+
+def test_the_sweeps_to_repeat_have_folders_of_their_own() -> None:
+    """A folder that holds other runs is refused, so two commands cannot share the default one."""
+    page = (ROOT / "results/README.md").read_text()
+    commands = page.split("## How to repeat")[1].split("\n## ")[0].split("\n    svea ")
+    folders = [re.findall(r"--out (\S+)", one) for one in commands if one.startswith("sweep")]
+    assert len(folders) > 5 and all(len(one) == 1 for one in folders)
+    assert len({one[0] for one in folders}) == len(folders)
 
 
 def test_the_agents_of_the_zoo_are_small_whole_and_have_cards() -> None:

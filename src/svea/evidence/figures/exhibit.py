@@ -15,7 +15,7 @@ from svea.evidence.tables import Record
 
 LEARNING, GENERALISATION, ROBOT, Q_VALUES = "learning", "generalisation", "robot", "q-values"
 """The topics, in the order of the page."""
-OVER = "over seeds and worlds (train: seeds and episodes)"
+OVER = "over worlds (train: episodes), and over seeds where there are several"
 
 
 @dataclass(frozen=True, eq=False)
