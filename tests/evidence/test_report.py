@@ -147,6 +147,11 @@ def test_configuration_and_command_are_exact(tmp_path):
             "svea train my:make --preset quick --seed 3 -o runs/x --decisions 600 --out=a",
             "svea train my:make --preset quick --decisions 600 --seeds 0-4",
         ),
+        (
+            "svea train my:make --seeds 0 1 2 --episode-frames 40",
+            "svea train my:make --episode-frames 40 --seeds 0-4",
+        ),
+        ("svea train --seed 1 my:make --seeds 0 1", "svea train my:make --seeds 0-4"),
         ("svea sweep train runs/study a b", "svea sweep … --seeds 0-4"),
         ("python mine.py", "svea train walker_walk --method svea --preset quick --seeds 0-4"),
     ],
@@ -154,6 +159,17 @@ def test_configuration_and_command_are_exact(tmp_path):
 def test_more_seeds_are_of_the_same_setting(tmp_path, command, told):
     (group,) = group_runs([read_run(write_run(tmp_path / "a", command=command))])
     assert next_steps([group], [])[-1].command == told
+
+
+@pytest.mark.parametrize(("runs", "told"), [(1, "1 run can be"), (2, "2 runs can be")])
+def test_runs_to_continue_are_counted(tmp_path, runs, told):
+    for seed in range(runs):
+        folder = write_run(tmp_path / str(seed), seed=seed)
+        config = json.loads((folder / "config.json").read_text()) | {"decisions": 9000}
+        (folder / "config.json").write_text(json.dumps(config))
+    groups = group_runs([read_run(tmp_path / str(seed)) for seed in range(runs)])
+    they = "it" if runs == 1 else "them"
+    assert next_steps(groups, [])[0].why == f"{told} continued by the command that began {they}."
 
 
 def test_a_run_without_its_replay_is_not_said_to_continue(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shlex
 from collections.abc import Iterator, Sequence
@@ -17,12 +18,7 @@ from svea.runs import layout
 from svea.words import count, decisions, duration, number, plural, rate
 
 FEW_CARDS = 3  # more have fewer numbers each
-OF_ONE_SEED = {
-    "--seed",
-    "--seeds",
-    "--out",
-    "-o",
-}  # flags of `svea train` that name it or its folder
+OF_ONE_SEED = {"--seed", "--seeds", "--out", "-o"}  # flags of `svea train`: seeds and their folder
 SPARK_POINTS = 60  # of the small curve on a card: more do not show at its size
 
 
@@ -65,7 +61,8 @@ def next_steps(groups: Sequence[Group], results: Sequence[Result]) -> list[Step]
     tested = {id(result.group) for result in results if result.mode != "train"}
     steps: list[Step] = []
     if unfinished := [run for run in runs if not run.finished and _can_continue(run)]:
-        why = f"{plural(len(unfinished), 'run')} can be continued by the command that began it."
+        what = "it" if len(unfinished) == 1 else "them"
+        why = f"{plural(len(unfinished), 'run')} can be continued by the command that began {what}."
         steps.append(Step(why, unfinished[0].command or "svea train …"))
     if any(id(group) not in tested for group in groups):
         why = "Not evaluated in worlds that training never showed."
@@ -97,12 +94,12 @@ def _with_more_seeds(run: Run) -> str:
         return "svea sweep … --seeds 0-4"  # what the study was given; the run does not know it
     if words[:2] != ["svea", "train"]:
         words = ["svea", "train", run.task, "--method", run.method, "--preset", run.preset]
-    values = [k + 1 for k, word in enumerate(words) if word in OF_ONE_SEED]
-    kept = [
-        word
-        for k, word in enumerate(words)
-        if k not in values and word.partition("=")[0] not in OF_ONE_SEED
-    ]
+    kept, flag = [], ""
+    for before, word in itertools.pairwise(["", *words]):
+        flag = word if word.startswith("-") else flag
+        is_value = word != flag and (before in OF_ONE_SEED or flag == "--seeds")  # of any number
+        if not is_value and word.partition("=")[0] not in OF_ONE_SEED:
+            kept.append(word)
     return shlex.join([*kept, "--seeds", "0-4"])
 
 
