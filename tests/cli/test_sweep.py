@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from exit_codes import call
-from fake_studies import SHORT, short, write_finished
+from fake_studies import SHORT, short, write_export, write_finished, write_journal
 
 from svea import cli, files
 from svea.cli.study import cost_lines, dry_run_lines
-from svea.studies import Grid, Study, cost, open_study, plan_runs, read_states
+from svea.studies import Grid, Study, cost, open_study, plan_runs, read_states, read_study
+from svea.studies.engines import local
 
 
 def test_status_as_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,6 +158,11 @@ def test_lines_of_a_dry_run_fit_the_terminal(
         ("sweep --tasks walker_walk --modes train --episodes trian=9", ["unknown mode 'trian'"]),
         ("sweep --tasks walker_walk --modes colour", ["unknown mode 'colour'"]),
         ("sweep --tasks walker_walk --export -o", ["--export is followed by '-o'"]),
+        ("sweep --tasks walker_walk --export= --dry-run", ["export is ''", "the name of a folder"]),
+        ("sweep --tasks walker_walk --export runs/sweep/runs", ["where this study keeps its runs"]),
+        ("sweep --tasks walker_walk --time-limit 0 --dry-run", ["time_limit is '0'", "1s or more"]),
+        ("sweep --tasks walker_walk --time-limit 0h0m --dry-run", ["time_limit is '0h0m'"]),
+        ("sweep --tasks walker_walk --episodes 30 --dry-run", ["episodes is 30", "add --modes"]),
         ("sweep --tasks walker_walk --export /dev/null", ["export is '/dev/null'", "not a folder"]),
         ("sweep --tasks walker_walk --export /proc/agents", ["'/proc/agents'", "be written"]),
         ("sweep --tasks walker_walk --on sluurm", ["sluurm"]),
@@ -192,7 +199,9 @@ def test_mistakes_are_one_message_and_make_nothing(
     assert "Traceback" not in shown and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("flag", ["modes train", "episodes 7", "export elsewhere"])
+@pytest.mark.parametrize(
+    "flag", ["modes train", "episodes 7", "episodes 30", "export elsewhere", "export ."]
+)
 def test_a_setting_of_a_file_and_of_a_flag_are_one_too_many(
     flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,6 +210,122 @@ def test_a_setting_of_a_file_and_of_a_flag_are_one_too_many(
     assert call(["sweep", str(file), *out]) == 0
     assert call(["sweep", str(file), f"--{flag.split()[0]}", flag.split()[1], *out]) == 2
     assert f"both give {flag.split()[0]}; give one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flag", ["tasks finger_spin", "methods svea", "methods drq", "augments overlay", "seeds 0"]
+)
+def test_a_study_file_says_alone_what_is_combined(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, (name, value) = tmp_path / "study.toml", flag.split()
+    file.write_text('tasks = ["walker_walk"]\n')
+    out = ["--dry-run", "--out", str(tmp_path / "out")]
+    assert call(["sweep", str(file), f"--{name}", value, *out]) == 2
+    assert f"--{name} is given next to the study file" in capsys.readouterr().err
+
+
+def asked_for(capsys: pytest.CaptureFixture[str], out: Path, *flags: str) -> tuple[str, str]:
+    """The counts of runs that a study ends with, and those of its status."""
+    words = ["sweep", "--tasks", "walker_walk", "--set", "decisions=100", "--out", str(out)]
+    assert call([*words, *flags]) == 0
+    said = capsys.readouterr().out
+    assert call(["sweep", "status", str(out)]) == 0
+    shown = capsys.readouterr().out
+    return tuple(re.findall(r"1 run: .*", text)[-1] for text in (said, shown))  # type: ignore[return-value]
+
+
+def test_a_study_and_its_status_agree_on_what_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = open_study(tmp_path / "s", short())
+    study.save()
+    folder = write_finished(study.folder, study.runs[0])
+    lines = [
+        {"policy": "agent", "decision": 100, "mode": mode, "seed": seed}
+        for mode, episodes in (("train", 2), ("color_hard", 3), ("color_easy", 4))
+        for seed in range(episodes)
+    ]
+    (folder / "eval.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setattr(local, "run_study", lambda *_: pytest.fail("nothing is left to do"))
+    done = "1 run: 0 queued, 0 running, 1 done, 0 failed"
+    for flags in (
+        ["--modes", "train", "color_hard", "--episodes", "2", "color_hard=3"],
+        ["--modes", "color_easy", "--episodes", "4"],
+        [],
+    ):
+        assert asked_for(capsys, study.folder, *flags) == (done, done)
+    monkeypatch.setattr(local, "run_study", lambda *_: None)
+    for flags in (["--export", str(tmp_path / "exports")], ["--modes", "train"]):
+        queued = "1 run: 1 queued, 0 running, 0 done, 0 failed"
+        assert asked_for(capsys, study.folder, *flags) == (queued, queued)
+        assert asked_for(capsys, study.folder) == (done, done), "what is not asked for is not due"
+
+
+def test_an_export_that_is_taken_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, exports = tmp_path / "s", tmp_path / "exports"
+    words = ["sweep", "--tasks", "walker_walk", "--seeds", "0-1", "--set", "decisions=100",
+             "--out", str(out), "--export", str(exports)]  # fmt: skip
+    begun: list[int] = []
+    monkeypatch.setattr(local, "run_study", lambda *_: begun.append(1))
+    taken = exports / "walker_walk-svea-conv-s1"
+    taken.mkdir(parents=True)
+    assert call(words) == 0 and begun, "an empty folder is free"
+    (taken / "actor.safetensors").touch()
+    assert call(words) == 0, "what a killed export left is replaced"
+    begun.clear()
+    write_export(taken, {"decision": 100})
+    assert call(words) == 2 and not begun
+    assert f"svea: {taken} holds something else than the agent" in capsys.readouterr().err
+    folder = write_finished(out, read_study(out).runs[1], decision=50)
+    (folder / "config.json").write_text("{}")
+    assert call(words) == 0 and begun, "its own agent, which it will be again"
+
+
+def test_what_an_interrupt_says_of_runs_without_their_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["sweep", "--tasks", "walker_walk", "--out", str(tmp_path / "s"), "--modes", "train",
+             "--set", "decisions=100", "save_replay=false"]  # fmt: skip
+
+    def interrupted(study: Study, *_: object) -> None:
+        write_finished(study.folder, study.runs[0], decision=50)
+        write_journal(study.folder, study.runs[0], "stopped", saved=50)
+        study.cancel()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local, "run_study", interrupted)
+    then = "1 run cannot be continued: save_replay is false; the same command does the rest"
+    assert call(words) == 130
+    assert f"every run has been asked to save; {then}\n" in capsys.readouterr().err
+    monkeypatch.setattr(local, "run_study", lambda study, *_: study.cancel())
+    assert call(words) == 130
+    assert f"cancelled; {then}\n" in capsys.readouterr().out
+    assert call(["sweep", "cancel", str(tmp_path / "s")]) == 0
+    assert f"will save and stop; {then}\n" in capsys.readouterr().out
+
+
+def test_a_run_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = open_study(tmp_path / "s", short())
+    study.save()
+    name = study.runs[0].name
+    assert call(["sweep", "train", str(study.folder), name, name]) == 2
+    assert f"run {name} is named 2 times" in capsys.readouterr().err
+
+
+def test_a_run_that_is_exported_is_not_exported_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = plan_runs([Grid(["walker_walk"])], SHORT, export=tmp_path / "exports")
+    study = open_study(tmp_path / "s", runs)
+    study.save()
+    (write_finished(study.folder, runs[0]) / "config.json").write_text("{}")
+    write_export(runs[0].export_folder, {"decision": 100})
+    assert call(["sweep", "export", str(study.folder), runs[0].name]) == 0
+    said = f"{runs[0].name} is already exported to {runs[0].export_folder}\n"
+    assert capsys.readouterr().out == said
 
 
 def test_the_cost_in_words(tmp_path: Path) -> None:

@@ -161,6 +161,16 @@ def test_after_training_the_agent_is_exported_before_it_is_evaluated(tmp_path: P
     assert supervise_run(tmp_path, run, execute=Script()) == "done", "nothing is done twice"
 
 
+def test_an_export_that_fails_does_not_keep_the_agent_from_being_evaluated(tmp_path: Path) -> None:
+    run = planned(modes=["train"], episodes=1, export=tmp_path / "exports")
+    script = Script(reach(100), exits(2), evaluates(100))
+    assert supervise_run(tmp_path, run, execute=script) == "failed"
+    assert [command[0] for command in script.commands] == ["train", "export", "eval"]
+    state = read_state(tmp_path, run)
+    assert state.progress.missing_modes == () and state.progress.missing_export
+    assert (state.refused, state.reason) == (True, "exit code 2: svea: attempt 2 is over")
+
+
 class Clock:
     """The time of a study, which is up when a training process has been stopped."""
 

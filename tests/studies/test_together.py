@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from svea.studies import Grid, PlannedRun, Study, flatten, plan_runs, read_journ
 from svea.studies.engines import Resources, local, ray, slurm
 from svea.studies.folder import read_study
 from svea.studies.together import groups, record_error, supervise_together
+from svea.studies.watch import after_training
 
 
 def planned(*, every: int = 10_000, **changes: Any) -> tuple[PlannedRun, ...]:
@@ -207,6 +210,27 @@ def test_runs_that_crash_after_a_stop_are_not_followed_up(tmp_path: Path) -> Non
         assert outcomes == ["stopped", "failed", "refused"]
 
 
+def test_a_run_that_is_trained_before_its_group_waits_for_it(tmp_path: Path) -> None:
+    first, second = runs = planned(modes=["train"], episodes=1, export=tmp_path / "exports")
+    study, notes = tiny_study(tmp_path / "study", *runs), []
+
+    def execute(command: list[str], log: Path, must_stop: Any) -> int:
+        log.open("a").close()
+        if command[1] != "train":
+            notes.extend(after_training(state) for state in read_states(study))
+            return follow_up(command, study.folder)
+        for run in (first, second):
+            (write_finished(study.folder, run) / "config.json").write_text("{}")
+            notes.extend(after_training(state) for state in read_states(study))
+        return 0
+
+    supervise_together(study.folder, runs, execute=execute)
+    waiting = "waiting for others of its process"
+    assert notes == [
+        waiting, "", waiting, waiting, *["being exported"] * 2, *["being evaluated in train"] * 2
+    ]  # fmt: skip
+
+
 def test_a_cancelled_study_begins_no_evaluation(tmp_path: Path) -> None:
     runs = planned(modes=["train"], export=tmp_path / "exports")
     trained(tmp_path, runs)
@@ -316,8 +340,10 @@ def test_one_command_trains_exports_and_evaluates(
         assert {path.name for path in kept.iterdir()} == {"actor.safetensors", "config.json"}
     assert cli.main(words) == 0
     assert {path: path.read_text() for path in Path("study/journal").iterdir()} == journals
-    assert cli.main(["sweep", "export", "study", run.name]) == 2
-    assert "is not an empty folder" in capsys.readouterr().err
+    capsys.readouterr()
+    assert cli.main(["sweep", "export", "study", run.name]) == 0
+    there = tmp_path / "exports" / run.name
+    assert capsys.readouterr().out == f"{run.name} is already exported to {there}\n"
 
 
 @pytest.mark.slow
@@ -385,17 +411,19 @@ def test_different_runs_stopped_and_continued_are_the_runs_alone(
 
 
 def test_the_command_stops_by_its_time_and_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    clock = itertools.count(step=60.0)  # the time is up as soon as it is asked for
+    monkeypatch.setattr(local, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     words = ["sweep", "--tasks", "walker_walk", "--methods", "svea", "drq", "--out",
              str(tmp_path / "study"), "--set", "decisions=100", "--together", "2"]  # fmt: skip
-    assert cli.main([*words, "--time-limit", "0s"]) == 0
+    assert cli.main([*words, "--time-limit", "1s"]) == 0
     assert "time limit: 2 runs not done; the same command continues" in capsys.readouterr().out
     lost = [*words[:-3], "decisions=100", "save_replay=false", "--out", str(tmp_path / "lost")]
-    assert cli.main([*lost, "--time-limit", "0s"]) == 0
+    assert cli.main([*lost, "--time-limit", "1s"]) == 0
     assert "the same command continues" in capsys.readouterr().out, "nothing was begun"
     write_finished(tmp_path / "lost", read_study(tmp_path / "lost").runs[0], decision=50)
-    assert cli.main([*lost, "--time-limit", "0s"]) == 0
+    assert cli.main([*lost, "--time-limit", "1s"]) == 0
     said = "2 runs not done; 1 run cannot be continued: save_replay is false"
     assert said in capsys.readouterr().out
     flags = ["--decisions-per-second", "0.1", "--time-limit", "5m", "--jobs", "1", "--dry-run"]

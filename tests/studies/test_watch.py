@@ -9,7 +9,7 @@ from fake_studies import SHORT, short, write_finished, write_journal
 
 from svea.studies import Grid, Study, plan_runs, read_states
 from svea.studies.cost import estimate_cost
-from svea.studies.watch import after_training, headline, rows, table
+from svea.studies.watch import after_training, headline, rows, table, what_continues
 
 
 def test_headline_and_rows(tmp_path: Path) -> None:
@@ -38,6 +38,25 @@ def test_a_run_that_was_stopped_for_good_is_not_called_done(tmp_path: Path) -> N
     assert [row["can_continue"] for row in rows(states)] == [False, True]
     cost = estimate_cost(states, at_once=1, decisions_per_second=1.0)
     assert (cost.done, cost.stopped, cost.seconds) == (1, 1, 0)
+
+
+def test_what_the_same_command_does_with_stopped_runs(tmp_path: Path) -> None:
+    grid = Grid(["walker_walk"], seeds="0-3")
+    begun, saved, trained, _ = runs = plan_runs([grid], SHORT | {"save_replay": False})
+    kept = plan_runs([Grid(["finger_spin"])], SHORT)
+    write_finished(tmp_path, trained)
+    write_finished(tmp_path, kept[0], decision=50)
+    (write_finished(tmp_path, begun, decision=50) / "checkpoints" / "000000050").rmdir()
+    states = read_states(Study(tmp_path, (*runs, *kept)))
+    assert what_continues(states) == "the same command continues", "without a checkpoint it begins"
+    running = [dataclasses.replace(states[0], state="running"), *states[1:]]
+    lost = "1 run cannot be continued: save_replay is false"
+    assert what_continues(running) == f"{lost}; the same command does the rest", "it will save"
+    write_finished(tmp_path, saved, decision=50)
+    write_journal(tmp_path, saved, "stopped", saved=50)
+    states = read_states(Study(tmp_path, (*runs, *kept)))
+    assert what_continues(states) == f"{lost}; the same command does the rest"
+    assert what_continues(states[1:3]) == lost, "nothing is left to do"
 
 
 def test_a_trained_run_says_what_follows(tmp_path: Path) -> None:

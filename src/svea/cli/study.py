@@ -31,7 +31,8 @@ from svea.studies.cost import Cost, estimate_cost, require_space, unfinished, up
 from svea.studies.engines import Resources
 from svea.studies.engines.local import find_slots
 from svea.studies.folder import is_cancelled
-from svea.studies.watch import MOST_ROWS, active, headline, reached, table
+from svea.studies.state import export_is_taken
+from svea.studies.watch import MOST_ROWS, active, headline, reached, table, what_continues
 from svea.words import duration, plural
 
 FAILED = 1  # exit code of a study in which runs failed
@@ -78,17 +79,18 @@ def run_study(study: Study, flags: EngineFlags) -> int:
         engine.require(study, flags)
         return 0
     require_space(study, states, cost)
-    runs = [state.run for state in active(states)]
-    runs += [state.run for state in states if state.refused and state.state == "failed"]
+    due = active(states)
+    due += [state for state in states if state.refused and state.state == "failed"]
+    runs = [state.run for state in due]
     _print_spent(states)
     if not runs:
         study.save()
         return _print_end(study, states, flags)
     engine.require(study, flags)
-    _require_exports(states)
+    _require_exports(study, due)
     study.save()
     display = StudyDisplay(study)
-    with _sigterm_as_interrupt(), display.show():
+    with _sigterm_as_interrupt(study), display.show():
         submitted = engine.run_study(study, runs, flags, display.refresh)
     if flags.on == "slurm":
         if len(submitted) < len(runs):
@@ -123,9 +125,14 @@ def dry_run_lines(study: Study, states: Sequence[RunState], cost: Cost | None = 
     return [_folded(line) for line in lines]
 
 
-def _require_exports(states: Sequence[RunState]) -> None:
+def _require_exports(study: Study, states: Sequence[RunState]) -> None:
     """Refuse a folder that no agent can be exported to, before hours of training and not after."""
-    for folder in {state.run.export for state in states if state.progress.missing_export}:
+    waiting = [state for state in states if state.progress.missing_export]
+    for folder in {state.run.export for state in waiting}:
+        if Path(folder).resolve() == (study.folder / "runs").resolve():
+            raise UserError(
+                f"export is {folder!r}, where this study keeps its runs; name another folder"
+            )
         try:
             make_folder(Path(folder))
             if not os.access(folder, os.W_OK | os.X_OK):
@@ -135,6 +142,12 @@ def _require_exports(states: Sequence[RunState]) -> None:
                 f"export is {folder!r}, which cannot be written: {error.strerror}; name another "
                 "place, or fix the permissions"
             ) from error
+    if taken := [state.run for state in waiting if export_is_taken(study.folder, state)]:
+        raise UserError(
+            f"{taken[0].export_folder} holds something else than the agent of that run, and is "
+            f"never overwritten ({len(taken)} such in all); move it away, or name another folder "
+            "to export to"
+        )
 
 
 def _what_follows(states: Sequence[RunState]) -> list[str]:
@@ -163,7 +176,7 @@ def cost_lines(cost: Cost, flags: EngineFlags = DEFAULT_ENGINE) -> list[str]:
     time = "unknown" if cost.wall_seconds is None else f"about {duration(cost.wall_seconds)}"
     limit = flags.seconds("none") if flags.on == "local" else math.inf
     if cost.wall_seconds is not None and limit < cost.wall_seconds:
-        calls = math.ceil(cost.wall_seconds / limit) if limit else math.inf
+        calls = math.ceil(cost.wall_seconds / limit)
         time += f", {calls:,} calls with --time-limit {flags.time_limit}"
     gpu = "unknown" if cost.gpu_hours is None else f"about {cost.gpu_hours:,.1f}"
     gpu = "0" if cost.gpu_hours == 0 else gpu
@@ -264,7 +277,7 @@ def _rich_table(states: Sequence[RunState], title: str) -> Table:
 
 
 @contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
+def _sigterm_as_interrupt(study: Study) -> Iterator[None]:
     """Let SIGTERM end a study as Ctrl-C does: every run saves first."""
 
     def interrupt(number: int, frame: object) -> None:
@@ -274,7 +287,8 @@ def _sigterm_as_interrupt() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print("every run has been asked to save; the same command continues", file=sys.stderr)
+        then = what_continues(read_states(study))
+        print(f"every run has been asked to save; {then}", file=sys.stderr)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -306,10 +320,10 @@ def _print_end(study: Study, states: Sequence[RunState], flags: EngineFlags) -> 
     if any(state.progress.ended for state in states):
         print(_next_commands(study, states))
     if is_cancelled(study.folder):
-        print("cancelled; the same command continues")
+        print(f"cancelled; {what_continues(states)}")
         return 128 + signal.SIGINT
     if (waiting := active(states)) and flags.seconds("none") < math.inf:
-        print(f"time limit: {plural(len(waiting), 'run')} not done; {_what_continues(waiting)}")
+        print(f"time limit: {plural(len(waiting), 'run')} not done; {what_continues(waiting)}")
     return FAILED if failed else 0
 
 
@@ -318,12 +332,3 @@ def _next_commands(study: Study, states: Sequence[RunState]) -> str:
     folder = shlex.quote(str(study.folder))
     evaluate = "" if any(state.run.modes for state in states) else f"`svea eval {folder}`, "
     return f"next: {evaluate}`svea report {folder}`"
-
-
-def _what_continues(waiting: Sequence[RunState]) -> str:
-    """What the same command can do with the runs that the time stopped."""
-    begun = [state.run for state in waiting if state.progress.decision]
-    lost = sum(not run.config.save_replay for run in begun)
-    if not lost:
-        return "the same command continues"
-    return f"{plural(lost, 'run')} cannot be continued: save_replay is false"

@@ -8,20 +8,23 @@ import json as jsonlib
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from svea import studies
 from svea.cli.arguments import Out, Positional, parse, tyro
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.cli.terminal import Steps, print_table
-from svea.envs.episodes import USUAL, parse_episodes
+from svea.envs.episodes import parse_episodes
 from svea.errors import SveaError, UserError, unknown_name
 from svea.files import output_folder
 from svea.studies.cost import measured_speeds, updates_left
 from svea.studies.engines import slurm
 from svea.studies.together import record_error
-from svea.studies.watch import active, headline, rows, table
+from svea.studies.watch import active, headline, rows, table, what_continues
 from svea.words import duration, plural
+
+Words = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[STR [STR ...]]")]
+"""What is typed after a flag; None where the flag is not given."""
 
 
 def run(arguments: list[str]) -> int:
@@ -42,14 +45,14 @@ def run(arguments: list[str]) -> int:
 
 def sweep(
     study: Positional[Path | None] = None,
-    tasks: tuple[str, ...] = (),
-    methods: tuple[str, ...] = ("svea",),
-    augments: tuple[str, ...] = (),
-    seeds: tuple[str, ...] = ("0",),
+    tasks: Words = None,
+    methods: Words = None,
+    augments: Words = None,
+    seeds: Words = None,
     set: tuple[str, ...] = (),
-    modes: tuple[str, ...] = (),
-    episodes: tuple[str, ...] = ("30",),
-    export: Path | None = None,
+    modes: Words = None,
+    episodes: Words = None,
+    export: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None,
     out: Out = None,
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = DEFAULT_ENGINE,
 ) -> int:
@@ -64,45 +67,60 @@ def sweep(
     Args:
         study: a .toml or .py file with the grid, instead of the flags below.
         tasks: names of tasks.
-        methods: names of methods.
+        methods: names of methods; default: svea.
         augments: strong augmentations; default: each method's own.
-        seeds: numbers and ranges, e.g. 0-4.
+        seeds: numbers and ranges, e.g. 0-4; default: 0.
         set: options of `svea train` for all runs, e.g. decisions=500000 recipe.alpha=1.
         modes: to evaluate in after training: modes, or groups as in `svea eval`.
         episodes: of that evaluation, per mode; `all` shows each of a mode's worlds once. Modes
             with numbers of their own follow as MODE=NUMBER: 20 color_hard=100 video_hard=all.
+            Default: 30.
         export: folder for a small export of each agent (`svea export --small`), under its run's
             name, once it is trained.
         out: the study's folder; default runs/sweep, or runs/NAME for a file NAME.toml.
         engine: where and how to run.
     """
-    flags = {"modes": modes, "episodes": parse_episodes(episodes), "export": export or ""}
-    settings: dict[str, Any] = {"set": {}} | flags
-    if study is None:
-        if not tasks:
-            raise UserError("no tasks; give --tasks walker_walk ..., or a study file")
-        grids = [studies.Grid(tasks, methods, augments, " ".join(seeds))]
+    axes = _given(
+        tasks=tasks, methods=methods, augments=augments, seeds=" ".join(seeds) if seeds else seeds
+    )
+    counts = None if episodes is None else parse_episodes(episodes)
+    flags = _given(modes=modes, episodes=counts, export=export)
+    if study is not None:
+        grids, settings = _read_file(study, axes, flags)
+    elif tasks:
+        grids, settings = [studies.Grid(**axes)], flags
     else:
-        if tasks:
-            raise UserError(f"--tasks and the study file {study} both name tasks; give one")
-        grids, given = studies.read_study_file(study)
-        _refuse_twice(study, flags, given)
-        settings |= given
-    common = studies.flatten(settings.pop("set")) | studies.parse_settings(set)
+        raise UserError("no tasks; give --tasks walker_walk ..., or a study file")
+    common = studies.flatten(settings.pop("set", {})) | studies.parse_settings(set)
     runs = studies.plan_runs(grids, common, drop_replay=engine.drop_replay, **settings)
-    wanted = settings["episodes"]
-    if not settings["modes"] and wanted != USUAL:
+    if settings.get("export") == "":
+        raise UserError("export is ''; allowed: the name of a folder")
+    if "episodes" in settings and not settings.get("modes"):
+        wanted = settings["episodes"]
         raise UserError(f"episodes is {wanted}, but no mode is named to play them in; add --modes")
     folder = output_folder(out or Path("runs") / (study.stem if study else "sweep"))
     return run_study(studies.open_study(folder, runs, attempts=engine.attempts), engine)
 
 
-def _refuse_twice(study: Path, flags: dict[str, Any], given: dict[str, Any]) -> None:
-    """Refuse a setting that a flag and the study file both give; a default is not given."""
-    usual = {"modes": (), "episodes": USUAL, "export": ""}
-    for name, value in flags.items():
-        if name in given and value != usual[name]:
+def _given(**flags: Any) -> dict[str, Any]:
+    """The flags that were typed: a default is not given."""
+    return {name: value for name, value in flags.items() if value is not None}
+
+
+def _read_file(
+    study: Path, axes: dict[str, Any], flags: dict[str, Any]
+) -> tuple[list[studies.Grid], dict[str, Any]]:
+    """The grids of a study file, and its settings with those that flags add."""
+    for name in axes:
+        raise UserError(
+            f"--{name} is given next to the study file {study}, which says what to combine; write "
+            f"{name} into the file, or leave it out and give flags alone"
+        )
+    grids, given = studies.read_study_file(study)
+    for name in flags:
+        if name in given:
             raise UserError(f"--{name} and the study file {study} both give {name}; give one")
+    return grids, given | flags
 
 
 def print_status(study: Positional[Path], json: bool = False) -> int:
@@ -130,10 +148,10 @@ def cancel(study: Positional[Path]) -> int:
     found = studies.read_study(study)
     found.cancel()
     slurm.cancel(found.folder)
-    running = sum(state.state == "running" for state in studies.read_states(found))
+    states = studies.read_states(found)
+    running = sum(state.state == "running" for state in states)
     print(
-        f"cancelled; {plural(running, 'running run')} will save and stop, and the same "
-        "`svea sweep` command continues"
+        f"cancelled; {plural(running, 'running run')} will save and stop; {what_continues(states)}"
     )
     return 0
 
@@ -162,11 +180,14 @@ def export_runs(study: Positional[Path], runs: Positional[tuple[str, ...]]) -> i
     found, chosen = _chosen(study, runs)
     if bad := [run.name for run in chosen if not run.export]:
         raise UserError(f"the study has no folder to export {bad[0]} to; give --export FOLDER")
+    missing = [run for run in chosen if _is_missing(found, run)]
+    if not missing:
+        return 0
     from svea.runs.load import export
 
     ends: list[tuple[studies.PlannedRun, Exception | None]] = []
-    with Steps("exports", len(chosen)) as steps:
-        for run in chosen:
+    with Steps("exports", len(missing)) as steps:
+        for run in missing:
             steps.doing(f"exporting {run.name}")
             try:
                 export(found.run_folder(run), run.export_folder, small=True)
@@ -175,6 +196,14 @@ def export_runs(study: Positional[Path], runs: Positional[tuple[str, ...]]) -> i
                 ends.append((run, error))
             steps.finish(f"exported {run.name}")
     return _conclude(found, ends)
+
+
+def _is_missing(study: studies.Study, run: studies.PlannedRun) -> bool:
+    """Whether a run is to be exported; says so of one that is exported already."""
+    missing = studies.read_progress(study.folder, run).missing_export
+    if not missing:
+        print(f"{run.name} is already exported to {run.export_folder}")
+    return missing
 
 
 def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[studies.PlannedRun]]:
@@ -186,6 +215,8 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
     for name in names:
         if name not in planned:
             raise unknown_name("run of this study", name, planned)
+        if names.count(name) > 1:
+            raise UserError(f"run {name} is named {names.count(name)} times; name each run once")
     return found, [planned[name] for name in names]
 
 

@@ -20,6 +20,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from svea.files import PARTIAL
+
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
 EVALUATIONS = "eval.jsonl"
@@ -59,6 +61,14 @@ def is_run(folder: Path) -> bool:
 def is_export(folder: Path) -> bool:
     """Whether `svea export` made a folder: weights, and no log by design."""
     return (folder / ACTOR).exists()  # whatever it is: the one who reads it says what is wrong
+
+
+def is_unfinished_export(folder: Path) -> bool:
+    """Whether a folder is empty, or has the weights of an export that was killed, and no more."""
+    ours = (ACTOR, CRITIC, f"*{PARTIAL}")
+    return folder.is_dir() and all(
+        any(path.match(name) for name in ours) for path in folder.iterdir()
+    )
 
 
 def analysis_file(run: Path, name: str) -> Path:

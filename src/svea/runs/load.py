@@ -163,7 +163,7 @@ def export(run: str | Path, folder: str | Path, *, small: bool = False) -> Path:
     """
     folder = Path(folder)
     target = folder.resolve()
-    if target == Path.cwd() or (target.exists() and not _is_unfinished(target)):
+    if target == Path.cwd() or (target.exists() and not layout.is_unfinished_export(target)):
         raise UserError(f"{folder} is not an empty folder; name a new one")
     agent = load_agent(run)
     if not has_critic(agent) and not small:
@@ -206,14 +206,6 @@ def _acting(agent: Agent) -> dict[str, tuple[str, ...]]:
     policy = "critic" if agent.discrete else "actor"
     adapts = ("auxiliary",) if isinstance(agent.auxiliary, PAD) else ()
     return {layout.ACTOR: ("trunk", policy, "masker", "log_temperature", *adapts)}
-
-
-def _is_unfinished(folder: Path) -> bool:
-    """Whether a folder is empty, or has the weights of an export that was killed, and no more."""
-    ours = (*EXPORTED, f"*{files.PARTIAL}")
-    return folder.is_dir() and all(
-        any(path.match(name) for name in ours) for path in folder.iterdir()
-    )
 
 
 def _exported_state(folder: Path) -> dict[str, Tensor]:

@@ -63,16 +63,13 @@ class Study:
         return run_folder(self.folder, run)
 
     def save(self) -> None:
-        """Write the plan, keeping the runs that only an earlier plan of this study had."""
-        runs = {run.name: run for run in self.runs}
-        for earlier in read_study(self.folder).runs if self._is_written else ():
-            now = runs.get(earlier.name, earlier)
-            modes = tuple(dict.fromkeys((*earlier.modes, *now.modes)))
-            analyses = tuple(dict.fromkeys((*earlier.analyses, *now.analyses)))
-            export = now.export or earlier.export
-            runs[earlier.name] = dataclasses.replace(
-                now, modes=modes, analyses=analyses, export=export
-            )
+        """Write the plan: these runs as they are now, and the others of earlier plans as they were.
+
+        What follows training is not added up, so that `sweep status` waits for what the last
+        command asked for, and for nothing else.
+        """
+        earlier = read_study(self.folder).runs if self._is_written else ()
+        runs = {run.name: run for run in (*earlier, *self.runs)}
         content = {
             "format": FORMAT,
             "title": self.title,

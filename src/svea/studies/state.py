@@ -68,6 +68,8 @@ class RunState:
     refused: bool = False
     """The last attempt ended with bad input: trying again would not help."""
     reason: str = ""
+    trains_together: bool = False
+    """The process that works on it is training several runs: others may not have ended yet."""
 
 
 def read_states(study: Study) -> list[RunState]:
@@ -79,7 +81,8 @@ def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunSta
     """The state of one run of the study in a folder."""
     progress = read_progress(study, run)
     journal = journal_path(study, run)
-    ends = [entry for entry in read_journal(journal) if entry.get("event") == "end"]
+    entries = read_journal(journal)
+    ends = [entry for entry in entries if entry.get("event") == "end"]
     failures = sum(entry.get("outcome") == "failed" for entry in ends)
     last = ends[-1] if ends else {}
     refused = last.get("outcome") == "refused"
@@ -90,7 +93,8 @@ def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunSta
     else:
         state = "failed" if refused or failures >= attempts else "queued"
     reason = str(last.get("reason", "")) if last.get("outcome") in ("failed", "refused") else ""
-    return RunState(run, state, progress, failures, refused, reason)
+    together = state == "running" and entries[-1:] != [] and entries[-1].get("training") is True
+    return RunState(run, state, progress, failures, refused, reason, together)
 
 
 def read_progress(study: Path, run: PlannedRun) -> Progress:
@@ -179,6 +183,18 @@ def _is_exported(folder: Path, run: PlannedRun, decision: int) -> bool:
         return same and bool(kept["decision"] == decision)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return False
+
+
+def export_is_taken(study: Path, state: RunState) -> bool:
+    """Whether something else than a run's agent lies where the run is to be exported to."""
+    run, target = state.run, state.run.export_folder
+    try:
+        if not target.exists() or layout.is_unfinished_export(target):
+            return False
+    except OSError:  # a folder that we may not read is not ours
+        return True
+    last = state.progress.saved if state.progress.ended else run.decisions
+    return not _is_exported(run_folder(study, run), run, last)
 
 
 def _missing_modes(folder: Path, run: PlannedRun, decision: int) -> tuple[str, ...]:

@@ -114,16 +114,22 @@ def _attempt(
     must_stop: MustStop,
     time_is_up: MustStop,
 ) -> None:
-    """Train, export, evaluate and analyse what is not done yet, and record how it ended."""
-    log, code, stop = log_path(study, run), 0, must_stop
+    """Train, export, evaluate and analyse what is not done yet, and record how it ended.
+
+    What fails after training does not keep the rest from being done: the first failure is recorded.
+    """
+    log, code, reason, stop = log_path(study, run), 0, "", must_stop
     attempt = Attempt(journal, read_progress(study, run))
     for command in _commands(study, run):
-        stop = either(must_stop, time_is_up) if command[0] == "train" else must_stop
-        code = execute(command, log, stop)
-        if code:
+        trains = command[0] == "train"
+        stop = either(must_stop, time_is_up) if trains else must_stop
+        failed = execute(command, log, stop)
+        if failed and not code:
+            code, reason = failed, _reason(failed, log)
+        if failed and (trains or stop()):
             break
     after = read_progress(study, run)
-    attempt.end(code, after, after.over, stop(), log)
+    attempt.end(code, after, after.over, stop(), log, reason)
 
 
 def either(one: MustStop, other: MustStop) -> MustStop:

@@ -164,7 +164,8 @@ class _Group:
         names, log = [run.name for run, _ in runs], log_path(self.study, runs[0][0])
         begun = []
         for run, journal in runs:
-            begun.append((run, Attempt(journal, self._progress(run), together=names)))
+            about = {"together": names, "training": what == "trained"}
+            begun.append((run, Attempt(journal, self._progress(run), **about)))
             if log_path(self.study, run) != log:
                 other = plain.descriptor(log_path(self.study, run), APPEND)
                 line = f"{what} together with {names[0]}: its lines are in {log.name}\n"

@@ -106,16 +106,35 @@ def reached(state: RunState) -> str:
     )
 
 
+def what_continues(states: Sequence[RunState]) -> str:
+    """What the same command does with runs that were stopped, or are about to be."""
+    lost = sum(_is_lost(state) for state in states)
+    if not lost:
+        return "the same command continues"
+    rest = "; the same command does the rest" if active(states) else ""
+    return f"{plural(lost, 'run')} cannot be continued: save_replay is false{rest}"
+
+
+def _is_lost(state: RunState) -> bool:
+    """Whether a run has, or will have, a checkpoint that is not its last and has no replay."""
+    saves = state.state == "running" and state.progress.decision > 0
+    begun = saves or state.progress.saved > 0
+    return begun and not state.progress.trained and not state.run.config.save_replay
+
+
 def after_training(state: RunState) -> str:
     """What is done with a running run whose training has ended; nothing of one that trains."""
     progress = state.progress
     if state.state != "running" or not progress.ended:
         return ""
+    waiting = "waiting for others of its process"
+    if state.trains_together:
+        return waiting
     if progress.missing_export:
         return "being exported"
     if progress.missing_modes:
         return f"being evaluated in {', '.join(progress.missing_modes)}"
-    return "being analysed" if progress.missing_analyses else "waiting for others of its process"
+    return "being analysed" if progress.missing_analyses else waiting
 
 
 def _returns(returns: dict[str, float]) -> str:

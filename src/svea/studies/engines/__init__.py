@@ -34,8 +34,7 @@ class Resources:
     time_limit: str = "auto"
     """local: save and stop training this long after the start, e.g. 28m; runs that have ended by
     then are still exported and evaluated, the same command continues the others; auto is none.
-    slurm: wall time of one job, whose run resumes in the next; auto is
-    24h."""
+    slurm: wall time of one job, whose run resumes in the next; auto is 24h."""
     slurm: tuple[str, ...] = ()
     """Further options of sbatch as name=value, e.g. partition=gpu account=me."""
 
@@ -52,7 +51,11 @@ class Resources:
         between(0, MOST_CORES).check("cpus", self.cpus)
         between(-1, MOST_GPUS).check("gpus", self.gpus)
         between(1, MOST_JOBS).check("together", self.together)
-        self.seconds("none")
+        if not self.seconds("none"):
+            raise UserError(
+                f"time_limit is {self.time_limit!r}; allowed: auto, none, or a time of 1s or more, "
+                "such as 90s, 9m, 1h30m"
+            )
         self.slurm_options()
 
     def seconds(self, usual: str) -> float:
