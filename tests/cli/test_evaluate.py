@@ -142,6 +142,34 @@ def test_bad_numbers_of_episodes_are_refused_before_anything_is_played(
     assert message in capsys.readouterr().err and read_records(run) == []
 
 
+def test_runs_after_the_number_of_episodes_are_told_where_they_belong(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for word in (str(run), "study.toml"):
+        assert main(["eval", "--modes", "train", "--episodes", "2", word]) == 2
+        error = capsys.readouterr().err
+        assert f"episodes is {word!r}, a file or folder; allowed: numbers" in error
+        assert "Name runs and files before --episodes" in error
+
+
+def test_an_export_in_a_folder_next_to_its_run_is_left_out_and_named(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = export(run, tmp_path / "exports" / "run")
+    assert verb(run, tmp_path / "exports", as_json=True) == 0
+    assert len(read_records(run)) == 2 and read_records(copy) == []
+    assert f"left out: {copy}, exported from runs that are evaluated" in capsys.readouterr().err
+    assert verb(run, copy) == 0, "named itself"
+    assert len(read_records(copy)) == 2 and capsys.readouterr().err == ""
+
+
+def test_one_run_under_two_spellings_is_played_and_written_once(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verb(run, run / ".." / run.name, jobs=3, as_json=True) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(read_records(run)) == 2
+
+
 def test_an_interrupted_evaluation_keeps_what_it_played(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -241,7 +269,7 @@ def test_ctrl_c_stops_all_agents_and_the_same_command_continues(
     finally:
         child.kill()
     assert child.returncode == 130 and "the same command continues" in err
-    assert "Traceback" not in err
+    assert "stopping" in err and "Traceback" not in err
     played = [read_records(run) for run in three]
     lines = [(run / "eval.jsonl").read_text().splitlines() for run in three]
     assert [len(one) for one in lines] == [len(one) for one in played], "no line is cut"

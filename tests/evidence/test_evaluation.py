@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from svea.evidence.evaluation.play import (
 from svea.evidence.evaluation.requests import fingerprint
 from svea.runs.load import export, load_agent, load_config
 from svea.seeds import EVALUATION, TRAINING, episode_seed, evaluation_seeds, world_order
+from svea.speed import host
 from svea.training import train
 
 torch.set_num_threads(1)
@@ -94,6 +96,75 @@ def test_an_evaluation_can_be_interrupted_and_begun_again(two_toys: Workers) -> 
     with pytest.raises(Interrupted):
         play(do_nothing, two_toys, [1, 2, 3], should_stop=lambda: next(calls) > 4)
     assert play(do_nothing, two_toys, [7])[0].total == pytest.approx(return_of_doing_nothing(7))
+
+
+def test_an_evaluation_that_is_to_stop_starts_no_episode(
+    two_toys: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(two_toys, "reset", None)  # would fail if it were called
+    with pytest.raises(Interrupted):
+        play(do_nothing, two_toys, [1, 2, 3], should_stop=lambda: True)
+
+
+def test_ctrl_c_while_environments_start_begins_nothing_else(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With agents that play at once: each waits for its environments when Ctrl-C comes."""
+    starting, stopping = threading.Event(), threading.Event()
+    started, loaded = [], []
+
+    def start_slowly(environments: Any, **options: Any) -> Workers:
+        started.append(environments)
+        starting.set()
+        assert stopping.wait(60)
+        return Workers(environments, **options)
+
+    def interrupt(futures: Any) -> None:
+        assert starting.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(requests, "Workers", start_slowly)
+    monkeypatch.setattr(requests, "wait", interrupt)
+    monkeypatch.setattr(requests, "load_agent", lambda run, **_: loaded.append(run))
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_runs(
+            [run],
+            Request(("train", "picture_colors"), 1, environments=1, jobs=2),
+            on_record=lambda *_: None,
+            on_problem=lambda *_: None,
+            on_stop=stopping.set,
+        )
+    assert loaded == [] and len(started) == 1, "and the next mode's do not start"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "environment", "threads"), [(1, None, 3), (2, None, 2), (8, None, 1), (1, "4", 4)]
+)
+def test_agents_leave_cores_to_the_environments(
+    run: Path, jobs: int, environment: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "usable_cores", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if environment:
+        monkeypatch.setenv("OMP_NUM_THREADS", environment)
+    taken: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: (taken or [4])[-1])
+    monkeypatch.setattr(torch, "set_num_threads", taken.append)
+    seen: list[int] = []
+    evaluate_runs(
+        [run],
+        Request(episodes=1, environments=1, jobs=jobs),
+        on_record=lambda *_: seen.append(torch.get_num_threads()),
+        on_problem=lambda *_: None,
+    )
+    assert seen == [threads] and torch.get_num_threads() == 4, "afterwards as it was"
+
+
+def test_fewer_threads_that_were_set_in_torch_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "usable_cores", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with host.sharing_cores(torch.device("cpu"), 1):
+        assert torch.get_num_threads() == 1, "as this module has set it"
 
 
 def test_seeds_are_paired_and_never_those_of_training() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from svea.cli.arguments import Positional, parse
 from svea.cli.terminal import Steps, print_results, starting
 from svea.errors import StorageError, SveaError, UserError
-from svea.evidence.read import find_runs, read_runs
+from svea.evidence.read import look_for_runs, read_runs
 from svea.evidence.results import Group, all_caveats, group_runs
 from svea.evidence.tables.results import all_results
 from svea.runs.records import Record, append_records, protocol_key, read_records
@@ -99,7 +99,8 @@ class Scoring:
         if not runs:
             raise UserError("no run to evaluate; name at least one folder made by `svea train`")
         self.request = request.check()
-        self.runs = find_runs(runs)
+        found = look_for_runs(runs)
+        self.runs, self.copies = found.runs, found.copies
         self.records: dict[Path, list[Record]] = defaultdict(list)
         self.played = 0
         self.problems: dict[str, list[str]] = defaultdict(list)
@@ -135,6 +136,7 @@ class Scoring:
                     known=self._recorded.__getitem__,
                     on_record=take,
                     on_problem=self._note,
+                    on_stop=lambda: steps.begin("stopping"),
                 )
             self.records = {run: self.records[run] for run in self.runs if run in self.records}
         except KeyboardInterrupt:
@@ -191,6 +193,10 @@ def evaluate_and_print(
     from svea.evidence.film.video import record_episode
 
     scoring = Scoring(runs, request, again)
+    if scoring.copies:
+        exports = listed(list(map(str, scoring.copies)), most=3)
+        print(f"left out: {exports}, exported from runs that are evaluated; name an export itself "
+              "to evaluate it, too", file=sys.stderr)  # fmt: skip
     scoring.play()
     if as_json:
         for records in scoring.records.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 
 from svea.envs.modes import check_mode
@@ -28,6 +29,8 @@ def parse_episodes(words: Sequence[str]) -> Episodes:
         mode, equals, text = word.rpartition("=")
         mode = mode if equals else DEFAULT
         count = int(text) if text.isdecimal() and len(text) < 20 else text
+        if count != "all" and isinstance(count, str):
+            _refuse_path(word)
         check_count(f"episodes of {mode}" if equals else "episodes", count)
         if mode in table:
             for_what = mode if equals else "all modes"
@@ -38,6 +41,15 @@ def parse_episodes(words: Sequence[str]) -> Episodes:
     if not table:
         raise UserError(f"episodes names no number; allowed: one for all modes, {_EXAMPLE}")
     return table[DEFAULT] if [*table] == [DEFAULT] else table
+
+
+def _refuse_path(word: str) -> None:
+    """Say where runs and files belong: the words after a flag are all its own."""
+    if word.endswith((".toml", ".py")) or os.path.exists(word):
+        raise UserError(
+            f"episodes is {word!r}, a file or folder; allowed: numbers of episodes, {_EXAMPLE}. "
+            "Name runs and files before --episodes"
+        )
 
 
 def check_episodes(episodes: object, modes: Collection[str] | None = None) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
 
 import torch
 
@@ -70,10 +71,20 @@ def leave_a_core() -> None:
         torch.set_num_threads(max(1, usable_cores() - 1))
 
 
-def share_cores(device: torch.device, agents: int) -> None:
-    """Give each of several agents that act at once its part of the cores, where the CPU computes.
+@contextlib.contextmanager
+def sharing_cores(device: torch.device, agents: int) -> Iterator[None]:
+    """Let agents that act at once share the cores where the CPU computes, and undo it at the end.
 
-    Each acts in a thread of its own, and torch starts threads for each of those.
+    Each acts in a thread of its own, and torch starts threads for each of those. They never take
+    the last core: torch's threads spin between two batches, when the environments step, and wait
+    for the slowest. On 2 busy cores evaluations took four times as long with two threads as with
+    one (docs/evaluation.md). OMP_NUM_THREADS, or fewer threads that were set in torch, stay.
     """
+    before = torch.get_num_threads()
     if device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, usable_cores() // agents))
+        cores = usable_cores()
+        torch.set_num_threads(max(1, min(before, cores - 1, cores // agents)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

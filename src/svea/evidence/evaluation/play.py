@@ -64,6 +64,8 @@ def play(
     playing: list[EpisodeResult | None] = [None] * len(workers)
 
     def start(idle: Iterable[int]) -> None:  # all at once: an episode's first picture takes long
+        if should_stop():
+            raise Interrupted
         taken = dict(zip(idle, waiting, strict=False))
         for worker, episode in taken.items():
             playing[worker] = episode

@@ -27,6 +27,7 @@ from svea.errors import NumericsError, SveaError, UserError, between, unknown_na
 from svea.evidence.evaluation.adaptation import AdaptingPolicy, deployed_policy
 from svea.evidence.evaluation.play import (
     EpisodeResult,
+    Interrupted,
     Policy,
     parallel_environments,
     play,
@@ -36,7 +37,7 @@ from svea.runs.load import load_agent, load_config, read_config
 from svea.runs.records import Record, protocol_key
 from svea.seeds import evaluation_seeds
 from svea.speed import EXACT, choose_device, explained
-from svea.speed.host import multiply_float32, share_cores
+from svea.speed.host import multiply_float32, sharing_cores
 
 POLICIES = ("agent", "random")
 CURE = "Use fewer --jobs or --envs, or end other programs on it; the same command continues"
@@ -95,6 +96,7 @@ def evaluate_runs(
     known: Callable[[Path], list[Record]] = lambda run: [],
     on_record: OnRecord,
     on_problem: OnProblem,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Play what a request asks of every run; episodes that are known already are passed on.
 
@@ -108,9 +110,12 @@ def evaluate_runs(
         on_record: called with the run and each record, old or new, as soon as it is there; by one
             thread at a time.
         on_problem: called with what cannot be evaluated, in the same way; the rest still is.
+        on_stop: called when Ctrl-C came while several agents play, which takes seconds to end.
     """
     request.check()
-    _Evaluation(request, known, on_record, on_problem).play(runs)
+    evaluation = _Evaluation(request, known, on_record, on_problem, on_stop)
+    with sharing_cores(evaluation.device, request.jobs):
+        evaluation.play(runs)
 
 
 @dataclass(frozen=True)
@@ -148,8 +153,9 @@ class _Evaluation:
         known: Callable[[Path], list[Record]],
         on_record: OnRecord,
         on_problem: OnProblem,
+        on_stop: Callable[[], None],
     ) -> None:
-        self.request, self.known = request, known
+        self.request, self.known, self.on_stop = request, known, on_stop
         self.telling, self.loading = threading.Lock(), threading.Lock()
         self.stopping = threading.Event()
         self.on_record, self.on_problem = self._alone(on_record), self._alone(on_problem)
@@ -175,13 +181,13 @@ class _Evaluation:
         if self.request.jobs == 1:
             return self._play_kinds(kinds)
         self._check_one_arithmetic(runs)
-        share_cores(self.device, self.request.jobs)
         with ThreadPoolExecutor(self.request.jobs) as pool:
             playing = [pool.submit(self._play_kinds, _of_run(kinds, run)) for run in runs]
             try:
                 wait(playing)
             except BaseException:  # Ctrl-C reaches this thread alone
                 self.stopping.set()
+                self.on_stop()
                 pool.shutdown(cancel_futures=True)
                 raise
         for one in playing:
@@ -192,7 +198,7 @@ class _Evaluation:
         waiting: list[Future[Workers]] = []
         # A worker ends with the thread that started it, so this one outlives them all.
         with ThreadPoolExecutor(1) as starter:
-            starts = (starter.submit(kind.start, self.request.environments) for kind in kinds)
+            starts = (starter.submit(self._start, kind) for kind in kinds)
             try:
                 waiting += itertools.islice(starts, 1)
                 for kind in kinds:
@@ -200,7 +206,7 @@ class _Evaluation:
                     self._play_kind(kind, waiting.pop(0))
             finally:
                 for start in waiting:
-                    with contextlib.suppress(SveaError):
+                    with contextlib.suppress(SveaError, Interrupted):
                         if not start.cancel():
                             start.result().close()
 
@@ -248,7 +254,7 @@ class _Evaluation:
                     self.on_problem(run, kind.mode, error)
                 return
             with workers:
-                begin = functools.partial(kind.start, self.request.environments)
+                begin = functools.partial(self._start, kind)
                 while left:
                     run = left.pop(0)
                     try:
@@ -260,6 +266,7 @@ class _Evaluation:
 
     def _play_run(self, run: Path, kind: _Environments, workers: Workers) -> None:
         """One run in one mode: pass on what is known, play the rest."""
+        self._check_stop()
         agent, config, weights = self.load(run)
         multiply_float32(self.device, config.precision == EXACT)  # another agent may be loaded
         check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
@@ -295,9 +302,20 @@ class _Evaluation:
             stop = self.stopping.is_set
             play(policy, workers, missing, should_stop=stop, on_episode=finished)
 
+    def _start(self, kind: _Environments) -> Workers:
+        """The environments of a kind."""
+        self._check_stop()
+        return kind.start(self.request.environments)
+
+    def _check_stop(self) -> None:
+        """End this thread after Ctrl-C: what it would start or load next takes seconds."""
+        if self.stopping.is_set():
+            raise Interrupted
+
     def _load(self, run: Path) -> tuple[Agent, Config, str]:
         """An agent, its configuration, and what tells its weights from others."""
         with self.loading:  # making one draws from torch's own generator
+            self._check_stop()  # others may have been loaded first
             agent = load_agent(run, device=self.request.device)
         return agent, load_config(run), fingerprint(agent)
 
