@@ -1,4 +1,4 @@
-"""Write what is shown from results/: blocks of README.md and docs/results.md, figures, model cards.
+"""Write what is shown from results/: blocks of README and pages, figures, model cards.
 
 `make results` runs it, and tests/test_results_pages.py compares. Nothing it writes is typed by
 hand: a block stands between `<!-- NAME: written by make results -->` and `<!-- end of NAME -->`.
@@ -89,7 +89,8 @@ class Results:
 
     def contents(self) -> dict[Path, str]:
         """Every text file that is generated, whole or in part, as it should be."""
-        pages = [self.root / "README.md", self.root / "docs/results.md"]
+        names = ("README.md", "docs/results.md", "docs/svea-motion.md")
+        pages = [self.root / name for name in names]
         found = {page: self._filled(page.read_text()) for page in pages}
         for folder in self.agents():
             card = self.card(folder)

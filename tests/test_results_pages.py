@@ -49,7 +49,7 @@ def wrong(script: ModuleType, root: Path) -> list[str]:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The pages, results and cards, to be edited; without weights."""
-    for name in ("README.md", "docs/results.md"):
+    for name in ("README.md", "docs/results.md", "docs/svea-motion.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "results", tmp_path / "results")
