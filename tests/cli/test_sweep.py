@@ -278,7 +278,7 @@ def test_an_export_that_is_taken_is_refused_before_training(
     begun.clear()
     write_export(taken, {"decision": 100})
     assert call(words) == 2 and not begun
-    assert f"svea: {taken} holds something else than the agent" in capsys.readouterr().err
+    assert f"svea: {taken} holds something other than the agent" in capsys.readouterr().err
     folder = write_finished(out, read_study(out).runs[1], decision=50)
     (folder / "config.json").write_text("{}")
     assert call(words) == 0 and begun, "its own agent, which it will be again"

@@ -144,7 +144,7 @@ def _require_exports(study: Study, states: Sequence[RunState]) -> None:
             ) from error
     if taken := [state.run for state in waiting if export_is_taken(study.folder, state)]:
         raise UserError(
-            f"{taken[0].export_folder} holds something else than the agent of that run, and is "
+            f"{taken[0].export_folder} holds something other than the agent of that run, and is "
             f"never overwritten ({len(taken)} such in all); move it away, or name another folder "
             "to export to"
         )

@@ -111,7 +111,8 @@ def _read_file(
     study: Path, axes: dict[str, Any], flags: dict[str, Any]
 ) -> tuple[list[studies.Grid], dict[str, Any]]:
     """The grids of a study file, and its settings with those that flags add."""
-    for name in axes:
+    if axes:
+        name = next(iter(axes))
         raise UserError(
             f"--{name} is given next to the study file {study}, which says what to combine; write "
             f"{name} into the file, or leave it out and give flags alone"

@@ -135,7 +135,7 @@ def _is_stopped(study: Path, run: PlannedRun, saved: int) -> bool:
     for entry in read_journal(journal_path(study, run)):
         if entry.get("event") == "start":
             began = entry.get("saved")
-            stopped = stopped if began == stopped else None  # begun anew: its folder was removed
+            stopped = stopped if began == stopped else None  # begun again: its folder was removed
         elif entry.get("outcome") == "stopped" and entry.get("saved") != began:
             stopped = entry.get("saved")
     return stopped == saved
@@ -186,7 +186,7 @@ def _is_exported(folder: Path, run: PlannedRun, decision: int) -> bool:
 
 
 def export_is_taken(study: Path, state: RunState) -> bool:
-    """Whether something else than a run's agent lies where the run is to be exported to."""
+    """Whether something other than a run's agent lies where the run is to be exported to."""
     run, target = state.run, state.run.export_folder
     try:
         if not target.exists() or layout.is_unfinished_export(target):
