@@ -119,6 +119,8 @@ def test_a_video_of_some_seconds_shows_the_beginning(run: Path, tmp_path: Path) 
 
     [whole] = watch(run, ["train"], tmp_path / "whole.mp4", on_problem=refuse)
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(whole))
+    config, agent = load_config(run), load_agent(run)
+    assert len(record(agent, config, "train", seconds=seconds / 2).pictures) == round(frames / 2)
     [part] = watch(run, ["train"], tmp_path / "part.mp4", seconds=seconds / 2, on_problem=refuse)
     assert imageio_ffmpeg.count_frames_and_secs(str(part))[0] == round(frames / 2)
     half = {"seconds": seconds / 2, "on_problem": refuse}

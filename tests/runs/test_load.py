@@ -11,6 +11,8 @@ import pytest
 import torch
 from tiny_runs import tiny
 
+from svea.agents import make_agent
+from svea.augment.images import ImageBank
 from svea.errors import StorageError, UserError
 from svea.evidence.evaluation import evaluate
 from svea.runs import checkpoint
@@ -179,6 +181,24 @@ def test_a_run_whose_augmentation_is_not_here_still_acts(
         export(copy, tmp_path / "exported")
     with pytest.raises(UserError, match="the strong augmentation cannot be made here"):
         agent.views(torch.from_numpy(images))["strong", 0]
+
+
+def test_pictures_are_made_when_the_strong_view_is_asked_for(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take seconds, and an agent that acts needs none."""
+    copy, calls, find = Path(shutil.copytree(run, tmp_path / "copy")), [], ImageBank.find
+    change_config(copy, augment="conv|overlay")
+    monkeypatch.setattr(ImageBank, "find", lambda *given: calls.append(given) or find(*given))
+    agent = load_agent(copy)
+    images = torch.randint(256, (3, 9, 16, 16), dtype=torch.uint8)
+    agent.act(images.numpy())
+    assert calls == []
+    usual = make_agent(load_config(copy), actions=agent.actions)
+    usual.load_state_dict(agent.state_dict())
+    assert torch.equal(agent.views(images)["strong", 0], usual.views(images)["strong", 0])
+    agent.views(images)["strong", 0]
+    assert len(calls) == 2, "once for each agent"
 
 
 @pytest.mark.parametrize("augment", ["gamma_of_a_script", "no_such_module:gamma"])

@@ -52,9 +52,7 @@ def make_agent(
         device: where it computes.
         strong: takes the place of the configuration's strong augmentation.
     """
-    pictures = cache(
-        lambda: ImageBank.find(config.overlay_dir or None, config.data_dir or None, device)
-    )
+    pictures = pictures_of(config, device)
     views = ViewMaker.of(
         config,
         shift=shift,
@@ -79,6 +77,12 @@ def make_agent(
     if strong is None and uses_pictures(config.augment):
         agent.pictures = pictures().record
     return agent
+
+
+def pictures_of(config: Config, device: torch.device | str = "cpu") -> Callable[[], ImageBank]:
+    """What finds the pictures that a configuration mixes in, once: reading them takes time."""
+    folders = config.overlay_dir or None, config.data_dir or None
+    return cache(lambda: ImageBank.find(*folders, device))
 
 
 def make_replay(

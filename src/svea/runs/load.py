@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from svea import files
-from svea.agents import BASES, Agent, make_agent
+from svea.agents import BASES, Agent, make_agent, pictures_of
 from svea.agents.auxiliary import PAD
+from svea.augment import Augment, augmentation
 from svea.config import Config, from_dict
+from svea.config.augmentations import own_names, uses_pictures
 from svea.errors import StorageError, UserError
 from svea.runs import checkpoint, layout, quantised, tensors, zoo
 from svea.speed import EXACT, choose_device
@@ -95,6 +98,8 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
 
 def _agent_to_act(run: Path, config: Config, actions: int, device: torch.device) -> Agent:
     """The agent; where its strong augmentation cannot be made, all but the strong view works."""
+    if uses_pictures(config.augment) and not (config.overlay_dir or own_names(config.augment)):
+        return make_agent(config, actions, device, _made_when_asked(config, device))
     try:
         return make_agent(config, actions, device)
     except UserError as error:
@@ -110,6 +115,16 @@ def _agent_to_act(run: Path, config: Config, actions: int, device: torch.device)
         stacklevel=3,
     )
     return agent
+
+
+def _made_when_asked(config: Config, device: torch.device) -> Augment:
+    """The strong augmentation, made at its first use: acting needs no pictures, which take time."""
+    made = functools.cache(lambda: augmentation(config.augment, pictures_of(config, device)))
+
+    def strong(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return made()(x, generator)
+
+    return strong
 
 
 class NotStored(nn.Module):

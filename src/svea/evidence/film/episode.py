@@ -71,6 +71,7 @@ def record(
     data_dir: str | None = None,
     task: str = "",
     objects: bool = False,
+    seconds: float = 0.0,
 ) -> Recording:
     """Play an evaluation's first episode in a mode, in this process, and keep what there is to see.
 
@@ -83,6 +84,7 @@ def record(
         data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
         task: another task than the run's.
         objects: also keep where the task is, by the simulator's segmentation.
+        seconds: only the beginning of the episode; 0: all of it.
     """
     chosen: dict[str, Any] = {"seed": 0}  # as in workers, for a user's function that takes a seed
     if size:
@@ -93,6 +95,7 @@ def record(
     episode = EpisodeResult(evaluation_seeds(seed, 1, worlds)[0])
     rate = environment.metadata.get("render_fps", 25)
     recording = Recording(label_mode(mode, task), rate, upper_bound=config.mask == "oracle")
+    most = max(1, round(seconds * rate)) if seconds else math.inf
     try:
         check_actions(agent, *describe_actions(environment.action_space), task or config.task)
         observation, _ = environment.reset(seed=episode.seed)
@@ -108,7 +111,7 @@ def record(
             observation, reward, terminated, truncated, _ = step
             episode.total += float(reward)
             episode.length += 1
-            done = bool(terminated or truncated)
+            done = bool(terminated or truncated or episode.length >= most)
     except SveaError:
         raise
     except Exception as error:

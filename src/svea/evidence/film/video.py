@@ -109,6 +109,7 @@ def watch(
         warnings.warn(f"{run} was stored without its critic: no Q-values are shown", stacklevel=2)
     recordings = []
     chosen: dict[str, Any] = {"seed": seed, "size": size, "data_dir": data_dir, "task": task}
+    chosen["seconds"] = seconds
     for mode in modes_for(task or config.task, modes, on_problem):
         on_mode(mode)
         try:
@@ -118,9 +119,7 @@ def watch(
     shown = [recording for recording in recordings if recording.pictures]
     if not shown:
         raise UserError(f"nothing to watch: no mode of {task or config.task} could be shown")
-    rate = shown[0].rate
-    most = max(1, round(seconds * rate)) if seconds else None
-    write_video(out, itertools.islice(grid(shown), most), fps or rate)
+    write_video(out, grid(shown), fps or shown[0].rate)
     if gif:
         write_gif(out.with_suffix(".gif"), out)
     return [out, out.with_suffix(".gif")] if gif else [out]
