@@ -88,13 +88,14 @@ def test_an_upper_bound_is_marked_at_its_side(
 ) -> None:
     for method, mask in (("simgrl", "none"), ("oracle_mask", "oracle")):
         write_run(tmp_path / method, method=method, mask=mask, final={"train": 9})
-    about = ["compare", "simgrl", "oracle_mask", "--runs", str(tmp_path)]
-    assert main(about) == 0
+    command = ["compare", "simgrl", "oracle_mask", "--runs", str(tmp_path)]
+    assert main(command) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "oracle_mask [upper bound]" in said and "simgrl [upper bound]" not in said
-    assert "note: oracle_mask: upper bound: all pixels but the task's own are black" in said
+    about = "(walker_walk · oracle_mask + conv [upper bound: oracle mask])"
+    assert f"which no agent outside it has; not a method {about}" in said
     assert "note: few seeds" in said, "what holds for both sides names neither"
-    assert main([*about, "--json"]) == 0
+    assert main([*command, "--json"]) == 0
     (ours, theirs) = json.loads(capsys.readouterr().out)[0]["matches"][0]["settings"]
     assert "upper bound" not in ours and "[upper bound: oracle mask]" in theirs
 

@@ -12,7 +12,7 @@ from svea.cli.terminal import Steps, print_results
 from svea.envs.modes import expand_modes, in_order, is_group
 from svea.errors import UserError
 from svea.evidence import compare
-from svea.evidence.results import Group, caveats_of
+from svea.evidence.results import Group, caveat_notes
 from svea.evidence.tables.comparison import comparison_table
 
 LONGEST_NAME = 16  # in the head of a column
@@ -72,9 +72,11 @@ def comparisons(
     same = [pair.name for pair in pairs if _folders(pair.ours) & _folders(pair.theirs)]
     twice = [f"{name}: both sides have the same runs" for name in same]
     a_name, b_name = _side_names(ours, theirs)
-    sides = {a_name: [pair.ours for pair in pairs], b_name: [pair.theirs for pair in pairs]}
+    sides = [pair.ours for pair in pairs], [pair.theirs for pair in pairs]
     notes = [] if a_name == ours else [f"A: {ours}; B: {theirs}"]
-    caveats = dict.fromkeys([*twice, *unread_a, *unread_b, *alone, *_caveats_by_side(sides)])
+    caveats = dict.fromkeys(
+        [*twice, *unread_a, *unread_b, *alone, *caveat_notes([*sides[0], *sides[1]])]
+    )
     made = []
     for mode in _spelled_out(modes, _common_modes(pairs)):
         found = compare.compare(pairs, mode, measure)
@@ -87,22 +89,8 @@ def comparisons(
         raise UserError("nothing to compare:\n" + "\n".join([*notes, *caveats]))
     over = "seeds" if measure == "area" else "seeds and worlds (train: seeds and episodes)"
     notes.append(f"[95 %]: bootstrap intervals over {over}")
-    marked = (_marked(a_name, sides[a_name]), _marked(b_name, sides[b_name]))
+    marked = _marked(a_name, sides[0]), _marked(b_name, sides[1])
     return made, marked, [*notes, *(f"note: {text}" for text in caveats)]
-
-
-def _caveats_by_side(sides: dict[str, list[Group]]) -> list[str]:
-    """What a reader must know: of both sides, or with the name of the one it is about."""
-    told = {
-        name: dict.fromkeys(text for group in groups for text in caveats_of(group))
-        for name, groups in sides.items()
-    }
-    every = dict.fromkeys(text for texts in told.values() for text in texts)
-    found = []
-    for text in every:
-        about = [name for name, texts in told.items() if text in texts]
-        found.append(text if len(about) == len(told) else f"{about[0]}: {text}")
-    return found
 
 
 def _marked(name: str, groups: Sequence[Group]) -> str:

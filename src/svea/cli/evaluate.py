@@ -13,7 +13,7 @@ from svea.cli.arguments import Positional, parse
 from svea.cli.terminal import Steps, print_results, starting
 from svea.errors import StorageError, SveaError, UserError
 from svea.evidence.read import look_for_runs, read_runs
-from svea.evidence.results import Group, all_caveats, group_runs
+from svea.evidence.results import caveat_notes, group_runs
 from svea.evidence.tables.results import all_results
 from svea.runs.records import Record, append_records, protocol_key, read_records
 from svea.words import listed, plural
@@ -245,11 +245,5 @@ def print_scores(runs: Sequence[Path], modes: Collection[str] | None = None) -> 
     """The table of runs in some modes (all if None), with what a reader must know about it."""
     found, problems = read_runs(runs)
     groups = group_runs(found)
-    print_results(all_results(groups, modes), [*problems, *_caveats(groups)])
-
-
-def _caveats(groups: Sequence[Group]) -> list[str]:
-    """Caveats and warnings, each with what it is about."""
-    found = all_caveats(groups)
-    about = {text: listed(who, most=3, between="; ") for text, who in found.items()}
-    return [f"note: {text}" + (f" ({who})" if who else "") for text, who in about.items()]
+    notes = [f"note: {text}" for text in caveat_notes(groups)]
+    print_results(all_results(groups, modes), [*problems, *notes])

@@ -1,6 +1,6 @@
 """From runs to results: groups over seeds, their numbers, and what to know about them."""
 
-from svea.evidence.results.caveats import all_caveats, caveats_of
+from svea.evidence.results.caveats import all_caveats, caveat_notes, caveats_of
 from svea.evidence.results.curves import (
     MeanCurve,
     WallTime,
@@ -32,6 +32,7 @@ __all__ = [
     "aggregate",
     "all_caveats",
     "areas",
+    "caveat_notes",
     "caveats_of",
     "common_level",
     "group_runs",

@@ -33,6 +33,12 @@ def all_caveats(groups: Sequence[Group]) -> Caveats:
     return found
 
 
+def caveat_notes(groups: Sequence[Group]) -> list[str]:
+    """All of them as lines below a table, each with what it is about."""
+    about = {text: listed(who, most=3, between="; ") for text, who in all_caveats(groups).items()}
+    return [text + (f" ({who})" if who else "") for text, who in about.items()]
+
+
 def caveats_of(group: Group) -> list[str]:
     """What a reader must know before comparing this group with anything."""
     found = []
