@@ -3,13 +3,14 @@
     python benchmarks/drawing.py                                  # every variant, some 2 minutes
     python benchmarks/drawing.py --variants full coarse --processes 1 5 10 --at-once 8 16
 
-Processes draw the paper's tasks as workers do in training, so many pictures at once in one OpenGL
-context, at a rate that is that of a study's decisions. Updates are made without environments, as in
-`benchmarks/lanes.py`. They are timed alone before and after each variant, and next to it; the
-difference for each picture is what it costs. Without a GPU the time of a picture is all there is.
+Processes draw the paper's tasks in turn as workers do in training, each one's pictures at once in
+one OpenGL context, at a rate that is that of a study's decisions. Updates are made without
+environments, as in `benchmarks/lanes.py`. They are timed alone before and after each variant, and
+next to it; the difference for each picture is what it costs. Without a GPU the time of a picture is
+all there is.
 
 Variants leave a part of a picture out, to tell where its time goes; what they draw is not what
-agents are trained on, but for `full`.
+agents are trained on, but for `full` and `mujoco`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ import torch
 SIZE = 84
 TASKS = ("walker walk", "walker stand", "cartpole swingup", "ball_in_cup catch", "finger spin")
 VARIANTS = {
-    "full": "as in training",
+    "full": "as in training: all pictures as layers of one framebuffer, where that is possible",
+    "mujoco": "the same picture, each drawn by MuJoCo, as are those that follow",
     "coarse": "16 slices and 8 stacks to a sphere instead of 28 and 16: 29 % of the triangles",
     "flat": "4 slices and 2 stacks: hardly any triangles, as many calls",
     "no-reflection": "without the pass for mirrors",
@@ -48,11 +50,11 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=900, help="pictures/s in all processes")
     parser.add_argument("--learners", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--draw", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--draw", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.draw:
-        variant, at_once, rate = options.draw
-        return draw(variant, int(at_once), float(rate))
+        variant, task, at_once, rate = options.draw
+        return draw(variant, task, int(at_once), float(rate))
     from svea.bench.timing import machine
 
     print(machine())
@@ -147,19 +149,20 @@ class Pictures:
 @contextmanager
 def drawing(variant: str, processes: int, at_once: int, rate: float) -> Iterator[Pictures]:
     """Processes that have drawn their first pictures and wait."""
-    command = [sys.executable, __file__, "--draw", variant, str(at_once), str(rate)]
+    command = [sys.executable, __file__, "--draw", variant]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with ExitStack() as stack:
         children = []
-        for _ in range(processes):
-            children.append(stack.enter_context(subprocess.Popen(command, **pipes)))
+        for number in range(processes):
+            what = [TASKS[number % len(TASKS)], str(at_once), str(rate)]
+            children.append(stack.enter_context(subprocess.Popen([*command, *what], **pipes)))
             stack.callback(children[-1].kill)
         if any(child.stdout.readline() != "ready\n" for child in children):
             raise SystemExit(f"a process could not draw {variant}: see its message above")
         yield Pictures(children)
 
 
-def draw(variant: str, at_once: int, rate: float) -> None:
+def draw(variant: str, task: str, at_once: int, rate: float) -> None:
     """Draw when told so, until the parent closes the line."""
     import queue
     import threading
@@ -167,8 +170,8 @@ def draw(variant: str, at_once: int, rate: float) -> None:
     from svea.envs.rendering.renderer import configure_drawing
     from svea.envs.rendering.shared import SharedContext
 
-    configure_drawing(SharedContext(at_once), lambda: None)
-    renderers = [renderer(variant, TASKS[number % len(TASKS)]) for number in range(at_once)]
+    configure_drawing(SharedContext(at_once, layers=variant == "full"), lambda: None)
+    renderers = [renderer(variant, task) for _ in range(at_once)]
     context = renderers[0]._gl
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=lambda: [lines.put(line) for line in sys.stdin], daemon=True).start()

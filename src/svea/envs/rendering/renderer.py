@@ -12,11 +12,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from svea.envs.rendering.backend import import_suite, is_software, make_gl_context
+from svea.envs.rendering.scenes import SceneReader
 
 RENDERINGS = ("full", "fast")
 """`full` is dm_control's look; `fast` has no shadows, reflections or antialiasing."""
@@ -136,6 +137,7 @@ class Renderer:
         self._camera.fixedcamid = camera
         self._buffers: dict[int, np.ndarray] = {}
         self._masks: dict[int, np.ndarray] = {}
+        self._reader, self._as_loaded = cast("SceneReader | None", None), True
 
         with _watch():
             gl = _drawing.context or Context()
@@ -231,8 +233,19 @@ class Renderer:
         rectangle = self._mujoco.MjrRect(0, 0, len(buffer), len(buffer))
         self._mujoco.mjr_readPixels(buffer, None, rectangle, self._context)
 
+    @property
+    def reader(self) -> SceneReader | None:
+        """What `layers.py` needs to draw the picture; nothing where it has to be MuJoCo's."""
+        if not self._context.offSamples or self._scene.flags[self._mujoco.mjtRndFlag.mjRND_SEGMENT]:
+            return None
+        if self._reader is None:
+            whole = self._model, self._scene, self._context
+            self._reader = SceneReader(*whole, as_loaded=self._as_loaded)
+        return self._reader
+
     def upload_texture(self, texture: int) -> None:
         """Send `model.tex_data` of one texture to the GPU after it was changed."""
+        self._reader, self._as_loaded = None, False
         self._call(self._mujoco.mjr_uploadTexture, self._model, self._context, texture)
 
     def upload_sky_faces(self, texture: int, faces: Sequence[int]) -> None:
@@ -242,6 +255,7 @@ class Renderer:
         dm_control's 800 pixel sky in software; this takes 5 ms a side, for the same pixels. A GPU
         is fast enough to do it MuJoCo's way.
         """
+        self._reader, self._as_loaded = None, False
         self._call(self._upload_sky_faces, texture, faces)
 
     def _upload_sky_faces(self, texture: int, faces: Sequence[int]) -> None:

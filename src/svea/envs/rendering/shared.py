@@ -2,7 +2,8 @@
 
 A GPU that learns and draws has to switch between the two. Every picture that is drawn and waited
 for by itself makes it do so, and costs the learner 0.3 ms on an H200, however many processes draw;
-eight that are drawn in one OpenGL context and waited for once cost it 0.05 to 0.18 ms each.
+eight that are drawn in one OpenGL context and waited for once cost it 0.05 to 0.18 ms each, and
+less as layers of one framebuffer (`layers.py`).
 
 So each environment runs in a thread of its own, up to where it needs its picture. The thread that
 made the context draws: when all environments that are still running wait for a picture, it draws
@@ -14,18 +15,25 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
-from svea.envs.rendering.renderer import Context, Renderer
+from svea.envs.rendering.backend import is_software
+from svea.envs.rendering.gl import functions
+from svea.envs.rendering.layers import Layers
+from svea.envs.rendering.renderer import SHADOW_MAP, Context, Renderer
 
 Result = TypeVar("Result")
+
+MOST_DIFFERENT = 0.005
+"""Share of a first batch's pixels that may differ from MuJoCo's by more than eight levels."""
 
 
 @dataclass
@@ -48,9 +56,16 @@ class _Call:
 class SharedContext(Context):
     """One OpenGL context for the renderers of several environments, and the thread that draws."""
 
-    def __init__(self, environments: int) -> None:
-        """Make a thread for each of the environments; this one makes them and draws for them."""
+    def __init__(self, environments: int, layers: bool | None = None) -> None:
+        """Make a thread for each of the environments; this one makes them and draws for them.
+
+        Args:
+            environments: How many.
+            layers: Draw pictures as layers where that is possible; by default on a GPU. In software
+                MuJoCo is faster.
+        """
         self._thread = threading.get_ident()
+        self._with_layers, self._layers = layers, cast("Layers | None", None)
         self._threads = ThreadPoolExecutor(environments, "environment")
         self._requests: SimpleQueue[_Picture | _Call | None] = SimpleQueue()
         self._sheet: _Sheet | None = None
@@ -87,10 +102,10 @@ class SharedContext(Context):
         self._ask(_Picture(renderer, buffer))
 
     def leave(self) -> None:
-        """Count a renderer out; with the last one the sheet goes, too."""
+        """Count a renderer out; with the last one goes what they drew on."""
         super().leave()
         if self._gl is None:
-            self._sheet = None
+            self._sheet = self._layers = None
 
     def close(self) -> None:
         """End the threads, after all renderers have left."""
@@ -120,13 +135,61 @@ class SharedContext(Context):
         sides = [len(picture.buffer) for picture in pictures]
         bottoms = [0, *itertools.accumulate(sides)]
         whole = bottoms[-1], max(sides)
-        self._sheet = sheet = self._sheet.at_least(*whole) if self._sheet else _Sheet(*whole)
-        for picture, side, bottom in zip(pictures, sides, bottoms, strict=False):
-            picture.renderer.render(side)
-            sheet.take(side, bottom)
-        pixels = sheet.read(bottoms[-1])
+        self._sheet = self._sheet.at_least(*whole) if self._sheet else _Sheet(*whole)
+        layers = self._draw_layers(pictures) if len(set(sides)) == 1 else None
+        pixels = self._take_all(pictures, layers)
         for picture, side, bottom in zip(pictures, sides, bottoms, strict=False):
             picture.buffer[:] = pixels[bottom : bottom + side, :side]
+
+    def _take_all(self, pictures: Sequence[_Picture], layers: Layers | None) -> np.ndarray:
+        """The pixels of layers that have been drawn, or of pictures that MuJoCo draws now."""
+        assert self._sheet is not None
+        bottom = 0
+        for number, picture in enumerate(pictures):
+            side = len(picture.buffer)
+            if layers:
+                layers.select(number)
+            else:
+                picture.renderer.render(side)
+            self._sheet.take(side, bottom)
+            bottom += side
+        return self._sheet.read(bottom)
+
+    def _draw_layers(self, pictures: Sequence[_Picture]) -> Layers | None:
+        """Draw pictures as layers; nothing where MuJoCo has to draw them."""
+        if self._with_layers is None:
+            from OpenGL import GL
+
+            self._with_layers = not is_software(GL.glGetString(GL.GL_RENDERER).decode())
+        readers = [reader for picture in pictures if (reader := picture.renderer.reader)]
+        if not self._with_layers or len(readers) < len(pictures):
+            return None
+        side = len(pictures[0].buffer)
+        if self._layers and self._layers.fits(len(pictures), side):
+            return self._layers if self._layers.draw(readers) else None
+        if self._layers:
+            self._layers.free()
+        try:
+            self._layers = Layers(len(pictures), side, SHADOW_MAP)
+            drawn = self._layers.draw(readers)
+            different = drawn and self._compare(pictures, self._layers)
+        except Exception as error:  # PyOpenGL has many, and drivers know more
+            self._give_up(f"{type(error).__name__}: {error}")
+            return None
+        if different > MOST_DIFFERENT:
+            self._give_up(f"{different:.1%} of their pixels are not MuJoCo's")
+            return None
+        return self._layers if drawn and self._layers.draw(readers) else None
+
+    def _compare(self, pictures: Sequence[_Picture], layers: Layers) -> float:
+        """The share of pixels that MuJoCo draws visibly differently."""
+        ours = self._take_all(pictures, layers).astype(int)
+        return float((abs(ours - self._take_all(pictures, None)).max(-1) > 8).mean())
+
+    def _give_up(self, why: str) -> None:
+        """Let MuJoCo draw from here on, and say so."""
+        self._with_layers, self._layers = False, None
+        print(f"warning: pictures are drawn one by one, which is slower: {why}", file=sys.stderr)
 
 
 class _Sheet:
@@ -136,7 +199,7 @@ class _Sheet:
         from OpenGL import GL
 
         self._pixels = np.empty((height, width, 3), np.uint8)
-        self._framebuffer, self._colors = GL.glGenFramebuffers(1), GL.glGenRenderbuffers(1)
+        self._framebuffer, self._colors = int(GL.glGenFramebuffers(1)), GL.glGenRenderbuffers(1)
         GL.glBindRenderbuffer(GL.GL_RENDERBUFFER, self._colors)
         GL.glRenderbufferStorage(GL.GL_RENDERBUFFER, GL.GL_RGBA8, width, height)
         GL.glBindFramebuffer(GL.GL_FRAMEBUFFER, self._framebuffer)
@@ -159,9 +222,9 @@ class _Sheet:
         """Copy the picture from the framebuffer that is bound; this averages a pixel's samples."""
         from OpenGL import GL
 
-        place = 0, bottom, side, bottom + side
-        GL.glBindFramebuffer(GL.GL_DRAW_FRAMEBUFFER, self._framebuffer)
-        GL.glBlitFramebuffer(0, 0, side, side, *place, GL.GL_COLOR_BUFFER_BIT, GL.GL_NEAREST)
+        gl, place = functions(), (0, bottom, side, bottom + side)
+        gl.BindFramebuffer(GL.GL_DRAW_FRAMEBUFFER, self._framebuffer)
+        gl.BlitFramebuffer(0, 0, side, side, *place, GL.GL_COLOR_BUFFER_BIT, GL.GL_NEAREST)
 
     def read(self, height: int) -> np.ndarray:
         """Wait for the pixels of what was taken, bottom row first."""
