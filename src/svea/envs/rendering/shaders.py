@@ -26,7 +26,7 @@ struct Light {{
     vec4 position, spot, mirror_position, mirror_spot, ambient, diffuse, specular, fading, kind;
 }};
 layout(row_major, std430, binding = 0) readonly buffer Shapes {{ Shape shapes[]; }};
-layout(std430, binding = 1) readonly buffer Lights {{ Light lights[][{MOST_LIGHTS}]; }};
+layout(std430, binding = 1) readonly buffer Lights {{ Light lights[]; }};
 layout(location = 0) uniform int pass;
 layout(location = 1) uniform int first;
 const int SHADOWS = {SHADOWS}, OUTLINE = {OUTLINE}, MIRRORED = {MIRRORED}, LIT = {LIT}, SKY = {SKY};
@@ -49,7 +49,7 @@ vec3 light_at(Shape shape, vec3 eye, vec3 up, bool mirrored, bool casting) {
     vec3 base = shape.color.rgb * (mirrored ? shape.material.w : 1.0);
     vec3 sum = casting ? vec3(0) : base * shape.material.x;
     for (int i = 0; i < MOST_LIGHTS; i++) {
-        Light light = lights[layer][i];
+        Light light = lights[layer * MOST_LIGHTS + i];  // an array of arrays fails on an H200
         if (light.kind.x < 0.5 || (!mirrored && (light.kind.y > 0.5) != casting)) continue;
         vec4 position = mirrored ? light.mirror_position : light.position;
         vec4 spot = mirrored ? light.mirror_spot : light.spot;
