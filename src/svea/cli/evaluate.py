@@ -245,5 +245,5 @@ def print_scores(runs: Sequence[Path], modes: Collection[str] | None = None) -> 
     """The table of runs in some modes (all if None), with what a reader must know about it."""
     found, problems = read_runs(runs)
     groups = group_runs(found)
-    notes = [f"note: {text}" for text in caveat_notes(groups)]
+    notes = [f"note: {text}" for text in caveat_notes(groups, modes)]
     print_results(all_results(groups, modes), [*problems, *notes])
