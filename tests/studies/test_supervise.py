@@ -219,6 +219,43 @@ def test_a_crash_after_a_stop_is_a_failure(tmp_path: Path) -> None:
     assert [command[0] for command in script.commands] == ["train", "train"], "no evaluation"
 
 
+def loses_its_supervisor(study: Path, run: PlannedRun, step: Step) -> None:
+    """An attempt whose process does a step, and whose supervisor is killed meanwhile."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(folder: Path) -> int:
+        step(folder)
+        raise Killed
+
+    with pytest.raises(Killed):
+        supervise_run(study, run, execute=Script(killed))
+
+
+def test_a_run_that_lost_its_supervisor_and_its_replay_is_evaluated_as_it_is(
+    tmp_path: Path,
+) -> None:
+    run = planned(save_replay=False, modes=["train"], episodes=1)
+    loses_its_supervisor(tmp_path, run, reach(60))
+    script, clock = Script(evaluates(60)), Clock()
+    clock.up = True
+    assert supervise_run(tmp_path, run, 1, execute=script, time_is_up=clock) == "stopped"
+    assert [command[0] for command in script.commands] == ["eval"]
+    assert outcomes(tmp_path, run) == ["stopped", "done"]
+    assert read_state(tmp_path, run, 1).failures == 0
+
+
+@pytest.mark.parametrize(("save_replay", "decision"), [(False, 0), (True, 60)])
+def test_other_runs_that_lost_their_supervisor_begin_again_or_go_on(
+    save_replay: bool, decision: int, tmp_path: Path
+) -> None:
+    run = planned(save_replay=save_replay)
+    loses_its_supervisor(tmp_path, run, reach(decision))
+    assert supervise_run(tmp_path, run, execute=Script(reach(100))) == "done"
+    assert outcomes(tmp_path, run) == ["stopped", "done"]
+
+
 def test_a_run_out_of_time_that_can_be_continued_waits_for_it(tmp_path: Path) -> None:
     run, clock = planned(modes=["train"], episodes=1), Clock()
     script = Script(clock.stops(60))

@@ -27,7 +27,7 @@ from svea.files import plain
 from svea.runs import layout, lock
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
-from svea.studies.state import Progress, read_progress, read_state
+from svea.studies.state import Progress, missing_end, read_journal, read_progress, read_state
 
 LOCK_SECONDS = 120.0  # an orphaned run may still be saving
 GRACE_SECONDS = 600.0  # to save before it is killed: ten gigabytes of replay on slow storage
@@ -267,13 +267,22 @@ def _stop(child: subprocess.Popen[bytes]) -> int:
 
 @contextlib.contextmanager
 def locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
-    """The run's journal, open and locked; None where another process keeps it locked."""
+    """The run's journal, open and locked; None where another process keeps it locked.
+
+    What is missing at its end, because the last supervisor was killed, is written first.
+    """
     path = journal_path(study, run)
     with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         journal = plain.descriptor(path, APPEND)
     try:
-        yield journal if lock.acquire(journal, LOCK_SECONDS) else None
+        is_ours = lock.acquire(journal, LOCK_SECONDS)
+        entries = read_journal(path) if is_ours else []
+        if entries or (is_ours and not run.config.save_replay):  # of others no end is asked for
+            saved = layout.newest_checkpoint(run_folder(study, run))
+            for end in missing_end(entries, saved):
+                write_entry(journal, **end)
+        yield journal if is_ours else None
     finally:
         os.close(journal)
 
