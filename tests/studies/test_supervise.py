@@ -171,6 +171,39 @@ def test_an_export_that_fails_does_not_keep_the_agent_from_being_evaluated(tmp_p
     assert (state.refused, state.reason) == (True, "exit code 2: svea: attempt 2 is over")
 
 
+def test_an_export_that_failed_is_tried_again_by_the_same_command(tmp_path: Path) -> None:
+    """Training is done: the attempts at it say nothing about a full disk."""
+    run = planned(modes=["train"], episodes=1, export=tmp_path / "exports")
+
+    def trains(folder: Path) -> int:
+        (folder / "config.json").parent.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+        return reach(100)(folder)
+
+    script = Script(trains, exits(4), evaluates(100))
+    assert supervise_run(tmp_path, run, attempts=1, execute=script) == "failed"
+    for _ in range(2):
+        assert supervise_run(tmp_path, run, attempts=1, execute=Script(exits(4))) == "failed"
+        state = read_state(tmp_path, run, attempts=1)
+        assert state.state == "failed" and state.is_tried_again and "exit code 4" in state.reason
+    assert (state.failures, state.failures_after) == (0, 3)
+
+    def exports(_: Path) -> int:
+        write_export(run.export_folder, {"decision": 100})
+        return 0
+
+    assert supervise_run(tmp_path, run, attempts=1, execute=Script(exports)) == "done"
+
+
+def test_failures_of_training_and_of_what_follows_it_are_counted_apart(tmp_path: Path) -> None:
+    run = planned(modes=["train"], episodes=1)
+    script = Script(exits(4), reach(100), exits(4), exits(4))
+    assert supervise_run(tmp_path, run, attempts=2, execute=script) == "failed"
+    state = read_state(tmp_path, run, attempts=2)
+    assert (state.failures, state.failures_after) == (1, 2)
+    assert supervise_run(tmp_path, run, attempts=1, execute=Script(evaluates(100))) == "done"
+
+
 class Clock:
     """The time of a study, which is up when a training process has been stopped."""
 

@@ -144,6 +144,33 @@ def test_one_that_cannot_be_evaluated_is_tried_again_alone(tmp_path: Path) -> No
     assert ends_of(tmp_path, runs[0]) == [failed] * 3
 
 
+def test_one_attempt_is_enough_to_evaluate_what_cannot_be_exported(tmp_path: Path) -> None:
+    runs = planned(modes=["train"], episodes=1, export=tmp_path / "exports")
+    trained(tmp_path / "study", runs)
+    commands: list[str] = []
+    broken = runs[0].name
+
+    def execute(command: list[str], log: Path, must_stop: Any) -> int:
+        commands.append(" ".join(command[: 1 if command[0] in ("eval", "export") else 2]))
+        log.write_text("svea: the disk is full\n")
+        is_export = command[:2] == ["sweep", "export"]
+        return follow_up(command, tmp_path / "study", broken=broken if is_export else "")
+
+    supervise_together(tmp_path / "study", runs, attempts=1, execute=execute)
+    assert commands == ["sweep export", "eval"]
+    failed, done = read_states(read_study(tmp_path / "study"))
+    assert failed.progress.missing_export and not failed.progress.missing_modes
+    assert done.state == "done" and failed.failures_after == 1 and failed.failures == 0
+
+    def exports(command: list[str], log: Path, must_stop: Any) -> int:
+        assert command[0] == "export", "nothing else is left to do"
+        write_export(runs[0].export_folder, {"decision": 100})
+        return 0
+
+    supervise_together(tmp_path / "study", runs, attempts=1, execute=exports)
+    assert {state.state for state in read_states(read_study(tmp_path / "study"))} == {"done"}
+
+
 def test_runs_that_are_evaluated_otherwise_have_a_process_of_their_own(tmp_path: Path) -> None:
     grids = [Grid(["walker_walk"], seeds="0-1"), Grid(["robot_push"], seeds="0-1")]
     runs = plan_runs(grids, {"decisions": 100}, modes=["usual"], episodes=1)

@@ -67,11 +67,19 @@ class RunState:
     state: str
     progress: Progress
     failures: int = 0
+    """Failed attempts at training."""
+    failures_after: int = 0
+    """Failed attempts at what follows it: exports, evaluations, analyses."""
     refused: bool = False
     """The last attempt ended with bad input: trying again would not help."""
     reason: str = ""
     trains_together: bool = False
     """The process that works on it is training several runs: others may not have ended yet."""
+
+    @property
+    def is_tried_again(self) -> bool:
+        """Whether the same command tries a failed run again: after bad input, or after training."""
+        return self.state == "failed" and (self.refused or self.progress.ended)
 
 
 def read_states(study: Study) -> list[RunState]:
@@ -86,7 +94,9 @@ def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunSta
     progress = read_progress(study, run, is_over=not is_running)
     entries = read_journal(journal)
     ends = [entry for entry in entries if entry.get("event") == "end"]
-    failures = sum(entry.get("outcome") == "failed" for entry in ends)
+    failed = [entry for entry in ends if entry.get("outcome") == "failed"]
+    after = sum(entry.get("ended") is True for entry in failed)
+    failures = len(failed) - after
     last = ends[-1] if ends else {}
     refused = last.get("outcome") == "refused"
     if is_running:
@@ -94,10 +104,11 @@ def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunSta
     elif progress.over:
         state = "done" if progress.trained else "stopped"
     else:
-        state = "failed" if refused or failures >= attempts else "queued"
+        is_spent = (after if progress.ended else failures) >= attempts
+        state = "failed" if refused or is_spent else "queued"
     reason = str(last.get("reason", "")) if last.get("outcome") in ("failed", "refused") else ""
     together = state == "running" and entries[-1:] != [] and entries[-1].get("training") is True
-    return RunState(run, state, progress, failures, refused, reason, together)
+    return RunState(run, state, progress, failures, after, refused, reason, together)
 
 
 def read_progress(study: Path, run: PlannedRun, *, is_over: bool = False) -> Progress:

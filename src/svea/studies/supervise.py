@@ -57,7 +57,8 @@ def supervise_run(
     Args:
         study: the study's folder.
         run: which run.
-        attempts: failed attempts it may have, earlier ones included.
+        attempts: failed attempts at training it may have, earlier ones included; and at what
+            follows it, in this call.
         environment: variables for its processes, in addition to those of this one.
         execute: what runs a command; default: a process.
         must_stop: default: whether the study was cancelled.
@@ -72,7 +73,8 @@ def supervise_run(
             return "running"
         execute = execute or Process(environment or {}, journal)
         must_stop = must_stop or functools.partial(is_cancelled, study)
-        return bring_to_end(study, run, journal, attempts, execute, must_stop, time_is_up)
+        earlier = read_state(study, run).failures_after
+        return bring_to_end(study, run, journal, attempts, execute, must_stop, time_is_up, earlier)
 
 
 def bring_to_end(
@@ -83,17 +85,24 @@ def bring_to_end(
     execute: Execute,
     must_stop: MustStop,
     time_is_up: MustStop,
+    earlier: int,
 ) -> str:
-    """As `supervise_run`, with the run's journal open and locked."""
+    """As `supervise_run`, with the run's journal open and locked.
+
+    `earlier` attempts at what follows training failed before this call: they do not count, because
+    a failed export or evaluation costs little to try again, and training is done.
+    """
     tried = False
     while not must_stop():
         state = read_state(study, run, attempts)
         if state.progress.over:
             _drop_replay(study, run)
             return "done" if state.progress.trained else "stopped"
-        if state.failures >= attempts or (state.refused and tried):
+        ended = state.progress.ended
+        failures = state.failures_after - earlier if ended else state.failures
+        if failures >= attempts or (state.refused and tried):
             return "failed"
-        if time_is_up() and not state.progress.ended:
+        if time_is_up() and not ended:
             break
         _attempt(study, run, journal, execute, must_stop, time_is_up)
         tried = True
@@ -165,7 +174,7 @@ class Attempt:
         failed = outcome not in ("done", "stopped")
         write_entry(
             self.journal, event="end", outcome=outcome, code=code, at=after.decision,
-            saved=after.saved, seconds=round(time.time() - self.began, 3),
+            saved=after.saved, ended=after.ended, seconds=round(time.time() - self.began, 3),
             reason=(reason or _reason(code, log)) if failed else "",
         )  # fmt: skip
 
@@ -279,9 +288,9 @@ def locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
         is_ours = lock.acquire(journal, LOCK_SECONDS)
         entries = read_journal(path) if is_ours else []
         if entries or (is_ours and not run.config.save_replay):  # of others no end is asked for
-            saved = layout.newest_checkpoint(run_folder(study, run))
-            for end in missing_end(entries, saved):
-                write_entry(journal, **end)
+            progress = read_progress(study, run, is_over=True)
+            for end in missing_end(entries, progress.saved):
+                write_entry(journal, **end, ended=progress.ended)
         yield journal if is_ours else None
     finally:
         os.close(journal)
