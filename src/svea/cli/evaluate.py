@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from svea.cli.arguments import Positional, parse
+from svea.cli.interrupts import second_ends_at_once
 from svea.cli.terminal import Steps, print_results, starting
 from svea.errors import StorageError, SveaError, UserError
 from svea.evidence.read import look_for_runs, read_runs
@@ -128,15 +129,19 @@ class Scoring:
                 self._write(run, record)
             steps.finish(f"evaluating {run.name} in {record['mode']}")
 
+        def kept() -> str:
+            played = plural(self.played, "new episode")
+            return f"stopped at once; {played} recorded, the same command continues"
+
         try:
-            with Steps("episodes", total) as steps:
+            with Steps("episodes", total) as steps, second_ends_at_once(kept):
                 evaluate_runs(
                     self.runs,
                     request,
                     known=self._recorded.__getitem__,
                     on_record=take,
                     on_problem=self._note,
-                    on_stop=lambda: steps.begin("stopping"),
+                    on_stop=lambda: steps.begin("stopping (Ctrl-C once more: at once)"),
                 )
             self.records = {run: self.records[run] for run in self.runs if run in self.records}
         except KeyboardInterrupt:
