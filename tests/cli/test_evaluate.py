@@ -152,6 +152,32 @@ def test_runs_after_the_number_of_episodes_are_told_where_they_belong(
         assert "Name runs and files before --episodes" in error
 
 
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
+        ("--episodes 20 zoo:walker_walk-svea", "zoo:walker_walk-svea --episodes 20"),
+        ("--episodes zoo:a zoo:b 20 train=5", "zoo:a zoo:b --episodes 20 train=5"),
+        ("--episodes zoo:a", "zoo:a --episodes 30"),
+        ("--episodes 20 runs/misspelt", "runs/misspelt --episodes 20"),
+    ],
+)
+def test_agents_after_the_number_of_episodes_are_shown_the_right_order(
+    words: str, typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", *words.split()]) == 2
+    error = capsys.readouterr().err
+    kind = "an agent of the zoo" if "zoo:" in words else "a file or folder"
+    assert f"{kind}; allowed: numbers of episodes, e.g. 20 color_hard=100" in error
+    assert error.endswith(f"which takes all words after it: svea eval {typed}\n")
+
+
+def test_a_run_after_the_modes_is_told_where_it_belongs(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", "--modes", "train", str(run)]) == 2
+    assert "before --modes and --episodes: they take all words after" in capsys.readouterr().err
+
+
 def test_an_export_in_a_folder_next_to_its_run_is_left_out_and_named(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

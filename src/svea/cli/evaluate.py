@@ -16,6 +16,7 @@ from svea.errors import StorageError, SveaError, UserError
 from svea.evidence.read import look_for_runs, read_runs
 from svea.evidence.results import caveat_notes, group_runs
 from svea.evidence.tables.results import all_results
+from svea.runs import zoo
 from svea.runs.records import Record, append_records, protocol_key, read_records
 from svea.words import listed, plural
 
@@ -76,7 +77,7 @@ def command(
     from svea.envs.episodes import parse_episodes
     from svea.envs.given import name_task
 
-    count = parse_episodes(episodes)
+    count = parse_episodes(episodes, zoo.is_name)
     with starting():
         from svea.evidence.evaluation import POLICIES, Request
 
@@ -98,7 +99,10 @@ class Scoring:
             again: play recorded episodes, too.
         """
         if not runs:
-            raise UserError("no run to evaluate; name at least one folder made by `svea train`")
+            raise UserError(
+                "no run to evaluate; name at least one folder made by `svea train`, or an agent of "
+                "the zoo, before --modes and --episodes: they take all words after them"
+            )
         self.request = request.check()
         found = look_for_runs(runs)
         self.runs, self.copies = found.runs, found.copies
