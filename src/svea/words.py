@@ -38,8 +38,8 @@ def mean_std(mean: float, std: float, show: Callable[[float], str] = number) -> 
 
 
 def interval(low: float, high: float, show: Callable[[float], str] = number) -> str:
-    """The two ends of an interval: '[700, 810]'."""
-    return f"[{show(low)}, {show(high)}]"
+    """The two ends of an interval: '[700, 810]'; empty where there is none."""
+    return f"[{show(low)}, {show(high)}]" if math.isfinite(low + high) else ""
 
 
 def decisions(count: int, action_repeat: int | None) -> str:

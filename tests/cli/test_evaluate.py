@@ -152,6 +152,32 @@ def test_runs_after_the_number_of_episodes_are_told_where_they_belong(
         assert "Name runs and files before --episodes" in error
 
 
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
+        ("--episodes 20 zoo:walker_walk-svea", "zoo:walker_walk-svea --episodes 20"),
+        ("--episodes zoo:a zoo:b 20 train=5", "zoo:a zoo:b --episodes 20 train=5"),
+        ("--episodes zoo:a", "zoo:a --episodes 30"),
+        ("--episodes 20 runs/misspelt", "runs/misspelt --episodes 20"),
+    ],
+)
+def test_agents_after_the_number_of_episodes_are_shown_the_right_order(
+    words: str, typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", *words.split()]) == 2
+    error = capsys.readouterr().err
+    kind = "an agent of the zoo" if "zoo:" in words else "a file or folder"
+    assert f"{kind}; allowed: numbers of episodes, e.g. 20 color_hard=100" in error
+    assert error.endswith(f"which takes all words after it: svea eval {typed}\n")
+
+
+def test_a_run_after_the_modes_is_told_where_it_belongs(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", "--modes", "train", str(run)]) == 2
+    assert "before --modes and --episodes: they take all words after" in capsys.readouterr().err
+
+
 def test_an_export_in_a_folder_next_to_its_run_is_left_out_and_named(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -277,6 +303,68 @@ def test_ctrl_c_stops_all_agents_and_the_same_command_continues(
     assert verb(*three, episodes=wanted, jobs=3) == 0
     for run, before in zip(three, played, strict=True):
         assert read_records(run)[: len(before)] == before and len(read_records(run)) == wanted
+
+
+STUCK = """
+import os, time
+from pathlib import Path
+from toy import Toy
+
+class Stuck(Toy):
+    def step(self, action):
+        if self.clock == 5 and self.np_random.integers(4) == 0:
+            Path(os.environ["STUCK_FOLDER"], str(os.getpid())).touch()
+            time.sleep(600)
+        return super().step(action)
+
+def make(image_size=16, seed=0):
+    return Stuck(image_size, seed)
+"""
+
+
+def is_alive(pid: str) -> bool:
+    """Whether a process runs; a dead one may have a name until somebody asks how it ended."""
+    try:
+        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_second_ctrl_c_ends_all_processes_at_once(
+    jobs: int, three: list[Path], tmp_path: Path
+) -> None:
+    """Environments that do not answer keep the first one waiting, here for ten minutes."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "stuck.py").write_text(STUCK)
+    (folder := tmp_path / "stuck").mkdir()
+    for run in three:
+        stored = json.loads((run / "config.json").read_text())
+        (run / "config.json").write_text(json.dumps(stored | {"step_timeout": 600.0}))
+    path = os.pathsep.join([str(tmp_path / "modules"), *(p for p in sys.path if p)])
+    arguments = ["eval", *map(str, three), "--modes", "train", "--envs", "1", "--jobs", str(jobs)]
+    command = [sys.executable, "-m", "svea", *arguments]
+    command += ["--task", "stuck:make", "--episodes", "400"]
+    environment = os.environ | {"PYTHONPATH": path, "STUCK_FOLDER": str(folder)}
+    child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 90
+        while len(list(folder.iterdir())) < jobs:
+            assert child.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        while child.poll() is None:  # however late the first one is handled
+            assert time.monotonic() < deadline, "Ctrl-C does nothing"
+            child.send_signal(signal.SIGINT)
+            time.sleep(1)
+        err = child.communicate(timeout=60)[1]
+    finally:
+        child.kill()
+    assert child.returncode == 130 and "Traceback" not in err
+    count = sum(len(read_records(run)) for run in three)
+    episodes = "1 new episode" if count == 1 else f"{count} new episodes"
+    said = f"svea: stopped at once; {episodes} recorded, the same command continues"
+    assert err.splitlines()[-1] == said
+    assert not [pid for pid in folder.iterdir() if is_alive(pid.name)]
 
 
 def test_json_prints_every_record_asked_for_old_and_new(

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,16 @@ from fake_studies import SHORT, short, write_export, write_finished, write_journ
 
 from svea import cli, files
 from svea.cli.study import cost_lines, dry_run_lines
-from svea.studies import Grid, Study, cost, open_study, plan_runs, read_states, read_study
+from svea.studies import (
+    Grid,
+    PlannedRun,
+    Study,
+    cost,
+    open_study,
+    plan_runs,
+    read_states,
+    read_study,
+)
 from svea.studies.engines import local
 
 
@@ -282,6 +292,34 @@ def test_an_export_that_is_taken_is_refused_before_training(
     folder = write_finished(out, read_study(out).runs[1], decision=50)
     (folder / "config.json").write_text("{}")
     assert call(words) == 0 and begun, "its own agent, which it will be again"
+
+
+def test_with_one_attempt_a_failed_export_is_due_again_and_failed_training_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["sweep", "--tasks", "walker_walk", "--seeds", "0-1", "--set", "decisions=100",
+             "--out", str(tmp_path / "s"), "--export", str(tmp_path / "exports"),
+             "--attempts", "1"]  # fmt: skip
+    begun: list[str] = []
+
+    def run_study(study: Study, runs: Sequence[PlannedRun], *_: object) -> None:
+        begun.extend(run.name for run in runs)
+        trained, crashed = study.runs
+        if not study.run_folder(trained).exists():
+            write_finished(study.folder, trained)
+        for run, ended in ((trained, True), (crashed, False)):
+            end = {"event": "end", "outcome": "failed", "ended": ended, "reason": "exit code 4"}
+            write_journal(study.folder, run).write_text(json.dumps(end) + "\n")
+
+    monkeypatch.setattr(local, "run_study", run_study)
+    assert call(words) == 1 and len(begun) == 2
+    out = capsys.readouterr().out
+    assert "training of 1 of them is over; the same command tries the rest again" in out
+    begun.clear()
+    assert call(words) == 1 and begun == ["walker_walk-svea-conv-s0"]
+    out = capsys.readouterr().out
+    assert "1 run failed 1 time and will not be retried without a larger --attempts" in out
+    assert "The first: walker_walk-svea-conv-s1: exit code 4" in out
 
 
 def test_what_an_interrupt_says_of_runs_without_their_replay(

@@ -34,7 +34,7 @@ def test_each_mode_gets_what_was_typed_for_it(default: Any, own: dict[str, Any])
         ("", "episodes names no number; allowed: one for all modes, e.g. 20 color_hard=100"),
         ("0", "episodes is 0; allowed: 1 to 1000000000, or 'all'"),
         ("-3", "episodes is '-3'; allowed"),
-        ("runs/a", "episodes is 'runs/a'; allowed"),
+        ("runs/a", "episodes is 'runs/a', a file or folder; allowed"),
         ("20 color_hard=0", "episodes of color_hard is 0; allowed: 1 to"),
         ("20 color_hard=", "episodes of color_hard is ''; allowed"),
         (f"color_hard=1{'0' * 5000}", "episodes of color_hard is '1000"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -132,8 +133,34 @@ def test_two_agents_are_compared_over_the_worlds_they_share(tmp_path: Path) -> N
     found = compare(pairs, "color_hard", "return")
     assert found is not None and found.over_worlds is not None
     seeds, both = found.over_seeds.differences[0], found.over_worlds.differences[0]
-    assert seeds.low == seeds.high == pytest.approx(5.5), "one seed has no spread"
+    assert seeds.point == pytest.approx(5.5) and math.isnan(seeds.low), "one seed has no spread"
     assert 5 <= both.low < 5.5 < both.high <= 6
+    (match,) = found.to_json()["matches"]
+    assert match["difference"] == {"point": pytest.approx(5.5), "low": None, "high": None}
+    assert match["difference_over_worlds"]["low"] == both.low
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_one_episode_on_each_side_is_compared_without_an_interval(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for method, level in (("svea", 300.0), ("drq", 200.0)):
+        records = write_run(tmp_path / method, method=method, final={"train": level}) / "eval.jsonl"
+        lines = records.read_text().splitlines(keepends=True)
+        records.write_text(lines[0])
+    command = ["compare", "svea", "drq", "--runs", str(tmp_path)]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    row = next(line for line in said.splitlines() if line.startswith("walker_walk"))
+    assert "[" not in row and row.split()[-2:] == ["105", "1.00"]
+    folders = f"{tmp_path / 'svea'} {tmp_path / 'drq'}"
+    assert "note: few episodes: 1 in train" in said
+    assert f"`svea eval {folders} --modes train --episodes 30`" in said
+    assert main([*command, "--json"]) == 0
+    written = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(text))
+    assert written[0]["probability_over_worlds"] == {"point": 1.0, "low": None, "high": None}
+    assert main([*command, "--measure", "area"]) == 0
+    assert "few episodes" not in capsys.readouterr().out, "a curve is not of these episodes"
 
 
 def test_areas_end_where_the_shortest_run_ends(tmp_path: Path) -> None:

@@ -105,6 +105,16 @@ def test_bars_have_their_heights_whiskers_and_the_papers_marks():
     assert [label.get_text() for label in axes.get_xticklabels()] == ["train", "test"]
 
 
+def test_a_bar_without_an_interval_has_no_whisker():
+    bars = [Bar("svea", [300, 240], [280, math.nan], [310, math.nan])]
+    axes = grouped_bars(bars, ["train", "test"], title="t").axes[0]
+    segments = [s for s in axes.collections[0].get_segments() if len(s)]
+    ends = np.concatenate([segment[:, 1] for segment in segments])
+    assert sorted(ends[np.isfinite(ends)]) == [280, 310]
+    caps = np.concatenate([one.get_ydata() for one in axes.lines if "whisker" in one.get_gid()])
+    assert sorted(caps[np.isfinite(caps)]) == [280, 310], "a cap alone would be read as certainty"
+
+
 def test_svg_is_well_formed_repeatable_and_follows_the_theme():
     one, two = to_svg(figure_of_two(), "a"), to_svg(figure_of_two(), "a")
     assert one == two

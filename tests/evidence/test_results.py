@@ -10,7 +10,15 @@ import pytest
 from fake_runs import write_run
 
 from svea.evidence.read import read_run
-from svea.evidence.results import aggregate, caveats_of, group_runs, mean_curve, summarise
+from svea.evidence.results import (
+    aggregate,
+    all_caveats,
+    caveat_notes,
+    caveats_of,
+    group_runs,
+    mean_curve,
+    summarise,
+)
 from svea.evidence.tables.results import all_results
 from svea.evidence.tables.writers import to_latex, to_markdown
 
@@ -247,6 +255,73 @@ def test_caveats_of_a_task_that_the_paper_lacks_do_not_speak_of_its_seeds(tmp_pa
     assert "sample" not in text
     group.runs[0].config["eval_actions"] = "sampled"
     assert "evaluations sample actions" in "\n".join(caveats_of(group))
+
+
+def keep_episodes(run, **counts):
+    """Drop all but the first few episodes of some modes."""
+    path = run / "eval.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    kept = [record for record in records if record["episode"] < counts.get(record["mode"], 99)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in kept))
+    return run
+
+
+def few(groups, modes=None):
+    """The caveats about few episodes."""
+    return [text for text in caveat_notes(groups, modes) if text.startswith("few episodes")]
+
+
+def test_one_episode_has_no_interval_and_a_caveat_with_the_command_for_more(tmp_path):
+    run = keep_episodes(write_run(tmp_path / "a b"), train=1, color_hard=3)
+    groups = groups_of(run)
+    train, test = summarise(groups[0])
+    for one in (train.mean_interval, train.mean_over_worlds, train.iqm, train.iqm_over_worlds):
+        assert math.isnan(one.low) and math.isnan(one.high) and one.point == train.mean
+    assert test.mean_over_worlds.low < test.mean < test.mean_over_worlds.high
+    table = all_results(groups)
+    row, other = (
+        dict(zip((c.title for c in table.columns), row.cells, strict=True)) for row in table.rows
+    )
+    assert row["mean [95 %]"].line == "–" and row["IQM [95 %]"].line == "315"
+    assert other["mean [95 %]"].line.startswith("[")
+    assert any(note.startswith("No interval: one seed in a single world") for note in table.notes)
+    (text,) = few(groups)
+    assert text.startswith("few episodes: 1 in train, 3 in color_hard; intervals of so few are too")
+    assert f"`svea eval '{run}' --modes train color_hard --episodes 30`" in text
+    (text,) = few(groups, ["color_hard"])
+    assert "3 in color_hard;" in text and "train" not in text, "of what is shown"
+    assert not few(groups_of(write_run(tmp_path / "enough")))
+
+
+def test_few_episodes_of_several_settings_are_one_caveat(tmp_path):
+    runs = [
+        keep_episodes(write_run(tmp_path / f"{method}{seed}", method=method, seed=seed), train=1)
+        for method in ("svea", "drq")
+        for seed in (0, 1)
+    ]
+    enough = write_run(tmp_path / "enough", method="rad", augment="none")
+    groups = groups_of(*runs, enough)
+    (text,) = few(groups)
+    assert "few episodes: 1 per seed in train;" in text
+    assert "More: `svea eval RUNS --modes train --episodes 30`" in text
+    assert text.endswith(" (walker_walk · drq + conv; walker_walk · svea + conv)")
+    assert not any(math.isnan(summarise(group)[0].mean_over_worlds.low) for group in groups)
+
+
+@pytest.mark.parametrize(("level", "success"), [(0.0, 0.5), (300.0, 1.0)])
+def test_episodes_that_all_end_alike_are_few_too(tmp_path, level, success):
+    """The bootstrap gives them an interval without width, as if the next could not differ."""
+    run = write_run(tmp_path / "a", final={"train": level}, success={"train": success})
+    (text,) = few(groups_of(run))
+    assert text.startswith("few episodes: 10 with one outcome in train;")
+
+
+def test_more_episodes_in_a_world_of_ones_own_have_no_command_made_up(tmp_path):
+    run = write_run(tmp_path / "a", final={"my_worlds:at_night": 300})
+    groups = groups_of(keep_episodes(run, **{"my_worlds:at_night": 1}))
+    (text,) = few(groups)
+    assert "1 in my_worlds:at_night;" in text and "with a larger --episodes" in text
+    assert "svea eval" not in text and text in all_caveats(groups)
 
 
 def test_a_random_policy_at_or_below_zero_gives_no_ratio(tmp_path):

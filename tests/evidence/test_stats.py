@@ -143,7 +143,25 @@ def test_one_seed_is_resampled_over_worlds_alone():
     two = stats.bootstrap_interval([by_world([[0.0, 1.0]])], stats.mean)
     assert (two.low, two.point, two.high) == (0, 0.5, 1)
     twice = stats.SeedsAndWorlds.of([{"a": [0.0, 0.0, 1.0, 1.0]}])
-    assert stats.bootstrap_interval([twice], stats.mean).low == 0.5, "one world has no spread"
+    one = stats.bootstrap_interval([twice], stats.mean)
+    assert one.point == 0.5 and math.isnan(one.low), "one world has no spread"
+
+
+def test_a_single_score_has_no_interval_instead_of_one_without_width():
+    alone, in_another = by_world([[7.0]]), stats.SeedsAndWorlds.of([{"b": [5.0]}], [{"0": [7.0]}])
+    for found in (
+        stats.bootstrap_interval([[7.0]], stats.mean),
+        stats.bootstrap_interval([alone], stats.interquartile_mean),
+        stats.bootstrap_interval([alone, [7.0]], stats.mean),
+    ):
+        assert found.point == 7 and math.isnan(found.low) and math.isnan(found.high)
+    gain = stats.mean_difference([stats.SeedsAndWorlds.of([{"0": [7.0]}], [{"b": []}])],
+                                 [in_another])  # fmt: skip
+    assert gain.point == 2 and math.isnan(gain.low) and math.isnan(gain.high)
+    chance = stats.probability_of_improvement([[7.0]], [[5.0]])
+    assert chance.point == 1 and math.isnan(chance.low)
+    assert stats.probability_of_improvement([[7.0]], [[5.0, 8.0]]).low == 0, "theirs can be drawn"
+    assert stats.bootstrap_interval([[7.0], [5.0, 6.0]], stats.mean).low < 6
 
 
 def test_an_interval_over_worlds_depends_on_the_records_alone():

@@ -17,6 +17,7 @@ from tiny_studies import importable, result, tiny_runs, tiny_study
 
 from svea import cli
 from svea.config import configure
+from svea.runs.records import read_records
 from svea.studies import PlannedRun, Study, read_journal, read_state, read_states
 from svea.studies.engines import Resources, local
 
@@ -156,6 +157,34 @@ def test_the_command_again_goes_on_after_the_driver_was_killed_or_interrupted(
     assert read_state(study.folder, run).state == "done"
     again = subprocess.run(command, check=False, timeout=300, capture_output=True, text=True)
     assert "1 done" in again.stdout and again.returncode == 0
+
+
+@pytest.mark.slow
+def test_runs_without_a_replay_whose_driver_was_killed_are_evaluated_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importable(monkeypatch)
+    values = {"decisions": 100_000, "save_every": 50, "save_replay": False}
+    study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0-1", modes=("train",), **values))
+    flags = [f"{name}={value}" for name, value in study.runs[0].values.items()
+             if name not in ("task", "method", "seed")]  # fmt: skip
+    command = [sys.executable, "-m", "svea", "sweep", "--tasks", "toy:make", "--seeds", "0-1",
+               "--set", *flags, "--modes", "train", "--episodes", "2", "--out", str(study.folder),
+               "--jobs", "2"]  # fmt: skip
+    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    trainers = [process_of(study, run) for run in study.runs]
+    driver.kill()
+    assert driver.wait(120) == -signal.SIGKILL
+    end = time.monotonic() + 60
+    while any(Path(f"/proc/{trainer}").exists() for trainer in trainers):
+        assert time.monotonic() < end, "a run outlives its driver"
+        time.sleep(0.1)
+    again = subprocess.run(command, check=False, timeout=300, capture_output=True, text=True)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.stdout.count("cannot be continued (save_replay is false)") == 2
+    for state in read_states(study):
+        assert state.state == "stopped" and 0 < state.progress.saved < 100_000
+        assert len(read_records(study.run_folder(state.run))) == 2
 
 
 @pytest.mark.slow

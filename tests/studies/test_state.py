@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,14 @@ import pytest
 from fake_studies import SHORT, short, write_export, write_finished, write_journal
 
 from svea.studies import Grid, plan_runs, read_state
+
+
+@contextlib.contextmanager
+def locked(journal: Path) -> Iterator[None]:
+    """While a process works on a run."""
+    with journal.open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def test_states_come_from_the_folders_alone(tmp_path: Path) -> None:
@@ -135,7 +145,8 @@ def test_a_run_that_was_stopped_without_its_replay_never_continues(
     (run,) = plan_runs([Grid(["walker_walk"])], values, modes=["train"], episodes=1)
     folder = write_finished(tmp_path, run, decision=50)
     (folder / "checkpoints" / "000000050").rename(folder / "checkpoints" / "000000057")
-    assert not read_state(tmp_path, run).progress.ended, "it may be on its way"
+    with locked(write_journal(tmp_path, run)):
+        assert not read_state(tmp_path, run).progress.ended, "it may be on its way"
     write_journal(tmp_path, run, *outcomes, saved=57)
     progress = read_state(tmp_path, run).progress
     assert progress.stopped and progress.ended and not progress.trained and not progress.over
@@ -173,7 +184,41 @@ def test_a_run_that_did_not_save_because_it_was_stopped_is_not_stopped(
             entries.append({"event": "end", "outcome": outcome, "saved": saved})
     journal = write_journal(tmp_path, run)
     journal.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    assert not read_state(tmp_path, run).progress.ended
+    with locked(journal) if outcome is None else contextlib.nullcontext():
+        assert not read_state(tmp_path, run).progress.ended
+
+
+START, CRASHED = {"event": "start", "saved": -1}, {"event": "error", "code": 5, "reason": "arm"}
+REFUSED = [{"event": "start", "saved": 50}, {"event": "end", "outcome": "refused", "saved": 50}]
+
+
+@pytest.mark.parametrize(
+    ("entries", "decision", "state"),
+    [
+        ([START], 50, "stopped"),
+        ([START, *REFUSED], 50, "stopped"),
+        ([], 50, "stopped"),
+        ([START], 0, "queued"),
+        ([START, CRASHED], 50, "queued"),
+        ([START, CRASHED, *REFUSED], 50, "failed"),
+    ],
+    ids=[
+        "its supervisor was killed",
+        "the same, and it was refused since",
+        "its journal was lost",
+        "its supervisor was killed before it saved anything",
+        "it crashed before its supervisor was killed",
+        "the same, and it was refused since",
+    ],
+)
+def test_a_run_without_its_replay_whose_supervisor_was_killed_stays_as_it_is(
+    entries: list[dict[str, Any]], decision: int, state: str, tmp_path: Path
+) -> None:
+    (run,) = plan_runs([Grid(["walker_walk"])], SHORT | {"save_replay": False})
+    write_finished(tmp_path, run, decision)
+    journal = write_journal(tmp_path, run)
+    journal.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    assert read_state(tmp_path, run).state == state
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,39 @@ def test_an_export_that_fails_does_not_keep_the_agent_from_being_evaluated(tmp_p
     assert (state.refused, state.reason) == (True, "exit code 2: svea: attempt 2 is over")
 
 
+def test_an_export_that_failed_is_tried_again_by_the_same_command(tmp_path: Path) -> None:
+    """Training is done: the attempts at it say nothing about a full disk."""
+    run = planned(modes=["train"], episodes=1, export=tmp_path / "exports")
+
+    def trains(folder: Path) -> int:
+        (folder / "config.json").parent.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+        return reach(100)(folder)
+
+    script = Script(trains, exits(4), evaluates(100))
+    assert supervise_run(tmp_path, run, attempts=1, execute=script) == "failed"
+    for _ in range(2):
+        assert supervise_run(tmp_path, run, attempts=1, execute=Script(exits(4))) == "failed"
+        state = read_state(tmp_path, run, attempts=1)
+        assert state.state == "failed" and state.is_tried_again and "exit code 4" in state.reason
+    assert (state.failures, state.failures_after) == (0, 3)
+
+    def exports(_: Path) -> int:
+        write_export(run.export_folder, {"decision": 100})
+        return 0
+
+    assert supervise_run(tmp_path, run, attempts=1, execute=Script(exports)) == "done"
+
+
+def test_failures_of_training_and_of_what_follows_it_are_counted_apart(tmp_path: Path) -> None:
+    run = planned(modes=["train"], episodes=1)
+    script = Script(exits(4), reach(100), exits(4), exits(4))
+    assert supervise_run(tmp_path, run, attempts=2, execute=script) == "failed"
+    state = read_state(tmp_path, run, attempts=2)
+    assert (state.failures, state.failures_after) == (1, 2)
+    assert supervise_run(tmp_path, run, attempts=1, execute=Script(evaluates(100))) == "done"
+
+
 class Clock:
     """The time of a study, which is up when a training process has been stopped."""
 
@@ -217,6 +250,43 @@ def test_a_crash_after_a_stop_is_a_failure(tmp_path: Path) -> None:
     assert supervise_run(tmp_path, run, execute=script) == "failed"
     assert outcomes(tmp_path, run) == ["stopped", "failed", "refused"]
     assert [command[0] for command in script.commands] == ["train", "train"], "no evaluation"
+
+
+def loses_its_supervisor(study: Path, run: PlannedRun, step: Step) -> None:
+    """An attempt whose process does a step, and whose supervisor is killed meanwhile."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(folder: Path) -> int:
+        step(folder)
+        raise Killed
+
+    with pytest.raises(Killed):
+        supervise_run(study, run, execute=Script(killed))
+
+
+def test_a_run_that_lost_its_supervisor_and_its_replay_is_evaluated_as_it_is(
+    tmp_path: Path,
+) -> None:
+    run = planned(save_replay=False, modes=["train"], episodes=1)
+    loses_its_supervisor(tmp_path, run, reach(60))
+    script, clock = Script(evaluates(60)), Clock()
+    clock.up = True
+    assert supervise_run(tmp_path, run, 1, execute=script, time_is_up=clock) == "stopped"
+    assert [command[0] for command in script.commands] == ["eval"]
+    assert outcomes(tmp_path, run) == ["stopped", "done"]
+    assert read_state(tmp_path, run, 1).failures == 0
+
+
+@pytest.mark.parametrize(("save_replay", "decision"), [(False, 0), (True, 60)])
+def test_other_runs_that_lost_their_supervisor_begin_again_or_go_on(
+    save_replay: bool, decision: int, tmp_path: Path
+) -> None:
+    run = planned(save_replay=save_replay)
+    loses_its_supervisor(tmp_path, run, reach(decision))
+    assert supervise_run(tmp_path, run, execute=Script(reach(100))) == "done"
+    assert outcomes(tmp_path, run) == ["stopped", "done"]
 
 
 def test_a_run_out_of_time_that_can_be_continued_waits_for_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_studies import write_export, write_finished
+from fake_studies import write_export, write_finished, write_journal
 from tiny_runs import TINY
 from tiny_studies import importable, result, tiny_study
 
@@ -144,6 +144,33 @@ def test_one_that_cannot_be_evaluated_is_tried_again_alone(tmp_path: Path) -> No
     assert ends_of(tmp_path, runs[0]) == [failed] * 3
 
 
+def test_one_attempt_is_enough_to_evaluate_what_cannot_be_exported(tmp_path: Path) -> None:
+    runs = planned(modes=["train"], episodes=1, export=tmp_path / "exports")
+    trained(tmp_path / "study", runs)
+    commands: list[str] = []
+    broken = runs[0].name
+
+    def execute(command: list[str], log: Path, must_stop: Any) -> int:
+        commands.append(" ".join(command[: 1 if command[0] in ("eval", "export") else 2]))
+        log.write_text("svea: the disk is full\n")
+        is_export = command[:2] == ["sweep", "export"]
+        return follow_up(command, tmp_path / "study", broken=broken if is_export else "")
+
+    supervise_together(tmp_path / "study", runs, attempts=1, execute=execute)
+    assert commands == ["sweep export", "eval"]
+    failed, done = read_states(read_study(tmp_path / "study"))
+    assert failed.progress.missing_export and not failed.progress.missing_modes
+    assert done.state == "done" and failed.failures_after == 1 and failed.failures == 0
+
+    def exports(command: list[str], log: Path, must_stop: Any) -> int:
+        assert command[0] == "export", "nothing else is left to do"
+        write_export(runs[0].export_folder, {"decision": 100})
+        return 0
+
+    supervise_together(tmp_path / "study", runs, attempts=1, execute=exports)
+    assert {state.state for state in read_states(read_study(tmp_path / "study"))} == {"done"}
+
+
 def test_runs_that_are_evaluated_otherwise_have_a_process_of_their_own(tmp_path: Path) -> None:
     grids = [Grid(["walker_walk"], seeds="0-1"), Grid(["robot_push"], seeds="0-1")]
     runs = plan_runs(grids, {"decisions": 100}, modes=["usual"], episodes=1)
@@ -187,6 +214,31 @@ def test_runs_out_of_time_that_cannot_be_continued_are_followed_up(tmp_path: Pat
     assert commands == ["sweep train", "sweep export", "eval"]
     for run in runs:
         assert [outcome for outcome, _ in ends_of(tmp_path, run)] == ["stopped", "done", "done"]
+    assert [state.state for state in read_states(read_study(tmp_path))] == ["stopped"] * 2
+
+
+def test_runs_that_lost_their_driver_and_cannot_be_continued_are_followed_up(
+    tmp_path: Path,
+) -> None:
+    grid, values = Grid(["walker_walk"], ["svea", "drq"]), {"decisions": 100, "save_replay": False}
+    runs = plan_runs([grid], values, modes=["train"], episodes=1, export=tmp_path / "exports")
+    tiny_study(tmp_path, *runs)
+    commands: list[str] = []
+
+    def is_killed(command: list[str], log: Path, must_stop: Any) -> int:
+        for run in runs:
+            (write_finished(tmp_path, run, decision=60) / "config.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    def execute(command: list[str], log: Path, must_stop: Any) -> int:
+        commands.append(" ".join(command[: 1 if command[0] == "eval" else 2]))
+        log.open("a").close()
+        return follow_up(command, tmp_path, decision=60)
+
+    with pytest.raises(KeyboardInterrupt):
+        supervise_together(tmp_path, runs, execute=is_killed)
+    supervise_together(tmp_path, runs, execute=execute)
+    assert commands == ["sweep export", "eval"], "training would refuse to continue"
     assert [state.state for state in read_states(read_study(tmp_path))] == ["stopped"] * 2
 
 
@@ -422,7 +474,9 @@ def test_the_command_stops_by_its_time_and_says_so(
     lost = [*words[:-3], "decisions=100", "save_replay=false", "--out", str(tmp_path / "lost")]
     assert cli.main([*lost, "--time-limit", "1s"]) == 0
     assert "the same command continues" in capsys.readouterr().out, "nothing was begun"
-    write_finished(tmp_path / "lost", read_study(tmp_path / "lost").runs[0], decision=50)
+    crashed = read_study(tmp_path / "lost").runs[0]
+    write_finished(tmp_path / "lost", crashed, decision=50)
+    write_journal(tmp_path / "lost", crashed, "failed", saved=50)
     assert cli.main([*lost, "--time-limit", "1s"]) == 0
     said = "2 runs not done; 1 run cannot be continued: save_replay is false"
     assert said in capsys.readouterr().out

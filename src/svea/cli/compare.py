@@ -74,11 +74,11 @@ def comparisons(
     a_name, b_name = _side_names(ours, theirs)
     sides = [pair.ours for pair in pairs], [pair.theirs for pair in pairs]
     notes = [] if a_name == ours else [f"A: {ours}; B: {theirs}"]
-    caveats = dict.fromkeys(
-        [*twice, *unread_a, *unread_b, *alone, *caveat_notes([*sides[0], *sides[1]])]
-    )
+    shown = _spelled_out(modes, _common_modes(pairs))
+    told = caveat_notes([*sides[0], *sides[1]], () if measure == "area" else shown)
+    caveats = dict.fromkeys([*twice, *unread_a, *unread_b, *alone, *told])
     made = []
-    for mode in _spelled_out(modes, _common_modes(pairs)):
+    for mode in shown:
         found = compare.compare(pairs, mode, measure)
         if found is None:
             notes.append(f"{mode}: no {measure} on both sides of any task")

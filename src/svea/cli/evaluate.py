@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from svea.cli.arguments import Positional, parse
+from svea.cli.interrupts import second_ends_at_once
 from svea.cli.terminal import Steps, print_results, starting
 from svea.errors import StorageError, SveaError, UserError
 from svea.evidence.read import look_for_runs, read_runs
 from svea.evidence.results import caveat_notes, group_runs
 from svea.evidence.tables.results import all_results
+from svea.runs import zoo
 from svea.runs.records import Record, append_records, protocol_key, read_records
 from svea.words import listed, plural
 
@@ -75,7 +77,7 @@ def command(
     from svea.envs.episodes import parse_episodes
     from svea.envs.given import name_task
 
-    count = parse_episodes(episodes)
+    count = parse_episodes(episodes, zoo.is_name)
     with starting():
         from svea.evidence.evaluation import POLICIES, Request
 
@@ -97,7 +99,10 @@ class Scoring:
             again: play recorded episodes, too.
         """
         if not runs:
-            raise UserError("no run to evaluate; name at least one folder made by `svea train`")
+            raise UserError(
+                "no run to evaluate; name at least one folder made by `svea train`, or an agent of "
+                "the zoo, before --modes and --episodes: they take all words after them"
+            )
         self.request = request.check()
         found = look_for_runs(runs)
         self.runs, self.copies = found.runs, found.copies
@@ -128,15 +133,19 @@ class Scoring:
                 self._write(run, record)
             steps.finish(f"evaluating {run.name} in {record['mode']}")
 
+        def kept() -> str:
+            played = plural(self.played, "new episode")
+            return f"stopped at once; {played} recorded, the same command continues"
+
         try:
-            with Steps("episodes", total) as steps:
+            with Steps("episodes", total) as steps, second_ends_at_once(kept):
                 evaluate_runs(
                     self.runs,
                     request,
                     known=self._recorded.__getitem__,
                     on_record=take,
                     on_problem=self._note,
-                    on_stop=lambda: steps.begin("stopping"),
+                    on_stop=lambda: steps.begin("stopping (Ctrl-C once more: at once)"),
                 )
             self.records = {run: self.records[run] for run in self.runs if run in self.records}
         except KeyboardInterrupt:
@@ -245,5 +254,5 @@ def print_scores(runs: Sequence[Path], modes: Collection[str] | None = None) -> 
     """The table of runs in some modes (all if None), with what a reader must know about it."""
     found, problems = read_runs(runs)
     groups = group_runs(found)
-    notes = [f"note: {text}" for text in caveat_notes(groups)]
+    notes = [f"note: {text}" for text in caveat_notes(groups, modes)]
     print_results(all_results(groups, modes), [*problems, *notes])

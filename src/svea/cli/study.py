@@ -47,7 +47,8 @@ class EngineFlags(Resources):
     on: Literal["local", "ray", "slurm"] = "local"
     """The engine."""
     attempts: int = 3
-    """Failed attempts after which a run counts as failed."""
+    """Failed attempts at training after which a run counts as failed; and in each call, failed
+    attempts at its export and evaluation."""
     drop_replay: bool = False
     """Remove a run's replay once it is done: less disk, but the run can no longer be extended."""
     decisions_per_second: float = 0.0
@@ -80,7 +81,7 @@ def run_study(study: Study, flags: EngineFlags) -> int:
         return 0
     require_space(study, states, cost)
     due = active(states)
-    due += [state for state in states if state.refused and state.state == "failed"]
+    due += [state for state in states if state.is_tried_again]
     runs = [state.run for state in due]
     _print_spent(states)
     if not runs:
@@ -296,11 +297,13 @@ def _sigterm_as_interrupt(study: Study) -> Iterator[None]:
 
 def _print_spent(states: Sequence[RunState]) -> None:
     """Name runs that have used up their attempts."""
-    spent = [state for state in states if state.state == "failed" and not state.refused]
+    failed = [state for state in states if state.state == "failed"]
+    spent = [state for state in failed if not state.is_tried_again]
     if spent:
         print(
-            f"{plural(len(spent), 'run')} failed {spent[0].failures} times and will not be retried "
-            f"without a larger --attempts. The first: {spent[0].run.name}: {spent[0].reason}"
+            f"{plural(len(spent), 'run')} failed {plural(spent[0].failures, 'time')} and will not "
+            "be retried without a larger --attempts. The first: "
+            f"{spent[0].run.name}: {spent[0].reason}"
         )
 
 
@@ -312,6 +315,8 @@ def _print_end(study: Study, states: Sequence[RunState], flags: EngineFlags) -> 
         print(f"failed: {state.run.name}: {state.reason}")
     if failed:
         print(f"their output is in {study.folder / 'journal'}/NAME.log")
+    if trained := sum(state.progress.ended for state in failed):
+        print(f"training of {trained} of them is over; the same command tries the rest again")
     for state in [state for state in states if state.progress.stopped][:10]:
         print(f"stopped: {state.run.name}: {reached(state)}")
     if to_export := [state for state in states if state.run.export]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from svea.envs.modes import check_mode
 from svea.errors import UserError
@@ -16,13 +17,20 @@ DEFAULT, USUAL = "default", 30
 _EXAMPLE = "e.g. 20 color_hard=100 video_hard=all"
 
 
-def parse_episodes(words: Sequence[str]) -> Episodes:
+def parse_episodes(
+    words: Sequence[str], is_agent: Callable[[str], bool] = lambda word: False
+) -> Episodes:
     """What is typed after `--episodes`: a number for all modes, and others as MODE=NUMBER.
 
-    >>> parse_episodes(["20", "color_hard=100", "video_hard=all"])
-    {'default': 20, 'color_hard': 100, 'video_hard': 'all'}
-    >>> parse_episodes(["all"])
-    'all'
+    Args:
+        words: as typed.
+        is_agent: whether a word names an agent, which belongs elsewhere.
+
+    Example:
+        >>> parse_episodes(["20", "color_hard=100", "video_hard=all"])
+        {'default': 20, 'color_hard': 100, 'video_hard': 'all'}
+        >>> parse_episodes(["all"])
+        'all'
     """
     table: dict[str, int | str] = {}
     for word in words:
@@ -30,7 +38,7 @@ def parse_episodes(words: Sequence[str]) -> Episodes:
         mode = mode if equals else DEFAULT
         count = int(text) if text.isdecimal() and len(text) < 20 else text
         if count != "all" and isinstance(count, str):
-            _refuse_path(word)
+            _refuse_run(word, words, is_agent)
         check_count(f"episodes of {mode}" if equals else "episodes", count)
         if mode in table:
             for_what = mode if equals else "all modes"
@@ -43,12 +51,21 @@ def parse_episodes(words: Sequence[str]) -> Episodes:
     return table[DEFAULT] if [*table] == [DEFAULT] else table
 
 
-def _refuse_path(word: str) -> None:
+def _refuse_run(word: str, words: Sequence[str], is_agent: Callable[[str], bool]) -> None:
     """Say where runs and files belong: the words after a flag are all its own."""
-    if word.endswith((".toml", ".py")) or os.path.exists(word):
+
+    def is_file(word: str) -> bool:
+        return word.endswith((".toml", ".py")) or os.sep in word or os.path.exists(word)
+
+    if is_file(word) or is_agent(word):
+        what = "an agent of the zoo" if is_agent(word) else "a file or folder"
+        first = [one for one in words if is_file(one) or is_agent(one)]
+        counts = [one for one in words if one not in first] or [str(USUAL)]
+        verb = "sweep" if word.endswith((".toml", ".py")) else "eval"
+        typed = shlex.join([*first, "--episodes", *counts])
         raise UserError(
-            f"episodes is {word!r}, a file or folder; allowed: numbers of episodes, {_EXAMPLE}. "
-            "Name runs and files before --episodes"
+            f"episodes is {word!r}, {what}; allowed: numbers of episodes, {_EXAMPLE}. Name runs "
+            f"and files before --episodes, which takes all words after it: svea {verb} {typed}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -88,9 +89,9 @@ class Comparison:
         all_of_them: dict[str, Any] = {}
         for kind, found in made.items():
             for match, gain, chance in zip(matches, found.differences, found.chances, strict=True):
-                match |= {f"difference{kind}": asdict(gain), f"probability{kind}": asdict(chance)}
-            whole = asdict(found.difference) if found.difference else None
-            all_of_them |= {f"difference{kind}": whole, f"probability{kind}": asdict(found.chance)}
+                match |= {f"difference{kind}": _ends(gain), f"probability{kind}": _ends(chance)}
+            whole = _ends(found.difference) if found.difference else None
+            all_of_them |= {f"difference{kind}": whole, f"probability{kind}": _ends(found.chance)}
         head = {"mode": self.mode, "measure": self.measure, "matches": matches}
         return {**head, **all_of_them, "wins": self.wins}
 
@@ -99,6 +100,11 @@ class Comparison:
         """Matches in which our mean is the higher one: what the paper's "27 of 30" counts."""
         pairs = zip(self.ours, self.theirs, strict=True)
         return sum(bool(x.mean() > y.mean()) for x, y in pairs)
+
+
+def _ends(one: stats.Interval) -> dict[str, float | None]:
+    """An interval for JSON, which has no nan: null where one score has no interval."""
+    return {name: None if math.isnan(value) else value for name, value in asdict(one).items()}
 
 
 def find_side(text: str, beneath: Path) -> tuple[list[Group], list[str]]:

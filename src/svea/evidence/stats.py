@@ -26,7 +26,7 @@ Episodes = Sequence[Mapping[str, Sequence[float]]]
 
 @dataclass(frozen=True)
 class Interval:
-    """A point estimate with the two ends of its confidence interval."""
+    """A point estimate with the two ends of its confidence interval; nan where it has none."""
 
     point: float
     low: float
@@ -64,6 +64,11 @@ class SeedsAndWorlds:
     def scores(self) -> NDArray[np.float64]:
         """The mean over episodes of each seed, ascending."""
         return self.totals.sum(axis=1) / self.counts.sum(axis=1)
+
+    @property
+    def draws(self) -> int:
+        """How many different seeds, or worlds, can be drawn: of one there is no interval."""
+        return max(len(self.totals), int(self.counts.any(axis=0).sum()))
 
     def draw_worlds(self, generator: np.random.Generator, resamples: int) -> NDArray[np.int64]:
         """How often each world is drawn: (resamples, worlds)."""
@@ -157,6 +162,9 @@ def bootstrap_interval(
 ) -> Interval:
     """A percentile bootstrap interval, resampled within each stratum.
 
+    Where there is nothing to draw but one score, the interval would have no width, as if the score
+    were certain: its ends are nan.
+
     Args:
         strata: One per task, usually: an array with a score per seed, of which seeds are drawn; or
             `SeedsAndWorlds`, of which both are drawn.
@@ -169,6 +177,8 @@ def bootstrap_interval(
     if not any(values.size for values in scores):
         return NO_INTERVAL
     point = float(statistic(np.concatenate(scores)))
+    if not any(map(_can_vary, samples)):
+        return Interval(point, float("nan"), float("nan"))
     generator = np.random.default_rng(BOOTSTRAP_SEED)
     drawn = [
         s.resample(generator, resamples)
@@ -263,12 +273,17 @@ def _averaged_over_tasks(
     resamples: int,
     confidence: float,
 ) -> Interval:
-    """A comparison of two sides, averaged over tasks; nan unless both have scores on every task."""
+    """A comparison of two sides, averaged over tasks; nan unless both have scores on every task.
+
+    Its interval is nan where no side has more than one score to draw.
+    """
     pairs = list(zip(ours, theirs, strict=True))
     scores = [(_scores(x), _scores(y)) for x, y in pairs]
     if not pairs or any(x.size == 0 or y.size == 0 for x, y in scores):
         return NO_INTERVAL
     point = float(np.mean([compare(x, y) for x, y in scores]))
+    if not any(map(_can_vary, (*ours, *theirs))):
+        return Interval(point, float("nan"), float("nan"))
     generator = np.random.default_rng(BOOTSTRAP_SEED)
     drawn = [compare(*_resample_pair(x, y, generator, resamples)) for x, y in pairs]
     return _percentiles(point, np.mean(drawn, axis=0), confidence)
@@ -277,6 +292,11 @@ def _averaged_over_tasks(
 def _scores(one: Scores) -> NDArray[np.float64]:
     """A score per seed."""
     return one.scores if isinstance(one, SeedsAndWorlds) else np.asarray(one, dtype=np.float64)
+
+
+def _can_vary(one: Scores) -> bool:
+    """Whether a resample can differ from what was seen."""
+    return (one.draws if isinstance(one, SeedsAndWorlds) else np.size(one)) > 1
 
 
 def _resample_pair(

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 from svea import files
 from svea.envs.episodes import episodes_in
-from svea.errors import LARGEST
+from svea.errors import LARGEST, UserError
 from svea.runs import layout
 from svea.runs.lock import is_locked
 from svea.runs.records import Record, is_agent, latest, parse_line, read_records
@@ -20,6 +20,8 @@ from svea.studies.plan import PlannedRun
 TAIL_BYTES = 65_536  # of metrics.jsonl: enough for the last evaluation in a dozen modes
 STATES = ("queued", "running", "done", "stopped", "failed")
 """A run is stopped if it has not made all of its decisions and never will; see `Progress`."""
+Entry = dict[str, Any]
+"""One line of a journal."""
 HOW_MADE = {"svea_version", "command"}  # in config.json, and not about the agent
 
 
@@ -65,11 +67,19 @@ class RunState:
     state: str
     progress: Progress
     failures: int = 0
+    """Failed attempts at training."""
+    failures_after: int = 0
+    """Failed attempts at what follows it: exports, evaluations, analyses."""
     refused: bool = False
     """The last attempt ended with bad input: trying again would not help."""
     reason: str = ""
     trains_together: bool = False
     """The process that works on it is training several runs: others may not have ended yet."""
+
+    @property
+    def is_tried_again(self) -> bool:
+        """Whether the same command tries a failed run again: after bad input, or after training."""
+        return self.state == "failed" and (self.refused or self.progress.ended)
 
 
 def read_states(study: Study) -> list[RunState]:
@@ -79,26 +89,36 @@ def read_states(study: Study) -> list[RunState]:
 
 def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunState:
     """The state of one run of the study in a folder."""
-    progress = read_progress(study, run)
     journal = journal_path(study, run)
+    is_running = is_locked(journal)
+    progress = read_progress(study, run, is_over=not is_running)
     entries = read_journal(journal)
     ends = [entry for entry in entries if entry.get("event") == "end"]
-    failures = sum(entry.get("outcome") == "failed" for entry in ends)
+    failed = [entry for entry in ends if entry.get("outcome") == "failed"]
+    after = sum(entry.get("ended") is True for entry in failed)
+    failures = len(failed) - after
     last = ends[-1] if ends else {}
     refused = last.get("outcome") == "refused"
-    if is_locked(journal):
+    if is_running:
         state = "running"
     elif progress.over:
         state = "done" if progress.trained else "stopped"
     else:
-        state = "failed" if refused or failures >= attempts else "queued"
+        is_spent = (after if progress.ended else failures) >= attempts
+        state = "failed" if refused or is_spent else "queued"
     reason = str(last.get("reason", "")) if last.get("outcome") in ("failed", "refused") else ""
     together = state == "running" and entries[-1:] != [] and entries[-1].get("training") is True
-    return RunState(run, state, progress, failures, refused, reason, together)
+    return RunState(run, state, progress, failures, after, refused, reason, together)
 
 
-def read_progress(study: Path, run: PlannedRun) -> Progress:
-    """How far a run of a study is: its newest checkpoint, and the end of its log."""
+def read_progress(study: Path, run: PlannedRun, *, is_over: bool = False) -> Progress:
+    """How far a run of a study is: its newest checkpoint, and the end of its log.
+
+    Args:
+        study: its folder.
+        run: which run.
+        is_over: nobody works on it now, so an attempt without an end has lost its supervisor.
+    """
     folder = run_folder(study, run)
     lines = _last_lines(folder / layout.METRICS)
     newest = next(_with_decision(reversed(lines)), {})
@@ -111,7 +131,7 @@ def read_progress(study: Path, run: PlannedRun) -> Progress:
     saved = layout.newest_checkpoint(folder)
     last = evaluated if run.config.eval_every else saved  # without evaluations none is waited for
     trained = min(saved, last) >= run.decisions
-    stopped = not trained and _is_stopped(study, run, saved)
+    stopped = not trained and _is_stopped(study, run, saved, is_over)
     ended = trained or stopped
     modes = _missing_modes(folder, run, saved) if ended else run.modes
     analyses = tuple(
@@ -123,16 +143,18 @@ def read_progress(study: Path, run: PlannedRun) -> Progress:
     return Progress(at, seconds, returns, trained, stopped, modes, analyses, unexported, saved)
 
 
-def _is_stopped(study: Path, run: PlannedRun, saved: int) -> bool:
+def _is_stopped(study: Path, run: PlannedRun, saved: int, is_over: bool) -> bool:
     """Whether a run saved last because it was asked to stop, and cannot be continued from there.
 
-    One that failed since its last stop is not: it is tried again, and says itself why that cannot
-    work.
+    One that lost its supervisor counts as asked to stop: its process has seen that and saved, or
+    died with it. One that failed since its last stop is not: it is tried again, and says itself why
+    that cannot work.
     """
     if run.config.save_replay or saved <= 0:
         return False
+    entries = read_journal(journal_path(study, run))
     began = stopped = None
-    for entry in read_journal(journal_path(study, run)):
+    for entry in _with_every_end(entries, saved if is_over else None):
         if entry.get("event") == "start":
             began = entry.get("saved")
             stopped = stopped if began == stopped else None  # begun again: its folder was removed
@@ -141,7 +163,49 @@ def _is_stopped(study: Path, run: PlannedRun, saved: int) -> bool:
     return stopped == saved
 
 
-def read_journal(path: Path) -> list[dict[str, Any]]:
+def _with_every_end(entries: Sequence[Entry], saved: int | None) -> Iterator[Entry]:
+    """The entries of a journal, with the ends that killed supervisors did not write.
+
+    Args:
+        entries: as they were written.
+        saved: the newest checkpoint, if nobody works on the run now; None: its last attempt may go
+            on.
+    """
+    attempt: list[Entry] = []
+    for entry in entries:
+        if attempt and entry.get("event") == "start":
+            yield from missing_end(attempt, entry.get("saved"))
+            attempt = []
+        attempt.append(entry)
+        yield entry
+    if saved is not None:
+        yield from missing_end(attempt, saved)
+
+
+def missing_end(entries: Sequence[Entry], saved: Any) -> list[Entry]:
+    """The end that a journal lacks because its supervisor was killed; none where none is missing.
+
+    A run without a journal may have lost it, or was trained by hand; either is over, too.
+
+    Args:
+        entries: of the journal, or of one attempt, at which nobody works now.
+        saved: the decision of the newest checkpoint after it.
+    """
+    last: list[Entry] = []
+    for entry in entries:
+        last = [entry] if entry.get("event") == "start" else [*last, entry]
+    events = [entry.get("event") for entry in last]
+    if "end" in events or (not last and saved <= 0):
+        return []
+    end: Entry = {"event": "end", "outcome": "stopped", "saved": saved, "reason": "", "lost": True}
+    if "error" in events:
+        code, reason = last[-1].get("code"), last[-1].get("reason")
+        outcome = "refused" if code == UserError.exit_code else "failed"
+        end |= {"outcome": outcome, "code": code, "reason": f"exit code {code}: {reason}"}
+    return [end]
+
+
+def read_journal(path: Path) -> list[Entry]:
     """The entries of a journal; the half line of a killed writer is left out."""
     with files.reading(path):
         try:

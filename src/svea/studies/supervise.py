@@ -27,7 +27,7 @@ from svea.files import plain
 from svea.runs import layout, lock
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
-from svea.studies.state import Progress, read_progress, read_state
+from svea.studies.state import Progress, missing_end, read_journal, read_progress, read_state
 
 LOCK_SECONDS = 120.0  # an orphaned run may still be saving
 GRACE_SECONDS = 600.0  # to save before it is killed: ten gigabytes of replay on slow storage
@@ -57,7 +57,8 @@ def supervise_run(
     Args:
         study: the study's folder.
         run: which run.
-        attempts: failed attempts it may have, earlier ones included.
+        attempts: failed attempts at training it may have, earlier ones included; and at what
+            follows it, in this call.
         environment: variables for its processes, in addition to those of this one.
         execute: what runs a command; default: a process.
         must_stop: default: whether the study was cancelled.
@@ -72,7 +73,8 @@ def supervise_run(
             return "running"
         execute = execute or Process(environment or {}, journal)
         must_stop = must_stop or functools.partial(is_cancelled, study)
-        return bring_to_end(study, run, journal, attempts, execute, must_stop, time_is_up)
+        earlier = read_state(study, run).failures_after
+        return bring_to_end(study, run, journal, attempts, execute, must_stop, time_is_up, earlier)
 
 
 def bring_to_end(
@@ -83,17 +85,24 @@ def bring_to_end(
     execute: Execute,
     must_stop: MustStop,
     time_is_up: MustStop,
+    earlier: int,
 ) -> str:
-    """As `supervise_run`, with the run's journal open and locked."""
+    """As `supervise_run`, with the run's journal open and locked.
+
+    `earlier` attempts at what follows training failed before this call: they do not count, because
+    a failed export or evaluation costs little to try again, and training is done.
+    """
     tried = False
     while not must_stop():
         state = read_state(study, run, attempts)
         if state.progress.over:
             _drop_replay(study, run)
             return "done" if state.progress.trained else "stopped"
-        if state.failures >= attempts or (state.refused and tried):
+        ended = state.progress.ended
+        failures = state.failures_after - earlier if ended else state.failures
+        if failures >= attempts or (state.refused and tried):
             return "failed"
-        if time_is_up() and not state.progress.ended:
+        if time_is_up() and not ended:
             break
         _attempt(study, run, journal, execute, must_stop, time_is_up)
         tried = True
@@ -165,7 +174,7 @@ class Attempt:
         failed = outcome not in ("done", "stopped")
         write_entry(
             self.journal, event="end", outcome=outcome, code=code, at=after.decision,
-            saved=after.saved, seconds=round(time.time() - self.began, 3),
+            saved=after.saved, ended=after.ended, seconds=round(time.time() - self.began, 3),
             reason=(reason or _reason(code, log)) if failed else "",
         )  # fmt: skip
 
@@ -267,13 +276,22 @@ def _stop(child: subprocess.Popen[bytes]) -> int:
 
 @contextlib.contextmanager
 def locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
-    """The run's journal, open and locked; None where another process keeps it locked."""
+    """The run's journal, open and locked; None where another process keeps it locked.
+
+    What is missing at its end, because the last supervisor was killed, is written first.
+    """
     path = journal_path(study, run)
     with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         journal = plain.descriptor(path, APPEND)
     try:
-        yield journal if lock.acquire(journal, LOCK_SECONDS) else None
+        is_ours = lock.acquire(journal, LOCK_SECONDS)
+        entries = read_journal(path) if is_ours else []
+        if entries or (is_ours and not run.config.save_replay):  # of others no end is asked for
+            progress = read_progress(study, run, is_over=True)
+            for end in missing_end(entries, progress.saved):
+                write_entry(journal, **end, ended=progress.ended)
+        yield journal if is_ours else None
     finally:
         os.close(journal)
 

@@ -86,11 +86,14 @@ def supervise_together(
         mine = [(run, journal) for run, journal in opened if journal is not None]
         execute = execute or Process(environment or {}, *(journal for _, journal in mine))
         group = _Group(study, attempts, execute, must_stop, time_is_up)
+        earlier = {run.name: read_state(study, run).failures_after for run, _ in mine}
         mine = group.train(mine)
         group.export(mine)
         group.evaluate(mine, at_once)
         for run, journal in mine:
-            bring_to_end(study, run, journal, attempts, execute, must_stop, time_is_up)
+            bring_to_end(
+                study, run, journal, attempts, execute, must_stop, time_is_up, earlier[run.name]
+            )
 
 
 def record_error(study: Path, run: PlannedRun, error: BaseException) -> None:
@@ -151,8 +154,7 @@ class _Group:
             one
             for one, state in states
             if not FINISHED[what](state.progress)
-            and state.failures < self.attempts
-            and (what == "trained" or state.progress.ended)
+            and (state.failures < self.attempts if what == "trained" else state.progress.ended)
         ]
 
     def _stop(self, what: str) -> MustStop:

@@ -42,7 +42,7 @@ def rows(states: Sequence[RunState]) -> list[dict[str, Any]]:
             "can_continue": not state.progress.stopped,
             "seconds": state.progress.seconds,
             "returns": state.progress.returns,
-            "failures": state.failures,
+            "failures": state.failures + state.failures_after,
             "reason": state.reason,
         }
         for state in states
@@ -68,8 +68,9 @@ def _by_interest(states: Sequence[RunState]) -> list[RunState]:
 def _row(state: RunState) -> dict[str, str]:
     """One run."""
     done, planned = state.progress.decision, state.run.decisions
-    failures = f"failed {state.failures}x" if state.failures else ""
-    note = state.reason or failures or after_training(state) or reached(state)
+    failures = state.failures + state.failures_after
+    failed = f"failed {failures}x" if failures else ""
+    note = state.reason or failed or after_training(state) or reached(state)
     return {
         "run": state.run.name,
         "state": state.state,

@@ -57,8 +57,9 @@ def check_replay(config: Config, saved: Checkpoint) -> None:
         raise UserError(
             f"the run in {config.folder} stands at decision {saved.decision:,} and was saved "
             "without its replay (--no-save-replay), so it cannot be continued. Its agent can be "
-            "evaluated, watched and exported. To train further, start again with another --out, "
-            "and leave --no-save-replay out"
+            "evaluated, watched and exported. To train it from the beginning, remove the folder "
+            "and give the same command, or name another --out; leave --no-save-replay out to be "
+            "able to continue it"
         )
 
 

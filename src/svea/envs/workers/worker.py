@@ -23,6 +23,7 @@ from svea.errors import NumericsError, RendererError, SveaError, UserError, Work
 
 SEND_SECONDS = 30.0  # a process that does not read for longer is stuck
 PATIENT_SECONDS = 30.0  # without an answer, until it is said where a process without a limit is
+_processes: dict[int, subprocess.Popen[bytes]] = {}  # all that were started, by their ids
 _RAISED = {kind.__name__: kind for kind in (UserError, RendererError, NumericsError)}
 
 
@@ -161,6 +162,7 @@ class Worker:
                 process_group=0,  # a terminal's Ctrl-C is for the parent, which saves first
                 env=child_environment(),
             )
+        _processes[self.process.pid] = self.process
         self._received = b""
         self._can_tell_stack = False
         self.send(greeting)
@@ -201,6 +203,17 @@ class Worker:
         if said := self._last_words.read(16_384).decode(errors="replace").strip():
             error.add_note(said)
         return error
+
+
+def kill_all() -> None:
+    """Kill the processes of all environments, and their children, where nobody waits for them.
+
+    They ignore SIGTERM, which is the parent's to handle.
+    """
+    for process in list(_processes.values()):
+        if process.poll() is None:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def child_environment() -> dict[str, str]:

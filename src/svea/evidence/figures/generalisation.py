@@ -54,7 +54,7 @@ def _per_mode(
     groups = owners(groups, cells)
     levels = [[random_return(group, mode) for group in groups] for mode in modes]
     random = [next((level for level in row if math.isfinite(level)), math.nan) for row in levels]
-    caption = f"Whiskers: 95 % bootstrap interval of the mean {OVER}."
+    caption = f"Whiskers: 95 % bootstrap interval of the mean {OVER}.{_without(results)}"
     if any(result.paper and result.is_replication for result in results):
         caption += " Diamonds: the paper."
     if any(result.paper and not result.is_replication for result in results):
@@ -106,7 +106,7 @@ def distracting(
             }
             for intensity, r in ordered
         ]
-    caption = f"Bands: 95 % bootstrap interval of the mean {OVER}."
+    caption = f"Bands: 95 % bootstrap interval of the mean {OVER}.{_without(results)}"
     if any(one.paper is not None for one in series):
         smaller = any(result.paper and not result.is_replication for result in results)
         caption += " Diamonds: the paper's curve, approximate (read off a plot)"
@@ -120,6 +120,12 @@ def distracting(
         methods=tuple(methods),
         numbers=rows,
     )
+
+
+def _without(results: Iterable[Result]) -> str:
+    """Why some results have no interval, where any has none."""
+    none = any(math.isnan(result.mean_over_worlds.low) for result in results)
+    return " One seed in a single world or episode has none." if none else ""
 
 
 def _spans(results: Iterable[Result]) -> bool:
@@ -151,7 +157,7 @@ def success(
     }
     groups = owners(groups, cells)
     drawn, numbers = bars(groups, modes, looks, cells)
-    caption = f"Whiskers: 95 % bootstrap interval {OVER}."
+    caption = f"Whiskers: 95 % bootstrap interval {OVER}.{_without(successes)}"
     if any(success.paper for success in successes):
         caption += " Diamonds: the paper, on its own robot tasks, which were never released: ours "
         caption += "is not a replication."

@@ -239,7 +239,7 @@ def _draw_bar(axes: Axes, bar: Bar, x: NDArray[np.float64], width: float, gid: s
     for number, patch in enumerate(drawn):
         patch.set_gid(f"{gid}-bar{number}")
     below, above = values - np.array(bar.lows), np.array(bar.highs) - values
-    whiskers = np.nan_to_num(np.clip([below, above], 0, None))
+    whiskers = np.clip([below, above], 0, None)  # where they are nan, none is drawn
     _, caps, stems = axes.errorbar(x, values, whiskers, fmt="none", ecolor=INK, capsize=3)
     for number, whisker in enumerate((*caps, *stems)):
         whisker.set_gid(f"{gid}-whisker{number}")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
+
+from svea.envs.episodes import USUAL
+from svea.envs.modes import modes_of
 from svea.evidence import published
 from svea.evidence.results.groups import Group
 from svea.evidence.results.settings import other_pictures
@@ -15,13 +20,24 @@ from svea.words import listed
 Caveats = dict[str, list[str]]
 """Each sentence, with the settings or runs it is about; none where it is about all of them."""
 
+FEW_EPISODES = 5
+"""Fewer are few: a bootstrap interval of two episodes holds the mean in one case of two."""
+FEW_RUNS = 3  # more are not named in a command
 
-def all_caveats(groups: Sequence[Group]) -> Caveats:
-    """All caveats of groups and warnings about their runs, equal ones once."""
+
+def all_caveats(groups: Sequence[Group], modes: Collection[str] | None = None) -> Caveats:
+    """All caveats of groups and warnings about their runs, equal ones once.
+
+    Args:
+        groups: those that are shown.
+        modes: the modes that are shown; all if None.
+    """
     found: Caveats = {}
     for group in groups:
         for text in caveats_of(group):
             found.setdefault(text, []).append(group.name)
+    for text, few in few_episodes(groups, modes).items():
+        found[text] = [group.name for group in few]
     found = {text: [] if len(who) == len(groups) else who for text, who in found.items()}
     runs = [run for group in groups for run in group.runs]
     for run in runs:
@@ -33,9 +49,10 @@ def all_caveats(groups: Sequence[Group]) -> Caveats:
     return found
 
 
-def caveat_notes(groups: Sequence[Group]) -> list[str]:
+def caveat_notes(groups: Sequence[Group], modes: Collection[str] | None = None) -> list[str]:
     """All of them as lines below a table, each with what it is about."""
-    about = {text: listed(who, most=3, between="; ") for text, who in all_caveats(groups).items()}
+    found = all_caveats(groups, modes)
+    about = {text: listed(who, most=3, between="; ") for text, who in found.items()}
     return [text + (f" ({who})" if who else "") for text, who in about.items()]
 
 
@@ -71,6 +88,56 @@ def caveats_of(group: Group) -> list[str]:
         named = ", ".join(sorted(modes))
         found.append(f"{named}: procedural or generated data, not the benchmark's ({what})")
     return found
+
+
+def few_episodes(
+    groups: Sequence[Group], modes: Collection[str] | None = None
+) -> dict[str, list[Group]]:
+    """Sentences about modes with so few episodes that an interval says little, and whose they are.
+
+    Args:
+        groups: those that are shown.
+        modes: the modes that are shown; all if None.
+    """
+    by_count: dict[str, list[Group]] = {}
+    modes_in: dict[str, list[str]] = {}
+    for group in groups:
+        shown = [mode for mode in group.modes if modes is None or mode in modes]
+        counts = {mode: few for mode in shown if (few := _few_in(group, mode))}
+        if counts:
+            told = ", ".join(f"{few} in {mode}" for mode, few in counts.items())
+            by_count.setdefault(told, []).append(group)
+            modes_in[told] = list(counts)
+    return {
+        f"few episodes: {told}; intervals of so few are too narrow, and one episode has none. "
+        f"{_more_episodes(having, modes_in[told])}": having
+        for told, having in by_count.items()
+    }
+
+
+def _few_in(group: Group, mode: str) -> str:
+    """How many episodes of a mode are too few for an interval; empty where they are enough."""
+    returns, successes = (
+        [values for run in group.runs if (values := run.finals(mode, unit)).size]
+        for unit in ("return", "success")
+    )
+    if not returns:
+        return ""
+    fewest, played = min(map(len, returns)), sum(map(len, returns))
+    if fewest < FEW_EPISODES:
+        return f"{fewest} per seed" if len(returns) > 1 else str(fewest)
+    alike = any(scores and not np.ptp(np.concatenate(scores)) for scores in (returns, successes))
+    return f"{played} with one outcome" if alike and played < USUAL else ""
+
+
+def _more_episodes(groups: Sequence[Group], modes: Sequence[str]) -> str:
+    """What plays more; a mode that is a user's own may be a task's name, which has another flag."""
+    runs = [str(run.folder) for group in groups for run in group.runs]
+    named = shlex.join(runs) if len(runs) <= FEW_RUNS else "RUNS"
+    known = [mode for mode in modes if mode.partition(":")[0] in modes_of(None)]
+    if not known:
+        return "Give the command that played them with a larger --episodes"
+    return f"More: `svea eval {named} --modes {shlex.join(known)} --episodes {USUAL}`"
 
 
 def _generated(run: Run) -> dict[str, list[str]]:

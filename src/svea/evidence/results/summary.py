@@ -35,7 +35,7 @@ class Result:
     mean_interval: stats.Interval
     iqm: stats.Interval
     """95 % bootstrap intervals over seeds, in the worlds that were seen. For a single seed, the
-    mean's is over worlds and the IQM's over episodes."""
+    mean's is over worlds and the IQM's over episodes; for a single one of those there is none."""
     mean_over_worlds: stats.Interval
     iqm_over_worlds: stats.Interval
     """The same over seeds and worlds: of other worlds of the same kind, too."""
@@ -192,10 +192,7 @@ def random_return(group: Group, mode: str) -> float:
 
 def _mean_area(group: Group, mode: str) -> stats.Interval:
     """The area of a group: its mean over seeds; a single seed has no interval."""
-    found = areas(group.runs, mode)
-    if found.size == 1:
-        return stats.Interval(float(found[0]), float("nan"), float("nan"))
-    return stats.bootstrap_interval([found], stats.mean)
+    return stats.bootstrap_interval([areas(group.runs, mode)], stats.mean)
 
 
 def _paper(run: Run, mode: str, unit: Unit) -> PaperResult | None:

@@ -240,8 +240,8 @@ def _pooled(one: Aggregate) -> dict[str, Cell]:
 
 
 def _over_worlds(one: Interval) -> Cell:
-    """The interval of a mean over seeds and worlds."""
-    return Cell(interval(one.low, one.high), value=one.low)
+    """The interval of a mean over seeds and worlds; a dash where there is none."""
+    return Cell(interval(one.low, one.high) or "–", value=one.low)
 
 
 def _iqm(one: Aggregate) -> Cell:
@@ -268,6 +268,8 @@ def _list_notes(
         "episodes). IQM: mean of the middle half, with its interval over seeds. With a single seed "
         "both are over its worlds or episodes, which says nothing about other seeds."
     )
+    if any(math.isnan(result.mean_over_worlds.low) for result in returns):
+        yield "No interval: one seed in a single world or episode says nothing about others."
     if is_pooled:
         yield (
             "All tasks: seeds and worlds are drawn within each task. Where a task has a single "
