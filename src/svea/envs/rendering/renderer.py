@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -133,11 +133,10 @@ class Renderer:
         self._option.flags[mujoco.mjtVisFlag.mjVIS_RANGEFINDER] = False  # as dm_control does
         self._perturb = mujoco.MjvPerturb()
         self._camera = mujoco.MjvCamera()
-        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
-        self._camera.fixedcamid = camera
-        self._buffers: dict[int, np.ndarray] = {}
-        self._masks: dict[int, np.ndarray] = {}
-        self._reader, self._as_loaded = cast("SceneReader | None", None), True
+        self._camera.type, self._camera.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, camera
+        self._buffers, self._masks = dict[int, np.ndarray](), dict[int, np.ndarray]()
+        self._reader: SceneReader | None = None
+        self._as_loaded = True
 
         with _watch():
             gl = _drawing.context or Context()
@@ -236,11 +235,11 @@ class Renderer:
     @property
     def reader(self) -> SceneReader | None:
         """What `layers.py` needs to draw the picture; nothing where it has to be MuJoCo's."""
-        if not self._context.offSamples or self._scene.flags[self._mujoco.mjtRndFlag.mjRND_SEGMENT]:
+        flags, kinds = self._scene.flags, self._mujoco.mjtRndFlag
+        if flags[kinds.mjRND_SEGMENT] or not flags[kinds.mjRND_SHADOW]:
             return None
-        if self._reader is None:
-            whole = self._model, self._scene, self._context
-            self._reader = SceneReader(*whole, as_loaded=self._as_loaded)
+        whole = self._model, self._scene, self._context
+        self._reader = self._reader or SceneReader(*whole, as_loaded=self._as_loaded)
         return self._reader
 
     def upload_texture(self, texture: int) -> None:
@@ -318,9 +317,8 @@ class Renderer:
 
     def _upload_model(self) -> None:
         """Make MuJoCo's part of the context: textures, meshes, framebuffers."""
-        self._context = self._mujoco.MjrContext(
-            self._model, self._mujoco.mjtFontScale.mjFONTSCALE_50
-        )
+        font = self._mujoco.mjtFontScale.mjFONTSCALE_50
+        self._context = self._mujoco.MjrContext(self._model, font)
 
     def _call(self, work: Callable[..., None], *arguments: Any) -> None:
         """Do something in the context."""

@@ -45,13 +45,12 @@ out vec4 shadow_place;
 flat out int layer;
 
 // OpenGL's light at a vertex: that of lights which cast shadows, or of the others, or of all.
-vec3 light_at(Shape shape, vec3 eye, vec3 up, bool mirrored, float casting) {
+vec3 light_at(Shape shape, vec3 eye, vec3 up, bool mirrored, bool casting) {
     vec3 base = shape.color.rgb * (mirrored ? shape.material.w : 1.0);
-    vec3 sum = (1.0 - casting) * base * shape.material.x;
+    vec3 sum = casting ? vec3(0) : base * shape.material.x;
     for (int i = 0; i < MOST_LIGHTS; i++) {
         Light light = lights[layer * MOST_LIGHTS + i];
-        // In numbers: the driver of an H200 finds two true values of type bool to be different.
-        if (light.kind.x < 0.5 || (!mirrored && abs(light.kind.y - casting) > 0.5)) continue;
+        if (light.kind.x < 0.5 || (!mirrored && (light.kind.y > 0.5) != casting)) continue;
         vec4 position = mirrored ? light.mirror_position : light.position;
         vec4 spot = mirrored ? light.mirror_spot : light.spot;
         vec3 way = position.xyz - eye * position.w;
@@ -92,9 +91,10 @@ void main() {
     plain = shaded = vec3(0);
     if (mirrored || pass == LIT) {
         mat4 view = mirrored ? shape.mirror_eye : shape.eye;
-        vec3 eye = (view * place).xyz, up = normalize(mat3(view) * leaning);
-        plain = light_at(shape, eye, up, mirrored, 0.0);
-        if (!mirrored) shaded = light_at(shape, eye, up, false, 1.0);
+        // Not mat3(view), which an H200's driver (580.159) seems to take for its transpose.
+        vec3 eye = (view * place).xyz, up = normalize((view * vec4(leaning, 0)).xyz);
+        plain = light_at(shape, eye, up, mirrored, false);
+        if (!mirrored) shaded = light_at(shape, eye, up, false, true);
     }
     vec2 flat_place = vec2(0.5, -0.5) * shape.texture.xy * at.xy;
     texture_place = pass == SKY ? vec3(at.x, at.z, -at.y)

@@ -2,8 +2,8 @@
 
 A GPU that learns and draws has to switch between the two. Every picture that is drawn and waited
 for by itself makes it do so, and costs the learner 0.3 ms on an H200, however many processes draw;
-eight that are drawn in one OpenGL context and waited for once cost it 0.05 to 0.18 ms each, and
-less as layers of one framebuffer (`layers.py`).
+eight that are drawn in one OpenGL context and waited for once cost it 0.05 to 0.18 ms each.
+`layers.py` draws them with an eighth of the calls.
 
 So each environment runs in a thread of its own, up to where it needs its picture. The thread that
 made the context draws: when all environments that are still running wait for a picture, it draws
@@ -25,15 +25,15 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from svea.envs.rendering.backend import is_software
 from svea.envs.rendering.gl import functions
 from svea.envs.rendering.layers import Layers
 from svea.envs.rendering.renderer import SHADOW_MAP, Context, Renderer
 
 Result = TypeVar("Result")
 
-MOST_DIFFERENT = 0.005
-"""Share of a first batch's pixels that may differ from MuJoCo's by more than eight levels."""
+VISIBLE, MOST_DIFFERENT = 8, 0.005
+"""Levels by which a pixel of layers may differ from MuJoCo's, and the share of a first batch's
+pixels that may differ by more."""
 
 
 @dataclass
@@ -56,16 +56,17 @@ class _Call:
 class SharedContext(Context):
     """One OpenGL context for the renderers of several environments, and the thread that draws."""
 
-    def __init__(self, environments: int, layers: bool | None = None) -> None:
+    def __init__(self, environments: int, *, layers: bool = False) -> None:
         """Make a thread for each of the environments; this one makes them and draws for them.
 
         Args:
             environments: How many.
-            layers: Draw pictures as layers where that is possible; by default on a GPU. In software
-                MuJoCo is faster.
+            layers: Draw pictures as layers of one framebuffer where that is possible. Not yet in
+                use: what it saves a GPU has not been measured, and in software MuJoCo is faster.
         """
         self._thread = threading.get_ident()
         self._with_layers, self._layers = layers, cast("Layers | None", None)
+        self._checked = False
         self._threads = ThreadPoolExecutor(environments, "environment")
         self._requests: SimpleQueue[_Picture | _Call | None] = SimpleQueue()
         self._sheet: _Sheet | None = None
@@ -157,39 +158,36 @@ class SharedContext(Context):
 
     def _draw_layers(self, pictures: Sequence[_Picture]) -> Layers | None:
         """Draw pictures as layers; nothing where MuJoCo has to draw them."""
-        if self._with_layers is None:
-            from OpenGL import GL
-
-            self._with_layers = not is_software(GL.glGetString(GL.GL_RENDERER).decode())
         readers = [reader for picture in pictures if (reader := picture.renderer.reader)]
         if not self._with_layers or len(readers) < len(pictures):
             return None
         side = len(pictures[0].buffer)
-        if self._layers and self._layers.fits(len(pictures), side):
-            return self._layers if self._layers.draw(readers) else None
-        if self._layers:
-            self._layers.free()
         try:
-            self._layers = Layers(len(pictures), side, SHADOW_MAP)
-            drawn = self._layers.draw(readers)
-            different = drawn and self._compare(pictures, self._layers)
+            if not (self._layers and self._layers.fits(len(pictures), side)):
+                if self._layers:
+                    self._layers.free()
+                self._layers = Layers(len(pictures), side, SHADOW_MAP)
+                self._checked = False
+            if not self._layers.draw(readers):
+                return None
+            if not self._checked:
+                self._check(pictures, self._layers)
+                self._layers.draw(readers)
         except Exception as error:  # PyOpenGL has many, and drivers know more
-            self._give_up(f"{type(error).__name__}: {error}")
-            return None
-        if different > MOST_DIFFERENT:
-            self._give_up(f"{different:.1%} of their pixels are not MuJoCo's")
-            return None
-        return self._layers if drawn and self._layers.draw(readers) else None
+            self._with_layers, self._layers = False, None
+            why = (str(error) or type(error).__name__).splitlines()[0]
+            print(
+                f"warning: pictures are drawn one by one, which is slower: {why}", file=sys.stderr
+            )
+        return self._layers
 
-    def _compare(self, pictures: Sequence[_Picture], layers: Layers) -> float:
-        """The share of pixels that MuJoCo draws visibly differently."""
+    def _check(self, pictures: Sequence[_Picture], layers: Layers) -> None:
+        """Hold a first batch against MuJoCo's pictures: drivers have bugs."""
         ours = self._take_all(pictures, layers).astype(int)
-        return float((abs(ours - self._take_all(pictures, None)).max(-1) > 8).mean())
-
-    def _give_up(self, why: str) -> None:
-        """Let MuJoCo draw from here on, and say so."""
-        self._with_layers, self._layers = False, None
-        print(f"warning: pictures are drawn one by one, which is slower: {why}", file=sys.stderr)
+        different = (abs(ours - self._take_all(pictures, None)).max(-1) > VISIBLE).mean()
+        if different > MOST_DIFFERENT:
+            raise RuntimeError(f"{different:.1%} of their pixels are not MuJoCo's")
+        self._checked = True
 
 
 class _Sheet:

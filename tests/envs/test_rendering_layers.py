@@ -1,0 +1,264 @@
+"""Pictures drawn as layers of one framebuffer: MuJoCo's own are the oracle."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from svea.envs import PAPER_TASKS, make_env
+from svea.envs.rendering import batches, import_suite, scenes, shaders, shapes
+from svea.envs.rendering.renderer import Renderer, configure_drawing
+from svea.envs.rendering.shared import SharedContext
+
+FINE = shapes.Fineness(slices=28, stacks=16, quads=4)
+
+
+class Stage:
+    """Two worlds of a task in one context, whose pictures are drawn together."""
+
+    def __init__(self, task: str, *, layers: bool = True) -> None:
+        self.context = SharedContext(2, layers=layers)
+        configure_drawing(self.context, lambda: None)
+        domain, name = next(pair for pair in import_suite().ALL_TASKS if "_".join(pair) == task)
+        self.worlds = [
+            import_suite().load(domain, name, task_kwargs={"random": seed}) for seed in (1, 2)
+        ]
+        self.renderers = []
+        for world in self.worlds:
+            world.reset()
+            physics = world.physics
+            self.renderers.append(Renderer(physics.model.ptr, physics.data.ptr, size=84))
+
+    def together(self) -> np.ndarray:
+        """Both pictures, as layers where that is possible."""
+        tasks = [functools.partial(self._copy, renderer) for renderer in self.renderers]
+        return np.stack(self.context.run(tasks)).astype(int)
+
+    def alone(self) -> np.ndarray:
+        """Both pictures, each drawn by MuJoCo."""
+        return np.stack([self._copy(renderer) for renderer in self.renderers]).astype(int)
+
+    @property
+    def drew_layers(self) -> bool:
+        """Whether the last pictures were layers."""
+        return self.context._layers is not None and self.batch() is not None
+
+    def batch(self) -> batches.Batch | None:
+        """What the program would draw."""
+        for renderer in self.renderers:
+            renderer._update_scene()
+        return batches.gather([renderer.reader for renderer in self.renderers])
+
+    @staticmethod
+    def _copy(renderer: Renderer) -> np.ndarray:
+        return renderer.draw().copy()
+
+    def close(self) -> None:
+        for renderer, world in zip(self.renderers, self.worlds, strict=True):
+            renderer.close()
+            world.physics.free()
+        self.context.close()
+
+
+@pytest.fixture
+def stage() -> Iterator[Any]:
+    """Makes stages, and closes them."""
+    made = []
+
+    def make(*arguments: Any, **options: Any) -> Stage:
+        made.append(Stage(*arguments, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+    configure_drawing()
+
+
+@pytest.mark.parametrize("task", [*PAPER_TASKS, "cheetah_run", "reacher_easy", "hopper_hop"])
+def test_layers_are_mujocos_pictures(stage, task, capsys):
+    """But for rounding: hardly a pixel in a thousand differs, and by two levels at most."""
+    both = stage(task)
+    ours, mujocos = both.together(), both.alone()
+    assert both.drew_layers
+    assert (mujocos[0] != mujocos[1]).any()  # else pictures that change places would go unnoticed
+    difference = abs(ours - mujocos)
+    assert difference.max() <= 2
+    assert (difference.max(-1) > 0).mean() < 0.002
+    np.testing.assert_array_equal(ours, both.together())  # MuJoCo's pictures leave no trace
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "task", ["humanoid_stand", "quadruped_walk", "fish_swim", "pendulum_swingup"]
+)
+def test_other_tasks_are_mujocos_pictures_too(stage, task, capsys):
+    """Whether they can be layers or not."""
+    both = stage(task)
+    difference = abs(both.together() - both.alone())
+    assert (difference.max(-1) > 8).mean() < 0.001
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_worlds_that_change_are_drawn_as_they_are(stage):
+    both = stage("walker_walk")
+    both.together()
+    for world in both.worlds:
+        for _ in range(5):
+            world.step(np.full(world.action_spec().shape, 0.5))
+    both.worlds[1].physics.model.mat_rgba[:, 0] *= 0.5
+    assert abs(both.together() - both.alone()).max() <= 2
+
+
+def test_textures_of_one_world_do_not_show_in_another(stage):
+    both = stage("walker_walk")
+    equal = both.batch()
+    model = both.worlds[1].physics.model.ptr
+    for texture in range(model.ntex):
+        model.tex_data[model.tex_adr[texture] :] //= 2
+        both.renderers[1].upload_texture(texture)
+    ours, mujocos = both.together(), both.alone()
+    assert abs(ours - mujocos).max() <= 2
+    assert ours[1].mean() < 0.8 * ours[0].mean()
+    different = both.batch()
+    assert len(equal.skies) == 1
+    assert len(different.skies) == 2  # one of each
+
+
+def test_what_one_can_see_through_is_left_to_mujoco(stage, capsys):
+    both = stage("walker_walk")
+    both.worlds[0].physics.model.mat_rgba[:, 3] = 0.5
+    np.testing.assert_array_equal(both.together(), both.alone())
+    assert both.batch() is None
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("light.ambient.rgb * base", "light.ambient.rgb", "of their pixels are not MuJoCo's"),
+        ("void main() {", "void main() { nonsense", "error: "),
+    ],
+)
+def test_a_driver_that_draws_something_else_is_found_out(stage, monkeypatch, capsys, old, new, why):
+    assert old in shaders.VERTEX
+    monkeypatch.setattr(shaders, "VERTEX", shaders.VERTEX.replace(old, new))
+    both = stage("walker_walk")
+    np.testing.assert_array_equal(both.together(), both.alone())
+    said = capsys.readouterr().err
+    assert said.startswith("warning: pictures are drawn one by one, which is slower")
+    assert why in said
+    np.testing.assert_array_equal(both.together(), both.alone())
+    assert not capsys.readouterr().err  # once is enough
+
+
+def test_the_check_waits_for_the_first_pictures_that_are_layers(stage, monkeypatch, capsys):
+    """A worker whose first pictures are MuJoCo's must not take later ones on trust."""
+    changed = shaders.VERTEX.replace("light.ambient.rgb * base", "light.ambient.rgb")
+    monkeypatch.setattr(shaders, "VERTEX", changed)
+    both = stage("walker_walk")
+    materials = both.worlds[0].physics.model.mat_rgba
+    usual = materials[:, 3].copy()
+    materials[:, 3] = 0.5
+    both.together()
+    materials[:, 3] = usual
+    np.testing.assert_array_equal(both.together(), both.alone())
+    assert "not MuJoCo's" in capsys.readouterr().err
+
+
+def test_layers_are_off_unless_asked_for(stage):
+    both = stage("walker_walk", layers=False)
+    np.testing.assert_array_equal(both.together(), both.alone())
+    assert both.context._layers is None
+
+
+def test_environments_can_be_drawn_as_layers():
+    """With segmentation, other modes and new episodes, as workers use them."""
+    context = SharedContext(2, layers=True)
+    configure_drawing(context, lambda: None)
+    try:
+        envs = [make_env("walker_walk", mode="color_hard", seed=seed) for seed in (1, 2)]
+        first = context.run([lambda env=env: env.reset()[0].copy() for env in envs])
+        assert context._layers is not None
+        for env in envs:
+            env.close()
+    finally:
+        configure_drawing()
+        context.close()
+    alone = []
+    for seed in (1, 2):
+        env = make_env("walker_walk", mode="color_hard", seed=seed)
+        alone.append(env.reset()[0].copy())
+        env.close()
+    assert abs(np.stack(first).astype(int) - np.stack(alone).astype(int)).max() <= 2
+
+
+# Their parts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mesh",
+    [
+        shapes.sphere(FINE),
+        shapes.capsule(FINE),
+        shapes.cylinder(FINE),
+        shapes.box(FINE),
+        shapes.plane((-1.0, 0.5, 1.0), (-2.0, 2.0)),
+    ],
+)
+def test_quads_face_where_their_normals_point(mesh):
+    corners = mesh.vertices[mesh.quads].reshape(-1, 4, 7).astype(float)
+    at = corners[..., :3] + np.array([0, 0, 1.0]) * corners[..., 6:]  # a capsule's ends, apart
+    facing = np.cross(at[:, 1] - at[:, 0], at[:, 2] - at[:, 0])
+    assert (np.einsum("qi,qi->q", facing, corners[:, :, 3:6].mean(1)) > 0).all()
+
+
+def test_closed_shapes_enclose_their_volumes():
+    """By Gauss: a sixth of the sum of triple products, close to the round shape's volume."""
+
+    def volume(mesh: shapes.Mesh) -> float:
+        corners = mesh.vertices[mesh.quads].reshape(-1, 4, 7).astype(float)
+        at = corners[..., :3] + np.array([0, 0, 1.0]) * corners[..., 6:]
+        halves = [at[:, [0, 1, 2]], at[:, [0, 2, 3]]]
+        return sum(np.linalg.det(half).sum() for half in halves) / 6
+
+    assert volume(shapes.box(FINE)) == pytest.approx(8)
+    assert volume(shapes.sphere(FINE)) == pytest.approx(4 / 3 * np.pi, rel=0.03)
+    assert volume(shapes.cylinder(FINE)) == pytest.approx(2 * np.pi, rel=0.03)
+    assert volume(shapes.capsule(FINE)) == pytest.approx((2 + 4 / 3) * np.pi, rel=0.03)
+
+
+def test_plane_lines():
+    """By hand: two padding strips, and cells of twice the spacing between them."""
+    assert shapes.plane_lines(4, 1, 1, 100) == [-4, -4, -2, 0, 2, 4, 4]
+    assert shapes.plane_lines(0.6, 10, 1, 100) == [-0.6, 0.0, 0.6]
+    endless = shapes.plane_lines(0, 1, 2, 100)
+    assert len(endless) == shapes.MAX_PLANE_GRID + 1
+    assert endless[100] == 0
+    assert endless[-1] > 100  # beyond what the camera sees
+
+
+def test_records_are_what_python_reads(stage):
+    both = stage("finger_spin")
+    assert both.batch() is not None
+    found, layers = scenes.all_shapes([renderer.reader for renderer in both.renderers])
+    numbers = {0: 0, 1: 0}
+    for record, layer in zip(found, layers, strict=True):
+        scene = both.renderers[layer]._scene
+        geom = scene.geoms[numbers[layer]]
+        numbers[layer] += 1
+        for name in found.dtype.names:
+            np.testing.assert_array_equal(record[name], np.ravel(getattr(geom, name)).squeeze())
+    lights = scenes.all_lights([renderer.reader for renderer in both.renderers])
+    for row, renderer in zip(lights, both.renderers, strict=True):
+        for record, light in zip(
+            row[: renderer._scene.nlight], renderer._scene.lights, strict=False
+        ):
+            for name in lights.dtype.names:
+                np.testing.assert_array_equal(
+                    record[name], np.ravel(getattr(light, name)).squeeze()
+                )
