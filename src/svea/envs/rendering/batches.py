@@ -160,7 +160,7 @@ class _Worlds:
 
     def __init__(
         self,
-        seen: cameras.Views,
+        seen: cameras.Cameras,
         found: np.ndarray,
         layers: np.ndarray,
         is_mirror: np.ndarray,
@@ -230,7 +230,7 @@ def _skies(readers: Sequence[SceneReader], first: int, count: int) -> list[Run]:
     ]
 
 
-def _write_skies(made: np.ndarray, seen: cameras.Views) -> None:
+def _write_skies(made: np.ndarray, seen: cameras.Cameras) -> None:
     """Write records of the cylinders that skies are painted on."""
     place = np.zeros((len(made), 4, 4))
     place[:, [0, 1, 2], [0, 1, 2]] = 0.7 * seen.far[:, None]

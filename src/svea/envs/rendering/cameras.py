@@ -13,7 +13,7 @@ _REVERSED = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, -0.5, 0.5], [0, 0, 0, 1
 
 
 @dataclass
-class Views:
+class Cameras:
     """Cameras: where they are, and matrices from the world to them and on to their pictures."""
 
     heads: np.ndarray
@@ -23,7 +23,7 @@ class Views:
     far: np.ndarray
 
 
-def views(pairs: np.ndarray) -> Views:
+def views(pairs: np.ndarray) -> Cameras:
     """What is seen from between each pair of cameras, on a square."""
     mean = {name: pairs[name].mean(1, dtype=float) for name in _AVERAGED}
     near, far, middle = (mean[f"frustum_{name}"] for name in ("near", "far", "center"))
@@ -31,7 +31,7 @@ def views(pairs: np.ndarray) -> Views:
     half = 0.5 * (top - bottom)
     eyes = look_at(mean["pos"], mean["forward"], mean["up"])
     clips = perspective(middle - half, middle + half, bottom, top, near, far) @ eyes
-    return Views(mean["pos"], eyes, clips, near, far)
+    return Cameras(mean["pos"], eyes, clips, near, far)
 
 
 _AVERAGED = (
@@ -40,7 +40,7 @@ _AVERAGED = (
 )
 
 
-def light_clips(lights: np.ndarray, reach: tuple[float, float], seen: Views) -> np.ndarray:
+def light_clips(lights: np.ndarray, reach: tuple[float, float], seen: Cameras) -> np.ndarray:
     """Matrices from the world to the lights' maps of shadows, one light for each picture."""
     along = lights["dir"].astype(float)
     eyes = look_at(lights["pos"].astype(float), along, _orthogonal(along))
