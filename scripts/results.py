@@ -421,7 +421,8 @@ def _worlds(shown: Sequence[Result]) -> str:
 
 def _final_modes(run: Run) -> set[str]:
     """The modes that a run's final agent was evaluated in."""
-    return {r["mode"] for r in run.agent_episodes() if r["decision"] == _last(run)}
+    episodes, last = run.agent_episodes(), _last(run)
+    return {r["mode"] for r in episodes if r["decision"] == last}
 
 
 def _last(run: Run) -> int:
