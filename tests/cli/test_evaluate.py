@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,43 @@ def test_agents_that_play_at_once_have_the_records_of_one_after_the_other(
     assert verb(*three, **asked, jobs=2, as_json=True) == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert printed == [record for records in alone for record in records]
+
+
+def test_modes_of_one_agent_that_are_played_at_once_have_the_records_of_one_after_the_other(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def by_mode() -> dict[str, list[Any]]:
+        records = read_records(run)
+        return {mode: [r for r in records if r["mode"] == mode] for mode in modes}
+
+    modes = ("train", "picture_colors", "picture_video")
+    asked: dict[str, Any] = {"modes": modes, "policies": ("agent", "random")}
+    assert verb(run, **asked) == 0
+    alone, told = by_mode(), capsys.readouterr()
+    (run / "eval.jsonl").unlink()
+    loaded: dict[int, Any] = {}
+    real = requests.load_agent
+
+    def load(run: Path, **options: Any) -> Any:
+        return loaded.setdefault(threading.get_ident(), real(run, **options))
+
+    monkeypatch.setattr(requests, "load_agent", load)
+    assert verb(run, **asked, jobs=3) == 0
+    assert by_mode() == alone
+    assert capsys.readouterr().out == told.out
+    assert len({id(agent) for agent in loaded.values()}) == 3, "threads share no agent"
+
+
+def test_modes_are_dealt_out_by_their_episodes() -> None:
+    kinds = [
+        requests._Environments(str(number), {}, episodes, [], {}, 1.0, "cpu")
+        for number, episodes in enumerate([20, 100, "all", 30, 12])
+    ]
+    shares = requests._shares(kinds, 3)
+    assert [[kind.mode for kind in share] for share in shares] == [["1"], ["2"], ["0", "3", "4"]]
+    assert requests._shares(kinds, 0) == [kinds]
+    assert len(requests._shares(kinds, 9)) == 5
+    assert requests._shares([], 3) == []
 
 
 def test_one_agent_that_fails_loses_none_that_play_at_the_same_time(

@@ -22,6 +22,7 @@ from svea.envs.rendering import backend
 from svea.envs.workers.pool import PER_GPU_PROCESS, Workers
 from svea.errors import SveaError, UserError, WorkerError
 from svea.evidence.evaluation import Request, evaluate, evaluate_runs, requests
+from svea.evidence.evaluation.lines import fingerprint
 from svea.evidence.evaluation.play import (
     EpisodeGenerators,
     EpisodeResult,
@@ -32,7 +33,6 @@ from svea.evidence.evaluation.play import (
     play,
     random_policy,
 )
-from svea.evidence.evaluation.requests import fingerprint
 from svea.runs.load import export, load_agent, load_config
 from svea.seeds import EVALUATION, TRAINING, episode_seed, evaluation_seeds, world_order
 from svea.speed import host

@@ -9,7 +9,7 @@ from tiny_runs import tiny
 
 from svea.errors import UserError
 from svea.evidence.evaluation import evaluate
-from svea.evidence.evaluation.requests import fingerprint
+from svea.evidence.evaluation.lines import fingerprint
 from svea.evidence.film.episode import record
 from svea.evidence.film.saliency import saliency
 from svea.runs import quantised

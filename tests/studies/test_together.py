@@ -118,7 +118,7 @@ def test_trained_runs_are_exported_by_one_process_and_evaluated_by_another(tmp_p
     assert commands == [
         ["sweep", "export", str(tmp_path / "study"), *names],
         ["eval", *folders, "--modes", "train", "color_hard", "--episodes", "1",
-         "--device", "auto", "--jobs", "2"],
+         "--device", "auto", "--jobs", "4"],  # two runs in two modes
     ]  # fmt: skip
     for run in runs:
         assert ends_of(tmp_path / "study", run) == [("done", ""), ("done", "")]
@@ -185,7 +185,7 @@ def test_runs_that_are_evaluated_otherwise_have_a_process_of_their_own(tmp_path:
     supervise_together(tmp_path, runs, execute=execute, at_once=4)
     modes = [command[command.index("--modes") :][1:3] for command in commands]
     assert modes == [["train", "color_hard"], ["train", "test"]]
-    assert [command[-2:] for command in commands] == [["--jobs", "2"]] * 2
+    assert [command[-2:] for command in commands] == [["--jobs", "4"]] * 2
 
 
 def test_runs_out_of_time_that_cannot_be_continued_are_followed_up(tmp_path: Path) -> None:

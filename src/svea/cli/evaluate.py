@@ -66,8 +66,8 @@ def command(
         again: play recorded episodes once more; the new records count.
         videos: also record one episode per mode as RUN/media/MODE.mp4 and .png.
         envs: environments in parallel, for each agent; 0 is one per core.
-        jobs: agents that play at once, which a GPU with many cores next to it needs to be busy;
-            their records are the same.
+        jobs: agents that play at once, and modes of an agent where there are fewer agents, which
+            a GPU with many cores next to it needs to be busy; records are the same.
         device: auto, cuda, mps or cpu.
         data_dir: folder with benchmark data; overrides SVEA_DATA.
         task: play in this task instead of the run's, e.g. module:function of your environment

@@ -78,7 +78,7 @@ def supervise_together(
         execute: what runs a command.
         must_stop: whether the study was cancelled.
         time_is_up: whether training must stop.
-        at_once: agents that play at the same time when they are evaluated.
+        at_once: agents, or modes of them, that are played at the same time.
     """
     must_stop = must_stop or functools.partial(is_cancelled, study)
     with contextlib.ExitStack() as stack:
@@ -141,7 +141,8 @@ class _Group:
         for group in alike.values():
             if len(waiting := self._waiting(group, "evaluated")) > 1:
                 folders = [run_folder(self.study, run) for run, _ in waiting]
-                first, jobs = waiting[0][0], min(at_once, len(waiting))
+                first = waiting[0][0]
+                jobs = min(at_once, len(waiting) * len(first.modes))
                 command = evaluation_command(folders, first, first.modes, jobs)
                 self._share("evaluated", waiting, command)
 

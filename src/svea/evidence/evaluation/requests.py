@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
 import threading
@@ -15,15 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from svea import __version__, envs
+from svea import envs
 from svea.agents.agent import Agent
 from svea.config import Config
 from svea.envs.episodes import Episodes, check_episodes, episodes_in
 from svea.envs.modes import label_mode, modes_for
 from svea.envs.workers.pool import Workers, environments_per_process
-from svea.errors import NumericsError, SveaError, UserError, between, unknown_name
+from svea.errors import SveaError, UserError, between, unknown_name
+from svea.evidence.evaluation import lines
 from svea.evidence.evaluation.adaptation import AdaptingPolicy, deployed_policy
 from svea.evidence.evaluation.play import (
     EpisodeResult,
@@ -61,7 +59,8 @@ class Request:
     task: str = ""
     """Play in this task instead of the run's: another look of the world, made by a function."""
     jobs: int = 1
-    """Agents that play at once, each in environments of its own; their episodes are the same."""
+    """How much is played at once: agents, and modes of an agent where there are fewer agents; each
+    in environments of its own. Episodes are the same."""
 
     def check(self) -> Request:
         """Refuse unknown names and empty evaluations before anything starts."""
@@ -161,7 +160,7 @@ class _Evaluation:
         self.on_record, self.on_problem = self._alone(on_record), self._alone(on_problem)
         self.device = choose_device(request.device)
         kept = max(4, request.jobs)
-        self.load = functools.lru_cache(maxsize=kept)(self._load)  # every mode asks again
+        self._loaded = functools.lru_cache(maxsize=kept)(self._load)
 
     def _alone(self, callback: Callable[..., None]) -> Callable[..., None]:
         """The same function, for one thread at a time."""
@@ -182,7 +181,9 @@ class _Evaluation:
             return self._play_kinds(kinds)
         self._check_one_arithmetic(runs)
         with ThreadPoolExecutor(self.request.jobs) as pool:
-            playing = [pool.submit(self._play_kinds, _of_run(kinds, run)) for run in runs]
+            parts = self.request.jobs // max(1, len(runs))
+            shares = [share for run in runs for share in _shares(_of_run(kinds, run), parts)]
+            playing = [pool.submit(self._play_kinds, share) for share in shares]
             try:
                 wait(playing)
             except BaseException:  # Ctrl-C reaches this thread alone
@@ -267,14 +268,14 @@ class _Evaluation:
     def _play_run(self, run: Path, kind: _Environments, workers: Workers) -> None:
         """One run in one mode: pass on what is known, play the rest."""
         self._check_stop()
-        agent, config, weights = self.load(run)
+        agent, config, weights = self._loaded(run, threading.get_ident())
         multiply_float32(self.device, config.precision == EXACT)  # another agent may be loaded
-        check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
+        lines.check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
         known = {protocol_key(record): record for record in self.known(run)} | kind.random
         worlds = workers.provenance.get("worlds", 1)
         seeds = evaluation_seeds(self.request.seed, kind.episodes, worlds)
         for name in self.request.policies:
-            template = _template(config, name, agent.decision, weights, kind.mode, workers)
+            template = lines.template(config, name, agent.decision, weights, kind.mode, workers)
             if name == "agent" and (pictures := read_config(run).get("pictures")):
                 template["pictures"] = pictures  # those of training
             missing = []
@@ -292,7 +293,7 @@ class _Evaluation:
             def finished(
                 episode: EpisodeResult, template: Record = template, policy: Policy = policy
             ) -> None:
-                record = _record(template, seeds.index(episode.seed), episode)
+                record = lines.record(template, seeds.index(episode.seed), episode)
                 if isinstance(policy, AdaptingPolicy):
                     record["adaptation_seconds"] = round(policy.seconds(episode), 6)
                 if record["policy"] == "random":
@@ -312,12 +313,15 @@ class _Evaluation:
         if self.stopping.is_set():
             raise Interrupted
 
-    def _load(self, run: Path) -> tuple[Agent, Config, str]:
-        """An agent, its configuration, and what tells its weights from others."""
+    def _load(self, run: Path, thread: int) -> tuple[Agent, Config, str]:
+        """An agent, its configuration, and what tells its weights from others.
+
+        Every mode asks again. Threads have agents of their own: some adapt while they play.
+        """
         with self.loading:  # making one draws from torch's own generator
             self._check_stop()  # others may have been loaded first
             agent = load_agent(run, device=self.request.device)
-        return agent, load_config(run), fingerprint(agent)
+        return agent, load_config(run), lines.fingerprint(agent)
 
 
 def _of_run(kinds: Sequence[_Environments], run: Path) -> list[_Environments]:
@@ -325,64 +329,14 @@ def _of_run(kinds: Sequence[_Environments], run: Path) -> list[_Environments]:
     return [dataclasses.replace(kind, runs=[run]) for kind in kinds if run in kind.runs]
 
 
-def _template(
-    config: Config, policy: str, decision: int, weights: str, mode: str, workers: Workers
-) -> Record:
-    """What the records of one run, policy and mode have in common."""
-    is_agent = policy == "agent"
-    return {
-        "policy": policy,
-        "task": config.task,
-        "method": config.method,
-        "augment": config.augment,
-        "run_seed": config.seed,
-        "decision": decision if is_agent else 0,
-        "weights": weights if is_agent else None,
-        "actions": _actions(config) if is_agent else "uniform",
-        "mode": mode,
-        "svea_version": __version__,
-        "provenance": workers.provenance,
-    }
+def _shares(kinds: Sequence[_Environments], parts: int) -> list[list[_Environments]]:
+    """Kinds dealt out to several threads: the longest first, each to who has least to play."""
+    shares: list[list[_Environments]] = [[] for _ in range(min(max(1, parts), len(kinds)))]
+    for kind in sorted(kinds, key=_length, reverse=True):
+        min(shares, key=lambda share: sum(map(_length, share))).append(kind)
+    return [[kind for kind in kinds if kind in share] for share in shares]  # in their usual order
 
 
-def _actions(config: Config) -> str:
-    """How an agent's actions come about; adapted ones are another protocol."""
-    return config.eval_actions + (", adapted" if config.auxiliary == "pad" else "")
-
-
-def _record(template: Record, number: int, episode: EpisodeResult) -> Record:
-    """One line of eval.jsonl."""
-    if not np.isfinite(episode.total):
-        raise NumericsError(f"the return of the episode with seed {episode.seed} is not finite")
-    return template | {
-        "episode": number,
-        "seed": episode.seed,
-        "world": episode.world,
-        "return": episode.total,
-        "length": episode.length,
-        **({} if episode.success is None else {"success": episode.success}),
-    }
-
-
-def check_actions(agent: Agent, size: int, choices: int, task: str) -> None:
-    """Refuse a task whose actions are not those that the agent learned."""
-
-    def said(count: int, is_choice: bool) -> str:
-        return f"one of {count}" if is_choice else f"a vector of {count}"
-
-    trained, here = said(agent.actions, agent.discrete), said(choices or size, bool(choices))
-    if trained != here:
-        raise UserError(
-            f"an action of task {task!r} is {here}, but the agent learned with {trained}; name a "
-            "task with the same actions"
-        )
-
-
-def fingerprint(agent: Agent) -> str:
-    """A hash of the weights that act and judge: the same for a run's checkpoint and its export."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(agent.state_dict().items()):
-        if name.startswith(("trunk.", "actor.", "critic.")):
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
+def _length(kind: _Environments) -> int:
+    """Episodes of a kind; `all` are 100 in the benchmark's modes."""
+    return kind.episodes if isinstance(kind.episodes, int) else 100

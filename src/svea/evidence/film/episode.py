@@ -18,8 +18,8 @@ from svea.envs.stacking import FRAMES
 from svea.envs.tracebacks import where_raised
 from svea.errors import SveaError, WorkerError
 from svea.evidence.evaluation.adaptation import deployed_policy
+from svea.evidence.evaluation.lines import check_actions
 from svea.evidence.evaluation.play import EpisodeResult
-from svea.evidence.evaluation.requests import check_actions
 from svea.evidence.results.labels import UPPER_BOUND
 from svea.runs.load import has_critic
 from svea.seeds import evaluation_seeds

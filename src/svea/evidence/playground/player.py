@@ -22,6 +22,7 @@ from svea.envs.looks import provenance_of
 from svea.envs.looks.live import PATH, LiveMode
 from svea.envs.modes import make_mode
 from svea.evidence.evaluation.adaptation import deployed_policy
+from svea.evidence.evaluation.lines import check_actions
 from svea.evidence.evaluation.play import (
     SUCCESS,
     EpisodeResult,
@@ -29,7 +30,6 @@ from svea.evidence.evaluation.play import (
     parallel_environments,
     random_policy,
 )
-from svea.evidence.evaluation.requests import check_actions
 from svea.evidence.film.saliency import input_gradients, overlay, scaled
 from svea.evidence.playground.setting import Setting, fitting_mode
 from svea.evidence.results.labels import UPPER_BOUND

@@ -56,7 +56,7 @@ def run_study(
                 study.attempts,
                 slot.environment,
                 time_is_up=lambda: time.monotonic() >= end,
-                at_once=len(group) if slot.gpu else 1,  # on a CPU one agent takes every core
+                at_once=_played_at_once(group) if slot.gpu else 1,  # on a CPU one takes all cores
             )
         finally:
             free.put(slot)
@@ -107,6 +107,11 @@ def _processes_on(free: int, replay: int, share: float, together: int) -> int:
     if share > 0:
         return int(1 / (share * together))
     return int(HEADROOM * free // (replay + together * GPU_BYTES))
+
+
+def _played_at_once(group: Sequence[PlannedRun]) -> int:
+    """How many agents, or modes of them, a GPU has played at once: twelve kept 16 cores busy."""
+    return max(len(group), 3 * usable_cores() // 4)
 
 
 def _threads(cores: int, count: int) -> dict[str, str]:
