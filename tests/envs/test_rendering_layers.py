@@ -176,6 +176,19 @@ def test_layers_are_off_unless_asked_for(stage):
     assert both.context._layers is None
 
 
+@pytest.mark.parametrize("layers", [False, True])
+def test_scenes_that_cannot_be_read_are_left_to_mujoco(stage, monkeypatch, capsys, layers):
+    """Training without layers must not depend on where MuJoCo keeps its scenes."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise AttributeError("no such field")
+
+    monkeypatch.setattr("svea.envs.rendering.renderer.SceneReader", fail)
+    both = stage("walker_walk", layers=layers)
+    np.testing.assert_array_equal(both.together(), both.alone())
+    assert ("no such field" in capsys.readouterr().err) == layers
+
+
 def test_environments_can_be_drawn_as_layers():
     """With segmentation, other modes and new episodes, as workers use them."""
     context = SharedContext(2, layers=True)

@@ -158,11 +158,13 @@ class SharedContext(Context):
 
     def _draw_layers(self, pictures: Sequence[_Picture]) -> Layers | None:
         """Draw pictures as layers; nothing where MuJoCo has to draw them."""
-        readers = [reader for picture in pictures if (reader := picture.renderer.reader)]
-        if not self._with_layers or len(readers) < len(pictures):
+        if not self._with_layers:
             return None
         side = len(pictures[0].buffer)
         try:
+            readers = [reader for picture in pictures if (reader := picture.renderer.reader)]
+            if len(readers) < len(pictures):
+                return None
             if not (self._layers and self._layers.fits(len(pictures), side)):
                 if self._layers:
                     self._layers.free()
