@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,20 +20,13 @@ FINE = shapes.Fineness(slices=28, stacks=16, quads=4)
 
 
 class Stage:
-    """Two worlds of a task in one context, whose pictures are drawn together."""
+    """Two worlds in one context, whose pictures are drawn together."""
 
-    def __init__(self, task: str, *, layers: bool = True) -> None:
-        self.context = SharedContext(2, layers=layers)
+    def __init__(self, *physics: Any, layers: bool = True) -> None:
+        self.context = SharedContext(len(physics), layers=layers)
         configure_drawing(self.context, lambda: None)
-        domain, name = next(pair for pair in import_suite().ALL_TASKS if "_".join(pair) == task)
-        self.worlds = [
-            import_suite().load(domain, name, task_kwargs={"random": seed}) for seed in (1, 2)
-        ]
-        self.renderers = []
-        for world in self.worlds:
-            world.reset()
-            physics = world.physics
-            self.renderers.append(Renderer(physics.model.ptr, physics.data.ptr, size=84))
+        self.physics = physics
+        self.renderers = [Renderer(one.model.ptr, one.data.ptr, size=84) for one in physics]
 
     def together(self) -> np.ndarray:
         """Both pictures, as layers where that is possible."""
@@ -58,10 +53,55 @@ class Stage:
         return renderer.draw().copy()
 
     def close(self) -> None:
-        for renderer, world in zip(self.renderers, self.worlds, strict=True):
+        for renderer, physics in zip(self.renderers, self.physics, strict=True):
             renderer.close()
-            world.physics.free()
+            physics.free()
         self.context.close()
+
+
+class TaskStage(Stage):
+    """Two worlds of a task."""
+
+    def __init__(self, task: str, *, layers: bool = True) -> None:
+        domain, name = next(pair for pair in import_suite().ALL_TASKS if "_".join(pair) == task)
+        self.worlds = [
+            import_suite().load(domain, name, task_kwargs={"random": seed}) for seed in (1, 2)
+        ]
+        for world in self.worlds:
+            world.reset()
+        super().__init__(*(world.physics for world in self.worlds), layers=layers)
+
+
+def physics_of(
+    *,
+    floor: str = 'size="4 4 .5" material="floor"',
+    thing: str = 'type="sphere"',
+    material: str = "",
+    light: str = "",
+    textures: tuple[str, str] = ("checks", "red"),
+) -> Any:
+    """A world of our own: a floor, a thing, a light."""
+    import_suite()
+    from dm_control import mujoco
+
+    return mujoco.Physics.from_xml_string(f"""
+        <mujoco>
+          <statistic extent="4" center="0 0 0"/>
+          <asset>
+            <texture name="checks" type="2d" builtin="checker" rgb1=".1 .2 .3" rgb2=".6 .7 .8"
+                     width="64" height="64"/>
+            <texture name="red" type="2d" builtin="flat" rgb1=".9 .2 .3" width="64" height="64"/>
+            <material name="floor" texture="{textures[0]}" reflectance=".2"/>
+            <material name="other" texture="{textures[1]}"/>
+            <material name="thing" {material}/>
+          </asset>
+          <worldbody>
+            <light pos="0 0 4" dir=".1 0 -1" {light}/>
+            <geom type="plane" {floor}/>
+            <geom size=".4 .3 .5" pos="0 0 1" euler="20 30 0" {thing} material="thing"/>
+            <camera pos="0 -4 2" xyaxes="1 0 0 0 .45 .9"/>
+          </worldbody>
+        </mujoco>""")
 
 
 @pytest.fixture
@@ -70,7 +110,8 @@ def stage() -> Iterator[Any]:
     made = []
 
     def make(*arguments: Any, **options: Any) -> Stage:
-        made.append(Stage(*arguments, **options))
+        kind = TaskStage if isinstance(arguments[0], str) else Stage
+        made.append(kind(*arguments, **options))
         return made[-1]
 
     yield make
@@ -127,6 +168,28 @@ def test_textures_of_one_world_do_not_show_in_another(stage):
     different = both.batch()
     assert len(equal.skies) == 1
     assert len(different.skies) == 2  # one of each
+
+
+@pytest.mark.parametrize(
+    "other", [{"floor": 'size="1 2 .5" material="floor"'}, {"textures": ("red", "checks")}]
+)
+def test_worlds_that_differ_are_not_drawn_with_the_parts_of_one(stage, other, capsys):
+    """The same numbers and pixels, but another grid, or another texture on the same material."""
+    both = stage(physics_of(), physics_of(**other))
+    ours, mujocos = both.together(), both.alone()
+    assert (mujocos[0] != mujocos[1]).any()
+    assert abs(ours - mujocos).max() <= 2
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_readers_of_textures_that_changed_are_not_kept(stage):
+    """A video makes one for each picture."""
+    both = stage("walker_walk")
+    both.together()
+    old = weakref.ref(both.renderers[0]._reader)
+    both.renderers[0].upload_texture(0)
+    gc.collect()
+    assert old() is None
 
 
 def test_what_one_can_see_through_is_left_to_mujoco(stage, capsys):
@@ -247,8 +310,8 @@ def test_closed_shapes_enclose_their_volumes():
 
 def test_plane_lines():
     """By hand: two padding strips, and cells of twice the spacing between them."""
-    assert shapes.plane_lines(4, 1, 1, 100) == [-4, -4, -2, 0, 2, 4, 4]
-    assert shapes.plane_lines(0.6, 10, 1, 100) == [-0.6, 0.0, 0.6]
+    assert shapes.plane_lines(4, 1, 1, 100) == (-4, -4, -2, 0, 2, 4, 4)
+    assert shapes.plane_lines(0.6, 10, 1, 100) == (-0.6, 0.0, 0.6)
     endless = shapes.plane_lines(0, 1, 2, 100)
     assert len(endless) == shapes.MAX_PLANE_GRID + 1
     assert endless[100] == 0
