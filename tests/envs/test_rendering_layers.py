@@ -201,6 +201,36 @@ def test_what_one_can_see_through_is_left_to_mujoco(stage, capsys):
 
 
 @pytest.mark.parametrize(
+    "odd",
+    [
+        {"material": 'texture="checks"', "thing": 'type="box"'},
+        {"material": 'texture="checks" texuniform="true"'},
+        {"material": 'shininess="0" specular="1"'},
+        {"floor": 'size="0 4 .5" material="floor"'},
+        {"floor": 'size="4 0 .5" material="floor"'},
+        {"light": 'attenuation="0 0 0"'},
+    ],
+)
+def test_what_would_not_look_the_same_is_left_to_mujoco(stage, odd, capsys):
+    usual = stage(physics_of(), physics_of())
+    assert usual.batch() is not None
+    both = stage(physics_of(**odd), physics_of(**odd))
+    np.testing.assert_array_equal(both.together(), both.alone())
+    assert both.batch() is None
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_a_world_without_anything_in_it_is_left_to_mujoco(stage, capsys):
+    both = stage("walker_walk")
+    both.together()
+    for renderer in both.renderers:
+        renderer._option.geomgroup[:] = renderer._option.sitegroup[:] = 0
+    np.testing.assert_array_equal(both.together(), both.alone())
+    assert both.batch() is None
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("old", "new", "why"),
     [
         ("light.ambient.rgb * base", "light.ambient.rgb", "of their pixels are not MuJoCo's"),

@@ -6,8 +6,8 @@ the triangles: it is the calls that take the time. Here the shapes of all pictur
 a few meshes, so that a batch takes little more calls than a picture. The pictures are MuJoCo's but
 for rounding: the same vertices, light, shadows and reflections, computed by a program of our own.
 
-What it does not draw (meshes, terrains, things that one can see through, planes without end) is
-left to MuJoCo, for the whole batch.
+What it does not draw (meshes, terrains, things that one can see through, textures on anything but
+planes, planes without end; see `batches.py`) is left to MuJoCo, for the whole batch.
 """
 
 from __future__ import annotations
