@@ -13,6 +13,7 @@ import pytest
 
 from svea.envs import PAPER_TASKS, make_env
 from svea.envs.rendering import batches, import_suite, scenes, shaders, shapes
+from svea.envs.rendering.layers import Layers
 from svea.envs.rendering.renderer import Renderer, configure_drawing
 from svea.envs.rendering.shared import SharedContext
 
@@ -247,6 +248,61 @@ def test_a_driver_that_draws_something_else_is_found_out(stage, monkeypatch, cap
     assert why in said
     np.testing.assert_array_equal(both.together(), both.alone())
     assert not capsys.readouterr().err  # once is enough
+
+
+def test_the_check_counts_the_pixels_of_pictures_only(stage, monkeypatch, capsys):
+    """Not those of a sheet that is wider since `render()` was called for a larger picture."""
+    changed = shaders.VERTEX.replace("light.ambient.rgb * base", "light.ambient.rgb")
+    monkeypatch.setattr(shaders, "VERTEX", changed)
+    stage("walker_walk").together()
+    narrow = capsys.readouterr().err
+    both = stage("walker_walk")
+    both.context._with_layers = False
+    both.context.run([functools.partial(renderer.draw, 336) for renderer in both.renderers])
+    both.context._with_layers = True
+    both.together()
+    assert "% of their pixels" in narrow
+    assert capsys.readouterr().err == narrow
+
+
+@pytest.mark.parametrize("where", [shaders.SHADOWS, shaders.OUTLINE, shaders.MIRRORED, shaders.LIT])
+def test_a_failure_halfway_leaves_mujocos_pictures_as_they_are(stage, monkeypatch, capsys, where):
+    def fail(self: Layers, number: int, runs: Any) -> None:
+        usual(self, number, runs)
+        if number == where:
+            raise MemoryError("no room")
+
+    usual = Layers._pass
+    before = stage("walker_walk", layers=False).together()
+    monkeypatch.setattr(Layers, "_pass", fail)
+    both = stage("walker_walk")
+    np.testing.assert_array_equal(both.together(), before)
+    np.testing.assert_array_equal(both.alone(), before)
+    assert "no room" in capsys.readouterr().err
+
+
+def test_layers_free_all_that_they_made(stage):
+    """Names of objects of OpenGL are small numbers, each kind's its own."""
+
+    def names() -> list[set[int]]:
+        kinds = (GL.glIsBuffer, GL.glIsVertexArray, GL.glIsTexture, GL.glIsFramebuffer)
+        return [
+            {name for name in range(1, 300) if is_one(name)}
+            for is_one in (*kinds, GL.glIsProgram, GL.glIsShader)
+        ]
+
+    both = stage("walker_walk")
+    from OpenGL import GL
+
+    both.context._with_layers = False
+    both.together()  # makes the sheet
+    before = names()
+    both.context._with_layers = True
+    both.together()
+    assert names() != before
+    both.context._layers.free()
+    both.context._layers = None
+    assert names() == before
 
 
 def test_the_check_waits_for_the_first_pictures_that_are_layers(stage, monkeypatch, capsys):
