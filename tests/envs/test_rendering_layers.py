@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from svea.envs import PAPER_TASKS, make_env
 from svea.envs.rendering import batches, import_suite, scenes, shaders, shapes
+from svea.envs.rendering.layers import Layers
 from svea.envs.rendering.renderer import Renderer, configure_drawing
 from svea.envs.rendering.shared import SharedContext
 
@@ -18,20 +21,13 @@ FINE = shapes.Fineness(slices=28, stacks=16, quads=4)
 
 
 class Stage:
-    """Two worlds of a task in one context, whose pictures are drawn together."""
+    """Two worlds in one context, whose pictures are drawn together."""
 
-    def __init__(self, task: str, *, layers: bool = True) -> None:
-        self.context = SharedContext(2, layers=layers)
+    def __init__(self, *physics: Any, layers: bool = True) -> None:
+        self.context = SharedContext(len(physics), layers=layers)
         configure_drawing(self.context, lambda: None)
-        domain, name = next(pair for pair in import_suite().ALL_TASKS if "_".join(pair) == task)
-        self.worlds = [
-            import_suite().load(domain, name, task_kwargs={"random": seed}) for seed in (1, 2)
-        ]
-        self.renderers = []
-        for world in self.worlds:
-            world.reset()
-            physics = world.physics
-            self.renderers.append(Renderer(physics.model.ptr, physics.data.ptr, size=84))
+        self.physics = physics
+        self.renderers = [Renderer(one.model.ptr, one.data.ptr, size=84) for one in physics]
 
     def together(self) -> np.ndarray:
         """Both pictures, as layers where that is possible."""
@@ -58,10 +54,55 @@ class Stage:
         return renderer.draw().copy()
 
     def close(self) -> None:
-        for renderer, world in zip(self.renderers, self.worlds, strict=True):
+        for renderer, physics in zip(self.renderers, self.physics, strict=True):
             renderer.close()
-            world.physics.free()
+            physics.free()
         self.context.close()
+
+
+class TaskStage(Stage):
+    """Two worlds of a task."""
+
+    def __init__(self, task: str, *, layers: bool = True) -> None:
+        domain, name = next(pair for pair in import_suite().ALL_TASKS if "_".join(pair) == task)
+        self.worlds = [
+            import_suite().load(domain, name, task_kwargs={"random": seed}) for seed in (1, 2)
+        ]
+        for world in self.worlds:
+            world.reset()
+        super().__init__(*(world.physics for world in self.worlds), layers=layers)
+
+
+def physics_of(
+    *,
+    floor: str = 'size="4 4 .5" material="floor"',
+    thing: str = 'type="sphere"',
+    material: str = "",
+    light: str = "",
+    textures: tuple[str, str] = ("checks", "red"),
+) -> Any:
+    """A world of our own: a floor, a thing, a light."""
+    import_suite()
+    from dm_control import mujoco
+
+    return mujoco.Physics.from_xml_string(f"""
+        <mujoco>
+          <statistic extent="4" center="0 0 0"/>
+          <asset>
+            <texture name="checks" type="2d" builtin="checker" rgb1=".1 .2 .3" rgb2=".6 .7 .8"
+                     width="64" height="64"/>
+            <texture name="red" type="2d" builtin="flat" rgb1=".9 .2 .3" width="64" height="64"/>
+            <material name="floor" texture="{textures[0]}" reflectance=".2"/>
+            <material name="other" texture="{textures[1]}"/>
+            <material name="thing" {material}/>
+          </asset>
+          <worldbody>
+            <light pos="0 0 4" dir=".1 0 -1" {light}/>
+            <geom type="plane" {floor}/>
+            <geom size=".4 .3 .5" pos="0 0 1" euler="20 30 0" {thing} material="thing"/>
+            <camera pos="0 -4 2" xyaxes="1 0 0 0 .45 .9"/>
+          </worldbody>
+        </mujoco>""")
 
 
 @pytest.fixture
@@ -70,7 +111,8 @@ def stage() -> Iterator[Any]:
     made = []
 
     def make(*arguments: Any, **options: Any) -> Stage:
-        made.append(Stage(*arguments, **options))
+        kind = TaskStage if isinstance(arguments[0], str) else Stage
+        made.append(kind(*arguments, **options))
         return made[-1]
 
     yield make
@@ -129,9 +171,61 @@ def test_textures_of_one_world_do_not_show_in_another(stage):
     assert len(different.skies) == 2  # one of each
 
 
+@pytest.mark.parametrize(
+    "other", [{"floor": 'size="1 2 .5" material="floor"'}, {"textures": ("red", "checks")}]
+)
+def test_worlds_that_differ_are_not_drawn_with_the_parts_of_one(stage, other, capsys):
+    """The same numbers and pixels, but another grid, or another texture on the same material."""
+    both = stage(physics_of(), physics_of(**other))
+    ours, mujocos = both.together(), both.alone()
+    assert (mujocos[0] != mujocos[1]).any()
+    assert abs(ours - mujocos).max() <= 2
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_readers_of_textures_that_changed_are_not_kept(stage):
+    """A video makes one for each picture."""
+    both = stage("walker_walk")
+    both.together()
+    old = weakref.ref(both.renderers[0]._reader)
+    both.renderers[0].upload_texture(0)
+    gc.collect()
+    assert old() is None
+
+
 def test_what_one_can_see_through_is_left_to_mujoco(stage, capsys):
     both = stage("walker_walk")
     both.worlds[0].physics.model.mat_rgba[:, 3] = 0.5
+    np.testing.assert_array_equal(both.together(), both.alone())
+    assert both.batch() is None
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"material": 'texture="checks"', "thing": 'type="box"'},
+        {"material": 'texture="checks" texuniform="true"'},
+        {"material": 'shininess="0" specular="1"'},
+        {"floor": 'size="0 4 .5" material="floor"'},
+        {"floor": 'size="4 0 .5" material="floor"'},
+        {"light": 'attenuation="0 0 0"'},
+    ],
+)
+def test_what_would_not_look_the_same_is_left_to_mujoco(stage, odd, capsys):
+    usual = stage(physics_of(), physics_of())
+    assert usual.batch() is not None
+    both = stage(physics_of(**odd), physics_of(**odd))
+    np.testing.assert_array_equal(both.together(), both.alone())
+    assert both.batch() is None
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_a_world_without_anything_in_it_is_left_to_mujoco(stage, capsys):
+    both = stage("walker_walk")
+    both.together()
+    for renderer in both.renderers:
+        renderer._option.geomgroup[:] = renderer._option.sitegroup[:] = 0
     np.testing.assert_array_equal(both.together(), both.alone())
     assert both.batch() is None
     assert "warning" not in capsys.readouterr().err
@@ -156,6 +250,61 @@ def test_a_driver_that_draws_something_else_is_found_out(stage, monkeypatch, cap
     assert not capsys.readouterr().err  # once is enough
 
 
+def test_the_check_counts_the_pixels_of_pictures_only(stage, monkeypatch, capsys):
+    """Not those of a sheet that is wider since `render()` was called for a larger picture."""
+    changed = shaders.VERTEX.replace("light.ambient.rgb * base", "light.ambient.rgb")
+    monkeypatch.setattr(shaders, "VERTEX", changed)
+    stage("walker_walk").together()
+    narrow = capsys.readouterr().err
+    both = stage("walker_walk")
+    both.context._with_layers = False
+    both.context.run([functools.partial(renderer.draw, 336) for renderer in both.renderers])
+    both.context._with_layers = True
+    both.together()
+    assert "% of their pixels" in narrow
+    assert capsys.readouterr().err == narrow
+
+
+@pytest.mark.parametrize("where", [shaders.SHADOWS, shaders.OUTLINE, shaders.MIRRORED, shaders.LIT])
+def test_a_failure_halfway_leaves_mujocos_pictures_as_they_are(stage, monkeypatch, capsys, where):
+    def fail(self: Layers, number: int, runs: Any) -> None:
+        usual(self, number, runs)
+        if number == where:
+            raise MemoryError("no room")
+
+    usual = Layers._pass
+    before = stage("walker_walk", layers=False).together()
+    monkeypatch.setattr(Layers, "_pass", fail)
+    both = stage("walker_walk")
+    np.testing.assert_array_equal(both.together(), before)
+    np.testing.assert_array_equal(both.alone(), before)
+    assert "no room" in capsys.readouterr().err
+
+
+def test_layers_free_all_that_they_made(stage):
+    """Names of objects of OpenGL are small numbers, each kind's its own."""
+
+    def names() -> list[set[int]]:
+        kinds = (GL.glIsBuffer, GL.glIsVertexArray, GL.glIsTexture, GL.glIsFramebuffer)
+        return [
+            {name for name in range(1, 300) if is_one(name)}
+            for is_one in (*kinds, GL.glIsProgram, GL.glIsShader)
+        ]
+
+    both = stage("walker_walk")
+    from OpenGL import GL
+
+    both.context._with_layers = False
+    both.together()  # makes the sheet
+    before = names()
+    both.context._with_layers = True
+    both.together()
+    assert names() != before
+    both.context._layers.free()
+    both.context._layers = None
+    assert names() == before
+
+
 def test_the_check_waits_for_the_first_pictures_that_are_layers(stage, monkeypatch, capsys):
     """A worker whose first pictures are MuJoCo's must not take later ones on trust."""
     changed = shaders.VERTEX.replace("light.ambient.rgb * base", "light.ambient.rgb")
@@ -174,6 +323,19 @@ def test_layers_are_off_unless_asked_for(stage):
     both = stage("walker_walk", layers=False)
     np.testing.assert_array_equal(both.together(), both.alone())
     assert both.context._layers is None
+
+
+@pytest.mark.parametrize("layers", [False, True])
+def test_scenes_that_cannot_be_read_are_left_to_mujoco(stage, monkeypatch, capsys, layers):
+    """Training without layers must not depend on where MuJoCo keeps its scenes."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise AttributeError("no such field")
+
+    monkeypatch.setattr("svea.envs.rendering.renderer.SceneReader", fail)
+    both = stage("walker_walk", layers=layers)
+    np.testing.assert_array_equal(both.together(), both.alone())
+    assert ("no such field" in capsys.readouterr().err) == layers
 
 
 def test_environments_can_be_drawn_as_layers():
@@ -234,8 +396,8 @@ def test_closed_shapes_enclose_their_volumes():
 
 def test_plane_lines():
     """By hand: two padding strips, and cells of twice the spacing between them."""
-    assert shapes.plane_lines(4, 1, 1, 100) == [-4, -4, -2, 0, 2, 4, 4]
-    assert shapes.plane_lines(0.6, 10, 1, 100) == [-0.6, 0.0, 0.6]
+    assert shapes.plane_lines(4, 1, 1, 100) == (-4, -4, -2, 0, 2, 4, 4)
+    assert shapes.plane_lines(0.6, 10, 1, 100) == (-0.6, 0.0, 0.6)
     endless = shapes.plane_lines(0, 1, 2, 100)
     assert len(endless) == shapes.MAX_PLANE_GRID + 1
     assert endless[100] == 0

@@ -77,11 +77,11 @@ def gather(readers: Sequence[SceneReader]) -> Batch | None:
     there = np.arange(MOST_LIGHTS) < np.array([[reader.light_count] for reader in readers])
     casts = there & (lights["castshadow"] > 0)
     seen = cameras.views(pairs)
-    known_lights = np.isin(lights["type"], (SPOT, DIRECTIONAL)) | ~there
     if (
-        pairs["orthographic"].any()
+        not len(found)
+        or pairs["orthographic"].any()
         or pairs["frustum_width"].any()
-        or not known_lights.all()
+        or not (_are_known(lights) | ~there).all()
         or (casts.sum(1) > 1).any()
         or not _can_draw(found, layers, readers, seen.heads).all()
     ):
@@ -105,20 +105,30 @@ def gather(readers: Sequence[SceneReader]) -> Batch | None:
     return Batch(records, _light_records(lights, there, worlds), runs, skies)
 
 
+def _are_known(lights: np.ndarray) -> np.ndarray:
+    """Which lights are of kinds that are computed here, and fade by more than a division by 0."""
+    fades = (lights["attenuation"] > 0).any(-1)
+    return (lights["type"] == DIRECTIONAL) | ((lights["type"] == SPOT) & fades)
+
+
 def _can_draw(
     found: np.ndarray, layers: np.ndarray, readers: Sequence[SceneReader], heads: np.ndarray
 ) -> np.ndarray:
     """Which shapes are of kinds that are drawn here."""
     kind, is_plane = found["type"], found["type"] == PLANE
     flat = np.stack([reader.is_flat for reader in readers])[layers, found["matid"]]
+    textured = np.stack([reader.textures > 0 for reader in readers])[layers, found["matid"]]
     up = found["mat"][:, 2::3]
     behind = ((heads[layers].astype(np.float32) - found["pos"]) * up).sum(1) < 0
-    endless = (found["size"][:, :2] <= 0).all(1)  # has haze at its horizon
+    endless = (found["size"][:, :2] <= 0).any(1)  # moves with the camera, has haze at its horizon
+    dull = found["shininess"] <= 0  # 0 to the power of 0, which is whatever a driver makes of it
     return (
         _IS_SHAPE[np.clip(kind, 0, len(_IS_SHAPE) - 1)]
         & (found["rgba"][:, 3] >= 0.995)  # not transparent
         & (found["texcoord"] == 0)
         & flat
+        & (is_plane | ~textured)
+        & ~(dull & (found["specular"] > 0))
         & ~(is_plane & (behind | endless))
         & ~((kind == BOX) & (found["reflectance"] > 0))
     )

@@ -6,8 +6,8 @@ the triangles: it is the calls that take the time. Here the shapes of all pictur
 a few meshes, so that a batch takes little more calls than a picture. The pictures are MuJoCo's but
 for rounding: the same vertices, light, shadows and reflections, computed by a program of our own.
 
-What it does not draw (meshes, terrains, things that one can see through, planes without end) is
-left to MuJoCo, for the whole batch.
+What it does not draw (meshes, terrains, things that one can see through, textures on anything but
+planes, planes without end; see `batches.py`) is left to MuJoCo, for the whole batch.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Layers:
         self._gl, self._constants = functions(), GL
         self._program = _program()
         self._meshes: dict[int, tuple[Mesh, int]] = {}
+        self._mesh_buffers: list[int] = []
         self._colors, self._depths = (
             self._samples(kind) for kind in ("GL_RGBA8", "GL_DEPTH32F_STENCIL8")
         )
@@ -52,18 +53,12 @@ class Layers:
         batch = gather(readers)
         if batch is None:
             return False
-        self._begin(batch)
-        self._draw_shadow_maps(batch)
-        self._gl.BindFramebuffer(self._constants.GL_FRAMEBUFFER, self._whole)
-        self._gl.Viewport(0, 0, self.side, self.side)
-        GL = self._constants
-        self._gl.Clear(GL.GL_COLOR_BUFFER_BIT | GL.GL_DEPTH_BUFFER_BIT | GL.GL_STENCIL_BUFFER_BIT)
-        self._gl.Enable(GL.GL_CULL_FACE)
-        if batch.mirrors:
-            self._draw_reflections(batch)
-        self._draw_light(batch)
-        self._draw_skies(batch)
-        self._end()
+        try:
+            self._begin(batch)
+            self._draw_shadow_maps(batch)
+            self._draw_pictures(batch)
+        finally:
+            self._end()  # also after a failure: MuJoCo draws next
         return True
 
     def fits(self, count: int, side: int) -> bool:
@@ -76,7 +71,8 @@ class Layers:
         framebuffers = [self._whole, self._dark, *self._single]
         GL.glDeleteFramebuffers(len(framebuffers), framebuffers)
         GL.glDeleteTextures([self._colors, self._depths, self._shadows])
-        GL.glDeleteBuffers(2, [self._shapes, self._lights])
+        buffers = [self._shapes, self._lights, *self._mesh_buffers]
+        GL.glDeleteBuffers(len(buffers), buffers)
         GL.glDeleteVertexArrays(len(self._meshes), [array for _, array in self._meshes.values()])
         GL.glDeleteProgram(self._program)
 
@@ -126,6 +122,18 @@ class Layers:
         gl.PolygonOffset(-1.5, -4.0)
         self._pass(shaders.SHADOWS, batch.plain_runs())
         gl.Disable(GL.GL_POLYGON_OFFSET_FILL)
+
+    def _draw_pictures(self, batch: Batch) -> None:
+        """Draw what the cameras see."""
+        gl, GL = self._gl, self._constants
+        gl.BindFramebuffer(GL.GL_FRAMEBUFFER, self._whole)
+        gl.Viewport(0, 0, self.side, self.side)
+        gl.Clear(GL.GL_COLOR_BUFFER_BIT | GL.GL_DEPTH_BUFFER_BIT | GL.GL_STENCIL_BUFFER_BIT)
+        gl.Enable(GL.GL_CULL_FACE)
+        if batch.mirrors:
+            self._draw_reflections(batch)
+        self._draw_light(batch)
+        self._draw_skies(batch)
 
     def _draw_reflections(self, batch: Batch) -> None:
         """Draw the mirrored world where the mirror is."""
@@ -189,6 +197,9 @@ class Layers:
     def _end(self) -> None:
         """Leave things as MuJoCo expects them."""
         gl, GL = self._gl, self._constants
+        for what in (GL.GL_POLYGON_OFFSET_FILL, GL.GL_STENCIL_TEST, GL.GL_CLIP_DISTANCE0):
+            gl.Disable(what)
+        gl.ColorMask(1, 1, 1, 1)
         gl.BindVertexArray(0)
         gl.UseProgram(0)
         gl.BindBuffer(GL.GL_SHADER_STORAGE_BUFFER, 0)
@@ -215,6 +226,7 @@ class Layers:
         )
         GL.glBindBuffer(GL.GL_ARRAY_BUFFER, 0)
         self._meshes[id(mesh)] = mesh, array
+        self._mesh_buffers += [vertices, quads]
         return array
 
     def _samples(self, kind: str) -> int:
@@ -292,6 +304,7 @@ def _program() -> int:
         if not GL.glGetShaderiv(shader, GL.GL_COMPILE_STATUS):
             raise RuntimeError(GL.glGetShaderInfoLog(shader).decode())
         GL.glAttachShader(made, shader)
+        GL.glDeleteShader(shader)  # when the program is
     GL.glLinkProgram(made)
     if not GL.glGetProgramiv(made, GL.GL_LINK_STATUS):
         raise RuntimeError(GL.glGetProgramInfoLog(made).decode())

@@ -8,7 +8,6 @@ operations.
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -40,7 +39,7 @@ class SceneReader:
             context: Has its textures.
             as_loaded: No texture was changed since the context has them.
         """
-        self._model, self._scene = model, scene
+        self._scene = scene
         self._shapes = _records(scene.geoms, scene.maxgeom, _SHAPE)
         self._lights = _records(scene.lights, MOST_LIGHTS, _LIGHT)
         self._cameras = _records(scene.camera, 2, _CAMERA)
@@ -60,9 +59,13 @@ class SceneReader:
             -1, 2
         )
         self.uniform = np.append(np.array(context.mat_texuniform)[:count] > 0, False)
-        self.look: object = hashlib.blake2b(model.tex_data).digest() if as_loaded else object()
-        """Equal for readers with equal textures."""
-        self.kind = (self.shadow_reach, self.fineness, self.repeats.tobytes(), tuple(self.uniform))
+        self._planes = _plane_grids(model)
+        self.look: object = _look(model, texture) if as_loaded else object()
+        """Equal for readers whose materials have equal textures."""
+        self.kind = (
+            *(self.shadow_reach, self.fineness, self._planes),
+            *(self.repeats.tobytes(), self.uniform.tobytes()),
+        )
         """Equal for readers whose shapes can be drawn together."""
 
     @property
@@ -77,21 +80,26 @@ class SceneReader:
         if number < 0:
             lines = tuple(np.linspace(-1, 1, self.fineness.quads + 1))
             return shapes.plane(lines, lines)
-        return shapes.plane(*self._plane(number))
+        return shapes.plane(*self._planes[number])
 
-    @functools.cache  # noqa: B019  (a reader lives as long as its renderer)
-    def _plane(self, number: int) -> tuple[tuple[float, ...], ...]:
-        """The lines of a plane's grid."""
-        model = self._model
-        geom = np.flatnonzero(np.array(model.geom_type) == 0)[number]
-        material, size = int(model.geom_matid[geom]), model.geom_size[geom]
-        far = float(model.vis.map.zfar) * float(model.stat.extent)
-        repeats = model.mat_texrepeat[material] if material >= 0 else (0, 0)
-        lines = [
-            shapes.plane_lines(float(size[axis]), float(size[2]), float(repeats[axis]), far)
-            for axis in (0, 1)
-        ]
-        return tuple(lines[0]), tuple(lines[1])
+
+def _plane_grids(model: Any) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
+    """The lines of each plane's grid, in both dimensions."""
+    far = float(model.vis.map.zfar) * float(model.stat.extent)
+    made = []
+    for geom in np.flatnonzero(model.geom_type == 0):
+        material, (x, y, spacing) = int(model.geom_matid[geom]), map(float, model.geom_size[geom])
+        across, up = map(float, model.mat_texrepeat[material]) if material >= 0 else (0.0, 0.0)
+        lines = shapes.plane_lines(x, spacing, across, far), shapes.plane_lines(y, spacing, up, far)
+        made.append(lines)
+    return tuple(made)
+
+
+def _look(model: Any, textures: np.ndarray) -> tuple[bytes, ...]:
+    """Textures, and which one each material has, in a form to compare."""
+    layout = model.tex_type, model.tex_width, model.tex_height, model.tex_adr
+    pixels = hashlib.blake2b(model.tex_data).digest()
+    return (pixels, textures.tobytes(), *(part.tobytes() for part in layout))
 
 
 def all_shapes(readers: Sequence[SceneReader]) -> tuple[np.ndarray, np.ndarray]:

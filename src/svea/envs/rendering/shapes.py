@@ -78,7 +78,10 @@ def plane(x: tuple[float, ...], y: tuple[float, ...]) -> Mesh:
     return _mesh(_flat(np.array(x), np.array(y), 0, 1, 2, 0))
 
 
-def plane_lines(half: float, spacing: float, texture_repeats: float, far: float) -> list[float]:
+@functools.cache
+def plane_lines(
+    half: float, spacing: float, texture_repeats: float, far: float
+) -> tuple[float, ...]:
     """Where MuJoCo divides one dimension of a plane.
 
     Args:
@@ -90,13 +93,13 @@ def plane_lines(half: float, spacing: float, texture_repeats: float, far: float)
     if half <= 0:
         step = 2 / texture_repeats if texture_repeats > 0 else 2.1 * far / (MAX_PLANE_GRID - 2)
         width = (2.1 * far + 2 * step) / MAX_PLANE_GRID
-        return [width * (line - MAX_PLANE_GRID // 2) for line in range(MAX_PLANE_GRID + 1)]
+        return tuple(width * (line - MAX_PLANE_GRID // 2) for line in range(MAX_PLANE_GRID + 1))
     spacing = max(spacing, half / (MAX_PLANE_GRID - 2))
     count = int(half // max(1e-15, spacing))
     count -= count % 2
     margin = half - count * spacing
     inner = [-half + margin + 2 * spacing * line for line in range(count + 1)]
-    return [-half, *inner, max(inner[-1], inner[-1] + margin)]
+    return (-half, *inner, max(inner[-1], inner[-1] + margin))
 
 
 # Parts: quads as arrays of shape (quads, 4, 7) ----------------------------------------------------

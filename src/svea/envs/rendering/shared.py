@@ -158,11 +158,13 @@ class SharedContext(Context):
 
     def _draw_layers(self, pictures: Sequence[_Picture]) -> Layers | None:
         """Draw pictures as layers; nothing where MuJoCo has to draw them."""
-        readers = [reader for picture in pictures if (reader := picture.renderer.reader)]
-        if not self._with_layers or len(readers) < len(pictures):
+        if not self._with_layers:
             return None
         side = len(pictures[0].buffer)
         try:
+            readers = [reader for picture in pictures if (reader := picture.renderer.reader)]
+            if len(readers) < len(pictures):
+                return None
             if not (self._layers and self._layers.fits(len(pictures), side)):
                 if self._layers:
                     self._layers.free()
@@ -183,8 +185,10 @@ class SharedContext(Context):
 
     def _check(self, pictures: Sequence[_Picture], layers: Layers) -> None:
         """Hold a first batch against MuJoCo's pictures: drivers have bugs."""
-        ours = self._take_all(pictures, layers).astype(int)
-        different = (abs(ours - self._take_all(pictures, None)).max(-1) > VISIBLE).mean()
+        side = layers.side  # the sheet may be wider
+        ours = self._take_all(pictures, layers)[:, :side].astype(int)
+        mujocos = self._take_all(pictures, None)[:, :side]
+        different = (abs(ours - mujocos).max(-1) > VISIBLE).mean()
         if different > MOST_DIFFERENT:
             raise RuntimeError(f"{different:.1%} of their pixels are not MuJoCo's")
         self._checked = True
