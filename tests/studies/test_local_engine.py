@@ -64,11 +64,25 @@ def test_several_runs_share_a_gpu_when_their_memory_fits(machine: Any) -> None:
     assert local.find_slots([configure("walker_walk", device="cpu")], Resources())[0].gpu == ""
 
 
-@pytest.mark.parametrize(("gpus", "at_once"), [({"0": 80 * GB}, 2), ({}, 1)])
+@pytest.mark.parametrize(
+    ("gpus", "cores", "jobs", "at_once"),
+    [
+        ({"0": 80 * GB}, 16, 1, [12, 12]),
+        ({"0": 80 * GB}, 16, 2, [6, 6]),  # which share the cores
+        ({"0": 80 * GB}, 2, 1, [1, 2]),  # as many as are in the group
+        ({}, 16, 1, [1, 1]),
+    ],
+)
 def test_agents_of_a_group_are_evaluated_at_once_where_a_gpu_computes(
-    gpus: dict[str, int], at_once: int, machine: Any, tmp_path: Path, monkeypatch: Any
+    gpus: dict[str, int],
+    cores: int,
+    jobs: int,
+    at_once: list[int],
+    machine: Any,
+    tmp_path: Path,
+    monkeypatch: Any,
 ) -> None:
-    machine(cores=16, memory=1000 * GB, gpus=gpus)
+    machine(cores=cores, memory=1000 * GB, gpus=gpus)
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(
         local,
@@ -76,8 +90,8 @@ def test_agents_of_a_group_are_evaluated_at_once_where_a_gpu_computes(
         lambda study, runs, *_, at_once, **__: asked.append((len(runs), at_once)),
     )
     study = tiny_study(tmp_path, *tiny_runs(seeds="0-2", device="auto"))
-    local.run_study(study, study.runs, Resources(together=2), lambda: None)
-    assert sorted(asked) == [(1, 1), (2, at_once)]
+    local.run_study(study, study.runs, Resources(together=2, jobs=jobs), lambda: None)
+    assert sorted(asked) == [(1, at_once[0]), (2, at_once[1])]
 
 
 def process_of(study: Study, run: PlannedRun, seconds: float = 60) -> int:

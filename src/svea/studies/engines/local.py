@@ -56,7 +56,7 @@ def run_study(
                 study.attempts,
                 slot.environment,
                 time_is_up=lambda: time.monotonic() >= end,
-                at_once=_played_at_once(group) if slot.gpu else 1,  # on a CPU one takes all cores
+                at_once=_played_at_once(group, len(slots)) if slot.gpu else 1,  # on a CPU: one
             )
         finally:
             free.put(slot)
@@ -109,9 +109,12 @@ def _processes_on(free: int, replay: int, share: float, together: int) -> int:
     return int(HEADROOM * free // (replay + together * GPU_BYTES))
 
 
-def _played_at_once(group: Sequence[PlannedRun]) -> int:
-    """How many agents, or modes of them, a GPU has played at once: twelve kept 16 cores busy."""
-    return max(len(group), 3 * usable_cores() // 4)
+def _played_at_once(group: Sequence[PlannedRun], slots: int) -> int:
+    """How many agents, or modes of them, a group on a GPU has played at once.
+
+    Twelve kept 16 cores busy; groups that run at the same time share them.
+    """
+    return max(len(group), 3 * usable_cores() // 4 // slots)
 
 
 def _threads(cores: int, count: int) -> dict[str, str]:
