@@ -361,7 +361,7 @@ def make(image_size=16, seed=0):
 
 
 def is_alive(pid: str) -> bool:
-    """Whether a process runs; a dead one may have a name until somebody asks how it ended."""
+    """Whether a process runs; a dead one keeps its name until its parent asks how it ended."""
     try:
         return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"  # in place of the progress bar, which nobody removes any more
+SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"  # in place of the progress bar, which would stay
 
 
 @contextmanager

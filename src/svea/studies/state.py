@@ -117,7 +117,7 @@ def read_progress(study: Path, run: PlannedRun, *, is_over: bool = False) -> Pro
     Args:
         study: its folder.
         run: which run.
-        is_over: nobody works on it now, so an attempt without an end has lost its supervisor.
+        is_over: no process works on it now, so an attempt without an end has lost its supervisor.
     """
     folder = run_folder(study, run)
     lines = _last_lines(folder / layout.METRICS)
@@ -168,8 +168,8 @@ def _with_every_end(entries: Sequence[Entry], saved: int | None) -> Iterator[Ent
 
     Args:
         entries: as they were written.
-        saved: the newest checkpoint, if nobody works on the run now; None: its last attempt may go
-            on.
+        saved: the newest checkpoint, if no process works on the run now; None: its last attempt may
+            go on.
     """
     attempt: list[Entry] = []
     for entry in entries:
@@ -188,7 +188,7 @@ def missing_end(entries: Sequence[Entry], saved: Any) -> list[Entry]:
     A run without a journal may have lost it, or was trained by hand; either is over, too.
 
     Args:
-        entries: of the journal, or of one attempt, at which nobody works now.
+        entries: of the journal, or of one attempt, on which no process works now.
         saved: the decision of the newest checkpoint after it.
     """
     last: list[Entry] = []

@@ -206,7 +206,7 @@ class Worker:
 
 
 def kill_all() -> None:
-    """Kill the processes of all environments, and their children, where nobody waits for them.
+    """Kill the processes of all environments, and their children, without waiting for them.
 
     They ignore SIGTERM, which is the parent's to handle.
     """
