@@ -93,6 +93,15 @@ def test_a_small_run_is_never_mistaken_for_a_replication(tmp_path):
     assert "procedural or generated data" in text
 
 
+def test_a_command_in_a_caveat_can_be_copied(tmp_path):
+    folder = write_run(tmp_path / "demo", final={"train": 300})
+    lines = (folder / "eval.jsonl").read_text().splitlines()
+    one = [line for line in lines if '"agent"' in line][:1]
+    (folder / "eval.jsonl").write_text("".join(f"{line}\n" for line in one))
+    _, text = make(tmp_path, folder)
+    assert f"More: <code>svea eval {folder} --modes train --episodes 30</code>" in text
+
+
 @pytest.mark.parametrize(
     "run",
     [
