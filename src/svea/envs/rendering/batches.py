@@ -207,7 +207,7 @@ def _write_shapes(
     )
     # All five of a picture times the places of its shapes.
     together = np.stack(matrices, 1)[layers] @ place[:, None]
-    made[:, :80] = together.reshape(-1, 80)
+    made[:, :80] = together.swapaxes(-1, -2).reshape(-1, 80)  # columns first
     planes = (worlds.planes[:, None] @ worlds.mirrors)[layers] @ place
     made[:, 80:84] = planes[:, 0]
     is_plane = found["type"] == PLANE
@@ -245,7 +245,7 @@ def _write_skies(made: np.ndarray, seen: cameras.Cameras) -> None:
     place = np.zeros((len(made), 4, 4))
     place[:, [0, 1, 2], [0, 1, 2]] = 0.7 * seen.far[:, None]
     place[:, :3, 3], place[:, 3, 3] = seen.heads, 1
-    made[:, 16:32] = (seen.clips @ place).reshape(-1, 16)
+    made[:, 16:32] = (seen.clips @ place).swapaxes(-1, -2).reshape(-1, 16)
     made[:, 84:87], made[:, 98] = 1, np.arange(len(made))
 
 

@@ -23,24 +23,29 @@ from svea.envs.rendering.gl import functions
 from svea.envs.rendering.scenes import SceneReader
 from svea.envs.rendering.shapes import Mesh
 
-SAMPLES = 4
-"""Samples of a pixel, MuJoCo's number in full rendering."""
-
 
 class Layers:
     """Framebuffers for a number of pictures, and the program that draws into them."""
 
-    def __init__(self, count: int, side: int, shadow_side: int) -> None:
-        """Make them in the context that is current."""
+    def __init__(self, count: int, side: int, shadow_side: int, samples: int) -> None:
+        """Make them in the context that is current.
+
+        Args:
+            count: How many pictures.
+            side: Of a picture, in pixels.
+            shadow_side: Of a map of shadows.
+            samples: Of a pixel.
+        """
         from OpenGL import GL
 
         self.count, self.side, self._shadow_side = count, side, shadow_side
         self._gl, self._constants = functions(), GL
-        self._program = _program()
+        self._programs = dict[str, int]()
+        self.interpolate(shaders.INTERPOLATIONS[0])
         self._meshes: dict[int, tuple[Mesh, int]] = {}
         self._mesh_buffers: list[int] = []
         self._colors, self._depths = (
-            self._samples(kind) for kind in ("GL_RGBA8", "GL_DEPTH32F_STENCIL8")
+            self._samples(kind, samples) for kind in ("GL_RGBA8", "GL_DEPTH32F_STENCIL8")
         )
         self._shadows = self._shadow_maps()
         self._whole = self._framebuffer(self._colors, self._depths)
@@ -74,7 +79,14 @@ class Layers:
         buffers = [self._shapes, self._lights, *self._mesh_buffers]
         GL.glDeleteBuffers(len(buffers), buffers)
         GL.glDeleteVertexArrays(len(self._meshes), [array for _, array in self._meshes.values()])
-        GL.glDeleteProgram(self._program)
+        for program in self._programs.values():
+            GL.glDeleteProgram(program)
+
+    def interpolate(self, way: str) -> None:
+        """Choose where light is taken from in a pixel: one of `shaders.INTERPOLATIONS`."""
+        if way not in self._programs:
+            self._programs[way] = _program(way)
+        self._program = self._programs[way]
 
     def select(self, number: int) -> None:
         """Make a layer the one that is read."""
@@ -229,13 +241,13 @@ class Layers:
         self._mesh_buffers += [vertices, quads]
         return array
 
-    def _samples(self, kind: str) -> int:
+    def _samples(self, kind: str, samples: int) -> int:
         """A texture of several samples, with a layer for each picture."""
         GL = self._constants
         target, made = GL.GL_TEXTURE_2D_MULTISAMPLE_ARRAY, int(GL.glGenTextures(1))
         GL.glBindTexture(target, made)
         form = getattr(GL, kind)
-        GL.glTexImage3DMultisample(target, SAMPLES, form, self.side, self.side, self.count, True)
+        GL.glTexImage3DMultisample(target, samples, form, self.side, self.side, self.count, True)
         GL.glBindTexture(target, 0)
         return made
 
@@ -291,13 +303,15 @@ class Layers:
             raise RuntimeError(f"framebuffer of layers is incomplete: {status}")
 
 
-def _program() -> int:
+def _program(interpolation: str) -> int:
     """The program, compiled in the context that is current."""
     from OpenGL import GL
 
     made = GL.glCreateProgram()
-    sources = (GL.GL_VERTEX_SHADER, shaders.VERTEX), (GL.GL_FRAGMENT_SHADER, shaders.FRAGMENT)
-    for kind, source in sources:
+    for kind, source in (
+        (GL.GL_VERTEX_SHADER, shaders.VERTEX),
+        (GL.GL_FRAGMENT_SHADER, shaders.fragment(interpolation)),
+    ):
         shader = GL.glCreateShader(kind)
         GL.glShaderSource(shader, source.strip())
         GL.glCompileShader(shader)

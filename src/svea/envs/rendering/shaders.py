@@ -10,6 +10,10 @@ SHADOWS, OUTLINE, MIRRORED, LIT, SKY = range(5)
 MuJoCo draws the world twice, without and with the light that casts shadows, and adds the second to
 the first, rounded to 8 bits each. Here one pass adds the two."""
 
+INTERPOLATIONS = ("", "centroid")
+"""Where light is taken from in a pixel that a shape covers in part: from its middle, as in Mesa, or
+from where it is covered, as in NVIDIA's driver. OpenGL leaves that open for fixed light."""
+
 SHAPE_FLOATS = 5 * 16 + 5 * 4
 LIGHT_FLOATS = 9 * 4
 
@@ -25,7 +29,7 @@ struct Shape {{
 struct Light {{
     vec4 position, spot, mirror_position, mirror_spot, ambient, diffuse, specular, fading, kind;
 }};
-layout(row_major, std430, binding = 0) readonly buffer Shapes {{ Shape shapes[]; }};
+layout(std430, binding = 0) readonly buffer Shapes {{ Shape shapes[]; }};
 layout(std430, binding = 1) readonly buffer Lights {{ Light lights[]; }};
 layout(location = 0) uniform int pass;
 layout(location = 1) uniform int first;
@@ -91,7 +95,6 @@ void main() {
     plain = shaded = vec3(0);
     if (mirrored || pass == LIT) {
         mat4 view = mirrored ? shape.mirror_eye : shape.eye;
-        // Not mat3(view), which an H200's driver (580.159) seems to take for its transpose.
         vec3 eye = (view * place).xyz, up = normalize((view * vec4(leaning, 0)).xyz);
         plain = light_at(shape, eye, up, mirrored, false);
         if (!mirrored) shaded = light_at(shape, eye, up, false, true);
@@ -104,14 +107,14 @@ void main() {
 """.replace("MOST_LIGHTS", str(MOST_LIGHTS))
 )
 
-FRAGMENT = (
+_FRAGMENT = (
     _DATA
     + """
 layout(binding = 0) uniform sampler2D picture;
 layout(binding = 1) uniform sampler2DArrayShadow shadows;
 layout(binding = 2) uniform samplerCube sky;
 layout(location = 2) uniform bool textured;
-in vec3 plain, shaded;
+INTERPOLATION in vec3 plain, shaded;
 in vec3 texture_place;
 in vec4 shadow_place;
 flat in int layer;
@@ -133,3 +136,8 @@ void main() {
 }
 """
 )
+
+
+def fragment(interpolation: str) -> str:
+    """The program of pixels, with one of `INTERPOLATIONS`."""
+    return _FRAGMENT.replace("INTERPOLATION", interpolation)
