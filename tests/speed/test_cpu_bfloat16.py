@@ -26,7 +26,7 @@ from svea.config import configure
 from svea.networks import CNN
 from svea.networks.heads import MLP
 from svea.speed.accelerate import compute_in_c, fast_augmentation
-from svea.speed.kernels import cpu, cpu_bfloat16, mlp
+from svea.speed.kernels import cpu, cpu_bfloat16, mlp, team
 from svea.speed.kernels.cpu_bfloat16 import PairedConvolutions
 from svea.speed.kernels.mlp import PairedMLP
 from svea.views import pixels
@@ -172,7 +172,7 @@ def test_the_result_does_not_depend_on_the_number_of_threads(
     images, x = torch.rand(70, 9, 24, 24), random_numbers((70, 56), 3)
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(cpu, "threads", lambda count=threads: count)
+        monkeypatch.setattr(team, "threads", lambda count=threads: count)
         with in_low():
             layers = outcome(PairedConvolutions(trunk), images, list(trunk.parameters()))
             found.append(layers + outcome(PairedMLP(head), x, list(head.parameters())))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 import shutil
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from svea.config import configure
 from svea.errors import UserError
 from svea.networks import CNN
 from svea.speed.accelerate import fast_augmentation, join_views
-from svea.speed.kernels import cache, cpu
+from svea.speed.kernels import cache, cpu, team
 from svea.views import pixels
 
 CPU = torch.device("cpu")
@@ -216,35 +216,23 @@ def test_the_number_of_threads_changes_no_bit(
             cpu.window_pixels(bytes_, corner, 24, 24, 2),
         ]
 
-    monkeypatch.setattr(cpu, "threads", lambda: 1)
+    monkeypatch.setattr(team, "threads", lambda: 1)
     one = everything()
     for count in (2, 3, 99):
-        monkeypatch.setattr(cpu, "threads", lambda count=count: count)
-        assert all(torch.equal(a, b) for a, b in zip(one, everything(), strict=True)), count
+        monkeypatch.setattr(team, "threads", lambda count=count: count)
+        for of_torch in (1, 2):
+            with torch_threads(of_torch):
+                found = everything()
+            assert all(torch.equal(a, b) for a, b in zip(one, found, strict=True)), count
 
 
-@builds
-def test_a_thread_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its core may be taken by other programs for as long as they like."""
-    busy = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(busy.wait)
-        monkeypatch.setattr(cpu, "threads", lambda: 2)
-        monkeypatch.setattr(cpu, "helpers", lambda count: pool)
-        x, weight = torch.rand(40, 3, 16, 16), torch.randn(40, 3, 3, 3, 3)
-        found = cpu.random_convolution(x, weight)
-        busy.set()
-    torch.testing.assert_close(found, conv.function(x, weight=weight), rtol=0, atol=1e-6)
-
-
-def test_threads_are_all_cores_unless_the_user_says_how_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(cpu, "usable_cores", lambda: 7)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert cpu.threads() == 7
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert cpu.threads() == torch.get_num_threads()
+@contextlib.contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """So many threads of torch's own; with several, the kernels are shared with them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    yield
+    torch.set_num_threads(before)
 
 
 @builds

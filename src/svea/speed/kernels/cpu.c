@@ -259,5 +259,6 @@ void backward(float *const *x, const float *gradient, const float *const *w, flo
 
 #endif
 
+#include "team.c"
 #include "views.c"
 #include "mlp.c"

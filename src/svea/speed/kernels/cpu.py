@@ -16,8 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,18 +26,17 @@ from torch import Tensor, nn
 from torch.nn.grad import conv2d_input
 
 from svea.errors import StorageError, UserError
-from svea.machine import usable_cores
 from svea.networks.cnn import CNN
-from svea.speed.kernels import cache
+from svea.speed.kernels import cache, team
+from svea.speed.kernels.team import CHUNKS
 
 SOURCE = Path(__file__).with_name("cpu.c")
 PARTS = (
     SOURCE,
-    *map(SOURCE.with_name, ("pairs.c", "cpu_bfloat16.c", "winograd.c", "views.c", "mlp.c")),
+    *map(
+        SOURCE.with_name, ("pairs.c", "cpu_bfloat16.c", "winograd.c", "team.c", "views.c", "mlp.c")
+    ),
 )
-CHUNKS = 16  # parts of a batch that threads take one by one; as in the source
-KINDS = (torch.float32, torch.bfloat16, torch.uint8, torch.int32, torch.int64)  # of tensors
-WORTH_SHARING = 32  # pictures; with fewer, waking another thread takes longer than the work
 OPTIMISE = ("-O3", "-fno-math-errno", "-fno-trapping-math")
 
 
@@ -89,7 +87,7 @@ def build(definitions: tuple[str, ...], file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         linked = f"{folder}/kernels.so"
         options = [*OPTIMISE, native(), *definitions]
-        command = [compiler, *options, "-fPIC", "-shared", str(SOURCE), "-o", linked]
+        command = [compiler, *options, "-pthread", "-fPIC", "-shared", str(SOURCE), "-o", linked]
         subprocess.run(command, check=True, capture_output=True)
         content = Path(linked).read_bytes()
     cache.write(file, content)
@@ -107,45 +105,9 @@ def processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(named)}))
 
 
-def threads() -> int:
-    """How many threads share a kernel's work: every core, or as many as OMP_NUM_THREADS says.
-
-    A core that an environment keeps busy for a while takes fewer parts of the work; nothing waits
-    for it. That is not so for torch's own threads, which all wait for the slowest (`leave_a_core`).
-    """
-    return torch.get_num_threads() if "OMP_NUM_THREADS" in os.environ else usable_cores()
-
-
-@functools.cache
-def helpers(count: int) -> ThreadPoolExecutor:
-    """Threads that wait for work without using their core."""
-    return ThreadPoolExecutor(count, thread_name_prefix="kernels")
-
-
 def call(function: Callable[..., Any], batch: int, *arguments: Any) -> None:
-    """Call a kernel, with the help of other threads where the batch is worth it."""
-    following, given = ctypes.c_long(0), [_as_c(argument) for argument in arguments]
-    count = min(threads(), CHUNKS) - 1 if batch >= WORTH_SHARING else 0
-    helping = [
-        helpers(count).submit(function, *given, ctypes.byref(following)) for _ in range(count)
-    ]
-    function(*given, ctypes.byref(following))
-    for one in helping:
-        if not one.cancel():  # it has begun; at most one part is left to wait for
-            one.result()
-
-
-def _as_c(argument: Tensor | int | Sequence[Tensor] | None) -> Any:
-    """An argument of a kernel: a contiguous tensor or none, several of them, or a whole number."""
-    if argument is None:
-        return ctypes.c_void_p(None)
-    if isinstance(argument, Tensor):
-        if not argument.is_contiguous() or argument.dtype not in KINDS:
-            raise TypeError("a kernel in C was given a tensor that is not plain")
-        return ctypes.c_void_p(argument.data_ptr())
-    if isinstance(argument, int):
-        return ctypes.c_long(argument)
-    return (ctypes.c_void_p * len(argument))(*(_as_c(tensor) for tensor in argument))
+    """Call a kernel of any library; the helpers are those of one of them (`team.call`)."""
+    team.call(library(), function, batch, *arguments)
 
 
 # Views --------------------------------------------------------------------------------------------
