@@ -48,6 +48,13 @@ from svea.runs import layout, zoo
 from svea.words import interval, number, plural, size
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGES = (
+    "README.md",
+    "docs/results.md",
+    "docs/results-tables.md",
+    "docs/svea-motion.md",
+    "docs/notes/recipe.md",
+)
 HEADLINE = MODES[:3]
 NOT_RUN = "not yet run"
 BLOCK = re.compile(
@@ -89,8 +96,7 @@ class Results:
 
     def contents(self) -> dict[Path, str]:
         """Every text file that is generated, whole or in part, as it should be."""
-        names = ("README.md", "docs/results.md", "docs/svea-motion.md")
-        pages = [self.root / name for name in names]
+        pages = [self.root / name for name in PAGES]
         found = {page: self._filled(page.read_text()) for page in pages}
         for folder in self.agents():
             card = self.card(folder)

@@ -230,7 +230,7 @@ def measured(clip: dict[str, str]) -> str:
 
 
 def method_page(name: str) -> str:
-    """A method's row, its section of docs/methods.md, and its rows of docs/results.md."""
+    """A method's row, its section of docs/methods.md, and its rows of docs/results-tables.md."""
     row = views_row(name)
     text = (ROOT / "docs/methods.md").read_text()
     section = section_about(name, text)
@@ -266,7 +266,8 @@ def section_about(name: str, text: str) -> str:
 
 def results_about(name: str) -> str:
     """The rows of the results page for a method, or that there are none yet."""
-    text = (ROOT / "docs/results.md").read_text()
+    text = (ROOT / "docs/results-tables.md").read_text()
+    text = text[text.index("<!-- final:") : text.index("<!-- end of final -->")]
     tables = re.findall(r"^\| task \| setting .*\n\|[-| :]+\n", text, re.M)
     rows = re.findall(
         rf"^\| \w+ \| {re.escape(name)} [+(].*$|^\| \w+ \| {re.escape(name)} \|.*$", text, re.M
@@ -274,7 +275,7 @@ def results_about(name: str) -> str:
     rows = [row for row in rows if "not yet" not in row]
     if not tables or not rows:
         return "[Results](../results.md) of this method: not run yet at the paper's length."
-    return "\n\n## Results\n\n" + tables[0] + "\n".join(rows) + "\n\nAll: [results](../results.md)."
+    return "\n\n## Results\n\n" + tables[0] + "\n".join(rows) + "\n\nAll: [results](../results-tables.md)."
 
 
 class Docstrings(griffe.Extension):

@@ -47,10 +47,10 @@ def wrong(script: ModuleType, root: Path) -> list[str]:
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(script: ModuleType, tmp_path: Path) -> Path:
     """The pages, results and cards, to be edited; without weights."""
-    for name in ("README.md", "docs/results.md", "docs/svea-motion.md"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in script.PAGES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "results", tmp_path / "results")
     without = shutil.ignore_patterns("*.safetensors")
@@ -74,7 +74,7 @@ def test_an_edited_return_is_named_with_its_cell(script: ModuleType, copy: Path)
     lines[0]["return"] += 1000.0
     records.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = wrong(script, copy)
-    row = "docs/results.md, row walker_walk, svea + conv, train, column return [95 %]: '875"
+    row = "docs/results-tables.md, row walker_walk, svea + conv, train, column return [95 %]: '875"
     assert any(one.startswith(row) and "results/ give '885" in one for one in found)
     assert any(one.startswith("README.md, row walker_walk") for one in found)
     assert any(one.startswith("zoo/walker_walk-svea/card.json, line") for one in found)
@@ -82,7 +82,7 @@ def test_an_edited_return_is_named_with_its_cell(script: ModuleType, copy: Path)
 
 
 def test_an_edited_page_is_named_with_its_cell(script: ModuleType, copy: Path) -> None:
-    page = copy / "docs/results.md"
+    page = copy / "docs/results-tables.md"
     cells = "64 episodes | 1 world"
     assert page.read_text().count(cells) == 1
     page.write_text(page.read_text().replace(cells, "100 episodes | 1 world"))
