@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -47,13 +47,13 @@ class Comparison:
         """
         self.shown, self.tried = records_at_100k(shown), records_at_100k(tried)
 
-    def means(self) -> Table:
+    def means(self, left_out: Collection[str] = ()) -> Table:
         """Means over the tasks, of settings that have run on all of them."""
+        whole = {label: self.shown[label] for label in _whole(self.shown) if label not in left_out}
         rows = [
             Row((label, *returns[: len(MEANS)], seeds))
-            for _, label, seeds, *returns in (row.cells for row in self._means())
+            for _, label, seeds, *returns in (row.cells for row in self._means(whole))
         ]
-        whole = {label: self.shown[label] for label in _whole(self.shown)}
         note = (
             f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions; 95 % over episodes, "
             f"{from_to(_played(whole, MEANS))} per agent, and over seeds where there are several."
@@ -77,7 +77,7 @@ class Comparison:
             "The rest of this comparison has not yet been run."
         )
         titles = ("task", "setting", "seeds", *MODES)
-        rows += self._means()
+        rows += self._means(_whole(self.shown))
         return Table("compared", "", tuple(map(Column, titles)), tuple(rows), (note,))
 
     def seeds(self) -> Table:
@@ -162,13 +162,10 @@ class Comparison:
             drawn.append(plots.Bar(label, values, lows, highs, color))
         return drawn
 
-    def _means(self) -> list[Row]:
-        """A row for each setting that has run on all tasks."""
+    def _means(self, labels: Iterable[str]) -> list[Row]:
+        """A row for each of some settings that have run on all tasks."""
         name = f"mean of the {len(TASKS)}"
-        return [
-            _row(name, label, [self.shown[label][task] for task in TASKS])
-            for label in _whole(self.shown)
-        ]
+        return [_row(name, label, _in_order(self.shown[label])) for label in labels]
 
 
 def named_groups(runs: Sequence[Run]) -> list[Group]:

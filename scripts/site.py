@@ -275,7 +275,8 @@ def results_about(name: str) -> str:
     rows = [row for row in rows if "not yet" not in row]
     if not tables or not rows:
         return "[Results](../results.md) of this method: not run yet at the paper's length."
-    return "\n\n## Results\n\n" + tables[0] + "\n".join(rows) + "\n\nAll: [results](../results-tables.md)."
+    shown = tables[0] + "\n".join(rows)
+    return f"\n\n## Results\n\n{shown}\n\nAll: [results](../results-tables.md)."
 
 
 class Docstrings(griffe.Extension):
