@@ -12,6 +12,8 @@ draws, and must come to the same losses: within 2 % of the largest where fast co
 
     python benchmarks/cpu.py [--rounds 12] [--updates 6] [--threads 1] [--size quick|demo|paper]
                              [--precision float32|bfloat16] [--before TREE]
+
+`--threads 0` leaves the number to each, as `svea train` does where OMP_NUM_THREADS is not set.
 """
 
 from __future__ import annotations
@@ -87,7 +89,8 @@ def serve(kind: str, size: str, precision: str, updates: int) -> None:
     changes that less.
     """
     update = updater(kind, size, precision)
-    clock = time.process_time if os.environ["OMP_NUM_THREADS"] == "1" else time.perf_counter
+    one_thread = os.environ.get("OMP_NUM_THREADS") == "1"
+    clock = time.process_time if one_thread else time.perf_counter
     for decision in range(4):
         update(decision)
     print(torch.get_num_threads(), flush=True)
@@ -113,7 +116,9 @@ def main() -> None:
     if options.serve:
         return serve(options.serve, options.size, options.precision, options.updates)
     check(options.size, options.precision)
-    environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)}
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    if options.threads:
+        environment["OMP_NUM_THREADS"] = str(options.threads)
     command = [sys.executable, __file__, "--updates", str(options.updates), "--size", options.size,
                "--precision", options.precision]  # fmt: skip
     children = {}
@@ -125,7 +130,7 @@ def main() -> None:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
         )  # fmt: skip
     for child in children.values():
-        assert int(child.stdout.readline()) == options.threads
+        assert int(child.stdout.readline()) == options.threads or not options.threads
     times: dict[str, list[float]] = {kind: [] for kind in children}
     for _ in range(options.rounds):
         for kind, child in children.items():
@@ -135,7 +140,7 @@ def main() -> None:
         child.stdin.close()
         child.wait()
     kind_of_time = "processor time" if options.threads == 1 else "wall time"
-    print(f"size {options.size}, fast in {options.precision}, {options.threads} thread(s), "
+    print(f"size {options.size}, fast in {options.precision}, {options.threads or 'their own number of'} threads, "
           f"{kind_of_time} · {machine()}")  # fmt: skip
     for kind, found in times.items():
         ratios = [other / own for other, own in zip(found, times["fast"], strict=True)]
