@@ -140,7 +140,8 @@ def main() -> None:
         child.stdin.close()
         child.wait()
     kind_of_time = "processor time" if options.threads == 1 else "wall time"
-    print(f"size {options.size}, fast in {options.precision}, {options.threads or 'their own number of'} threads, "
+    threads = options.threads or "their own number of"
+    print(f"size {options.size}, fast in {options.precision}, {threads} thread(s), "
           f"{kind_of_time} · {machine()}")  # fmt: skip
     for kind, found in times.items():
         ratios = [other / own for other, own in zip(found, times["fast"], strict=True)]
