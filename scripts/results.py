@@ -31,6 +31,7 @@ from comparison import (
     kept,
     named_groups,
 )
+from learning import training_curves
 from model_cards import RETURN, model_card, returns_of, wrap
 from PIL import Image, PngImagePlugin
 
@@ -405,6 +406,11 @@ class Results:
         drawn = repr([(b.label, np.round([b.values, b.lows, b.highs], 1).tolist()) for b in bars])
         figure = plots.grouped_bars(bars, DRAWN, title=title)
         yield images / "results-means.png", _digest(drawn), figure
+        lines = list(training_curves(self.groups))
+        drawn = repr([(line.label, np.round(line.curve.returns, 1).tolist()) for line in lines])
+        title = f"Training return, mean over {len(TASKS)} tasks"
+        figure = plots.learning_curves(lines, title=title, action_repeat=None)
+        yield images / "results-learning.png", _digest(drawn), figure
         drawable = [r.folder for r in self.runs if any(m.get("kind") == "eval" for m in r.metrics)]
         for exhibit in gather(drawable).exhibits:
             if exhibit.topic == "learning":

@@ -68,6 +68,23 @@ def test_figures_draw_the_numbers_in_results(script: ModuleType, results: Any) -
     assert figures and figures == {path: script.drawn_numbers(path) for path in figures}
 
 
+def test_curves_are_means_of_training_episodes(script: ModuleType, results: Any) -> None:
+    """By hand for one point: DrQ with conv, decisions 40,001 to 50,000."""
+    lines = {line.label: line.curve for line in script.training_curves(results.groups)}
+    means = []
+    for folder in sorted((ROOT / "results/runs").glob("*-drq-conv-s1")):
+        logged = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+        ended = [
+            one["return"]
+            for one in logged
+            if one["kind"] == "episode" and 40_000 < one["decision"] <= 50_000
+        ]
+        means.append(sum(ended) / len(ended))
+    assert len(means) == 5
+    assert lines["drq + conv"].decisions[4] == 45_000
+    assert lines["drq + conv"].returns[4] == pytest.approx(sum(means) / 5)
+
+
 def test_an_edited_return_is_named_with_its_cell(script: ModuleType, copy: Path) -> None:
     records = copy / "results/runs/walker_walk-svea-s1/eval.jsonl"
     lines = [json.loads(line) for line in records.read_text().splitlines()]
