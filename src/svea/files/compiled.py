@@ -5,7 +5,9 @@ A file's name says what it was made from, and its end that it is whole.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import hashlib
 import os
 import platform
@@ -13,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from svea import files
@@ -39,13 +41,28 @@ def load_c(parts: Sequence[Path], options: Sequence[str]) -> ctypes.CDLL:
     try:
         file = c_path(parts, options)
         if not is_whole(file):
-            build_c(parts[0], options, file)
+            with _alone(file.parent):
+                if not is_whole(file):
+                    build_c(parts[0], options, file)
         return ctypes.CDLL(str(file))
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace")[:500]
         raise BuildError(f"{error.cmd[0]} says: {said}") from error
     except (OSError, RuntimeError, StorageError) as error:  # RuntimeError: there is no home folder
         raise BuildError(f"{error}; XDG_CACHE_HOME says where compiled kernels are kept") from error
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """A region for one process at a time: workers that begin together need not all compile."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def c_path(parts: Sequence[Path], options: Sequence[str]) -> Path:
