@@ -10,7 +10,7 @@ next to it; the difference for each picture is what it costs. Without a GPU the 
 all there is.
 
 Variants leave a part of a picture out, to tell where its time goes; what they draw is not what
-agents are trained on, but for `full` and `layers`.
+agents are trained on, but for `full` and `raster`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SIZE = 84
 TASKS = ("walker walk", "walker stand", "cartpole swingup", "ball_in_cup catch", "finger spin")
 VARIANTS = {
     "full": "as in training",
-    "layers": "the same, all pictures as layers of one framebuffer",
+    "raster": "the same but for rounding, by a program of our own on the CPU",
     "coarse": "16 slices and 8 stacks to a sphere instead of 28 and 16: 29 % of the triangles",
     "flat": "4 slices and 2 stacks: hardly any triangles, as many calls",
     "no-reflection": "without the pass for mirrors",
@@ -170,7 +170,7 @@ def draw(variant: str, task: str, at_once: int, rate: float) -> None:
     from svea.envs.rendering.renderer import configure_drawing
     from svea.envs.rendering.shared import SharedContext
 
-    configure_drawing(SharedContext(at_once, layers=variant == "layers"), lambda: None)
+    configure_drawing(SharedContext(at_once, raster=variant == "raster"), lambda: None)
     renderers = [renderer(variant, task) for _ in range(at_once)]
     context = renderers[0]._gl
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()

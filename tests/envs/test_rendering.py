@@ -16,6 +16,7 @@ import pytest
 
 from svea.envs import PAPER_TASKS, gl_info, prepare_simulator
 from svea.envs.rendering import Renderer, backend
+from svea.envs.rendering.renderer import Context, configure_drawing
 from svea.errors import RendererError, UserError
 
 linux_only = pytest.mark.skipif(platform.system() != "Linux", reason="the choice is Linux's")
@@ -43,8 +44,9 @@ def physics():
 
 @pytest.mark.parametrize("task", PAPER_TASKS)
 def test_full_rendering_is_dm_controls(physics, task):
-    """Bit for bit, once dm_control draws with the same shadow map."""
+    """Bit for bit, once dm_control draws with the same shadow map and OpenGL draws for us, too."""
     world = physics(task)
+    configure_drawing(Context(raster=False), lambda: None)
     renderer = Renderer(world.model.ptr, world.data.ptr, size=84)
     ours = renderer.draw().copy()
     large = renderer.draw(240).copy()
@@ -53,6 +55,7 @@ def test_full_rendering_is_dm_controls(physics, task):
     np.testing.assert_array_equal(large, world.render(240, 240, camera_id=0))
     np.testing.assert_array_equal(ours, renderer.draw())  # a larger picture leaves no trace
     renderer.close()
+    configure_drawing()
 
 
 @pytest.mark.parametrize("task", ["walker_walk", "finger_spin"])

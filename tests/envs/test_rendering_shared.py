@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from svea.envs import make_env, rendering
-from svea.envs.rendering.renderer import configure_drawing
+from svea.envs.rendering.renderer import Context, configure_drawing
 from svea.envs.rendering.shared import SharedContext
 
 MIXED = (  # sizes, looks and tasks that upload textures or terrain, side by side
@@ -36,7 +36,7 @@ def play(environment: Any, seed: int) -> list[np.ndarray]:
 
 @pytest.fixture
 def shared() -> Iterator[SharedContext]:
-    place = SharedContext(len(MIXED))
+    place = SharedContext(len(MIXED), raster=False)
     configure_drawing(place)
     yield place
     configure_drawing()
@@ -56,12 +56,13 @@ def test_pictures_are_those_of_a_renderer_of_its_own(
     got = shared.run([lambda e=e, s=s: play(e, s) for s, e in enumerate(together)])
     for environment in together:
         environment.close()
-    configure_drawing()
+    configure_drawing(Context(raster=False))
     for seed, settings in enumerate(MIXED):
         alone = make_env(**settings, render_mode="rgb_array")
         for ours, its_own in zip(got[seed], play(alone, seed), strict=True):
             assert np.mean(ours != its_own) <= most, settings
         alone.close()
+    configure_drawing()
     assert batches == [6, 6, 6, 6, 6, 4, 2], "all whose episodes are still open"
 
 

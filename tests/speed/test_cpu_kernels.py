@@ -23,9 +23,10 @@ from svea.augment import conv, crop, shift
 from svea.bench.noise import noise_replay
 from svea.config import configure
 from svea.errors import UserError
+from svea.files import compiled
 from svea.networks import CNN
 from svea.speed.accelerate import fast_augmentation, join_views
-from svea.speed.kernels import cache, cpu, team
+from svea.speed.kernels import cpu, team
 from svea.views import pixels
 
 CPU = torch.device("cpu")
@@ -475,30 +476,26 @@ def test_a_library_is_built_once_and_left_whole(
     cpu.library()
     (file,) = (fresh / "cache" / "svea").iterdir()
     assert file.suffix == ".so", "no half-made files are left"
-    monkeypatch.setattr(cpu, "build", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr(compiled, "build_c", lambda *_: pytest.fail("built again"))
     assert cpu.library().random_convolution
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert cpu.library().random_convolution, "a compiler that is gone is not missed"
-    monkeypatch.setattr(cpu, "processor", lambda: "another one")
+    monkeypatch.setattr(compiled, "processor", lambda: "another one")
     with pytest.raises(pytest.fail.Exception, match="built again"):
         cpu.library()
 
 
-def test_a_library_s_name_says_what_every_part_of_its_source_is(
-    fresh: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_s_name_says_what_every_part_of_its_source_is(fresh: Path) -> None:
     """Else a run would load kernels that an older source made."""
     included = {re.search(r'#include "(.+)"', line) for line in cpu.SOURCE.read_text().splitlines()}
     names = {found.group(1) for found in included if found}
     assert {part.name for part in cpu.PARTS} == {cpu.SOURCE.name, *names}
-    before = cpu.library_path(())
+    before = compiled.c_path(cpu.PARTS, ())
     for number, part in enumerate(cpu.PARTS):
         changed = fresh / part.name
         changed.write_text(part.read_text() + " ")
         parts = (*cpu.PARTS[:number], changed, *cpu.PARTS[number + 1 :])
-        with monkeypatch.context() as patched:
-            patched.setattr(cpu, "PARTS", parts)
-            assert cpu.library_path(()) != before
+        assert compiled.c_path(parts, ()) != before
 
 
 @builds
@@ -510,9 +507,9 @@ def test_a_damaged_library_is_built_again(fresh: Path, left: int) -> None:
     whole = file.read_bytes()
     file.unlink()  # this process still uses it
     file.write_bytes(whole[:left])
-    assert not cache.is_whole(file)
+    assert not compiled.is_whole(file)
     assert cpu.library().random_convolution
-    assert cache.is_whole(file)
+    assert compiled.is_whole(file)
 
 
 @builds

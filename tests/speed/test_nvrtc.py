@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from svea.speed.kernels import cache, chain, nvrtc
+from svea.files.compiled import is_whole
+from svea.speed.kernels import chain, nvrtc
 
 MACROS = (("LAYERS", 11), ("SIDE", 84))
 GPU = torch.device("cuda", 0)
@@ -55,7 +56,7 @@ def test_damaged_kernels_are_compiled_again(
     compiled()
     (file,) = (tmp_path / "svea").iterdir()
     file.write_bytes(file.read_bytes()[:left])
-    assert compiled() == b"machine code 2" and cache.is_whole(file)
+    assert compiled() == b"machine code 2" and is_whole(file)
 
 
 def test_a_cache_that_cannot_be_written_is_named(

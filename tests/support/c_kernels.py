@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from svea.files import compiled
 from svea.speed.kernels import cpu
 
 
@@ -27,7 +28,7 @@ def compile_for(
     option: str, modules: list[ModuleType], patch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     """Let modules use kernels that are compiled with an option in addition, in a cache apart."""
-    if cpu.native() != "-march=native":
+    if compiled.native() != "-march=native":
         pytest.skip("not an x86 processor: its own instructions are what the other tests use")
     patch.setenv("XDG_CACHE_HOME", str(folder))
     patch.setattr(cpu, "OPTIMISE", (*cpu.OPTIMISE, option))

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from svea.envs.rendering.backend import import_suite, is_software, make_gl_context
-from svea.envs.rendering.scenes import SceneReader
+from svea.envs.rendering.painting import Painter
+from svea.envs.rendering.raster import Raster
+from svea.envs.rendering.uploads import Changes, send
 
 RENDERINGS = ("full", "fast")
 """`full` is dm_control's look; `fast` has no shadows, reflections or antialiasing."""
@@ -30,14 +32,21 @@ FIRST_PICTURE_SECONDS = 20.0
 """A renderer that has not drawn by then is taken to be stuck, where there is another one: some
 drivers hang when many processes begin."""
 
-_FEW_FACES = 3  # more of the sky's sides are faster sent all at once
-
 
 class Context:
     """An OpenGL context, which works in the thread that asks and is freed by its last renderer."""
 
     _gl: Any = None
     _renderers = 0
+
+    def __init__(self, *, raster: bool | None = None) -> None:
+        """Begin without one.
+
+        Args:
+            raster: Whether a program of our own draws what it can (`raster.py`); by default where
+                OpenGL draws with the CPU, too.
+        """
+        self.painter = Painter(raster)
 
     def enter(self, size: int) -> None:
         """Make room for a renderer of pictures of this side."""
@@ -51,9 +60,15 @@ class Context:
 
     def draw(self, renderer: Renderer, buffer: np.ndarray) -> None:
         """Fill a renderer's buffer with its picture."""
+        if not self.painter.draw(renderer, buffer):
+            self.draw_with_opengl(renderer, buffer)
+
+    def draw_with_opengl(self, renderer: Renderer, buffer: np.ndarray) -> None:
+        """Let MuJoCo draw it."""
         self._gl.make_current()
         renderer.render(len(buffer))
         renderer.read(buffer)
+        self.painter.compare(renderer, buffer)
 
     def leave(self) -> None:
         """Count a renderer out that has freed what it had here; the last one frees the context."""
@@ -135,8 +150,9 @@ class Renderer:
         self._camera = mujoco.MjvCamera()
         self._camera.type, self._camera.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, camera
         self._buffers, self._masks = dict[int, np.ndarray](), dict[int, np.ndarray]()
-        self._reader: SceneReader | None = None
-        self._as_loaded = True
+        self._raster: Raster | None = None
+        self._to_send, self._to_copy = Changes(), Changes()
+        self.drawn = 0  # pictures that were not MuJoCo's
 
         with _watch():
             gl = _drawing.context or Context()
@@ -222,6 +238,8 @@ class Renderer:
     def render(self, size: int) -> None:
         """Draw the scene into the framebuffer of this renderer, which stays bound; do not wait."""
         mujoco = self._mujoco
+        for texture, sides in self._to_send.take():
+            send(self._model, self._context, texture, sides)
         if size > self._context.offWidth:
             mujoco.mjr_resizeOffscreen(size, size, self._context)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
@@ -233,54 +251,28 @@ class Renderer:
         self._mujoco.mjr_readPixels(buffer, None, rectangle, self._context)
 
     @property
-    def reader(self) -> SceneReader | None:
-        """What `layers.py` needs to draw the picture; nothing where it has to be MuJoCo's."""
+    def raster(self) -> Raster | None:
+        """What draws the picture without OpenGL; nothing where it has to be MuJoCo's."""
         flags, kinds = self._scene.flags, self._mujoco.mjtRndFlag
-        if flags[kinds.mjRND_SEGMENT] or not flags[kinds.mjRND_SHADOW]:
+        usual = flags[kinds.mjRND_SHADOW] and flags[kinds.mjRND_REFLECTION]
+        if flags[kinds.mjRND_SEGMENT] or not usual or not self._model.vis.quality.offsamples:
             return None
-        whole = self._model, self._scene, self._context
-        self._reader = self._reader or SceneReader(*whole, as_loaded=self._as_loaded)
-        return self._reader
+        if self._raster is None:
+            list(self._to_copy.take())  # it begins with all textures as they are
+            self._raster = Raster(self._model, self._scene, self._context, SHADOW_MAP)
+        for texture, sides in self._to_copy.take():
+            self._raster.refresh(texture, sides)
+        return self._raster
 
     def upload_texture(self, texture: int) -> None:
-        """Send `model.tex_data` of one texture to the GPU after it was changed."""
-        self._reader, self._as_loaded = None, False
-        self._call(self._mujoco.mjr_uploadTexture, self._model, self._context, texture)
+        """Draw with `model.tex_data` of one texture as it is now, after it was changed."""
+        self._to_send.add(texture)
+        self._to_copy.add(texture)
 
     def upload_sky_faces(self, texture: int, faces: Sequence[int]) -> None:
-        """Send some sides of the sky's cube to the GPU after they were changed.
-
-        MuJoCo always sends all six and recomputes all their mipmaps, which takes 31 ms for
-        dm_control's 800 pixel sky in software; this takes 5 ms a side, for the same pixels. A GPU
-        is fast enough to do it MuJoCo's way.
-        """
-        self._reader, self._as_loaded = None, False
-        self._call(self._upload_sky_faces, texture, faces)
-
-    def _upload_sky_faces(self, texture: int, faces: Sequence[int]) -> None:
-        """Do it, in the context."""
-        from OpenGL import GL
-
-        software = is_software(GL.glGetString(GL.GL_RENDERER).decode())
-        if not software or len(faces) > _FEW_FACES or not GL.glCopyImageSubData:  # OpenGL 4.3
-            return self._mujoco.mjr_uploadTexture(self._model, self._context, texture)
-        width, start = int(self._model.tex_width[texture]), int(self._model.tex_adr[texture])
-        cube = int(self._context.texture[texture])
-        sides = self._model.tex_data[start : start + 18 * width * width].reshape(6, -1)
-        flat, rgb = GL.GL_TEXTURE_2D, GL.GL_RGB
-        single = GL.glGenTextures(1)  # its mipmaps are made by themselves
-        GL.glBindTexture(flat, single)
-        GL.glPixelStorei(GL.GL_UNPACK_ALIGNMENT, 1)
-        for face in faces:
-            GL.glTexImage2D(flat, 0, rgb, width, width, 0, rgb, GL.GL_UNSIGNED_BYTE, sides[face])
-            GL.glGenerateMipmap(flat)
-            for level in range(width.bit_length()):
-                size, whole = width >> level, GL.GL_TEXTURE_CUBE_MAP
-                GL.glCopyImageSubData(
-                    single, flat, level, 0, 0, 0, cube, whole, level, 0, 0, face, size, size, 1
-                )
-        GL.glBindTexture(flat, 0)
-        GL.glDeleteTextures([single])
+        """Draw with some sides of the sky's cube as they are now, after they were changed."""
+        self._to_send.add(texture, faces)
+        self._to_copy.add(texture, faces)
 
     def visible_sky_faces(self) -> list[int]:
         """List the sides of the sky's cube that the camera can see while it does not turn.

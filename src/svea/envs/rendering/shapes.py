@@ -23,7 +23,7 @@ Angles = np.ndarray
 Corner = Callable[[Angles, np.ndarray], np.ndarray]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mesh:
     """Vertices, and four indices of them for each quad."""
 

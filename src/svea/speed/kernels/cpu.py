@@ -10,12 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
-import platform
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_input
 
-from svea.errors import StorageError, UserError
+from svea.files import compiled
 from svea.networks.cnn import CNN
-from svea.speed.kernels import cache, team
+from svea.speed.kernels import team
 from svea.speed.kernels.team import CHUNKS
 
 SOURCE = Path(__file__).with_name("cpu.c")
@@ -37,29 +31,14 @@ PARTS = (
         SOURCE.with_name, ("pairs.c", "cpu_bfloat16.c", "winograd.c", "team.c", "views.c", "mlp.c")
     ),
 )
-OPTIMISE = ("-O3", "-fno-math-errno", "-fno-trapping-math")
-
-
-class BuildError(UserError):
-    """The kernels cannot be compiled or loaded here; the message says what is in the way."""
+OPTIMISE = compiled.OPTIMISE
+BuildError = compiled.BuildError
 
 
 @functools.cache
 def library(layers: str = "", precision: torch.dtype = torch.float32) -> ctypes.CDLL:
     """The kernels for a network's layers, compiled unless an earlier run did it."""
-    if sys.platform != "linux":
-        raise BuildError("they are made for Linux")
-    try:
-        definitions = defined(layers, precision)
-        file = library_path(definitions)
-        if not cache.is_whole(file):
-            build(definitions, file)
-        return ctypes.CDLL(str(file))
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace")[:500]
-        raise BuildError(f"{error.cmd[0]} says: {said}") from error
-    except (OSError, RuntimeError, StorageError) as error:  # RuntimeError: there is no home folder
-        raise BuildError(f"{error}; XDG_CACHE_HOME says where compiled kernels are kept") from error
+    return compiled.load_c(PARTS, (*defined(layers, precision), *OPTIMISE))
 
 
 def defined(layers: str, precision: torch.dtype) -> tuple[str, ...]:
@@ -67,42 +46,6 @@ def defined(layers: str, precision: torch.dtype) -> tuple[str, ...]:
     backwards = "LAYER" + " LAYER".join(reversed(layers.split("LAYER")[1:])) if layers else ""
     low = ("-DBFLOAT16",) if precision == torch.bfloat16 else ()
     return (f"-DLAYERS={layers}", f"-DREVERSED={backwards}", *low)
-
-
-def library_path(definitions: tuple[str, ...]) -> Path:
-    """Where a library lies. Its name says what it was made from and for which processor.
-
-    Home folders may be shared by unlike machines. The compiler is not part of it: a run that
-    resumes where the compiler is gone, or is another one, keeps its bits.
-    """
-    made_from = (*(part.read_text() for part in PARTS), *definitions, *OPTIMISE)
-    return cache.path_for((*made_from, native(), processor()), "so")
-
-
-def build(definitions: tuple[str, ...], file: Path) -> None:
-    """Compile the source."""
-    compiler = shutil.which(os.environ.get("CC") or "gcc") or shutil.which("cc")
-    if compiler is None:
-        raise BuildError("a C compiler (gcc) is not installed")
-    with tempfile.TemporaryDirectory() as folder:
-        linked = f"{folder}/kernels.so"
-        options = [*OPTIMISE, native(), *definitions]
-        command = [compiler, *options, "-pthread", "-fPIC", "-shared", str(SOURCE), "-o", linked]
-        subprocess.run(command, check=True, capture_output=True)
-        content = Path(linked).read_bytes()
-    cache.write(file, content)
-
-
-def native() -> str:
-    """The compiler's option for this machine's own instructions."""
-    return "-march=native" if platform.machine() == "x86_64" else "-mcpu=native"
-
-
-def processor() -> str:
-    """What tells processors with other instructions apart."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    named = ("model name", "flags", "Features", "CPU part")
-    return "\n".join(sorted({line for line in lines if line.startswith(named)}))
 
 
 def call(function: Callable[..., Any], batch: int, *arguments: Any) -> None:
