@@ -4,7 +4,7 @@
 FROM python:3.12-slim-bookworm
 
 ARG TORCH_INDEX=
-# EGL and OSMesa draw without a screen; gcc compiles the CPU's kernels when a run starts.
+# EGL and OSMesa draw without a screen; gcc compiles kernels and the CPU's renderer when a run starts.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends libegl1 libgl1 libosmesa6 libglew2.2 gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*

@@ -148,6 +148,20 @@ def test_who_draws_on_a_gpu(monkeypatch, vendor, variable, fallen, gpu):
 
 
 @linux_only
+def test_asking_who_draws_starts_no_threads():
+    """A process that is forked later would wait for llvmpipe's, which it does not have."""
+    code = (
+        "import pathlib; from svea.envs.rendering import Renderer, backend\n"
+        "backend.draws_on_gpu()\n"
+        "physics = backend.import_suite().load('cartpole', 'swingup').physics\n"
+        "renderer = Renderer(physics.model.ptr, physics.data.ptr, size=84)\n"
+        "names = [p.read_text() for p in pathlib.Path('/proc/self/task').glob('*/comm')]\n"
+        "print(sum('llvmpipe' in name for name in names))"
+    )
+    assert run_python(code).stdout.split() == ["0"]
+
+
+@linux_only
 def test_the_vendor_is_the_one_that_draws():
     """As OpenGL itself says, in a process where it has drawn."""
     code = (
@@ -183,7 +197,8 @@ def test_the_users_choice_is_respected(monkeypatch):
 
 
 def run_python(code, **variables):
-    settings = {k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")}
+    drawing = ("MUJOCO_GL", "PYOPENGL_PLATFORM", "LP_NUM_THREADS")
+    settings = {name: value for name, value in os.environ.items() if name not in drawing}
     settings |= {"PYTHONPATH": os.pathsep.join(sys.path), **variables}
     return subprocess.run(
         [sys.executable, "-c", code], env=settings, capture_output=True, text=True

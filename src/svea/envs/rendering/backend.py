@@ -41,9 +41,7 @@ def prepare_simulator() -> None:
     >>> import mujoco
     """
     _check_mujoco_version()
-    # llvmpipe draws with one thread per core by default. An 84 px picture is too small to gain from
-    # them, and they take the core that the learner needs.
-    os.environ.setdefault("LP_NUM_THREADS", "0")
+    _draw_without_threads()
     allowed = _BACKENDS.get(platform.system(), _BACKENDS["Linux"])
     given = os.environ.get("MUJOCO_GL", "").strip().lower()
     if given:
@@ -157,6 +155,15 @@ def _choose_linux_backend() -> str:
     )
 
 
+def _draw_without_threads() -> None:
+    """Keep llvmpipe from starting threads; to be called before anything asks EGL.
+
+    It has one per core by default. An 84 px picture is too small to gain from them, they take the
+    core that the learner needs, and a process that is forked later would wait for them forever.
+    """
+    os.environ.setdefault("LP_NUM_THREADS", "0")
+
+
 def _can_load(*names: str) -> bool:
     """Whether one of these shared libraries loads."""
     for name in names:
@@ -173,6 +180,7 @@ def _egl_vendor() -> str | None:
 
     The variable `MUJOCO_EGL_DEVICE_ID` restricts the choice to one device.
     """
+    _draw_without_threads()
     if not _can_load("OpenGL", "GL", "libOpenGL.so.0", "libGL.so.1"):
         return None
     try:
