@@ -32,7 +32,7 @@ void share_with_torch(struct work *work, long threads,
 }
 
 /* Threads of our own. They come when they are called, and those whose core is busy come too late to
-   be let in: nobody waits for them. After a kernel they spin for some 50 us, because the next one
+   be let in: no one waits for them. After a kernel they spin for some 50 us, because the next one
    often follows at once, and then sleep. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, entrance = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t called = PTHREAD_COND_INITIALIZER;
