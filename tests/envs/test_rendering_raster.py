@@ -15,6 +15,7 @@ from svea.envs import PAPER_TASKS, make_env
 from svea.envs.rendering import draws_on_gpu, import_suite, painting, raster, scenes, shapes
 from svea.envs.rendering.renderer import Context, Renderer, configure_drawing
 from svea.envs.rendering.shared import SharedContext
+from svea.errors import UserError
 from svea.files import compiled
 
 FINE = shapes.Fineness(slices=28, stacks=16, quads=4)
@@ -405,10 +406,38 @@ def test_the_check_waits_for_the_first_picture_that_can_be_drawn(stage, source, 
     assert "not MuJoCo's" in left_to_mujoco(world, capsys)
 
 
-@pytest.mark.parametrize(("name", "drawn"), [("llvmpipe (LLVM 15)", 1), ("NVIDIA H200", 0)])
-def test_by_default_it_draws_where_opengl_draws_with_the_cpu(stage, monkeypatch, name, drawn):
+@pytest.mark.parametrize(
+    ("asked", "name", "drawn"),
+    [
+        (None, "llvmpipe (LLVM 15)", 1),
+        (None, "NVIDIA H200", 0),
+        ("auto", "NVIDIA H200", 0),
+        ("cpu", "NVIDIA H200", 1),
+        (" CPU ", "llvmpipe (LLVM 15)", 1),
+        ("opengl", "llvmpipe (LLVM 15)", 0),
+    ],
+)
+def test_who_draws_depends_on_the_variable_and_on_opengl(stage, monkeypatch, asked, name, drawn):
     monkeypatch.setattr(painting, "_opengl_name", lambda: name)
+    if asked is not None:
+        monkeypatch.setenv("SVEA_DRAWING", asked)
     assert stage("walker_walk", raster=None).drawn == drawn
+
+
+def test_an_unknown_drawing_is_an_error_that_names_the_choices(monkeypatch):
+    monkeypatch.setenv("SVEA_DRAWING", "gpu")
+    with pytest.raises(UserError, match=r"SVEA_DRAWING is 'gpu'; it may be auto .*cpu.*opengl"):
+        make_env("walker_walk", seed=1)
+
+
+@pytest.mark.parametrize(("opengl", "drawn"), [("llvmpipe", 0), ("NVIDIA H200", 1)])
+def test_a_gpus_driver_may_light_edges_in_its_own_way(stage, monkeypatch, capsys, opengl, drawn):
+    """Of the two ways the nearer one is taken; in software a difference like that is a fault."""
+    monkeypatch.setenv("SVEA_DRAWING", "cpu")
+    monkeypatch.setattr(painting, "_opengl_name", lambda: opengl)
+    monkeypatch.setattr(painting, "WAYS", ("centroid",))
+    assert stage("walker_walk", raster=None).drawn == drawn
+    assert ("not MuJoCo's" in capsys.readouterr().err) == (not drawn)
 
 
 @pytest.mark.parametrize("rendering", ["full", "fast"])

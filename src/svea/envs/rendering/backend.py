@@ -17,6 +17,14 @@ from svea.errors import RendererError, UserError
 
 APT_LINE = "apt-get install -y libegl1 libgl1 libgl1-mesa-dri libosmesa6"
 
+DRAWING = "SVEA_DRAWING"
+"""The variable that says who draws; `DRAWINGS` are its values."""
+DRAWINGS = {
+    "auto": "raster.c where OpenGL is software, else OpenGL",
+    "cpu": "raster.c, next to a GPU, too, which then has more time to learn",
+    "opengl": "MuJoCo with OpenGL, always",
+}
+
 _chosen: str | None = None  # the backend that this process chose, as opposed to the user
 _fallen_back = False
 
@@ -69,6 +77,15 @@ def draws_on_gpu() -> bool:
     if platform.system() != "Linux" or backend.strip().lower() not in ("", "egl"):
         return False
     return "nvidia" in (_egl_vendor() or "").lower()
+
+
+def asked_drawing() -> str:
+    """Who is to draw, one of `DRAWINGS`."""
+    given = os.environ.get(DRAWING, "").strip().lower() or "auto"
+    if given not in DRAWINGS:
+        choices = "; ".join(f"{name} ({what})" for name, what in DRAWINGS.items())
+        raise UserError(f"{DRAWING} is {given!r}; it may be {choices}.")
+    return given
 
 
 def has_fallen_back() -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from svea.envs.rendering.backend import is_software
+from svea.envs.rendering.backend import asked_drawing, is_software
 from svea.envs.rendering.raster import WAYS
 
 if TYPE_CHECKING:
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 VISIBLE, MOST_DIFFERENT = 8, 0.005
 """Levels by which a pixel may differ from MuJoCo's, and the share of a picture's pixels that may
 differ by more."""
+
+MOST_DIFFERENT_DRIVER = 0.05
+"""The share where OpenGL draws with a GPU and the user asks for the CPU's pictures: a driver is
+free in how it lights pixels that a shape covers in part, up to 3 % of a walker's picture."""
 
 CHECKED = tuple(10**power for power in range(7))
 """Which of a renderer's pictures are held against MuJoCo's: the first, and ever fewer later on."""
@@ -33,6 +37,7 @@ class Painter:
             wanted: Whether to draw at all; by default where OpenGL draws with the CPU, too.
         """
         self._wanted, self._way, self._agreed = wanted, WAYS[0], False
+        self._may_differ = MOST_DIFFERENT
 
     @property
     def is_at_work(self) -> bool:
@@ -59,7 +64,7 @@ class Painter:
         The first one decides where light is taken from in a pixel, in which drivers differ.
         """
         if self._wanted is None:
-            self._wanted = is_software(_opengl_name())
+            self._decide()
         if not self._wanted or renderer.drawn + 1 not in CHECKED:
             return
         try:
@@ -67,21 +72,28 @@ class Painter:
         except Exception as error:
             self._give_up(str(error) or type(error).__name__)
 
+    def _decide(self) -> None:
+        """Whether to draw, when it is known what OpenGL draws with."""
+        asked, software = asked_drawing(), is_software(_opengl_name())
+        self._wanted = asked == "cpu" or (asked == "auto" and software)
+        self._may_differ = MOST_DIFFERENT if software else MOST_DIFFERENT_DRIVER
+
     def _compare(self, renderer: Renderer, buffer: np.ndarray) -> None:
-        raster, ours, shares = renderer.raster, np.empty_like(buffer), list[float]()
+        raster, drawn = renderer.raster, dict[str, np.ndarray]()
         if raster is None:
             return
         for way in [self._way] if self._agreed else WAYS:
-            if not raster.draw(ours, way):
+            drawn[way] = np.empty_like(buffer)
+            if not raster.draw(drawn[way], way):
                 return
-            away = abs(ours.astype(int) - buffer).max(-1)
-            shares.append(float((away > VISIBLE).mean()))
-            if shares[-1] <= MOST_DIFFERENT:
-                self._way, self._agreed = way, True
-                renderer.drawn += 1
-                buffer[:] = ours
-                return
-        self._give_up(f"{min(shares):.1%} of a picture's pixels were not MuJoCo's")
+        shares = {way: _share_that_differs(ours, buffer) for way, ours in drawn.items()}
+        nearest = min(shares, key=shares.__getitem__)
+        if shares[nearest] > self._may_differ:
+            self._give_up(f"{shares[nearest]:.1%} of a picture's pixels were not MuJoCo's")
+            return
+        self._way, self._agreed = nearest, True
+        renderer.drawn += 1
+        buffer[:] = drawn[nearest]
 
     def _give_up(self, why: str) -> None:
         """Leave everything to MuJoCo from here on, and say so, once for each reason."""
@@ -90,6 +102,12 @@ class Painter:
             _said.add(why)
             reason = why.strip().splitlines()[0]
             print(f"warning: OpenGL draws all pictures, which is slower: {reason}", file=sys.stderr)
+
+
+def _share_that_differs(ours: np.ndarray, mujocos: np.ndarray) -> float:
+    """The share of a picture's pixels that a person could tell apart."""
+    away = abs(ours.astype(int) - mujocos).max(-1)
+    return float((away > VISIBLE).mean())
 
 
 def _opengl_name() -> str:
