@@ -20,9 +20,9 @@ APT_LINE = "apt-get install -y libegl1 libgl1 libgl1-mesa-dri libosmesa6"
 DRAWING = "SVEA_DRAWING"
 """The variable that says who draws; `DRAWINGS` are its values."""
 DRAWINGS = {
-    "auto": "raster.c where OpenGL is software, else OpenGL",
-    "cpu": "raster.c, next to a GPU, too, which then has more time to learn",
-    "opengl": "MuJoCo with OpenGL, always",
+    "auto": "the CPU where OpenGL is software, or where the GPU learns and cores are free",
+    "cpu": "the CPU wherever it can",
+    "opengl": "MuJoCo with OpenGL",
 }
 
 _chosen: str | None = None  # the backend that this process chose, as opposed to the user

@@ -30,14 +30,16 @@ _said: set[str] = set()
 class Painter:
     """Draws for the renderers of one context, as long as the pictures are MuJoCo's."""
 
-    def __init__(self, wanted: bool | None = None) -> None:
+    def __init__(self, wanted: bool | None = None, *, relieves_gpu: bool = False) -> None:
         """Begin.
 
         Args:
-            wanted: Whether to draw at all; by default where OpenGL draws with the CPU, too.
+            wanted: Whether to draw at all; by default what the user asks for (`asked_drawing`).
+            relieves_gpu: Whether to draw in place of a GPU, too, unless the user asks for
+                something else: where it has a learner to serve, and other cores are free to draw.
         """
         self._wanted, self._way, self._agreed = wanted, WAYS[0], False
-        self._may_differ = MOST_DIFFERENT
+        self._relieves_gpu, self._may_differ = relieves_gpu, MOST_DIFFERENT
 
     @property
     def is_at_work(self) -> bool:
@@ -75,8 +77,9 @@ class Painter:
     def _decide(self) -> None:
         """Whether to draw, when it is known what OpenGL draws with."""
         asked, software = asked_drawing(), is_software(_opengl_name())
-        self._wanted = asked == "cpu" or (asked == "auto" and software)
-        self._may_differ = MOST_DIFFERENT if software else MOST_DIFFERENT_DRIVER
+        self._wanted = asked == "cpu" or (asked == "auto" and (software or self._relieves_gpu))
+        if asked == "cpu" and not software:
+            self._may_differ = MOST_DIFFERENT_DRIVER
 
     def _compare(self, renderer: Renderer, buffer: np.ndarray) -> None:
         raster, drawn = renderer.raster, dict[str, np.ndarray]()

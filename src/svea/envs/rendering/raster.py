@@ -28,7 +28,7 @@ PARTS = (
 WAYS = ("middle", "centroid")
 """Where light is taken from in a pixel that a shape covers in part: from its middle, as in Mesa, or
 from where it is covered, as in NVIDIA's driver. OpenGL leaves that open for fixed light. The two
-also differ in how they choose between a texture's smaller copies."""
+also differ in how they round a texture's smaller copies, and how they choose between them."""
 
 _LANES, _LEVELS, _KINDS = 8, 16, 8  # as in raster.c
 _DRAWN, _MUJOCOS = 0, 1
@@ -46,7 +46,12 @@ def library() -> ctypes.CDLL:
     for name, count in (("begin", 0), ("end", 1), ("draw", 2), ("border", 2)):
         getattr(made, f"raster_{name}").argtypes = [ctypes.c_void_p] * count
     made.raster_plan.argtypes = [ctypes.c_void_p, *[ctypes.c_int] * 3]
-    made.raster_fill.argtypes = [*[ctypes.c_void_p] * 2, ctypes.c_int, ctypes.c_void_p]
+    made.raster_fill.argtypes = [
+        *[ctypes.c_void_p] * 2,
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_int,
+    ]
     return made
 
 
@@ -99,7 +104,7 @@ class Raster:
         Raises:
             BuildError: The program cannot be compiled here.
         """
-        self._library, self._scene = library(), scene
+        self._library, self._scene, self._way = library(), scene, WAYS[0]
         self._kept: list[Any] = []  # memory that C has the addresses of
         self._textures = {
             number: Texture(model, number)
@@ -120,6 +125,10 @@ class Raster:
 
     def draw(self, buffer: np.ndarray, way: str) -> bool:
         """Fill a buffer with the scene's picture, bottom row first; False if MuJoCo has to."""
+        if way != self._way:
+            self._way = way
+            for number in self._textures:
+                self.refresh(number)
         self._c.geom_count, self._c.light_count = self._scene.ngeom, self._scene.nlight
         self._c.side, self._c.centroid = len(buffer), way == WAYS[1]
         self._c.out = buffer.ctypes.data
@@ -131,7 +140,7 @@ class Raster:
     def refresh(self, texture: int, sides: Sequence[int] | None = None) -> None:
         """Copy a texture of the model again, or some sides of a cube, after it was changed."""
         if texture in self._textures:
-            self._textures[texture].fill(sides)
+            self._textures[texture].fill(sides, self._way)
 
     def __del__(self) -> None:
         """Free the memory that C has taken."""
@@ -221,8 +230,8 @@ class Texture:
         """Where C finds it."""
         return ctypes.addressof(self._c)
 
-    def fill(self, sides: Sequence[int] | None = None) -> None:
-        """Copy the model's pixels, of all sides of a cube or some."""
+    def fill(self, sides: Sequence[int] | None = None, way: str = WAYS[0]) -> None:
+        """Copy the model's pixels, of all sides of a cube or some, and make smaller copies."""
         model, number = self._model, self._number
         width, height = int(model.tex_width[number]), int(model.tex_height[number])
         if (width, height) != self._size:
@@ -234,7 +243,7 @@ class Texture:
         own, texels = self.address, self._texels.ctypes.data
         for side in range(self._sides) if sides is None or pictures == 1 else sides:
             pixels = np.ascontiguousarray(whole[side % pictures])
-            library().raster_fill(own, texels, side, pixels.ctypes.data)
+            library().raster_fill(own, texels, side, pixels.ctypes.data, way == WAYS[1])
         if self._sides == 6:
             library().raster_border(own, texels)
 

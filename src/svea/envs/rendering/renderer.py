@@ -39,14 +39,15 @@ class Context:
     _gl: Any = None
     _renderers = 0
 
-    def __init__(self, *, raster: bool | None = None) -> None:
+    def __init__(self, *, raster: bool | None = None, relieves_gpu: bool = False) -> None:
         """Begin without one.
 
         Args:
             raster: Whether a program of our own draws what it can (`raster.py`); by default where
-                OpenGL draws with the CPU, too.
+                the user asks for it, or where OpenGL draws with the CPU, too.
+            relieves_gpu: Whether it also does by default where a GPU draws.
         """
-        self.painter = Painter(raster)
+        self.painter = Painter(raster, relieves_gpu=relieves_gpu)
 
     def enter(self, size: int) -> None:
         """Make room for a renderer of pictures of this side."""
