@@ -185,8 +185,9 @@ def setting_of(group: Group) -> str:
 
 
 def records_at_100k(groups: Iterable[Group]) -> Compared:
-    """What was played with agents of 100,000 decisions."""
+    """What was played with agents of 100,000 decisions, final ones or kept on the way."""
     found: Compared = {}
+    first: dict[tuple[str, str], dict[str, str]] = {}
     for group in groups:
         records = [
             [r for r in run.agent_episodes() if round(r["decision"], -3) == COMPARED_AT]
@@ -194,13 +195,16 @@ def records_at_100k(groups: Iterable[Group]) -> Compared:
         ]
         if not any(records):
             continue
-        tasks = found.setdefault(group.label, {})
-        if group.task in tasks:
+        settings = {k: v for k, v in settings_of(group.runs[0]).items() if k != "decisions"}
+        if settings != first.setdefault((group.label, group.task), settings):
             raise SystemExit(
                 f"unlike runs of {group.task} are all named {group.label!r}; scripts/comparison.py "
                 "should name what they differ in (setting_of)"
             )
-        tasks[group.task] = records
+        found.setdefault(group.label, {}).setdefault(group.task, []).extend(records)
+    for tasks in found.values():
+        for seeds in tasks.values():
+            seeds.sort(key=lambda records: records[0]["run_seed"] if records else -1)
     return found
 
 

@@ -18,7 +18,9 @@ BIN = 10_000  # decisions
 
 def training_curves(groups: Iterable[Group]) -> Iterator[plots.Series]:
     """A line for each of `SETTINGS`: training episodes, averaged over bins, seeds, then tasks."""
-    runs = {(group.label, group.task): group.runs for group in groups}
+    runs: dict[tuple[str, str], list[Run]] = {}
+    for group in groups:  # a setting has one for each length
+        runs.setdefault((group.label, group.task), []).extend(group.runs)
     middles = np.arange(BIN / 2, COMPARED_AT, BIN)
     for color, label in enumerate(SETTINGS):
         means = [np.mean([_binned(run) for run in runs[label, task]], axis=0) for task in TASKS]
