@@ -116,12 +116,14 @@ def launcher_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[chain.Cha
 
 
 @needs_compiler
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize(
     ("frames", "side", "layers", "frame_layers", "batch", "blocks"),
     [
         (3, 24, 5, 3, 3, 5),  # batches of odd size, in two places
         (2, 46, 4, 2, 2, 3),  # two strips of the first layer; a warp takes pixels more than once
         (1, 38, 5, 2, 2, 2),  # the third layer is larger than one frame's pictures
+        (3, 18, 4, 2, 20, 7),  # several parts of every sum; the last layer has two pixels a side
     ],
 )
 def test_emulated_kernels_are_plain_convolutions(
@@ -132,12 +134,14 @@ def test_emulated_kernels_are_plain_convolutions(
     frame_layers: int,
     batch: int,
     blocks: int,
+    wide: bool,
 ) -> None:
     torch.manual_seed(0)
     net = network(frames, side, layers, frame_layers)
     assert trunk.has_right_shape(net)
-    fused = FusedFrames(net, (no_kernel, no_kernel), blocks)
-    for part in (fused.chain, fused.joint):
+    fused = FusedFrames(net, (no_kernel, no_kernel), blocks, wide)
+    assert [part.wide for part in fused.chains()] == [False, wide]
+    for part in fused.chains():
         part.launch = launcher_of(part)
     check([errors(fused, net, batch, "cpu")], 5e-3, 5e-3)  # a draw takes seconds here
 

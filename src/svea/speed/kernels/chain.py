@@ -78,7 +78,7 @@ class Chain:
             planes: how many pictures of 16 channels the network starts from, not from an image.
             inner: whether another chain continues, after a ReLU.
             wide: whether products of four warps make the layers (wide.cu); where the GPU has them
-                by default.
+                by default. On the way back of `planes` they do not.
         """
         convolutions = convolutions_of(network)
         self.parameters: list[Tensor] = []
@@ -99,7 +99,8 @@ class Chain:
         device = self.parameters[0].device
         if wide is None:
             wide = has_wide_products(device)
-        self.wide = wide and self.filters == 32 and not planes and not inner and self.sides[-1] > 1
+        self.wide = wide and self.filters == 32 and not inner and self.sides[-1] > 1
+        self.wide_back = self.wide and not planes
         if launch is None:
             from svea.speed.kernels import nvrtc
 
@@ -273,7 +274,7 @@ class Chain:
 
     def gradient_bytes(self) -> int:
         """Of the gradients of a picture after all layers except for the first."""
-        pad = PAD if self.wide else 0
+        pad = PAD if self.wide_back else 0
         return sum(self.pixel * side * (side + pad) for side in self.sides[1:])
 
     def pointers(self) -> Tensor:
@@ -295,13 +296,13 @@ class Chain:
 
     def chain_memory(self) -> int:
         """Shared memory of a block that takes a picture through the layers."""
-        if self.wide:
+        if self.wide_back:
             return wide_memory(self.sides[0])
         return chain_memory(self.sides[0], self.filters, self.planes)
 
     def gradient_memory(self) -> int:
         """Shared memory of a block that adds up weights' gradients."""
-        return gradient_memory(self.sides[0], self.filters, PAD if self.wide else 0)
+        return gradient_memory(self.sides[0], self.filters, PAD if self.wide_back else 0)
 
 
 def count(images: Tensor, others: Tensor | None) -> int:
@@ -328,12 +329,14 @@ def chain_memory(side: int, filters: int = 32, planes: int = 0) -> int:
     """Shared memory of a picture after the first and after the second layer, and what goes with it.
 
     Backward that is 32 pixels for each warp, eight channels of nothing, twice a sum for each
-    channel and warp, and a barrier. Forward, where the next layer's weights lie, it is less.
+    channel and warp, and a barrier. Forward it is the next layer's weights, two barriers, and
+    twice eight channels for wide products.
     """
     pixel, warps = 2 * filters, CHAIN_THREADS // 32
     first = max(side**2 * (planes * THIN or pixel), (side - 4) ** 2 * pixel)  # or the third
     sums = 2 * 4 * warps * max(planes * 16, filters)
-    return first + (side - 2) ** 2 * pixel + pixel * CHAIN_THREADS + 16 + sums + 16
+    back, forward = pixel * CHAIN_THREADS + 16 + sums + 16, 9 * filters**2 * 2 + 16 + 32
+    return first + (side - 2) ** 2 * pixel + max(back, forward)
 
 
 def wide_memory(side: int) -> int:

@@ -9,12 +9,15 @@
 //   RELU_LAST whether the last layer has a ReLU, too
 //   PLANES    0, or how many pictures of 16 channels stand together in place of the first layer
 //   INNER     whether another part continues: features stay pixels, and their gradient comes as pixels
-//   WIDE      whether products of four warps make layers 2 and on (wide.cu; compute capability 9.0 alone)
+//   WIDE      whether products of four warps make layers 2 and on (wide.cu; compute capability 9.0 alone), and
+//             their way back, too, unless pictures stand together (WIDE_BACK)
 // trunk.py, which launches the kernels, also says how many threads a block has, how many rows it works on at once,
 // and how many strips are on their way.
 //
 // A picture is one plane for each 8 channels, in shared and in global memory, and a plane has 16 bytes to a pixel:
 // eight neighbours are 128 bytes in a row, one to each bank, and a tap is nothing but a distance.
+
+#define WIDE_BACK (WIDE && !PLANES)
 
 constexpr int CHUNK = 16;                            // bytes of a pixel in a plane
 constexpr int PIXEL = 2 * FILTERS, THIN = 32;        // bytes of a pixel: of a layer's, of one with 16 channels
@@ -43,7 +46,7 @@ __device__ inline int offset(int layer) {
 }
 
 // Gradients at a layer's output have two columns of nothing on the right if wide products made them.
-constexpr int PAD = WIDE ? 2 : 0;
+constexpr int PAD = WIDE_BACK ? 2 : 0;
 __device__ constexpr int gradient_bytes(int layer) { return side(layer) * (side(layer) + PAD) * PIXEL; }
 __device__ inline int gradient_offset(int layer) {
     int sum = 0;
@@ -93,6 +96,7 @@ extern "C" __global__ void pack(const float* const* parameters, u32* forward, u3
     int step = block / outs, out = block % outs * 16 + n, in = step % ins * 16 + k;
     forward[FIRST_FRAGMENTS * 4 + start + i] = pair(at(out, in, step / ins), at(out, in + 1, step / ins));
     if (backward == nullptr) return;
+    if (WIDE && !WIDE_BACK) n = element / 2 * 8 + lane / 4, k = element % 2 * 8 + lane % 4 * 2;
     step = block / ins, in = block % ins * 16 + n, out = step % outs * 16 + k;
     backward[start + i] = pair(at(out, in, step / outs), at(out + 1, in, step / outs));
 }

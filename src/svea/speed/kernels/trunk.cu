@@ -234,7 +234,9 @@ void forward(const u8* entry, u8* hidden, u64 stride, const uint4* packed, const
     if (!INNER) write_features(place(start, LAYERS), (u16*)features);
     if (threadIdx.x == 0) wait_for_copies_out();
 }
+#endif
 
+#if !WIDE_BACK
 // Adds up what a warp's lanes have of some channels, and leaves it for `write_channel_sums`: of `all` channels those
 // from a number on.
 template <int GROUPS>
