@@ -26,6 +26,7 @@ RAW_STRIPS = 2  # of the first layer's input on their way
 STAGES = 4  # strips of the weight gradient in shared memory, most of them on their way
 CHAIN_THREADS, GRADIENT_THREADS = 256, 384
 FIRST_THREADS, FIRST_GRADIENT_THREADS = 256, 192
+TOTAL_THREADS = 256
 PAD = 2  # columns of nothing to the right of a wide chain's gradients
 
 Launch = Callable[..., None]
@@ -96,6 +97,8 @@ class Chain:
         self.layers = len(convolutions) + bool(planes)
         self.sides = [first - 2 * layer for layer in range(self.layers)]  # after each layer
         self.first_rows = 21 if self.channels <= 4 and self.filters == 16 else 6
+        # Weights that a block adds up: where they are few, or their parts are, threads share the parts.
+        self.total_columns = 32 if inner else 128 if planes else TOTAL_THREADS
         device = self.parameters[0].device
         if wide is None:
             wide = has_wide_products(device)
@@ -133,6 +136,8 @@ class Chain:
             "GRADIENT_THREADS": GRADIENT_THREADS,
             "FIRST_THREADS": FIRST_THREADS,
             "FIRST_GRADIENT_THREADS": FIRST_GRADIENT_THREADS,
+            "TOTAL_THREADS": TOTAL_THREADS,
+            "TOTAL_COLUMNS": self.total_columns,
         }
 
     # Forward -----------------------------------------------------------------------------------
@@ -217,9 +222,10 @@ class Chain:
         first_partial = self.first_gradient(entry, images, others) if images is not None else 0
         sizes = [weight.numel() + self.filters for weight in self.weights()]
         flat = torch.empty(sum(sizes), device=device)
-        grid = -(-max(weights, self.first_sums()) // 256) + 1, len(self.ranges)
+        numbers = max(weights, 0 if self.planes else self.first_sums())
+        grid = -(-numbers // self.total_columns) + 1, len(self.ranges)
         self.launch(
-            "total", grid, 256, 4 * 256,
+            "total", grid, TOTAL_THREADS, 4 * TOTAL_THREADS,
             first_partial, partial, self.ranges, bias_sums, at(last_sums), batch, flat,
         )  # fmt: skip
         found: list[Tensor] = []
