@@ -239,3 +239,66 @@ __device__ inline void convolve(const Layer& layer, const u32 (&w)[F::STEPS][2 *
     if (evenly + warp < blocks)
         convolve_pixels<BACK, 1, F>(layer, w, (evenly + warp) * 16, by_side, group_of_all, bias, channel_sums);
 }
+
+// A layer of 16 filters, forward. A warp makes 16 columns of ROWS rows at a time, so that a matrix that it has loaded
+// adds to up to three rows: two products to a matrix, as above, would leave the tensor cores waiting for shared memory.
+// The picture is cut into bands of ROWS rows, side by side; the last ends with the picture, and makes some rows again.
+template <int ROWS> struct Bands {
+    int columns, side;  // of all bands, of the picture
+    u32 by_side;
+
+    __device__ inline Bands(int side) : columns((side + ROWS - 1) / ROWS * side), side(side), by_side(reciprocal(side)) {}
+
+    // Of a column's first pixel in a picture that has so many to a row.
+    __device__ inline int pixel(int column, int pitch) const {
+        column = column < columns ? column : columns - 1;
+        int band = divide(column, by_side), row = band * ROWS < side - ROWS ? band * ROWS : side - ROWS;
+        return row * pitch + column - band * side;
+    }
+};
+
+template <int ROWS, int COUNT, int NUMBERS>
+__device__ inline void convolve_bands(const Layer& layer, const u32 (&w)[COUNT][NUMBERS], int warp, int warps) {
+    static_assert(COUNT == 9 && NUMBERS == 4, "16 channels in and out");
+    int lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, pixels = layer.side_out * layer.side_out;
+    u32 pitch = layer.side_in * CHUNK, own = layer.in + lane / 16 * layer.side_in * pitch;
+    Bands<ROWS> bands(layer.side_out);
+    float2 bias[2];
+#pragma unroll
+    for (int j = 0; j < 2; j++) bias[j] = *(const float2*)(layer.bias + j * 8 + member * 2);
+#pragma unroll 1
+    for (int first = warp * 16; first < bands.columns; first += warps * 16) {
+        u32 address = own + bands.pixel(first + lane % 16, layer.side_in) * CHUNK;
+        float sum[ROWS][2][4];
+#pragma unroll
+        for (int n = 0; n < 2 * ROWS; n++) {
+            float(&four)[4] = sum[n / 2][n % 2];
+            four[0] = four[2] = bias[n % 2].x, four[1] = four[3] = bias[n % 2].y;
+        }
+#pragma unroll
+        for (int row = 0; row < ROWS + 2; row++)
+#pragma unroll
+            for (int dx = 0; dx < 3; dx++) {
+                u32 a[4];
+                load_matrices(a, address + row * pitch + dx * CHUNK);
+#pragma unroll
+                for (int dy = 0; dy < 3; dy++)
+                    if (0 <= row - dy && row - dy < ROWS)
+#pragma unroll
+                        for (int j = 0; j < 2; j++)
+                            multiply(sum[row - dy][j], a, w[dy * 3 + dx][2 * j], w[dy * 3 + dx][2 * j + 1]);
+            }
+#pragma unroll
+        for (int lower = 0; lower < 2; lower++) {
+            int column = first + group + lower * 8;
+            u32 out = layer.out + bands.pixel(column, layer.side_out) * CHUNK + member * 4;
+            if (column < bands.columns)
+#pragma unroll
+                for (int n = 0; n < 2 * ROWS; n++) {
+                    const float(&four)[4] = sum[n / 2][n % 2];
+                    float x = fmaxf(four[lower * 2], layer.least), y = fmaxf(four[lower * 2 + 1], layer.least);
+                    put(out + (n % 2 * pixels + n / 2 * layer.side_out) * CHUNK, pair(x, y));
+                }
+        }
+    }
+}

@@ -228,7 +228,8 @@ void forward(const u8* entry, u8* hidden, u64 stride, const uint4* packed, const
     float unused[BLOCKS][2];
 #pragma unroll 1
     for (int layer = OWN + 1; layer <= LAYERS; layer++) {
-        convolve<false, Plain>(shape_of(layer), w, unused, threadIdx.x / 32, CHAIN_WARPS);
+        if constexpr (INNER) convolve_bands<3>(shape_of(layer), w, threadIdx.x / 32, CHAIN_WARPS);
+        else convolve<false, Plain>(shape_of(layer), w, unused, threadIdx.x / 32, CHAIN_WARPS);
         pass_on(layer);
     }
     if (!INNER) write_features(place(start, LAYERS), (u16*)features);
