@@ -97,7 +97,7 @@ class Chain:
         self.layers = len(convolutions) + bool(planes)
         self.sides = [first - 2 * layer for layer in range(self.layers)]  # after each layer
         self.first_rows = 21 if self.channels <= 4 and self.filters == 16 else 6
-        # Weights that a block adds up: where they are few, or their parts are, threads share the parts.
+        # Weights that a block adds up: frames have few, or few parts of each, which threads share.
         self.total_columns = 32 if inner else 128 if planes else TOTAL_THREADS
         device = self.parameters[0].device
         if wide is None:

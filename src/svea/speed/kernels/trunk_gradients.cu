@@ -285,7 +285,8 @@ __device__ inline void add_biases(const float* sums, u64 stride, int images, flo
 }
 
 // Adds partial sums up and puts them into the parameters' order: weights by blocks' numbers, biases by images, which
-// the last row of blocks does. A block has TOTAL_COLUMNS weights, of which each layer has a multiple. `ranges` says which blocks are a layer's, the first layer's apart, or a plane's.
+// the last row of blocks does. A block has TOTAL_COLUMNS weights, of which each layer has a multiple. `ranges` says which
+// blocks are a layer's, the first layer's apart, or a plane's.
 extern "C" __global__ void total(const float* first_partial, const float* partial, const int* ranges,
                                  const float* bias_sums, const float* last_sums, int images, float* gradients) {
     int task = blockIdx.y, plane = PLANES && task < PLANES ? task : 0;
