@@ -240,42 +240,30 @@ __device__ inline void convolve(const Layer& layer, const u32 (&w)[F::STEPS][2 *
         convolve_pixels<BACK, 1, F>(layer, w, (evenly + warp) * 16, by_side, group_of_all, bias, channel_sums);
 }
 
-// Layers of 16 channels out. A warp makes 16 columns of ROWS rows at a time, so that a matrix that it has loaded adds to
-// up to three rows: two products to a matrix, as above, would leave the tensor cores waiting for shared memory. The
-// picture is cut into bands of ROWS rows, side by side; the last ends with the picture, and some of its rows are the
-// band's before.
+// A layer of 16 filters, forward. A warp makes 16 columns of ROWS rows at a time, so that a matrix that it has loaded
+// adds to up to three rows: two products to a matrix, as above, would leave the tensor cores waiting for shared memory.
+// The picture is cut into bands of ROWS rows, side by side; the last ends with the picture, and makes some rows again.
 template <int ROWS> struct Bands {
     int columns, side;  // of all bands, of the picture
     u32 by_side;
 
     struct Place {
-        int row, column, others;  // the first row, and how many are the band's before
+        int row, column;
     };
 
     __device__ inline Bands(int side) : columns((side + ROWS - 1) / ROWS * side), side(side), by_side(reciprocal(side)) {}
 
+    // Where a column begins in the picture.
     __device__ inline Place at(int column) const {
         column = column < columns ? column : columns - 1;
         int band = divide(column, by_side), row = band * ROWS < side - ROWS ? band * ROWS : side - ROWS;
-        return {row, column - band * side, band * ROWS - row};
+        return {row, column - band * side};
     }
 };
 
-// What a matrix of a row of input adds to; rows of the output are `reach` further up for each row of taps.
-template <int ROWS, int PIECES, int COUNT>
-__device__ inline void add_to_rows(float (&sum)[ROWS][2][4], const u32 (&a)[4], const u32 (&w)[COUNT][4], int row,
-                                   int reach, int dx, int piece) {
-#pragma unroll
-    for (int dy = 0; dy < 3; dy++)
-        if (0 <= row + dy * reach && row + dy * reach < ROWS) {
-            const u32(&b)[4] = w[(dy * 3 + dx) * PIECES + piece];
-#pragma unroll
-            for (int j = 0; j < 2; j++) multiply(sum[row + dy * reach][j], a, b[2 * j], b[2 * j + 1]);
-        }
-}
-
-template <int ROWS>
-__device__ inline void convolve_bands(const Layer& layer, const u32 (&w)[9][4], int warp, int warps) {
+template <int ROWS, int COUNT, int NUMBERS>
+__device__ inline void convolve_bands(const Layer& layer, const u32 (&w)[COUNT][NUMBERS], int warp, int warps) {
+    static_assert(COUNT == 9 && NUMBERS == 4, "16 channels in and out");
     int lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, pixels = layer.side_out * layer.side_out;
     u32 pitch = layer.side_in * CHUNK, own = layer.in + lane / 16 * layer.side_in * pitch;
     Bands<ROWS> bands(layer.side_out);
@@ -298,7 +286,12 @@ __device__ inline void convolve_bands(const Layer& layer, const u32 (&w)[9][4], 
             for (int dx = 0; dx < 3; dx++) {
                 u32 a[4];
                 load_matrices(a, address + row * pitch + dx * CHUNK);
-                add_to_rows<ROWS, 1>(sum, a, w, row, -1, dx, 0);
+#pragma unroll
+                for (int dy = 0; dy < 3; dy++)
+                    if (0 <= row - dy && row - dy < ROWS)
+#pragma unroll
+                        for (int j = 0; j < 2; j++)
+                            multiply(sum[row - dy][j], a, w[dy * 3 + dx][2 * j], w[dy * 3 + dx][2 * j + 1]);
             }
 #pragma unroll
         for (int lower = 0; lower < 2; lower++) {
@@ -307,71 +300,10 @@ __device__ inline void convolve_bands(const Layer& layer, const u32 (&w)[9][4], 
             u32 out = layer.out + (there.row * layer.side_out + there.column) * CHUNK + member * 4;
             if (column < bands.columns)
 #pragma unroll
-                for (int n = 0; n < 2 * ROWS; n++) {  // rows of two bands are written twice, with the same numbers
+                for (int n = 0; n < 2 * ROWS; n++) {
                     const float(&four)[4] = sum[n / 2][n % 2];
                     float x = fmaxf(four[lower * 2], layer.least), y = fmaxf(four[lower * 2 + 1], layer.least);
                     put(out + (n % 2 * pixels + n / 2 * layer.side_out) * CHUNK, pair(x, y));
-                }
-        }
-    }
-}
-
-// The same on the way back. The layer's input, which says where a ReLU clipped, comes a turn ahead, to where its
-// gradient will lie.
-template <int ROWS, int COUNT>
-__device__ inline void convolve_bands_back(const Layer& layer, const u32 (&w)[COUNT][4], float (&channel_sums)[2][2],
-                                           int warp, int warps) {
-    constexpr int PIECES = COUNT / 9;  // of 16 channels in
-    int lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, pixels = layer.side_out * layer.side_out;
-    int side = layer.side_in, length = layer.side_out;
-    u32 plane = side * side * CHUNK, own = layer.in + lane / 16 * plane;
-    Bands<ROWS> bands(length);
-    auto ask = [&](int first) {
-        auto place = bands.at(first + lane % 16);
-        u32 pixel = (lane / 16 * pixels + place.row * length + place.column) * CHUNK;
-        if (first + lane % 16 < bands.columns)
-#pragma unroll
-            for (int row = 0; row < ROWS; row++, pixel += length * CHUNK)
-                if (row >= place.others) ask_for<CHUNK>(layer.out + pixel, layer.source + pixel);
-        end_asking();
-    };
-    ask(warp * 16);
-#pragma unroll 1
-    for (int first = warp * 16; first < bands.columns; first += warps * 16) {
-        ask(first + warps * 16);
-        auto place = bands.at(first + lane % 16);
-        float sum[ROWS][2][4] = {};
-#pragma unroll
-        for (int row = ROWS - 1; row >= -2; row--)  // so rows of taps come in their order
-#pragma unroll
-            for (int dx = 0; dx < 3; dx++) {
-                int y = place.row + row, x = place.column - dx;
-                bool inside = (u32)y < (u32)side && (u32)x < (u32)side;
-                u32 address = inside ? own + (y * side + x) * CHUNK : layer.zero, further = inside ? 2 * plane : 0;
-#pragma unroll
-                for (int piece = 0; piece < PIECES; piece++) {
-                    u32 a[4];
-                    load_matrices(a, address + piece * further);
-                    add_to_rows<ROWS, PIECES>(sum, a, w, row, 1, dx, piece);
-                }
-            }
-        wait_for_asked<1>();
-        synchronise_warp();
-#pragma unroll
-        for (int lower = 0; lower < 2; lower++) {
-            int column = first + group + lower * 8;
-            auto there = bands.at(column);
-            u32 out = layer.out + (there.row * length + there.column) * CHUNK + member * 4;
-            if (column < bands.columns)
-#pragma unroll
-                for (int n = 0; n < 2 * ROWS; n++) {
-                    int row = n / 2, j = n % 2;
-                    if (row < there.others) continue;
-                    u32 at = out + (j * pixels + row * length) * CHUNK, alive = get(at);
-                    float x = alive & 0x7fffu ? sum[row][j][lower * 2] : 0.0f;
-                    float y = alive & 0x7fff0000u ? sum[row][j][lower * 2 + 1] : 0.0f;
-                    channel_sums[j][0] += x, channel_sums[j][1] += y;
-                    put(at, pair(x, y));
                 }
         }
     }

@@ -4,7 +4,6 @@
 // into one multiprocessor. So a block takes one picture through all layers without leaving it, and a layer's
 // weights lie in registers. Products are of 16 pixels with 16 channels, by tensor cores.
 
-constexpr int BAND = 3;  // rows: 39 and 37 of them are 32 and 31 turns of a warp, four for each of eight
 constexpr int CHAIN_WARPS = CHAIN_THREADS / 32, CHAINS = FILTERS == 16 ? 2 : 1;  // that fit into a multiprocessor
 
 // Rows of an image that a strip of the first layer's output is made from, as they are: planes of a colour each.
@@ -229,11 +228,9 @@ void forward(const u8* entry, u8* hidden, u64 stride, const uint4* packed, const
     float unused[BLOCKS][2];
 #pragma unroll 1
     for (int layer = OWN + 1; layer <= LAYERS; layer++) {
-#if INNER
-        convolve_bands<BAND>(shape_of(layer), w, threadIdx.x / 32, CHAIN_WARPS);
-#else
-        convolve<false, Plain>(shape_of(layer), w, unused, threadIdx.x / 32, CHAIN_WARPS);
-#endif
+        // Three rows: of 39 and 37 they are 32 and 31 turns of a warp, four for each of eight.
+        if constexpr (INNER) convolve_bands<3>(shape_of(layer), w, threadIdx.x / 32, CHAIN_WARPS);
+        else convolve<false, Plain>(shape_of(layer), w, unused, threadIdx.x / 32, CHAIN_WARPS);
         pass_on(layer);
     }
     if (!INNER) write_features(place(start, LAYERS), (u16*)features);
@@ -291,7 +288,7 @@ __device__ inline void part_planes(Layer layer, const uint4* packed, u32 memory)
         u32 w[Parting::STEPS][2 * Parting::GROUPS];
         load_weights(w, packed, PLANES, plane);
         float channel_sums[Parting::GROUPS][2] = {};
-        convolve_bands_back<BAND>(layer, w, channel_sums, threadIdx.x / 32, CHAIN_WARPS);
+        convolve<true, Parting>(layer, w, channel_sums, threadIdx.x / 32, CHAIN_WARPS);
         leave_channel_sums(channel_sums, memory, 16 * PLANES, 16 * plane);
         layer.out += thin, layer.source += thin;
     }
@@ -330,11 +327,7 @@ void backward(const u8* gradient, const u8* entry, const u8* hidden, u64 stride,
     for (int layer = LAYERS; layer > OWN; layer--) {
         Layer shape = {place(start, layer), place(start, layer - 1), side(layer), side(layer - 1), nullptr, 0.0f,
                        layer == 2 ? entry : hidden + offset(layer - 1), zero, room + warp * ROOM};
-#if INNER
-        convolve_bands_back<BAND>(shape, w, channel_sums, warp, CHAIN_WARPS);
-#else
         convolve<true, Plain>(shape, w, channel_sums, warp, CHAIN_WARPS);
-#endif
         if (layer - 1 > OWN) load_weights(w, packed + fragments_before(layer - 1));
         u32 memory = sums_memory + layer % 2 * SUM_BYTES;  // in turns: the last ones may still be read
         leave_channel_sums(channel_sums, memory, FILTERS, 0);
