@@ -115,14 +115,19 @@ def launcher_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[chain.Cha
     return lambda part: emulator(folder, chain.SOURCES, part.macros())
 
 
+SHAPES = [
+    (3, 24, 5, 3, 3, 5),  # batches of odd size, in two places
+    (2, 46, 4, 2, 2, 3),  # two strips of the first layer; a warp takes pixels more than once
+    (1, 38, 5, 2, 2, 2),  # the third layer is larger than one frame's pictures
+    (3, 18, 4, 2, 20, 7),  # several parts of every sum; the last layer has two pixels a side
+]
+ALL_SHAPES = [(*shape, wide) for shape in SHAPES for wide in (False, True)]
+ALL_SHAPES.append((3, 84, 5, 3, 1, 12, True))  # the paper's largest layers; one part is empty
+
+
 @needs_compiler
 @pytest.mark.parametrize(
-    ("frames", "side", "layers", "frame_layers", "batch", "blocks"),
-    [
-        (3, 24, 5, 3, 3, 5),  # batches of odd size, in two places
-        (2, 46, 4, 2, 2, 3),  # two strips of the first layer; a warp takes pixels more than once
-        (1, 38, 5, 2, 2, 2),  # the third layer is larger than one frame's pictures
-    ],
+    ("frames", "side", "layers", "frame_layers", "batch", "blocks", "wide"), ALL_SHAPES
 )
 def test_emulated_kernels_are_plain_convolutions(
     launcher_of: Callable[[chain.Chain], chain.Launch],
@@ -132,12 +137,14 @@ def test_emulated_kernels_are_plain_convolutions(
     frame_layers: int,
     batch: int,
     blocks: int,
+    wide: bool,
 ) -> None:
     torch.manual_seed(0)
     net = network(frames, side, layers, frame_layers)
     assert trunk.has_right_shape(net)
-    fused = FusedFrames(net, (no_kernel, no_kernel), blocks)
-    for part in (fused.chain, fused.joint):
+    fused = FusedFrames(net, (no_kernel, no_kernel), blocks, wide)
+    assert [part.wide for part in fused.chains()] == [False, wide]
+    for part in fused.chains():
         part.launch = launcher_of(part)
     check([errors(fused, net, batch, "cpu")], 5e-3, 5e-3)  # a draw takes seconds here
 
@@ -168,6 +175,38 @@ def test_wrong_kernels_are_noticed_before_the_first_update(
     assert trunk.fused_trunk(net) is fused
     fused.joint.launch = without_a_frame
     assert trunk.fused_trunk(net) is fused, "what was right is not asked again"
+
+
+@needs_compiler
+def test_wide_products_that_are_wrong_give_way(
+    launcher_of: Callable[[chain.Chain], chain.Launch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    net = network(3, 24, 5, 3)
+
+    class Emulated(FusedFrames):
+        """With kernels of four warps that read the weights of a tap less."""
+
+        def __init__(self, network: FrameCNN, wide: bool = True) -> None:
+            super().__init__(network, (no_kernel, no_kernel), 5, wide)
+            for part in self.chains():
+                part.launch = launcher_of(part)
+            right = self.joint.launch
+
+            def without_a_tap(kernel: str, *given: Any) -> None:
+                right(kernel, *given)
+                if kernel == "pack":
+                    given[4][: 3 * 16 * 32 // 2] = 0
+
+            if wide:
+                self.joint.launch = without_a_tap
+
+    monkeypatch.setattr(trunk, "FusedFrames", Emulated)
+    monkeypatch.setattr(trunk, "_checked", set())
+    with pytest.warns(UserWarning, match="wide products are off by"):
+        fused = trunk.fused_trunk(net)
+    assert isinstance(fused, Emulated) and not fused.joint.wide
+    assert fused.error() <= trunk.MOST_ERROR
 
 
 @needs_compiler

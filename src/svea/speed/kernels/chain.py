@@ -26,6 +26,7 @@ RAW_STRIPS = 2  # of the first layer's input on their way
 STAGES = 4  # strips of the weight gradient in shared memory, most of them on their way
 CHAIN_THREADS, GRADIENT_THREADS = 256, 384
 FIRST_THREADS, FIRST_GRADIENT_THREADS = 256, 192
+TOTAL_THREADS = 256
 PAD = 2  # columns of nothing to the right of a wide chain's gradients
 
 Launch = Callable[..., None]
@@ -78,7 +79,7 @@ class Chain:
             planes: how many pictures of 16 channels the network starts from, not from an image.
             inner: whether another chain continues, after a ReLU.
             wide: whether products of four warps make the layers (wide.cu); where the GPU has them
-                by default.
+                by default. On the way back of `planes` they do not.
         """
         convolutions = convolutions_of(network)
         self.parameters: list[Tensor] = []
@@ -96,10 +97,13 @@ class Chain:
         self.layers = len(convolutions) + bool(planes)
         self.sides = [first - 2 * layer for layer in range(self.layers)]  # after each layer
         self.first_rows = 21 if self.channels <= 4 and self.filters == 16 else 6
+        # Weights that a block adds up: frames have few, or few parts of each, which threads share.
+        self.total_columns = 32 if inner else 128 if planes else TOTAL_THREADS
         device = self.parameters[0].device
         if wide is None:
             wide = has_wide_products(device)
-        self.wide = wide and self.filters == 32 and not planes and not inner and self.sides[-1] > 1
+        self.wide = wide and self.filters == 32 and not inner and self.sides[-1] > 1
+        self.wide_back = self.wide and not planes
         if launch is None:
             from svea.speed.kernels import nvrtc
 
@@ -132,6 +136,8 @@ class Chain:
             "GRADIENT_THREADS": GRADIENT_THREADS,
             "FIRST_THREADS": FIRST_THREADS,
             "FIRST_GRADIENT_THREADS": FIRST_GRADIENT_THREADS,
+            "TOTAL_THREADS": TOTAL_THREADS,
+            "TOTAL_COLUMNS": self.total_columns,
         }
 
     # Forward -----------------------------------------------------------------------------------
@@ -216,9 +222,10 @@ class Chain:
         first_partial = self.first_gradient(entry, images, others) if images is not None else 0
         sizes = [weight.numel() + self.filters for weight in self.weights()]
         flat = torch.empty(sum(sizes), device=device)
-        grid = -(-max(weights, self.first_sums()) // 256) + 1, len(self.ranges)
+        numbers = max(weights, 0 if self.planes else self.first_sums())
+        grid = -(-numbers // self.total_columns) + 1, len(self.ranges)
         self.launch(
-            "total", grid, 256, 4 * 256,
+            "total", grid, TOTAL_THREADS, 4 * TOTAL_THREADS,
             first_partial, partial, self.ranges, bias_sums, at(last_sums), batch, flat,
         )  # fmt: skip
         found: list[Tensor] = []
@@ -273,7 +280,7 @@ class Chain:
 
     def gradient_bytes(self) -> int:
         """Of the gradients of a picture after all layers except for the first."""
-        pad = PAD if self.wide else 0
+        pad = PAD if self.wide_back else 0
         return sum(self.pixel * side * (side + pad) for side in self.sides[1:])
 
     def pointers(self) -> Tensor:
@@ -295,13 +302,13 @@ class Chain:
 
     def chain_memory(self) -> int:
         """Shared memory of a block that takes a picture through the layers."""
-        if self.wide:
+        if self.wide_back:
             return wide_memory(self.sides[0])
         return chain_memory(self.sides[0], self.filters, self.planes)
 
     def gradient_memory(self) -> int:
         """Shared memory of a block that adds up weights' gradients."""
-        return gradient_memory(self.sides[0], self.filters, PAD if self.wide else 0)
+        return gradient_memory(self.sides[0], self.filters, PAD if self.wide_back else 0)
 
 
 def count(images: Tensor, others: Tensor | None) -> int:
@@ -328,12 +335,14 @@ def chain_memory(side: int, filters: int = 32, planes: int = 0) -> int:
     """Shared memory of a picture after the first and after the second layer, and what goes with it.
 
     Backward that is 32 pixels for each warp, eight channels of nothing, twice a sum for each
-    channel and warp, and a barrier. Forward, where the next layer's weights lie, it is less.
+    channel and warp, and a barrier. Forward it is the next layer's weights, two barriers, and
+    twice eight channels for wide products.
     """
     pixel, warps = 2 * filters, CHAIN_THREADS // 32
     first = max(side**2 * (planes * THIN or pixel), (side - 4) ** 2 * pixel)  # or the third
     sums = 2 * 4 * warps * max(planes * 16, filters)
-    return first + (side - 2) ** 2 * pixel + pixel * CHAIN_THREADS + 16 + sums + 16
+    back, forward = pixel * CHAIN_THREADS + 16 + sums + 16, 9 * filters**2 * 2 + 16 + 32
+    return first + (side - 2) ** 2 * pixel + max(back, forward)
 
 
 def wide_memory(side: int) -> int:

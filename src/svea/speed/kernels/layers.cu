@@ -9,12 +9,15 @@
 //   RELU_LAST whether the last layer has a ReLU, too
 //   PLANES    0, or how many pictures of 16 channels stand together in place of the first layer
 //   INNER     whether another part continues: features stay pixels, and their gradient comes as pixels
-//   WIDE      whether products of four warps make layers 2 and on (wide.cu; compute capability 9.0 alone)
+//   WIDE      whether products of four warps make layers 2 and on (wide.cu; compute capability 9.0 alone), and
+//             their way back, too, unless pictures stand together (WIDE_BACK)
 // trunk.py, which launches the kernels, also says how many threads a block has, how many rows it works on at once,
 // and how many strips are on their way.
 //
 // A picture is one plane for each 8 channels, in shared and in global memory, and a plane has 16 bytes to a pixel:
 // eight neighbours are 128 bytes in a row, one to each bank, and a tap is nothing but a distance.
+
+#define WIDE_BACK (WIDE && !PLANES)
 
 constexpr int CHUNK = 16;                            // bytes of a pixel in a plane
 constexpr int PIXEL = 2 * FILTERS, THIN = 32;        // bytes of a pixel: of a layer's, of one with 16 channels
@@ -43,7 +46,7 @@ __device__ inline int offset(int layer) {
 }
 
 // Gradients at a layer's output have two columns of nothing on the right if wide products made them.
-constexpr int PAD = WIDE ? 2 : 0;
+constexpr int PAD = WIDE_BACK ? 2 : 0;
 __device__ constexpr int gradient_bytes(int layer) { return side(layer) * (side(layer) + PAD) * PIXEL; }
 __device__ inline int gradient_offset(int layer) {
     int sum = 0;
@@ -93,6 +96,7 @@ extern "C" __global__ void pack(const float* const* parameters, u32* forward, u3
     int step = block / outs, out = block % outs * 16 + n, in = step % ins * 16 + k;
     forward[FIRST_FRAGMENTS * 4 + start + i] = pair(at(out, in, step / ins), at(out, in + 1, step / ins));
     if (backward == nullptr) return;
+    if (WIDE && !WIDE_BACK) n = element / 2 * 8 + lane / 4, k = element % 2 * 8 + lane % 4 * 2;
     step = block / ins, in = block % ins * 16 + n, out = step % outs * 16 + k;
     backward[start + i] = pair(at(out, in, step / outs), at(out + 1, in, step / outs));
 }
@@ -234,4 +238,73 @@ __device__ inline void convolve(const Layer& layer, const u32 (&w)[F::STEPS][2 *
         convolve_pixels<BACK, 2, F>(layer, w, block * 16, by_side, group_of_all, bias, channel_sums);
     if (evenly + warp < blocks)
         convolve_pixels<BACK, 1, F>(layer, w, (evenly + warp) * 16, by_side, group_of_all, bias, channel_sums);
+}
+
+// A layer of 16 filters, forward. A warp makes 16 columns of ROWS rows at a time, so that a matrix that it has loaded
+// adds to up to three rows: two products to a matrix, as above, would leave the tensor cores waiting for shared memory.
+// The picture is cut into bands of ROWS rows, side by side; the last ends with the picture, and makes some rows again.
+template <int ROWS> struct Bands {
+    int columns, side;  // of all bands, of the picture
+    u32 by_side;
+
+    struct Place {
+        int row, column;
+    };
+
+    __device__ inline Bands(int side) : columns((side + ROWS - 1) / ROWS * side), side(side), by_side(reciprocal(side)) {}
+
+    // Where a column begins in the picture.
+    __device__ inline Place at(int column) const {
+        column = column < columns ? column : columns - 1;
+        int band = divide(column, by_side), row = band * ROWS < side - ROWS ? band * ROWS : side - ROWS;
+        return {row, column - band * side};
+    }
+};
+
+template <int ROWS, int COUNT, int NUMBERS>
+__device__ inline void convolve_bands(const Layer& layer, const u32 (&w)[COUNT][NUMBERS], int warp, int warps) {
+    static_assert(COUNT == 9 && NUMBERS == 4, "16 channels in and out");
+    int lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, pixels = layer.side_out * layer.side_out;
+    u32 pitch = layer.side_in * CHUNK, own = layer.in + lane / 16 * layer.side_in * pitch;
+    Bands<ROWS> bands(layer.side_out);
+    float2 bias[2];
+#pragma unroll
+    for (int j = 0; j < 2; j++) bias[j] = *(const float2*)(layer.bias + j * 8 + member * 2);
+#pragma unroll 1
+    for (int first = warp * 16; first < bands.columns; first += warps * 16) {
+        auto place = bands.at(first + lane % 16);
+        u32 address = own + place.row * pitch + place.column * CHUNK;
+        float sum[ROWS][2][4];
+#pragma unroll
+        for (int n = 0; n < 2 * ROWS; n++) {
+            float(&four)[4] = sum[n / 2][n % 2];
+            four[0] = four[2] = bias[n % 2].x, four[1] = four[3] = bias[n % 2].y;
+        }
+#pragma unroll
+        for (int row = 0; row < ROWS + 2; row++)
+#pragma unroll
+            for (int dx = 0; dx < 3; dx++) {
+                u32 a[4];
+                load_matrices(a, address + row * pitch + dx * CHUNK);
+#pragma unroll
+                for (int dy = 0; dy < 3; dy++)
+                    if (0 <= row - dy && row - dy < ROWS)
+#pragma unroll
+                        for (int j = 0; j < 2; j++)
+                            multiply(sum[row - dy][j], a, w[dy * 3 + dx][2 * j], w[dy * 3 + dx][2 * j + 1]);
+            }
+#pragma unroll
+        for (int lower = 0; lower < 2; lower++) {
+            int column = first + group + lower * 8;
+            auto there = bands.at(column);
+            u32 out = layer.out + (there.row * layer.side_out + there.column) * CHUNK + member * 4;
+            if (column < bands.columns)
+#pragma unroll
+                for (int n = 0; n < 2 * ROWS; n++) {
+                    const float(&four)[4] = sum[n / 2][n % 2];
+                    float x = fmaxf(four[lower * 2], layer.least), y = fmaxf(four[lower * 2 + 1], layer.least);
+                    put(out + (n % 2 * pixels + n / 2 * layer.side_out) * CHUNK, pair(x, y));
+                }
+        }
+    }
 }

@@ -228,13 +228,17 @@ void forward(const u8* entry, u8* hidden, u64 stride, const uint4* packed, const
     float unused[BLOCKS][2];
 #pragma unroll 1
     for (int layer = OWN + 1; layer <= LAYERS; layer++) {
-        convolve<false, Plain>(shape_of(layer), w, unused, threadIdx.x / 32, CHAIN_WARPS);
+        // Three rows: of 39 and 37 they are 32 and 31 turns of a warp, four for each of eight.
+        if constexpr (INNER) convolve_bands<3>(shape_of(layer), w, threadIdx.x / 32, CHAIN_WARPS);
+        else convolve<false, Plain>(shape_of(layer), w, unused, threadIdx.x / 32, CHAIN_WARPS);
         pass_on(layer);
     }
     if (!INNER) write_features(place(start, LAYERS), (u16*)features);
     if (threadIdx.x == 0) wait_for_copies_out();
 }
+#endif
 
+#if !WIDE_BACK
 // Adds up what a warp's lanes have of some channels, and leaves it for `write_channel_sums`: of `all` channels those
 // from a number on.
 template <int GROUPS>

@@ -158,10 +158,11 @@ def fused_trunk(network: CNN | FrameCNN) -> FusedTrunk:
         fused: FusedTrunk = FusedFrames(network)
     else:
         fused = FusedTrunk(network)
-    if fused.chain.wide and not (error := error_of(fused)) <= MOST_ERROR:
+    wide = any(chain.wide for chain in fused.chains())
+    if wide and not (error := error_of(fused)) <= MOST_ERROR:
         slow = f"wide products are off by {error:.0%} on this GPU: convolutions take longer"
         warnings.warn(slow, stacklevel=2)
-        fused = FusedTrunk(network, wide=False)  # type: ignore[arg-type]  # frames are never wide
+        fused = type(fused)(network, wide=False)  # type: ignore[arg-type]  # of its own kind
     if not (error := error_of(fused)) <= MOST_ERROR:
         raise nvrtc.BuildError(f"they are off by {error:.0%} on this GPU")
     return fused
@@ -186,14 +187,18 @@ class FusedFrames(FusedTrunk):
     """
 
     def __init__(
-        self, network: FrameCNN, launches: tuple[Launch, Launch] | None = None, blocks: int = 0
+        self,
+        network: FrameCNN,
+        launches: tuple[Launch, Launch] | None = None,
+        blocks: int = 0,
+        wide: bool | None = None,
     ) -> None:
         """Compile the kernels for a network; the arguments are those of `FusedTrunk`."""
         self.network, self.centre = network, network.single.centre
         single, joint = launches or (None, None)
         self.frames = network.input_shape[0] // 3
         self.chain = Chain(network.single, single, blocks, inner=True)
-        self.joint = Chain(network.joint, joint, blocks, planes=self.frames)
+        self.joint = Chain(network.joint, joint, blocks, planes=self.frames, wide=wide)
         self.parameters = self.chain.parameters + self.joint.parameters
 
     def forward(

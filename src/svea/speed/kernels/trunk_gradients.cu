@@ -240,8 +240,38 @@ void first_weight_gradient(const u16* images, const u16* others, int split, cons
     add_up<WARPS / 3>(sums, source, partial + (u64)blockIdx.x * FirstSums::NUMBERS);
 }
 
+// The sum of a column over some rows, for each of COLUMNS columns; a block's threads share the rows, and those of the
+// first share get it. Twelve numbers are on their way at once: each may come from memory, not from the cache.
+template <int COLUMNS> __device__ inline float add_rows(const float* column, u64 stride, int from, int end) {
+    constexpr int AT_ONCE = 12;
+    u32 memory = shared_start();
+    int share = threadIdx.x / COLUMNS, shares = blockDim.x / COLUMNS;
+    float sum = 0.0f;
+    column += (from + share) * stride, stride *= shares;
+    for (int left = (end - from - share + shares - 1) / shares; left > 0; left -= AT_ONCE) {
+        float numbers[AT_ONCE];
+#pragma unroll
+        for (int n = 0; n < AT_ONCE; n++) numbers[n] = n < left ? column[n * stride] : 0.0f;
+        column += AT_ONCE * stride;
+#pragma unroll
+        for (int n = 0; n < AT_ONCE; n++) sum += numbers[n];
+    }
+    put_float(memory + threadIdx.x * 4, sum);
+    synchronise();
+    if (!share)
+        for (int other = 1; other < shares; other++) sum += get_float(memory + (threadIdx.x + other * COLUMNS) * 4);
+    return sum;
+}
+
+constexpr bool SHARED_TOTAL = TOTAL_COLUMNS < TOTAL_THREADS;  // whether several threads add up a weight's parts
+
 // A sum of a row's numbers over the pictures, for each of FILTERS columns, by one block.
 __device__ inline void add_biases(const float* sums, u64 stride, int images, float* out) {
+    if (SHARED_TOTAL) {
+        float sum = add_rows<FILTERS>(sums + threadIdx.x % FILTERS, stride, 0, images);
+        if (threadIdx.x < FILTERS) out[threadIdx.x] = sum;
+        return;
+    }
     u32 memory = shared_start();
     int channel = threadIdx.x % FILTERS, share = threadIdx.x / FILTERS, shares = blockDim.x / FILTERS;
     float sum = 0.0f;
@@ -255,7 +285,8 @@ __device__ inline void add_biases(const float* sums, u64 stride, int images, flo
 }
 
 // Adds partial sums up and puts them into the parameters' order: weights by blocks' numbers, biases by images, which
-// the last row of blocks does. `ranges` says which blocks are a layer's, the first layer's apart, or a plane's.
+// the last row of blocks does. A block has TOTAL_COLUMNS weights, of which each layer has a multiple. `ranges` says which
+// blocks are a layer's, the first layer's apart, or a plane's.
 extern "C" __global__ void total(const float* first_partial, const float* partial, const int* ranges,
                                  const float* bias_sums, const float* last_sums, int images, float* gradients) {
     int task = blockIdx.y, plane = PLANES && task < PLANES ? task : 0;
@@ -268,15 +299,20 @@ extern "C" __global__ void total(const float* first_partial, const float* partia
         if (plane == 0) add_biases(sums, given ? FILTERS : LAYERS * FILTERS, images, gradients + channels * 9 * FILTERS);
         return;
     }
-    int i = blockIdx.x * blockDim.x + threadIdx.x, n = i % FILTERS, in = i / FILTERS;
+    int i = blockIdx.x * (SHARED_TOTAL ? TOTAL_COLUMNS : blockDim.x), n, in;
+    i += SHARED_TOTAL ? threadIdx.x % TOTAL_COLUMNS : threadIdx.x, n = i % FILTERS, in = i / FILTERS;
     bool first = layer == 1, narrow = first && NARROW;
     int numbers = first ? FirstSums::NUMBERS : layer == OWN ? PlaneSums::NUMBERS : PlainSums::NUMBERS;
     if (i >= numbers) return;
     const float* from = first ? first_partial : partial;
     u64 stride = first ? FirstSums::NUMBERS : PlainSums::NUMBERS;
     float sum = 0.0f;
+    if (SHARED_TOTAL) {
+        sum = add_rows<TOTAL_COLUMNS>(from + i, stride, ranges[2 * task], ranges[2 * task + 1]);
+        if (threadIdx.x >= TOTAL_COLUMNS) return;
+    } else
 #pragma unroll 8
-    for (int part = ranges[2 * task]; part < ranges[2 * task + 1]; part++) sum += from[part * stride + i];
+        for (int part = ranges[2 * task]; part < ranges[2 * task + 1]; part++) sum += from[part * stride + i];
     int padded = layer == OWN ? 16 : FILTERS, tap = in / padded;
     in %= padded;
     if (narrow) tap = tap * 3 + in / 4, in = in / 4 < 3 ? in % 4 : CHANNELS;

@@ -4,16 +4,19 @@
 // the first, in registers, 32 filters for each of two rows of pixels: four rows of input are behind them, of which
 // each row of pixels takes three, and a quarter of the products is with zeros. The second factor is G times eight
 // neighbours in a column, two rows from one to the next. Half of the warps make the upper rows, half the lower ones.
+//
+// Pictures of 16 channels that stand together take the way forward alone: their layer is the first here, with as many
+// pieces of 16 channels in as there are pictures.
 #if WIDE
-static_assert(CHAIN_THREADS == 256 && FILTERS == 32 && !PLANES && !INNER, "eight warps and 32 filters");
-constexpr int WIDE_STEPS = 24, MOST_GROUPS = 11;
+static_assert(CHAIN_THREADS == 256 && FILTERS == 32 && !INNER, "eight warps and 32 filters");
+constexpr int WIDE_STEPS = 24, JOINING_STEPS = 12 * (PLANES ? PLANES : 1), MOST_GROUPS = 11;
 
 // What a layer's half of rows needs: pairs of rows, rounded up.
 __device__ constexpr int groups_for(int side) { return ((side + 1) / 2 + 1) / 2; }
 
 // Whether some layer needs products of so many groups: others are not compiled.
 template <bool BACK> __device__ constexpr bool is_needed(int groups) {
-    for (int layer = 2; layer <= LAYERS; layer++)
+    for (int layer = OWN + 1; layer <= LAYERS; layer++)
         if (groups_for(side(BACK ? layer - 1 : layer)) == groups) return true;
     return false;
 }
@@ -51,14 +54,15 @@ struct Part {
 };
 
 // Weights as first factors: by rows of input, columns of taps, 16 channels in. On the way back taps change places.
-template <bool BACK, class Packed> __device__ inline void load_wide(u32 (&w)[WIDE_STEPS][4], Packed packed) {
+template <bool BACK, int STEPS_, class Packed> __device__ inline void load_wide(u32 (&w)[STEPS_][4], Packed packed) {
+    constexpr int PIECES = STEPS_ / 12;  // of 16 channels in
     Part part;
     int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int step = 0; step < WIDE_STEPS; step++) {
-        int dy = step / 6 - part.odd, dx = step / 2 % 3, tap = BACK ? 8 - dy * 3 - dx : dy * 3 + dx;
+    for (int step = 0; step < STEPS_; step++) {
+        int dy = step / (3 * PIECES) - part.odd, dx = step / PIECES % 3, tap = BACK ? 8 - dy * 3 - dx : dy * 3 + dx;
         uint4 four = make_uint4(0, 0, 0, 0);
-        if (0 <= dy && dy < 3) four = four_of(packed, ((tap * 2 + step % 2) * 2 + part.half) * 32 + lane);
+        if (0 <= dy && dy < 3) four = four_of(packed, ((tap * PIECES + step % PIECES) * 2 + part.half) * 32 + lane);
         w[step][0] = four.x, w[step][1] = four.y, w[step][2] = four.z, w[step][3] = four.w;
     }
 }
@@ -93,18 +97,19 @@ template <int G> __device__ inline void ask_for_wide_source(const WideLayer& lay
 }
 
 // Starts the products of a strip of eight columns; `meanwhile` is called between them, where a warp would wait.
-template <int G, class Meanwhile>
+template <int G, int STEPS_, class Meanwhile>
 __device__ inline void start_strip(float (&sum)[G][4], const WideLayer& layer, const Part& part,
-                                   const u32 (&w)[WIDE_STEPS][4], int strip, Meanwhile meanwhile) {
+                                   const u32 (&w)[STEPS_][4], int strip, Meanwhile meanwhile) {
+    constexpr int PIECES = STEPS_ / 12, PAUSE = PIECES > 1 ? 4 : 2;  // six calls at least, for eleven groups
     int pitch = layer.in.pitch, plane = layer.in.plane, row = part.lower ? layer.side - 2 * G : 0;
     u32 low = (layer.in.at / CHUNK + row * pitch + strip * 8) | plane << 16;
     hold(sum);
     begin_products();
 #pragma unroll
-    for (int step = 0; step < WIDE_STEPS; step++) {
-        u32 distance = step / 6 * pitch + step / 2 % 3 + step % 2 * 2 * plane;
+    for (int step = 0; step < STEPS_; step++) {
+        u32 distance = step / (3 * PIECES) * pitch + step / PIECES % 3 + step % PIECES * 2 * plane;
         multiply_wide(sum, w[step], low + distance, 2 * pitch, step > 0);
-        if (step % 4 == 3) meanwhile(step / 4);
+        if (step % PAUSE == PAUSE - 1) meanwhile(step / PAUSE);
     }
     end_products();
 }
@@ -120,8 +125,8 @@ __device__ inline void store_pixels(const u32 (&made)[4], const WideLayer& layer
 
 // A whole layer; `next` is called when the weights are not needed any more. A strip's pixels are stored between the
 // next one's products: 8 to 9 % faster than after its own.
-template <int G, class Next>
-__device__ inline void convolve_wide(const WideLayer& layer, const u32 (&w)[WIDE_STEPS][4], Next next) {
+template <int G, int STEPS_, class Next>
+__device__ inline void convolve_wide(const WideLayer& layer, const u32 (&w)[STEPS_][4], Next next) {
     Part part;
     int strips = (layer.side + 7) / 8, strip = 0;
     float bias[2], sum[G][4];
@@ -227,29 +232,43 @@ void forward(const u8* entry, u8* hidden, u64 stride, const uint4* packed, const
     }
     fetch_weights(3);
     u32 w[WIDE_STEPS][4];
-    load_wide<false>(w, packed);
-    synchronise();
-    wait_for(image_there, 0);
+    auto shape_of = [&](int layer) -> WideLayer {
+        int before = side(layer - 1), after = side(layer);
+        return {{place(start, layer - 1), before, before * before}, {place(start, layer), after, after * after}, after,
+                nothing, biases + (layer - OWN) * FILTERS, layer < LAYERS || RELU_LAST ? 0.0f : -3.4e38f, nullptr};
+    };
+    auto load_next = [&](int layer) {
+        if (layer == LAYERS) return;
+        wait_for(next_there, layer % 2);
+        load_wide<false>(w, next);
+    };
+    auto pass_on = [&](int layer) {
+        finish_layer(keep && layer <= KEPT ? hidden + offset(layer) : nullptr, place(start, layer), bytes(layer));
+        fetch_weights(layer + 2);
+    };
+    if constexpr (PLANES != 0) {  // apart: both layers' weights together are more than registers
+        u32 joining[JOINING_STEPS][4];
+        load_wide<false>(joining, packed);
+        synchronise();
+        wait_for(image_there, 0);
+        convolve_wide<groups_for(side(2))>(shape_of(2), joining, [&] { load_next(2); });
+        pass_on(2);
+    } else {
+        load_wide<false>(w, packed);
+        synchronise();
+        wait_for(image_there, 0);
+    }
     float unused[2];
 #pragma unroll 1
-    for (int layer = 2; layer <= LAYERS; layer++) {
-        int before = side(layer - 1), after = side(layer);
-        WideLayer shape = {{place(start, layer - 1), before, before * before}, {place(start, layer), after, after * after},
-                           after, nothing, biases + (layer - 1) * FILTERS,
-                           layer < LAYERS || RELU_LAST ? 0.0f : -3.4e38f, nullptr};
-        auto load_next = [&] {
-            if (layer == LAYERS) return;
-            wait_for(next_there, layer % 2);
-            load_wide<false>(w, next);
-        };
-        convolve_by_groups<false, 1>(shape, w, unused, load_next);
-        finish_layer(keep && layer <= KEPT ? hidden + offset(layer) : nullptr, shape.out.at, bytes(layer));
-        fetch_weights(layer + 2);
+    for (int layer = OWN + 1; layer <= LAYERS; layer++) {
+        convolve_by_groups<false, 1>(shape_of(layer), w, unused, [&] { load_next(layer); });
+        pass_on(layer);
     }
     write_features(place(start, LAYERS), (u16*)features);
     if (threadIdx.x == 0) wait_for_copies_out();
 }
 
+#if WIDE_BACK
 __device__ inline u32 back_place(u32 start, int layer) { return layer % 2 ? start : start + BACK_SECOND; }
 
 // The gradient at a layer's output, from its first pixel on.
@@ -345,4 +364,5 @@ void backward(const u8* gradient, const u8* entry, const u8* hidden, u64 stride,
     }
     if (threadIdx.x == 0) wait_for_copies_out();
 }
+#endif
 #endif
