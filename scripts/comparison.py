@@ -26,6 +26,7 @@ PLANNED = ("svea", "conv")  # of every task; other settings are shown once they 
 TASKS = [task for task in PAPER_TASKS if published.lookup(task, "color_hard", *PLANNED)]
 COMPARED_AT = 100_000  # decisions
 UNNAMED = {"envs", "eval_mode"}  # what names do not say of a setting; tables give its length
+BY_THEN = {"decisions", "eval_mode"}  # what makes no difference to an agent of 100,000 decisions
 NOT_EVALUATED = "not yet evaluated"
 NAMED_LATER = {"svea + overlay|overlay_drift, sac.n_step=3": "svea-motion"}
 """Settings that became methods after they had run."""
@@ -195,7 +196,8 @@ def records_at_100k(groups: Iterable[Group]) -> Compared:
         ]
         if not any(records):
             continue
-        settings = {k: v for k, v in settings_of(group.runs[0]).items() if k != "decisions"}
+        own = settings_of(group.runs[0])
+        settings = {name: own[name] for name in own.keys() - BY_THEN}
         if settings != first.setdefault((group.label, group.task), settings):
             raise SystemExit(
                 f"unlike runs of {group.task} are all named {group.label!r}; scripts/comparison.py "

@@ -1,7 +1,7 @@
 """Make the clips of the gallery page: agents of the zoo in every mode.
 
     python scripts/gallery.py            # all clips: about 15 minutes on two cores
-    python scripts/gallery.py color_hard # only those of some modes
+    python scripts/gallery.py color_hard # only those of some modes, or agents
 
 Each clip is the same stretch of the first evaluation episode (seed 0) of a mode, whatever happens
 in it. Videos in the worlds are generated: the benchmark's footage has licences of its own. The
@@ -36,8 +36,8 @@ PAPER = [mode for mode in MODES if mode != "distracting_cs"]
 PAPER += ["distracting_cs:0.1", "distracting_cs:0.5"]
 MAIN = "walker_walk-svea"
 SHOWN = {
-    "paper": (PAPER, [MAIN, "walker_walk-drq", "cartpole_swingup-svea-drift",
-                      "finger_spin-svea-overlay"]),
+    "paper": (PAPER, [MAIN, "walker_walk-drq", "cartpole_swingup-svea-motion",
+                      "finger_spin-svea-motion"]),
     "geometry": ([*GEOMETRY_MODES], [MAIN]),
     "lights": ([*LIGHT_MODES], [MAIN]),
     "pictures": ([*PICTURE_MODES], [MAIN]),
@@ -60,7 +60,7 @@ def main(chosen: list[str]) -> None:
     os.environ.pop("SVEA_DATA", None)
     files.make_folder(FOLDER)
     for clip in clips():
-        if not chosen or clip["mode"] in chosen:
+        if not chosen or {clip["mode"], clip["agent"]} & {*chosen}:
             write_clip(clip)
     listed = list(clips())
     files.replace(LIST, [json.dumps({"size": SIZE, "clips": listed}, indent=1).encode(), b"\n"])

@@ -31,7 +31,7 @@ from comparison import (
     kept,
     named_groups,
 )
-from learning import training_curves
+from learning import agents_on_the_way, training_curves
 from model_cards import RETURN, model_card, returns_of, wrap
 from PIL import Image, PngImagePlugin
 
@@ -89,6 +89,7 @@ class Results:
             "lead": partial(self.comparison.means, left_out=CANDIDATES),
             "final": self.final,
             "curves": self.curves,
+            "kept": partial(agents_on_the_way, self.groups),
             "runs": self.provenance,
             "zoo": self.zoo,
             "stored": self.stored,
