@@ -6,7 +6,7 @@
    BFLOAT16 all layers are those of cpu_bfloat16.c. Views (views.c) and heads (mlp.c) have no sizes
    of their own. A vector holds 16 filters of one pixel: pictures are (batch, height, width,
    channels), but for the first layer's input, which is planar (batch, channels, height, width) as
-   the replay has it. Weights are (tap, channels in, channels out). */
+   the replay has it. Kernels put weights in order as (tap, channels in, channels out). */
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +19,10 @@
    its help; and sums made part by part are the same for every number of threads. */
 #define SHARE(PART)                                                                                \
   for (long PART; (PART = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < CHUNKS;)
+/* What sums nothing over the batch is shared a FEW pictures at a time: no one waits long. */
+#define SHARE_PICTURES(b, batch)                                                                   \
+  for (long few; (few = __atomic_fetch_add(next, FEW, __ATOMIC_RELAXED)) < batch;)                 \
+    for (long b = few; b < batch && b < few + FEW; b++)
 #define IN_PART(b, PART)                                                                           \
   for (long b = batch * PART / CHUNKS; b < batch * (PART + 1) / CHUNKS; b++)
 
@@ -28,7 +32,7 @@ enum { LANES = 16, TILE = 14 };
 #else
 enum { LANES = 8, TILE = 12 };
 #endif
-enum { CHUNKS = 16, MOST = 16 };  /* parts of a sum over the batch; channels in one pass */
+enum { CHUNKS = 16, FEW = 4, MOST = 16 };  /* parts of a sum; pictures; channels in one pass */
 
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int mask __attribute__((vector_size(4 * LANES)));
@@ -234,12 +238,12 @@ INLINE void turn(const float *from, float *to, int rows, int columns) {
 }
 
 /* All layers, picture by picture, so that a picture stays in the cache: x[0] are the images, x[n]
-   what layer n - 1 made of them: of every picture if a gradient will be asked for (keep_all), else
-   of the last one of each part. Weights are (filters, tap, channels) but for tiled layers. */
+   what layer n - 1 made of them, if a gradient will be asked for (keep_all). Features are planar;
+   weights are (filters, tap, channels) but for tiled layers. */
 void forward(float *const *x, float *features, const float *const *w, const float *const *bias,
              long batch, long keep_all, long *next) {
   float *tables = calloc(SCRATCH + LANES, sizeof(float));
-  float *last = malloc(sizeof(float) * (LARGEST + LANES));
+  float *inside = malloc(sizeof(float) * 2 * (LARGEST + LANES));
   gradients *own = malloc(sizeof *own);  /* the weights in order */
 #define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
   for (int i = 0; !TILED && i < 9 * CHANNELS; i++)                                                 \
@@ -247,25 +251,28 @@ void forward(float *const *x, float *features, const float *const *w, const floa
       own->weights_##NUMBER[i * FILTERS + f] = w[NUMBER][f * 9 * CHANNELS + i];
   LAYERS
 #undef LAYER
-  SHARE(part) IN_PART(b, part) {
-    const long place = keep_all ? b : part;
+  SHARE_PICTURES(b, batch) {
+    const float *input = NULL;
 #define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
     {                                                                                              \
-      const float *input = x[NUMBER] + (NUMBER == 0 ? b : place) * IN_##NUMBER;                    \
-      float *output = NUMBER == LAST ? last : x[NUMBER + 1] + place * OUT_##NUMBER;                \
+      if (NUMBER == 0) input = x[0] + b * IN_##NUMBER;                                             \
+      const int kept = keep_all && NUMBER < LAST;                                                  \
+      float *output = kept ? x[NUMBER + 1] + b * OUT_##NUMBER : inside + NUMBER % 2 * LARGEST;     \
       if (TILED)                                                                                   \
         convolve_tiles(input, w[NUMBER], bias[NUMBER], NULL, output, tables, RELU, SIDE - 2,       \
                        CHANNELS, FILTERS);                                                         \
       else                                                                                         \
         convolve(input, own->weights_##NUMBER, bias[NUMBER], output, RELU, SIDE, CHANNELS, STRIDE, \
                  FILTERS, !NUMBER);                                                                \
-      if (NUMBER == LAST) turn(last, features + b * OUT_##NUMBER, OUT_##NUMBER / FILTERS, FILTERS); \
+      if (NUMBER == LAST)                                                                          \
+        turn(output, features + b * OUT_##NUMBER, OUT_##NUMBER / FILTERS, FILTERS);                \
+      input = output;                                                                              \
     }
     LAYERS
 #undef LAYER
   }
   free(tables);
-  free(last);
+  free(inside);
   free(own);
 }
 

@@ -182,8 +182,8 @@ class _Convolutions(torch.autograd.Function):
         ]
         batch, last = len(images), kernels.layers[-1]
         inside = [
-            images.new_empty(batch if keep else CHUNKS, layer.after, layer.after, layer.filters)
-            for layer in kernels.layers[:-1]
+            images.new_empty(batch, layer.after, layer.after, layer.filters)
+            for layer in (kernels.layers[:-1] if keep else ())
         ]
         features = images.new_empty(batch, last.filters * last.after**2)
         forward = library(kernels.source).forward

@@ -5,8 +5,8 @@
 
 /* For every tensor t, its numbers `from` to `to` that are in a part; they may be none. */
 #define IN_TENSORS(PART)                                                                           \
-  for (long t = 0, before = 0, from, to; t < count && (from = first_in(PART), to = end_in(PART), 1); \
-       before += size[t++])
+  for (long t = 0, before = 0, from, to;                                                           \
+       t < count && (from = first_in(PART), to = end_in(PART), 1); before += size[t++])
 #define first_in(PART) (all * PART / CHUNKS > before ? all * PART / CHUNKS - before : 0)
 #define end_in(PART) shorter(all * (PART + 1) / CHUNKS - before, size[t])
 INLINE long shorter(long a, long b) { return a < b ? a : b; }
