@@ -51,6 +51,7 @@ def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16
     if device.type == "cpu":
         maker.pixels, maker.join = remaining_pixels, join_views
         compute_in_c(agent.networks.values(), precision)
+        step_in_c(agent)
     else:
         maker.pixels = pixels_on_cuda if device.type == "cuda" else compiled_pixels
         compile_networks(agent, precision)
@@ -237,6 +238,16 @@ def compute_in_c(networks: Iterable[nn.Module], precision: torch.dtype = torch.f
         for part in (network, *further_trunks(network)):
             if Convolutions.fits(part):
                 part.forward = Convolutions(part)  # type: ignore[arg-type, assignment]
+
+
+def step_in_c(agent: Agent) -> None:
+    """Let kernels in C take the optimisers' steps and move the targets, where they fit."""
+    from svea.speed.kernels.cpu_steps import StepsInC
+    from svea.speed.kernels.steps import has_right_tensors
+
+    if has_right_tensors(agent):
+        fast = StepsInC(agent)
+        agent.step, agent.update_target = fast.step, fast.update_target  # type: ignore[method-assign]
 
 
 def compute_in_bfloat16(networks: Iterable[nn.Module]) -> None:

@@ -6,7 +6,7 @@
    BFLOAT16 all layers are those of cpu_bfloat16.c. Views (views.c) and heads (mlp.c) have no sizes
    of their own. A vector holds 16 filters of one pixel: pictures are (batch, height, width,
    channels), but for the first layer's input, which is planar (batch, channels, height, width) as
-   the replay has it. Weights are (tap, channels in, channels out). */
+   the replay has it. Kernels put weights in order as (tap, channels in, channels out). */
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +19,10 @@
    its help; and sums made part by part are the same for every number of threads. */
 #define SHARE(PART)                                                                                \
   for (long PART; (PART = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < CHUNKS;)
+/* What sums nothing over the batch is shared a FEW pictures at a time: no one waits long. */
+#define SHARE_PICTURES(b, batch)                                                                   \
+  for (long few; (few = __atomic_fetch_add(next, FEW, __ATOMIC_RELAXED)) < batch;)                 \
+    for (long b = few; b < batch && b < few + FEW; b++)
 #define IN_PART(b, PART)                                                                           \
   for (long b = batch * PART / CHUNKS; b < batch * (PART + 1) / CHUNKS; b++)
 
@@ -28,7 +32,7 @@ enum { LANES = 16, TILE = 14 };
 #else
 enum { LANES = 8, TILE = 12 };
 #endif
-enum { CHUNKS = 16, MOST = 16 };  /* parts of a sum over the batch; channels in one pass */
+enum { CHUNKS = 16, FEW = 4, MOST = 16 };  /* parts of a sum; pictures; channels in one pass */
 
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int mask __attribute__((vector_size(4 * LANES)));
@@ -171,6 +175,31 @@ INLINE void input_gradient(const float *x, const float *g, const float *w, float
     write(dx + i, keep(read(dx + i), ~(read(x + i) <= 0)));
 }
 
+/* One part of the gradients, weights as (tap, channels, filters). */
+typedef struct {
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
+  float weights_##NUMBER[9 * CHANNELS * FILTERS], bias_##NUMBER[FILTERS];
+  LAYERS
+#undef LAYER
+} gradients;
+
+/* The sums of all parts, weights' as (filters, tap, channels). */
+void sum_gradients(const gradients *parts, float *const *dw, float *const *dbias, long *next) {
+  (void)next;
+  gradients *sum = (gradients *)memcpy(malloc(sizeof *sum), parts, sizeof *sum);
+  for (int part = 1; part < CHUNKS; part++)
+    for (unsigned i = 0; i < sizeof *sum / sizeof(float); i++)
+      ((float *)sum)[i] += ((const float *)(parts + part))[i];
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
+  memcpy(dbias[NUMBER], sum->bias_##NUMBER, sizeof sum->bias_##NUMBER);                            \
+  for (int i = 0; i < 9 * CHANNELS; i++)                                                           \
+    for (int f = 0; f < FILTERS; f++)                                                              \
+      dw[NUMBER][f * 9 * CHANNELS + i] = sum->weights_##NUMBER[i * FILTERS + f];
+  LAYERS
+#undef LAYER
+  free(sum);
+}
+
 #ifdef BFLOAT16
 #include "cpu_bfloat16.c"
 #else
@@ -190,64 +219,96 @@ enum { SCRATCH = 0  /* floats that tiled layers need, at least */
 #undef LAYER
 };
 
-/* All layers, picture by picture, so that a picture stays in the cache: x[0] are the images, x[n]
-   what layer n - 1 made of them: of every picture if a gradient will be asked for (keep_all), else
-   of the last one of each part. */
-void forward(float *const *x, const float *const *w, const float *const *bias, long batch,
-             long keep_all, long *next) {
-  enum { LAST = -1
+enum { LAST = -1  /* the last layer's number */
 #define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED) +1
     LAYERS
 #undef LAYER
-  };
+};
+
+enum { LARGEST = 0  /* at least the size of every output, and of every input but the images */
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED) | OUT_##NUMBER
+    LAYERS
+#undef LAYER
+};
+
+/* Rows and columns of a table change places. */
+INLINE void turn(const float *from, float *to, int rows, int columns) {
+  for (int r = 0; r < rows; r++)
+    for (int c = 0; c < columns; c++) to[c * rows + r] = from[r * columns + c];
+}
+
+/* All layers, picture by picture, so that a picture stays in the cache: x[0] are the images, x[n]
+   what layer n - 1 made of them, if a gradient will be asked for (keep_all). Features are planar;
+   weights are (filters, tap, channels) but for tiled layers. */
+void forward(float *const *x, float *features, const float *const *w, const float *const *bias,
+             long batch, long keep_all, long *next) {
   float *tables = calloc(SCRATCH + LANES, sizeof(float));
-  SHARE(part) IN_PART(b, part) {
-    const long place = keep_all ? b : part;
+  float *inside = malloc(sizeof(float) * 2 * (LARGEST + LANES));
+  gradients *own = malloc(sizeof *own);  /* the weights in order */
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
+  for (int i = 0; !TILED && i < 9 * CHANNELS; i++)                                                 \
+    for (int f = 0; f < FILTERS; f++)                                                              \
+      own->weights_##NUMBER[i * FILTERS + f] = w[NUMBER][f * 9 * CHANNELS + i];
+  LAYERS
+#undef LAYER
+  SHARE_PICTURES(b, batch) {
+    const float *input = NULL;
 #define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
     {                                                                                              \
-      const float *input = x[NUMBER] + (NUMBER == 0 ? b : place) * IN_##NUMBER;                    \
-      float *output = x[NUMBER + 1] + (NUMBER == LAST ? b : place) * OUT_##NUMBER;                 \
+      if (NUMBER == 0) input = x[0] + b * IN_##NUMBER;                                             \
+      const int kept = keep_all && NUMBER < LAST;                                                  \
+      float *output = kept ? x[NUMBER + 1] + b * OUT_##NUMBER : inside + NUMBER % 2 * LARGEST;     \
       if (TILED)                                                                                   \
         convolve_tiles(input, w[NUMBER], bias[NUMBER], NULL, output, tables, RELU, SIDE - 2,       \
                        CHANNELS, FILTERS);                                                         \
       else                                                                                         \
-        convolve(input, w[NUMBER], bias[NUMBER], output, RELU, SIDE, CHANNELS, STRIDE, FILTERS,    \
-                 !NUMBER);                                                                         \
+        convolve(input, own->weights_##NUMBER, bias[NUMBER], output, RELU, SIDE, CHANNELS, STRIDE, \
+                 FILTERS, !NUMBER);                                                                \
+      if (NUMBER == LAST)                                                                          \
+        turn(output, features + b * OUT_##NUMBER, OUT_##NUMBER / FILTERS, FILTERS);                \
+      input = output;                                                                              \
     }
     LAYERS
 #undef LAYER
   }
   free(tables);
+  free(inside);
+  free(own);
 }
 
-/* The gradients of all weights and biases, in CHUNKS parts; gradient is that of the last output.
-   If first is given, it gets the gradient of the first layer's output. */
-void backward(float *const *x, const float *gradient, const float *const *w, float *const *dw,
-              float *const *dbias, float *first, long batch, long *next) {
-  enum { LARGEST = 0
-#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
-    | (NUMBER ? IN_##NUMBER : 0)
-    LAYERS
-#undef LAYER
-  };  /* at least the size of every input */
-  float *slopes = malloc(sizeof(float) * 2 * (LARGEST + LANES));
+/* The gradients of all weights and biases, in CHUNKS parts; gradient is that of the features. If
+   first is given, it gets the gradient of the first layer's output. */
+void backward(float *const *x, const float *gradient, const float *const *w, gradients *parts,
+              float *first, long batch, long *next) {
+  float *slopes = malloc(sizeof(float) * 3 * (LARGEST + LANES));
+  float *last = slopes + 2 * LARGEST;
   float *tables = calloc(SCRATCH + LANES, sizeof(float));
+  gradients *own = malloc(sizeof *own);  /* the weights as (tap, filters, channels) */
+#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
+  for (int k = 0; NUMBER && !TILED && k < 9 * FILTERS; k++)                                        \
+    memcpy(own->weights_##NUMBER + k * CHANNELS,                                                   \
+           w[NUMBER] + (k % FILTERS * 9 + k / FILTERS) * CHANNELS, sizeof(float) * CHANNELS);
+  LAYERS
+#undef LAYER
   SHARE(part) IN_PART(b, part) {
-    const float *g = gradient;
+    const float *g = NULL;
 #define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
     {                                                                                              \
       const float *input = x[NUMBER] + b * IN_##NUMBER;                                            \
-      const float *slope = g == gradient ? gradient + b * OUT_##NUMBER : g;                        \
+      if (NUMBER == LAST)                                                                          \
+        turn(gradient + b * OUT_##NUMBER, last, FILTERS, OUT_##NUMBER / FILTERS);                  \
+      const float *slope = NUMBER == LAST ? last : g;                                              \
       float *scratch = slopes + NUMBER % 2 * LARGEST;                                              \
       float *before = NUMBER == 1 && first ? first + b * IN_##NUMBER : scratch;                    \
-      add_weight_gradient(input, slope, dw[NUMBER] + part * 9 * CHANNELS * FILTERS,                \
-                          dbias[NUMBER] + part * FILTERS, SIDE, CHANNELS, STRIDE, FILTERS,         \
+      add_weight_gradient(input, slope, parts[part].weights_##NUMBER,                              \
+                          parts[part].bias_##NUMBER, SIDE, CHANNELS, STRIDE, FILTERS,              \
                           !NUMBER, NUMBER == 1 ? x[0] + b * IN_0 : x[1] + (b + 1) * OUT_0,         \
                           NUMBER == 1 ? IN_0 : NUMBER == 0 ? OUT_0 : 0);                           \
       if (NUMBER && TILED)                                                                         \
         input_gradient_tiles(input, slope, w[NUMBER], before, tables, SIDE, CHANNELS, FILTERS);    \
       else if (NUMBER)                                                                             \
-        input_gradient(input, slope, w[NUMBER], before, SIDE, CHANNELS, STRIDE, FILTERS);          \
+        input_gradient(input, slope, own->weights_##NUMBER, before, SIDE, CHANNELS, STRIDE,        \
+                       FILTERS);                                                                   \
       g = before;                                                                                  \
     }
     REVERSED
@@ -255,6 +316,7 @@ void backward(float *const *x, const float *gradient, const float *const *w, flo
   }
   free(slopes);
   free(tables);
+  free(own);
 }
 
 #endif
@@ -262,3 +324,4 @@ void backward(float *const *x, const float *gradient, const float *const *w, flo
 #include "team.c"
 #include "views.c"
 #include "mlp.c"
+#include "steps.c"

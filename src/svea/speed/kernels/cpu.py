@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,8 @@ from svea.speed.kernels.team import CHUNKS
 SOURCE = Path(__file__).with_name("cpu.c")
 PARTS = (
     SOURCE,
-    *map(
-        SOURCE.with_name, ("pairs.c", "cpu_bfloat16.c", "winograd.c", "team.c", "views.c", "mlp.c")
-    ),
+    *map(SOURCE.with_name, ("pairs.c", "cpu_bfloat16.c", "winograd.c", "team.c", "views.c")),
+    *map(SOURCE.with_name, ("mlp.c", "steps.c")),
 )
 OPTIMISE = compiled.OPTIMISE
 BuildError = compiled.BuildError
@@ -117,10 +116,8 @@ class Layer:
         """Height and width of its output."""
         return (self.side - 3) // self.stride + 1
 
-    def arranged(self, taps: Tensor) -> Tensor:
-        """Weights (3, 3, from, to) as the kernels read them: nine taps, or 16 numbers for tiles."""
-        if not self.tiled:
-            return taps.contiguous()
+    def tiles(self, taps: Tensor) -> Tensor:
+        """Weights (3, 3, from, to) as 16 numbers for each tile."""
         return (FILTER_TO_TILE @ taps.flatten(0, 1).flatten(1)).view(16, *taps.shape[2:])
 
 
@@ -178,51 +175,67 @@ class _Convolutions(torch.autograd.Function):
         ctx: Any, kernels: Convolutions, keep: bool, images: Tensor, *parameters: Tensor
     ) -> Tensor:
         weights, biases = parameters[::2], parameters[1::2]
-        taps = [
-            layer.arranged(weight.permute(2, 3, 1, 0))  # (3, 3, in, out)
+        given = [
+            # (3, 3, in, out) for tiles, else (out, 3, 3, in)
+            layer.tiles(weight.permute(2, 3, 1, 0)) if layer.tiled else channels_last(weight)
             for layer, weight in zip(kernels.layers, weights, strict=True)
         ]
-        sizes = [(layer.after, layer.after, layer.filters) for layer in kernels.layers]
-        batch = len(images)
-        room = [batch if keep else CHUNKS] * (len(sizes) - 1) + [batch]
-        inside = [images.new_empty(count, *size) for count, size in zip(room, sizes, strict=True)]
-        activations = [images, *inside]
+        batch, last = len(images), kernels.layers[-1]
+        inside = [
+            images.new_empty(batch, layer.after, layer.after, layer.filters)
+            for layer in (kernels.layers[:-1] if keep else ())
+        ]
+        features = images.new_empty(batch, last.filters * last.after**2)
         forward = library(kernels.source).forward
-        call(forward, batch, activations, taps, biases, batch, int(keep))
+        call(forward, batch, [images, *inside], features, given, biases, batch, int(keep))
         if keep:
             ctx.kernels = kernels
-            ctx.save_for_backward(*activations, *weights)
-        return activations[-1].permute(0, 3, 1, 2).flatten(1)
+            ctx.save_for_backward(*weights, images, *inside, *([features] if last.relu else []))
+        return features
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
         kernels: Convolutions = ctx.kernels
-        count, last = len(kernels.layers), kernels.layers[-1]
-        activations, weights = ctx.saved_tensors[: count + 1], ctx.saved_tensors[count + 1 :]
-        g = gradient.unflatten(1, (last.filters, last.after, last.after)).permute(0, 2, 3, 1)
-        g = g.contiguous()
+        count, last, first = len(kernels.layers), kernels.layers[-1], kernels.layers[0]
+        weights, activations = ctx.saved_tensors[:count], ctx.saved_tensors[count : 2 * count]
         if last.relu:
-            g = g * (activations[-1] > 0)
-        turned = [
-            # (3, 3, out, in); tiles are convolved with the turned filters
-            layer.arranged((weight.flip(2, 3) if layer.tiled else weight).permute(2, 3, 0, 1))
+            gradient = gradient * (ctx.saved_tensors[-1] > 0)
+        g, batch = gradient.contiguous(), len(gradient)
+        given = [
+            # (3, 3, out, in) for tiles, which are convolved with the turned filters
+            layer.tiles(weight.flip(2, 3).permute(2, 3, 0, 1)) if layer.tiled
+            else channels_last(weight)
             for layer, weight in zip(kernels.layers, weights, strict=True)
-        ]
-        shapes = [(CHUNKS, 3, 3, layer.channels, layer.filters) for layer in kernels.layers]
-        dw = [g.new_zeros(shape) for shape in shapes]
-        dbias = [g.new_zeros(CHUNKS, layer.filters) for layer in kernels.layers]
-        backward = library(kernels.source).backward
+        ]  # fmt: skip
         # At the first layer's output, where a masker stands before the network.
-        at_first = torch.empty_like(activations[1]) if ctx.needs_input_grad[2] else None
-        call(backward, len(g), activations, g, turned, dw, dbias, at_first, len(g))
-        gradients: list[Tensor] = []
-        for weight, each, bias in zip(weights, dw, dbias, strict=True):
-            # In the weight's own layout, which the fused optimiser insists on.
-            in_layout = torch.empty_like(weight).copy_(each.sum(0).permute(3, 2, 0, 1))
-            gradients += [in_layout, bias.sum(0)]
+        at_first = None
+        if ctx.needs_input_grad[2]:
+            at_first = g.new_empty(batch, first.after, first.after, first.filters)
+        parts = torch.zeros(CHUNKS, sum(weight.numel() + len(weight) for weight in weights))
+        kernel = library(kernels.source)
+        call(kernel.backward, batch, activations, g, given, parts, at_first, batch)
+        gradients = summed(kernel, parts, weights)
         if at_first is None:
             return None, None, None, *gradients
-        slope = (at_first if count > 1 else g).permute(0, 3, 1, 2)
-        stride = kernels.layers[0].stride
-        return None, None, conv2d_input(activations[0].shape, weights[0], slope, stride), *gradients
+        planes = (batch, first.filters, first.after, first.after)
+        slope = at_first.permute(0, 3, 1, 2) if count > 1 else g.view(planes)
+        shape = activations[0].shape
+        return None, None, conv2d_input(shape, weights[0], slope, first.stride), *gradients
+
+
+def channels_last(weight: Tensor) -> Tensor:
+    """Weights as (out, 3, 3, in): a copy only if they do not lie so."""
+    return weight.permute(0, 2, 3, 1).contiguous()
+
+
+def summed(kernel: ctypes.CDLL, parts: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of weights and biases in turn, in their own layout, from CHUNKS parts."""
+    dw = [torch.empty_like(channels_last(weight)) for weight in weights]
+    dbias = [parts.new_empty(len(weight)) for weight in weights]
+    call(kernel.sum_gradients, 1, parts, dw, dbias)
+    return [
+        each
+        for weight, bias in zip(dw, dbias, strict=True)
+        for each in (weight.permute(0, 3, 1, 2), bias)
+    ]

@@ -184,13 +184,6 @@ typedef struct {
   } g;
 } room;
 
-typedef struct {
-#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
-  float weights_##NUMBER[9 * CHANNELS * FILTERS], bias_##NUMBER[FILTERS];
-  LAYERS
-#undef LAYER
-} gradients;
-
 /* All layers, picture by picture: x[0] are the images, x[n] what layer n - 1 made of them, of every
    picture if a gradient will be asked for (keep_all), else of the last one of each part. */
 void forward_pairs(const half *images, half *const *x, float *features, const float *const *w,
@@ -285,21 +278,4 @@ void backward_pairs(const half *const *x, const float *gradient, const float *co
 #undef LAYER
     }
   free(own);
-}
-
-/* The sums of all parts, weights' as (filters, tap, channels). */
-void sum_gradients(const gradients *parts, float *const *dw, float *const *dbias, long *next) {
-  (void)next;
-  gradients *sum = (gradients *)memcpy(malloc(sizeof *sum), parts, sizeof *sum);
-  for (int part = 1; part < CHUNKS; part++)
-    for (unsigned i = 0; i < sizeof *sum / sizeof(float); i++)
-      ((float *)sum)[i] += ((const float *)(parts + part))[i];
-#define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
-  memcpy(dbias[NUMBER], sum->bias_##NUMBER, sizeof sum->bias_##NUMBER);                            \
-  for (int i = 0; i < 9 * CHANNELS; i++)                                                           \
-    for (int f = 0; f < FILTERS; f++)                                                              \
-      dw[NUMBER][f * 9 * CHANNELS + i] = sum->weights_##NUMBER[i * FILTERS + f];
-  LAYERS
-#undef LAYER
-  free(sum);
 }

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.grad import conv2d_input
 
 from svea.networks.cnn import CNN
-from svea.speed.kernels.cpu import CHUNKS, BuildError, Convolutions, call, library
+from svea.speed.kernels.cpu import CHUNKS, BuildError, Convolutions, call, library, summed
 
 NEAR = 0.03
 """Of a norm, between kernels and plain PyTorch that rounds where they do; 0.001 is usual."""
@@ -134,14 +134,7 @@ class _Paired(torch.autograd.Function):
         parts = torch.zeros(CHUNKS, numbers)
         kernel = library(kernels.source, torch.bfloat16)
         call(kernel.backward_pairs, batch, activations, g, weights, parts, at_first, batch)
-        dw = [torch.empty_like(weight) for weight in weights]
-        dbias = [torch.empty(len(weight)) for weight in weights]
-        call(kernel.sum_gradients, 1, parts, dw, dbias)
-        gradients = [
-            each
-            for weight, bias in zip(dw, dbias, strict=True)
-            for each in (weight.permute(0, 3, 1, 2), bias)
-        ]
+        gradients = summed(kernel, parts, [weight.permute(0, 3, 1, 2) for weight in weights])
         if at_first is None:
             return None, None, None, *gradients
         slope = at_first[:, edge:-edge, edge:-edge].permute(0, 3, 1, 2).float()

@@ -129,19 +129,7 @@ class FusedSteps:
     @torch.no_grad()
     def update_target(self) -> None:
         """What `Agent.update_target` does, in one launch for every 48 tensors."""
-        agent, options = self.agent, self.agent.options
-        encoder_tau = options.encoder_tau if agent.has_target_trunk else options.q_tau
-        moves: list[tuple[list[Any], list[Any], float]] = (
-            [([agent.target_trunk], [agent.trunk], encoder_tau)] if agent.has_target_trunk else []
-        )
-        slow, fast = critic_parts(agent.target_critic), critic_parts(agent.critic)
-        moves += [(slow[0], fast[0], encoder_tau), (slow[1], fast[1], options.q_tau)]
-        followers = [
-            (follower, leader, rate)
-            for behind, ahead, rate in moves
-            for follower, leader in zip(parameters_of(behind), parameters_of(ahead), strict=True)
-        ]
-        for some in pieces(followers):
+        for some in pieces(followers(self.agent)):
             mine, leaders, rates = zip(*some, strict=True)
             blocks, first = layout(mine)
             table = Pairs(
@@ -166,6 +154,22 @@ class FusedSteps:
             _SIZES(*(1 if copy is None else copy.shape[1] for copy in found)),
             _SIZES(*(1 if copy is None else copy.stride(0) for copy in found)),
         )
+
+
+def followers(agent: Agent) -> list[tuple[Tensor, Tensor, float]]:
+    """Every slow tensor, the one that it follows and how fast: what `update_target` moves."""
+    options = agent.options
+    encoder_tau = options.encoder_tau if agent.has_target_trunk else options.q_tau
+    moves: list[tuple[list[Any], list[Any], float]] = (
+        [([agent.target_trunk], [agent.trunk], encoder_tau)] if agent.has_target_trunk else []
+    )
+    slow, fast = critic_parts(agent.target_critic), critic_parts(agent.critic)
+    moves += [(slow[0], fast[0], encoder_tau), (slow[1], fast[1], options.q_tau)]
+    return [
+        (follower, leader, rate)
+        for behind, ahead, rate in moves
+        for follower, leader in zip(parameters_of(behind), parameters_of(ahead), strict=True)
+    ]
 
 
 def has_right_tensors(agent: Agent) -> bool:

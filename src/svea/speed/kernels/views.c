@@ -41,7 +41,7 @@ void random_convolution(const float *x, const float *w, float *y, long samples, 
                         long height, long width, long *next) {
   enum { ROWS = 4 };
   const long batch = samples * frames;
-  SHARE(part) IN_PART(n, part) {
+  SHARE_PICTURES(n, batch) {
     float padded[3][height + 2][width + 2];
     for (int i = 0; i < 3; i++)
       for (long r = 0; r < height + 2; r++) {
@@ -100,7 +100,7 @@ void random_convolution_pairs(const half *x, const float *w, half *y, long sampl
                               long height, long width, long *next) {
   enum { ROWS = 4, ROW = 5, TAPS = 3 * ROW };
   const long batch = samples * frames, wide = width + 2, count = 3 * height * width;
-  SHARE(part) IN_PART(n, part) {
+  SHARE_PICTURES(n, batch) {
     int padded[2][height + 2][wide], filters[3][TAPS];
     float sums[count];
     pad_frame(x + n * count, padded[0][0], padded[1][0], height, width);
@@ -148,7 +148,7 @@ INLINE float part_of_255(float x) {
 void window_pixels(const unsigned char *x, const long *corner, float *y, half *low, long batch,
                    long channels, long rows, long columns, long height, long width, long pad,
                    long *next) {
-  SHARE(part) IN_PART(b, part) {
+  SHARE_PICTURES(b, batch) {
     const long top = corner[2 * b] - pad, left = corner[2 * b + 1] - pad;
     const long before = left < 0 ? smaller(-left, width) : 0;  /* columns that repeat the first */
     const long inside = smaller(left + width, columns) - left;  /* and where the last repeats */

@@ -1,0 +1,69 @@
+"""Optimiser steps and target networks on a CPU, a whole network at a time (steps.c).
+
+Torch's fused Adam spends most of a step on a small network in Python and in 24 tensors' norms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from svea.agents.optimising import Optimising, laid_out_as
+from svea.speed.kernels.cpu import call, library
+from svea.speed.kernels.steps import followers, fresh_state
+
+if TYPE_CHECKING:
+    from svea.agents.agent import Agent, Losses
+
+AS_A_PICTURE = 1024  # numbers whose step takes as long as a picture in other kernels
+
+
+class StepsInC:
+    """An agent's `step` and `update_target`, for weights that lie together in float32."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent, self.followers = agent, followers(agent)
+
+    def step(self, name: str, loss: Tensor, *others: str) -> Losses:
+        """What `Optimising.step` does: norm, judgement, step."""
+        if others:  # they are judged together
+            return Optimising.step(self.agent, name, loss, *others)
+        optimiser = self.agent.optimisers[name]
+        group = optimiser.param_groups[0]
+        parameters = group["params"]
+        found = torch.autograd.grad(loss, parameters)
+        # Kept until the kernels are done.
+        gradients = [laid_out_as(p, g) for p, g in zip(parameters, found, strict=True)]
+        for parameter in parameters:
+            if not optimiser.state[parameter]:
+                optimiser.state[parameter] = fresh_state(parameter)
+        states = [optimiser.state[parameter] for parameter in parameters]
+        moment, square, steps = (
+            places([state[key] for state in states]) for key in ("exp_avg", "exp_avg_sq", "step")
+        )
+        sizes = [p.numel() for p in parameters]
+        count, everything = len(sizes), sum(sizes)
+        of_gradients, kernels = places(gradients), library()
+        norm = torch.empty(())
+        numbers = torch.tensor([group["lr"], *group["betas"], group["eps"]], dtype=torch.float64)
+        call(kernels.judge, 1, of_gradients, steps, sizes, count, norm)
+        given = (places(parameters), of_gradients, moment, square, steps, sizes, count, everything)
+        call(kernels.adam, everything // AS_A_PICTURE, *given, numbers.data_ptr(), norm)
+        return {f"{name}_loss": loss.detach(), f"{name}_gradient": norm}
+
+    @torch.no_grad()
+    def update_target(self) -> None:
+        """What `Agent.update_target` does."""
+        slow, fast, rates = zip(*self.followers, strict=True)
+        sizes = [each.numel() for each in slow]
+        everything = sum(sizes)
+        call(library().follow, everything // AS_A_PICTURE, places(slow), places(fast), sizes,
+             len(sizes), everything, torch.tensor(rates))  # fmt: skip
+
+
+def places(tensors: Sequence[Tensor]) -> list[int]:
+    """Where tensors lie that are in one piece, in torch's own order or channels last."""
+    return [tensor.data_ptr() for tensor in tensors]
