@@ -91,10 +91,20 @@ def with_kernels(
     fast = replace(augment, function=kernels.get(augment.name, augment.function))
     if fast.function in (_shift_on_cuda, _crop_on_cuda):
         return WindowsOfPixels(**vars(fast))
-    images = fast.parameters.get("images")
-    if device.type == "cuda" and isinstance(images, ImageBank):
-        return fast.bind(images=_pictures_on_cuda(images))
+    images, kinds = (
+        fast.parameters.get("images"),
+        {"cpu": _pictures_in_c, "cuda": _pictures_on_cuda},
+    )
+    if device.type in kinds and isinstance(images, ImageBank):
+        return fast.bind(images=kinds[device.type](images))
     return fast
+
+
+def _pictures_in_c(bank: ImageBank) -> Pictures:
+    """The pictures of a bank, resized by our own kernel, to the same levels of 255 or the next."""
+    from svea.speed.kernels.cpu_pictures import PicturesInC
+
+    return PicturesInC(bank)
 
 
 def _pictures_on_cuda(bank: ImageBank) -> Pictures:

@@ -325,3 +325,4 @@ void backward(float *const *x, const float *gradient, const float *const *w, gra
 #include "views.c"
 #include "mlp.c"
 #include "steps.c"
+#include "crops.c"

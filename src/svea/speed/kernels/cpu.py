@@ -28,7 +28,7 @@ SOURCE = Path(__file__).with_name("cpu.c")
 PARTS = (
     SOURCE,
     *map(SOURCE.with_name, ("pairs.c", "cpu_bfloat16.c", "winograd.c", "team.c", "views.c")),
-    *map(SOURCE.with_name, ("mlp.c", "steps.c")),
+    *map(SOURCE.with_name, ("mlp.c", "steps.c", "crops.c")),
 )
 OPTIMISE = compiled.OPTIMISE
 BuildError = compiled.BuildError
