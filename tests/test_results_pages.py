@@ -111,7 +111,8 @@ def test_an_edited_page_is_named_with_its_cell(script: ModuleType, copy: Path) -
 
 def test_what_was_not_evaluated_is_never_shown_as_a_result(script: ModuleType, copy: Path) -> None:
     """Evaluations during training have other colours and fewer episodes: they are no result."""
-    shutil.rmtree(copy / "results/runs/walker_stand-svea-s1")
+    for seed in (1, 2):
+        shutil.rmtree(copy / f"results/runs/walker_stand-svea-s{seed}")
     mode = "distracting_cs:0.1"  # left for the agent at 100,000 decisions alone
     file = copy / "results/runs/finger_spin-svea-s1/eval.jsonl"
     kept = [

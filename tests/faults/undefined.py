@@ -20,7 +20,7 @@ from svea import training
 from svea.errors import NumericsError
 from svea.runs import checkpoint
 from svea.seeds import TRAINING, episode_seed
-from svea.training import state
+from svea.speed import learner
 
 PROFILE = TOY | {"decisions": 60, "warmup": 12, "save_every": 10, "eval_every": 30}
 KINDS = (
@@ -37,7 +37,7 @@ class Injection:
         self.counts = {"critic": 0, "actor": 0, "act": 0}
         self.done = False
 
-    def infect(self, agent: Any) -> Any:
+    def infect(self, agent: Any) -> None:
         """Wrap an agent's functions."""
         step, q_target, act = agent.step, agent.q_target, agent.act
 
@@ -75,7 +75,6 @@ class Injection:
             return actions
 
         agent.step, agent.q_target, agent.act = spoiled_step, spoiled_target, spoiled_act
-        return agent
 
     def is_time(self, kind: str, counter: str) -> bool:
         """Whether this is the place and the step."""
@@ -112,12 +111,17 @@ def spoil_agent(run: Path, kind: str, bad: float, random: np.random.Generator) -
     """Train with an injection in the agent, until it is caught."""
     most = {"actor loss": 24, "action": 40}.get(kind, 50)
     injection = Injection(kind, int(random.integers(1 if kind != "optimiser" else 2, most)), bad)
-    real = state.make_agent
-    state.make_agent = lambda *a, **k: injection.infect(real(*a, **k))
+    real = learner.accelerate
+
+    def accelerate(agent: Any, *settings: Any) -> None:
+        real(agent, *settings)  # which puts other functions in the place of an agent's own
+        injection.infect(agent)
+
+    learner.accelerate = accelerate
     try:
         caught = train_until_caught(config(PROFILE, run))
     finally:
-        state.make_agent = real
+        learner.accelerate = real
     expect(injection.done, "the injection was never made")
     late = injection.counts["critic"] - injection.when
     names = {"action": "action", "temperature": "temperature"}
