@@ -40,6 +40,7 @@ from svea.speed.accelerate import compiled, fast_augmentation, with_kernels
 from svea.speed.fusing import fuse_convolutions, put_channels_last
 from svea.speed.graphs import SideStream
 from svea.speed.kernels import cpu, nvrtc, random_convolution, trunk
+from svea.speed.kernels.cpu_pictures import PicturesInC
 
 CPU = torch.device("cpu")
 KERNELS = [f"{kernels.__name__}.{module.name}" for module in pkgutil.iter_modules(kernels.__path__)]
@@ -237,7 +238,8 @@ def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(
     kernels.FastPictures = lambda bank, place: types.SimpleNamespace(check=lambda: None, bank=bank)  # type: ignore[attr-defined]
     fast = with_kernels(drifting, torch.device("cuda"))
     assert fast.parameters["images"].bank is bank and fast.parameters["drift"] == 2
-    assert with_kernels(drifting, CPU).parameters["images"] is bank
+    in_c = with_kernels(drifting, CPU).parameters["images"]
+    assert in_c.bank is bank and type(in_c) is PicturesInC
 
     def broken(bank: ImageBank, place: Any) -> None:
         raise RuntimeError("no such GPU")

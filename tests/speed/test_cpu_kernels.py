@@ -404,7 +404,7 @@ def learner(how: str, **changes: Any) -> speed.Learner:
     [
         {},
         {"image_size": 33, "network": {"layers": 4, "filters": 32, "strided_layers": 1}},  # tiles
-        {"method": "soda"},
+        {"method": "soda", "augment": "conv"},  # its pictures may be a level of 255 away
         {"method": "curl"},
         {"method": "sada", "encoder": "drqv2", "augment": "conv|blur"},
         {"base": "dqn", "action_bins": 2},
