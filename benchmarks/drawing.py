@@ -77,7 +77,7 @@ class Updates:
         from svea import speed
 
         device = speed.choose_device("cuda")
-        learners = [learner("svea", seed, device) for seed in range(count)]
+        learners = [learner(device, seed=seed) for seed in range(count)]
         lanes = [speed.lane(device, number) for number in range(count)]
         self._turns = functools.partial(take_turns, learners, lanes, device=device)
         self._turns(rounds=WARM)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
 import torch
 
@@ -29,7 +30,8 @@ def main() -> None:
     parser.add_argument("--method", default="svea")
     options = parser.parse_args()
     device = speed.choose_device("cuda")
-    learners = [learner(options.method, seed, device) for seed in range(max(options.learners))]
+    seeds = range(max(options.learners))
+    learners = [learner(device, method=options.method, seed=seed) for seed in seeds]
     lanes = [speed.lane(device, number) for number in range(len(learners))]
     speed.synchronise(device)
     take_turns(learners, lanes, WARM, device)
@@ -40,9 +42,9 @@ def main() -> None:
         print(f"{count} at once: {1 / each:.1f} updates/s in all, {1e3 * each:.3f} ms each")
 
 
-def learner(method: str, seed: int, device: torch.device) -> speed.Learner:
-    """A run's learner, with a replay of noise."""
-    config = configure("walker_walk", method=method, seed=seed, overlay_dir="procedural")
+def learner(device: torch.device, **settings: Any) -> speed.Learner:
+    """The learner of a run with these options, with a replay of noise."""
+    config = configure("walker_walk", **{"overlay_dir": "procedural"} | settings)
     agent, replay = make_agent(config, ACTIONS, device), noise_replay(config, device)
     return speed.Learner(
         agent,

@@ -20,10 +20,9 @@ import time
 from collections import defaultdict
 
 import torch
+from lanes import learner
 
-from svea import configure, speed
-from svea.agents import make_agent
-from svea.bench.noise import ACTIONS, noise_replay
+from svea import speed
 from svea.bench.timing import machine, median_ms
 from svea.studies.options import parse_settings
 
@@ -46,7 +45,10 @@ def main() -> None:
     learners = {}
     for setting in options.settings:
         began = time.perf_counter()
-        learners[setting] = made = learner(setting, options.preset, device)
+        settings = parse_settings(setting.split(","))
+        learners[setting] = made = learner(device, preset=options.preset, **settings)
+        for _ in range(speed.WARM_UP + 1):
+            cycle(made)
         seconds = time.perf_counter() - began
         print(f"{setting}: {made.speed} after {seconds:.1f} s", flush=True)
     times: dict[str, list[float]] = {setting: [] for setting in learners}
@@ -61,22 +63,6 @@ def main() -> None:
         print(f"{setting:32} {middle:8.3f} ms, {middle / first:.3f} of the first ({turns})")
     for setting, each in learners.items() if options.profile else ():
         print_profile(setting, each, options.profile)
-
-
-def learner(setting: str, preset: str, device: torch.device) -> speed.Learner:
-    """The learner of a setting with a replay of noise, after its first updates."""
-    given = {"overlay_dir": "procedural"} | parse_settings(setting.split(","))
-    config = configure("walker_walk", preset=preset, **given)
-    made = speed.Learner(
-        make_agent(config, ACTIONS, device),
-        noise_replay(config, device),
-        config.batch_size,
-        precision=speed.choose_precision("auto", device),
-        speed=speed.choose_speed("auto", device),
-    )
-    for _ in range(speed.WARM_UP + 1):
-        cycle(made)
-    return made
 
 
 def cycle(made: speed.Learner) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from svea.agents.optimising import Optimising, laid_out_as
+from svea.agents.optimising import Optimising
 from svea.speed.kernels.cpu import call, library
-from svea.speed.kernels.steps import followers, fresh_state
+from svea.speed.kernels.steps import followers, gradients_of
 
 if TYPE_CHECKING:
     from svea.agents.agent import Agent, Losses
@@ -25,7 +25,9 @@ class StepsInC:
     """An agent's `step` and `update_target`, for weights that lie together in float32."""
 
     def __init__(self, agent: Agent) -> None:
-        self.agent, self.followers = agent, followers(agent)
+        self.agent = agent
+        self.slow, self.fast, rates = zip(*followers(agent), strict=True)
+        self.rates, self.sizes = torch.tensor(rates), [each.numel() for each in self.slow]
 
     def step(self, name: str, loss: Tensor, *others: str) -> Losses:
         """What `Optimising.step` does: norm, judgement, step."""
@@ -34,12 +36,7 @@ class StepsInC:
         optimiser = self.agent.optimisers[name]
         group = optimiser.param_groups[0]
         parameters = group["params"]
-        found = torch.autograd.grad(loss, parameters)
-        # Kept until the kernels are done.
-        gradients = [laid_out_as(p, g) for p, g in zip(parameters, found, strict=True)]
-        for parameter in parameters:
-            if not optimiser.state[parameter]:
-                optimiser.state[parameter] = fresh_state(parameter)
+        gradients = gradients_of(loss, optimiser)  # kept until the kernels are done
         states = [optimiser.state[parameter] for parameter in parameters]
         moment, square, steps = (
             places([state[key] for state in states]) for key in ("exp_avg", "exp_avg_sq", "step")
@@ -57,11 +54,9 @@ class StepsInC:
     @torch.no_grad()
     def update_target(self) -> None:
         """What `Agent.update_target` does."""
-        slow, fast, rates = zip(*self.followers, strict=True)
-        sizes = [each.numel() for each in slow]
-        everything = sum(sizes)
-        call(library().follow, everything // AS_A_PICTURE, places(slow), places(fast), sizes,
-             len(sizes), everything, torch.tensor(rates))  # fmt: skip
+        sizes, everything = self.sizes, sum(self.sizes)
+        given = (places(self.slow), places(self.fast), sizes, len(sizes), everything, self.rates)
+        call(library().follow, everything // AS_A_PICTURE, *given)
 
 
 def places(tensors: Sequence[Tensor]) -> list[int]:

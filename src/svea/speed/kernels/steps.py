@@ -97,11 +97,7 @@ class FusedSteps:
         optimiser = self.agent.optimisers[name]
         group = optimiser.param_groups[0]
         parameters = group["params"]
-        found = torch.autograd.grad(loss, parameters)
-        gradients = [laid_out_as(p, g) for p, g in zip(parameters, found, strict=True)]
-        for parameter in parameters:
-            if not optimiser.state[parameter]:
-                optimiser.state[parameter] = fresh_state(parameter)
+        gradients = gradients_of(loss, optimiser)
         tables, counts = [], []
         for some in pieces(range(len(parameters))):
             mine = [parameters[n] for n in some]
@@ -187,6 +183,16 @@ def in_one_piece(tensor: Tensor) -> bool:
     """Whether a tensor's numbers lie without gaps, in torch's own order or channels last."""
     last = tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
     return last or tensor.is_contiguous()
+
+
+def gradients_of(loss: Tensor, optimiser: torch.optim.Optimizer) -> list[Tensor]:
+    """A loss's gradients, laid out as an optimiser's weights, which have a state from then on."""
+    parameters = optimiser.param_groups[0]["params"]
+    found = torch.autograd.grad(loss, parameters)
+    for parameter in parameters:
+        if not optimiser.state[parameter]:
+            optimiser.state[parameter] = fresh_state(parameter)
+    return [laid_out_as(p, g) for p, g in zip(parameters, found, strict=True)]
 
 
 def fresh_state(parameter: Tensor) -> dict[str, Tensor]:
