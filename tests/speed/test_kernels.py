@@ -17,7 +17,7 @@ pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUD
 from interpreted import accept_scalars_as_bounds
 
 from svea import views
-from svea.augment import conv, crop, shift
+from svea.augment import conv, crop, overlay_drift, shift
 from svea.augment.images import ImageBank
 from svea.networks import CNN
 from svea.speed.fusing import fuse_convolutions
@@ -26,7 +26,7 @@ from svea.speed.kernels.attention import attention
 from svea.speed.kernels.pictures import FastPictures, resized_crops
 from svea.speed.kernels.random_convolution import random_convolution
 from svea.speed.kernels.trunk import FusedTrunk
-from svea.speed.kernels.windows import scaled, windows
+from svea.speed.kernels.windows import mixed_drifting, scaled, windows
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)
@@ -213,6 +213,25 @@ def test_windows_are_the_shift_and_the_crop(kind: torch.dtype, asked: torch.dtyp
     windows_are(shift.apply(x, draw), draw["corner"], 36, 40, 4)
     draw = crop.draw(x, generator, size=33)
     windows_are(crop.apply(x, draw), draw["corner"], 33, 33, 0)
+
+
+@pytest.mark.parametrize("weight", [0.5, 0.2, 0.9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_drifting_picture_is_mixed_in_as_by_the_library(
+    dtype: torch.dtype, weight: float
+) -> None:
+    """Every frame sees another window; speeds of both signs, and none."""
+    if dtype == torch.bfloat16 and DEVICE == "cpu":
+        pytest.skip("Triton's interpreter cuts bits off where a GPU rounds")
+    x = torch.rand(4, 9, 36, 40).to(dtype)
+    picture = torch.rand(4, 3, 36 + 2 * 9, 40 + 2 * 9).half()
+    speed = torch.tensor([[3, -3], [-2, 1], [0, 0], [-3, 3]])
+    draw = {"picture": picture, "speed": speed, "margin": 9, "weight": weight}
+    exact = overlay_drift.function(x.double(), **draw | {"picture": picture.to(dtype)})
+    found = mixed_drifting(x.to(DEVICE), picture.to(DEVICE), speed.to(DEVICE), 9, weight).cpu()
+    assert found.dtype == dtype
+    step = torch.finfo(dtype).eps / 2  # half the distance of neighbours below 1
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=1.01 * step)
 
 
 def test_without_nvidias_compiler_a_layer_at_a_time_is_computed_and_said(

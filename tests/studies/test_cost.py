@@ -25,11 +25,13 @@ def test_time_is_estimated_from_the_studys_own_runs(tmp_path: Path) -> None:
     assert found.seconds == pytest.approx((50 + 3 * 100) / rate)
     assert found.wall_seconds == pytest.approx(found.seconds / 2)
     assert found.gpu_hours == pytest.approx(found.seconds * 0.5 / 3600)
-    assert found.basis == "median speed of 2 runs of this study"
+    assert found.basis == "mean speed of 2 runs of this study"
     given = cost.estimate_cost(states, at_once=2, decisions_per_second=10.0)
     assert given.seconds == pytest.approx(35.0) and given.basis.startswith("--decisions-per-second")
     side_by_side = cost.estimate_cost(states, at_once=1, decisions_per_second=10.0, together=2)
-    assert side_by_side.wall_seconds == pytest.approx(20.0), "50 and 100, then 100 and 100"
+    assert side_by_side.wall_seconds == pytest.approx(17.5), "50 and 100, then 100 and 100"
+    each = [side_by_side.run_seconds[run.name] for run in study.runs[1:]]
+    assert each == pytest.approx([7.5, 7.5, 10.0, 10.0]), "those of a process end together"
 
 
 def test_time_counts_updates_where_runs_make_different_numbers_of_them(tmp_path: Path) -> None:
@@ -45,7 +47,7 @@ def test_time_counts_updates_where_runs_make_different_numbers_of_them(tmp_path:
     states = read_states(study)
     found = cost.estimate_cost(states, at_once=1)
     assert found.seconds == pytest.approx((50 + 100) / (200 / 21))
-    assert found.run_seconds(states[1]) == pytest.approx(50 / (200 / 21))
+    assert found.run_seconds["run0.5"] == pytest.approx(50 / (200 / 21))
     given = cost.estimate_cost(states, at_once=1, decisions_per_second=10.0)
     assert given.seconds == pytest.approx(15.0), "of a run with an update per decision"
 

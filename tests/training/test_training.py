@@ -102,6 +102,27 @@ def test_a_mistake_in_the_program_ends_one_run_too(
     assert "Traceback" in capsys.readouterr().err, "it is a mistake in the program: show where"
 
 
+def test_runs_of_different_lengths_end_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The longer has more turns, evenly mixed with the other's, and each is the run alone."""
+    turns: list[int] = []
+    send = Trainer.choose_actions
+    monkeypatch.setattr(
+        Trainer,
+        "choose_actions",
+        lambda self: [turns.append(self.config.seed), send(self)][1],
+    )
+    lengths = {0: 8, 1: 32, 2: 8}
+    runs = [tiny(tmp_path / str(seed), seed=seed, decisions=d) for seed, d in lengths.items()]
+    assert train_each(runs) == [None, None, None]
+    assert [turns.count(seed) for seed in lengths] == [8, 32, 8]
+    for start in range(0, 48, 12):
+        assert {turns[start : start + 12].count(seed) for seed in (0, 2)} == {2}
+    alone = train(tiny(tmp_path / "alone", seed=1, decisions=32))
+    assert_same(alone, runs[1].folder)
+
+
 def test_the_time_limit_counts_from_the_beginning_for_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

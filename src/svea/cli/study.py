@@ -117,7 +117,7 @@ def dry_run_lines(study: Study, states: Sequence[RunState], cost: Cost | None = 
     for state in states:
         own = {k: v for k, v in state.run.values.items() if k != "task" and k not in shared}
         command = ["svea", "train", state.run.values["task"], *as_flags(own)]
-        seconds = cost.run_seconds(state) if cost else None
+        seconds = cost.run_seconds.get(state.run.name) if cost else None
         left = "" if not seconds else f"  # about {duration(seconds)}"
         lines.append(f"{state.state:<8} {shlex.join(command)}{left}")
     out = study.folder / "runs" / "NAME"

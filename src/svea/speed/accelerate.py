@@ -163,6 +163,14 @@ def _crop_on_cuda(x: Tensor, *, corner: Tensor, size: int) -> Tensor:
     return _windows_on_cuda(x, corner, size, size, 0)
 
 
+def _overlay_drift_on_cuda(
+    x: Tensor, *, picture: Tensor, speed: Tensor, margin: int, weight: float
+) -> Tensor:
+    from svea.speed.kernels.windows import mixed_drifting
+
+    return mixed_drifting(x, picture, speed, margin, weight)
+
+
 class WindowsOfPixels(Augmentation):
     """A shift or a crop whose kernel makes pixels of bytes in the same pass."""
 
@@ -198,6 +206,7 @@ ON_CUDA: dict[str, Callable[..., Tensor]] = {
     "conv": _conv_on_cuda,
     "shift": _shift_on_cuda,
     "crop": _crop_on_cuda,
+    "overlay_drift": _overlay_drift_on_cuda,
 }
 
 

@@ -7,8 +7,8 @@ a speed measured on another machine would only look like an estimate.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from svea import files
 from svea.errors import StorageError, UserError
@@ -36,13 +36,8 @@ class Cost:
     """Of the files in their folders, once all are trained."""
     basis: str
     """Where the speed comes from."""
-    updates_per_second: float = 0.0
-    """The speed; 0 where none is known. Updates take nearly all of the time."""
-
-    def run_seconds(self, state: RunState) -> float | None:
-        """How long one of the runs will still take."""
-        speed = self.updates_per_second
-        return updates_left([state]) / speed if speed else None
+    run_seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long each of the runs will still take, by its name; empty where no speed is known."""
 
     @property
     def disk_bytes(self) -> int:
@@ -62,10 +57,10 @@ def estimate_cost(
     Args:
         states: of its runs.
         at_once: how many processes run at the same time.
-        decisions_per_second: of one run at an update per decision; 0: the median of the study's
-            own runs.
+        decisions_per_second: of one run at an update per decision; 0: the mean of the study's own
+            runs.
         gpus: share of a GPU that one process takes; None: unknown before it starts.
-        together: runs in one process. It ends with the longest of them.
+        together: runs in one process, which end together: the longer have more turns.
     """
     left = unfinished(states)
     measured = measured_speeds(states)
@@ -73,13 +68,14 @@ def estimate_cost(
     if decisions_per_second:
         basis = "--decisions-per-second; evaluations are not included"
     elif measured:
-        updates_per_second = statistics.median(measured)
-        basis = f"median speed of {plural(len(measured), 'run')} of this study"
+        updates_per_second = statistics.fmean(measured)
+        basis = f"mean speed of {plural(len(measured), 'run')} of this study"
     else:
         basis = "no run of this study has been timed yet; --decisions-per-second sets a speed"
-    processes = groups([updates_left([state]) for state in left], together)
-    longest = sum(max(group) for group in processes)
-    seconds = longest / updates_per_second if updates_per_second else None
+    # Updates take nearly all of the time.
+    processes = groups(left, together)
+    updates = [updates_left(group) / len(group) for group in processes]
+    seconds = sum(updates) / updates_per_second if updates_per_second else None
     return Cost(
         runs=len(states),
         done=sum(state.state == "done" for state in states),
@@ -89,7 +85,12 @@ def estimate_cost(
         gpu_hours=_gpu_hours(seconds, gpus),
         file_bytes=_file_bytes(left, at_once * together),
         basis=basis,
-        updates_per_second=updates_per_second,
+        run_seconds={
+            state.run.name: each / updates_per_second
+            for group, each in zip(processes, updates, strict=True)
+            for state in group
+            if updates_per_second
+        },
     )
 
 

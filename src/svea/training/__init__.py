@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -88,7 +90,8 @@ def train_each(configs: Sequence[Config]) -> list[Exception | None]:
     """As `train_together`, but returns how each run ended: None, or the error that ended it.
 
     On a GPU each run has a lane of its own: while one waits for its environments or its actions,
-    the others compute, and their small kernels run side by side.
+    the others compute, and their small kernels run side by side. A run of twice the length has
+    twice as many turns, so that all end together.
     """
     for config in configs:
         check(config)
@@ -105,10 +108,39 @@ def train_each(configs: Sequence[Config]) -> list[Exception | None]:
         for run in runs:
             if run.trainer:
                 speed.synchronise(run.trainer.device)  # it was made outside the lanes
-        active = runs
-        while active:
-            active = [run for run in active if run.take_turn()]
+        _take_turns(runs)
     return [run.error for run in runs]
+
+
+def _take_turns(runs: Sequence[_Turns]) -> None:
+    """Let runs take turns until the last has ended, as often as each has decisions left to make.
+
+    So runs of different lengths end together, and a GPU that is used best by several has several
+    to the end.
+    """
+    longest = max((run.turns_left for run in runs), default=1)
+    active = {run: (run.turns_left / longest, n / len(runs)) for n, run in enumerate(runs)}
+    for round_ in itertools.count():
+        for run, (share, phase) in list(active.items()):
+            if is_due(round_, share, phase) and not run.take_turn():
+                del active[run]
+        if not active:
+            return
+
+
+def is_due(round_: int, share: float, phase: float) -> bool:
+    """Whether a run has a turn in this round, if it has one in a share of all, evenly spaced.
+
+    Args:
+        round_: from 0.
+        share: of the rounds, up to 1.
+        phase: 0 to 1, by how much of the distance between two turns it is ahead; others of the
+            same share have another phase, or all of them would want the same round.
+
+    >>> [[int(is_due(round_, 0.4, phase)) for round_ in range(5)] for phase in (0, 0.5)]
+    [[0, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
+    """
+    return math.floor((round_ + 1) * share + phase) > math.floor(round_ * share + phase)
 
 
 def _check_one_arithmetic(configs: Sequence[Config]) -> None:
@@ -177,6 +209,14 @@ class _Turns:
         if self.trainer:
             with self._ends_alone():
                 self.trainer.begin()
+
+    @property
+    def turns_left(self) -> float:
+        """How many turns it has before it, at least one, in which it ends."""
+        if self.trainer is None:
+            return 1
+        left = self.config.decisions - self.trainer.decision
+        return max(left / self.config.envs, 1)
 
     def take_turn(self) -> bool:
         """One turn; False if the run has ended."""

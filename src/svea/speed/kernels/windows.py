@@ -1,4 +1,4 @@
-"""Windows cut out of pictures as one GPU kernel (Triton), and bytes made to pixels.
+"""Windows cut out of pictures by GPU kernels (Triton), also mixed in; bytes made to pixels.
 
 What torch.compile makes of the same gather reads a 64-bit index for every pixel, eight times the
 picture's own bytes.
@@ -33,6 +33,27 @@ def _cut(
     if SCALED:
         values = tl.div_rn(values.to(tl.float32), 255.0)
     tl.store(y + plane * HEIGHT * WIDTH + p, values.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _mix_drifting(
+    x, picture, speed, y, weight, FRAMES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
+    MARGIN: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A block of pixels of one plane, mixed with what its frame sees of the sample's picture."""
+    plane = tl.program_id(0).to(tl.int64)
+    p = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = p < HEIGHT * WIDTH
+    sample, frame, colour = plane // (3 * FRAMES), plane // 3 % FRAMES, plane % 3
+    top = MARGIN + frame * tl.load(speed + 2 * sample)
+    left = MARGIN + frame * tl.load(speed + 2 * sample + 1)
+    rows, columns = HEIGHT + 2 * MARGIN, WIDTH + 2 * MARGIN
+    corner = picture + ((sample * 3 + colour) * rows + top) * columns + left
+    seen = tl.load(corner + p // WIDTH * columns + p % WIDTH, mask=inside, other=0)
+    seen = seen.to(y.dtype.element_ty).to(tl.float32)
+    at = plane * HEIGHT * WIDTH + p
+    own = tl.load(x + at, mask=inside, other=0).to(tl.float32)
+    tl.store(y + at, (own + weight * (seen - own)).to(y.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -74,3 +95,24 @@ def windows(
 @windows.register_fake
 def _(x: Tensor, corner: Tensor, height: int, width: int, pad: int, dtype: torch.dtype) -> Tensor:
     return x.new_empty((*x.shape[:2], height, width), dtype=dtype)
+
+
+@torch.library.custom_op("svea::mixed_drifting", mutates_args=())
+def mixed_drifting(x: Tensor, picture: Tensor, speed: Tensor, margin: int, weight: float) -> Tensor:
+    """`overlay_drift`: frames (B, 3k, H, W), each mixed with its window of a picture (B, 3, ...).
+
+    `margin` pixels of the picture are left over on each side; it moves by `speed` (B, 2) a frame.
+    """
+    batch, channels, height, width = x.shape
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    grid = (batch * channels, triton.cdiv(height * width, BLOCK))
+    _mix_drifting[grid](
+        x.contiguous(), picture.contiguous(), speed.contiguous(), y, weight, channels // 3, height,
+        width, margin, BLOCK,
+    )  # fmt: skip
+    return y
+
+
+@mixed_drifting.register_fake
+def _(x: Tensor, picture: Tensor, speed: Tensor, margin: int, weight: float) -> Tensor:
+    return x.new_empty(x.shape)
