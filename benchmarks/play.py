@@ -1,6 +1,6 @@
 """What the playground costs: processor time per decision, of two agents with their pictures.
 
-    python benchmarks/play.py zoo:walker_walk-svea zoo:walker_walk-svea-drift
+    python benchmarks/play.py zoo:walker_walk-svea zoo:walker_walk-svea-motion
 
 Plays without a page, as fast as it goes, with every decision drawn: policy, simulation, the agent's
 picture, the scene at 256 pixels, its JPEG, and the way through the server's process. On a machine
@@ -64,4 +64,4 @@ async def main(runs: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1:] or ["zoo:walker_walk-svea", "zoo:walker_walk-svea-drift"]))
+    asyncio.run(main(sys.argv[1:] or ["zoo:walker_walk-svea", "zoo:walker_walk-svea-motion"]))

@@ -1,6 +1,6 @@
 """Make the moving picture of the README: agents in the same worlds, next to each other.
 
-    python scripts/hero.py zoo:walker_walk-{drq,svea,svea-drift} docs/images/hero.webp
+    python scripts/hero.py zoo:walker_walk-{drq,svea,svea-motion} docs/images/hero.webp
 
 Each part is the same stretch of the first evaluation episode of a mode, played by all agents with
 the same seed. The bar under a picture is the reward of the last second: full means 1 per step.
@@ -76,7 +76,7 @@ def frame(caption: str, agents: list[tuple[str, Recording]], step: int) -> Image
         earned = recording.totals[step] - recording.totals[step - round(RATE)]
         share = float(np.clip(earned / (round(RATE) * 4), 0, 1))  # four steps a decision
         pen.text((left + 6, top + SIZE + below / 2), label, INK, small, "lm")
-        bar = (left + 84, top + SIZE + 14, left + SIZE - 6, top + SIZE + below - 14)
+        bar = (left + 96, top + SIZE + 14, left + SIZE - 6, top + SIZE + below - 14)
         pen.rounded_rectangle(bar, 5, (44, 47, 58))
         if share > 0.03:
             pen.rounded_rectangle((*bar[:2], bar[0] + share * (bar[2] - bar[0]), bar[3]), 5, GOOD)

@@ -58,6 +58,8 @@ PAGES = (
     "docs/notes/recipe.md",
 )
 HEADLINE = MODES[:3]
+LONG = 500_000  # decisions, the paper's
+OURS = "svea-motion"
 CANDIDATES = ("svea + overlay_drift", "svea + overlay|overlay_drift")
 """Settings that are neither the paper's nor methods of ours: not for pages that are short."""
 NOT_RUN = "not yet run"
@@ -85,8 +87,10 @@ class Results:
         self.comparison = Comparison(self.groups, named_groups(self.tried))
         self.blocks = {
             "headline": self.headline,
+            "long": self.long,
+            "motion": self.motion,
             "means": self.comparison.means,
-            "lead": partial(self.comparison.means, left_out=CANDIDATES),
+            "lead": self.lead,
             "final": self.final,
             "curves": self.curves,
             "kept": partial(agents_on_the_way, self.groups),
@@ -136,6 +140,49 @@ class Results:
             "500,000 decisions. † Not a replication: fewer seeds or decisions, or not all worlds."
         )
         return Table("headline", "", columns, tuple(rows), (note,))
+
+    def long(self, labels: Sequence[str] = (), both: bool = False) -> Table:
+        """Runs of the paper's length: a row per task and setting, a column for every mode.
+
+        Args:
+            labels: settings that are shown; none given: all.
+            both: only tasks on which all of them have run.
+        """
+        groups = [g for g in self.groups if g.runs[0].config["decisions"] >= LONG]
+        groups = [g for g in groups if g.label in labels or not labels]
+        rows, shown = [], []
+        for task in TASKS:
+            here = [group for group in groups if group.task == task]
+            for group in here if not both or len(here) == len(labels) else ():
+                found = [self._cell(group, task, mode) for mode in MODES]
+                shown += [result for _, result in found if result]
+                decisions = f"{min(map(_last, group.runs)):,}"
+                cells = [Cell(task), Cell(f"`{group.label}`"), Cell(decisions)]
+                rows.append(Row((*cells, *(cell for cell, _ in found))))
+        note = (
+            f"{from_to({r.seeds for r in shown})} seed per row, "
+            f"{from_to({r.episodes for r in shown})} episodes per cell; in brackets 95 % over "
+            "worlds or episodes."
+        )
+        columns = tuple(map(Column, ("task", "setting", "decisions", *MODES)))
+        return Table("long", "", columns, tuple(rows), (note,))
+
+    def motion(self) -> Table:
+        """The same for our own method, next to the paper's, where both have run for so long."""
+        return self.long(labels=("svea + conv", OURS), both=True)
+
+    def lead(self) -> Table:
+        """Means over the tasks of methods alone, and what the last of them reaches later."""
+        means = self.comparison.means(left_out=CANDIDATES)
+        rows = [[cell.text for cell in row.cells] for row in self.motion().rows]
+        column = 3 + MODES.index("video_hard")
+        ours = [f"{row[column]} on {row[0]}" for row in rows if OURS in row[1]]
+        conv = [row[column] for row in rows if OURS not in row[1]]
+        note = (
+            f"After {LONG:,} decisions, with one seed each, `{OURS}` has {' and '.join(ours)} in "
+            f"video_hard, `svea + conv` {' and '.join(conv)}."
+        )
+        return replace(means, notes=(*means.notes, note))
 
     def final(self) -> Table:
         """Final agents: a row per setting and mode."""
@@ -389,7 +436,7 @@ class Results:
 
     def _run_of(self, config: dict[str, Any]) -> Run:
         """The run that an agent comes from."""
-        key = ("task", "method", "augment", "encoder", "seed")
+        key = ("task", "method", "augment", "encoder", "seed", "decisions")
         wanted = [config[name] for name in key]
         runs = [*self.runs, *self.searched, *self.tried]
         found = [run for run in runs if [run.config[name] for name in key] == wanted]
