@@ -31,13 +31,13 @@ from svea.runs.load import load_agent, load_config
 FOLDER = Path(__file__).resolve().parents[1] / "docs/gallery"
 LIST = FOLDER / "clips.json"
 SIZE, SECONDS = 192, 3.2
-BEGIN = {"walker_walk": 3.0, "finger_spin": 1.0}  # seconds
+BEGIN = {"walker_walk": 3.0, "cartpole_swingup": 0.0, "finger_spin": 1.0}  # seconds
 PAPER = [mode for mode in MODES if mode != "distracting_cs"]
 PAPER += ["distracting_cs:0.1", "distracting_cs:0.5"]
 MAIN = "walker_walk-svea"
 SHOWN = {
     "paper": (PAPER, [MAIN, "walker_walk-svea-motion", "walker_walk-drq",
-                      "finger_spin-svea-motion"]),
+                      "cartpole_swingup-svea-motion", "finger_spin-svea-motion"]),
     "geometry": ([*GEOMETRY_MODES], [MAIN]),
     "lights": ([*LIGHT_MODES], [MAIN]),
     "pictures": ([*PICTURE_MODES], [MAIN]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import random
+import signal
 import sys
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,10 @@ import pytest
 # Examples are not timed: the machine may be busy with other tests.
 hypothesis.settings.register_profile("svea", deadline=None)
 hypothesis.settings.load_profile("svea")
+
+# A shell starts `make test &` with Ctrl-C ignored, and so would be every process that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
