@@ -170,9 +170,19 @@ class Comparison:
 
 
 def named_groups(runs: Sequence[Run]) -> list[Group]:
-    """Runs that differ in their seed alone, under the names that tables of results have."""
-    groups = [replace(group, label=setting_of(group)) for group in group_runs(runs)]
-    return sorted(groups, key=lambda group: (group.task, group.label))
+    """Runs that differ in their seed alone, under the names that tables of results have.
+
+    What these names do not say (`UNNAMED`) makes no other group either.
+    """
+    groups: dict[tuple[str, str, int], Group] = {}
+    for group in group_runs(runs):
+        named = replace(group, label=setting_of(group))
+        key = (named.task, named.label, named.runs[0].config["decisions"])
+        if key in groups:
+            both = sorted([*groups[key].runs, *named.runs], key=lambda run: run.seed)
+            named = replace(named, runs=both)
+        groups[key] = named
+    return sorted(groups.values(), key=lambda group: (group.task, group.label))
 
 
 def setting_of(group: Group) -> str:
@@ -198,7 +208,9 @@ def records_at_100k(groups: Iterable[Group]) -> Compared:
             continue
         own = settings_of(group.runs[0])
         settings = {name: own[name] for name in own.keys() - BY_THEN}
-        if settings != first.setdefault((group.label, group.task), settings):
+        known = first.setdefault((group.label, group.task), settings)
+        # Options that came later are not in the configurations of earlier runs.
+        if any(settings[name] != known[name] for name in settings.keys() & known.keys()):
             raise SystemExit(
                 f"unlike runs of {group.task} are all named {group.label!r}; scripts/comparison.py "
                 "should name what they differ in (setting_of)"
