@@ -172,17 +172,34 @@ class Comparison:
 def named_groups(runs: Sequence[Run]) -> list[Group]:
     """Runs that differ in their seed alone, under the names that tables of results have.
 
-    What these names do not say (`UNNAMED`) makes no other group either.
+    A mode for evaluations during training makes no other group.
     """
-    groups: dict[tuple[str, str, int], Group] = {}
-    for group in group_runs(runs):
-        named = replace(group, label=setting_of(group))
-        key = (named.task, named.label, named.runs[0].config["decisions"])
-        if key in groups:
-            both = sorted([*groups[key].runs, *named.runs], key=lambda run: run.seed)
-            named = replace(named, runs=both)
-        groups[key] = named
-    return sorted(groups.values(), key=lambda group: (group.task, group.label))
+    groups: list[Group] = []
+    for found in group_runs(runs):
+        group = replace(found, label=setting_of(found))
+        twin = next((one for one in groups if _same_length(one, group) and alike(one, group)), None)
+        if twin:
+            groups.remove(twin)
+            both = sorted([*twin.runs, *group.runs], key=lambda run: run.seed)
+            group = replace(group, runs=both)
+        groups.append(group)
+    return sorted(groups, key=lambda group: (group.task, group.label))
+
+
+def alike(one: Group, other: Group) -> bool:
+    """Whether agents of two groups were trained alike, up to the shorter one's length.
+
+    Options that came later are not in the configurations of earlier runs.
+    """
+    mine, others = (settings_of(group.runs[0]) for group in (one, other))
+    names = (mine.keys() & others.keys()) - BY_THEN
+    same = (one.task, one.label) == (other.task, other.label)
+    return same and all(mine[name] == others[name] for name in names)
+
+
+def _same_length(one: Group, other: Group) -> bool:
+    """Whether two groups were to make as many decisions."""
+    return one.runs[0].config["decisions"] == other.runs[0].config["decisions"]
 
 
 def setting_of(group: Group) -> str:
@@ -198,7 +215,7 @@ def setting_of(group: Group) -> str:
 def records_at_100k(groups: Iterable[Group]) -> Compared:
     """What was played with agents of 100,000 decisions, final ones or kept on the way."""
     found: Compared = {}
-    first: dict[tuple[str, str], dict[str, str]] = {}
+    first: dict[tuple[str, str], Group] = {}
     for group in groups:
         records = [
             [r for r in run.agent_episodes() if round(r["decision"], -3) == COMPARED_AT]
@@ -206,11 +223,7 @@ def records_at_100k(groups: Iterable[Group]) -> Compared:
         ]
         if not any(records):
             continue
-        own = settings_of(group.runs[0])
-        settings = {name: own[name] for name in own.keys() - BY_THEN}
-        known = first.setdefault((group.label, group.task), settings)
-        # Options that came later are not in the configurations of earlier runs.
-        if any(settings[name] != known[name] for name in settings.keys() & known.keys()):
+        if not alike(group, first.setdefault((group.label, group.task), group)):
             raise SystemExit(
                 f"unlike runs of {group.task} are all named {group.label!r}; scripts/comparison.py "
                 "should name what they differ in (setting_of)"
