@@ -189,7 +189,7 @@ def clips(section: str) -> str:
     if all(len(shown) == 1 for shown in modes.values()):
         return grid([figure(clip, listed["size"], clip["mode"]) for clip in chosen])
     return "\n\n".join(
-        f"### `{mode}`\n\n" + grid([figure(clip, listed["size"], "") for clip in shown], "four")
+        f"### `{mode}`\n\n" + grid([figure(clip, listed["size"], "") for clip in shown], "row")
         for mode, shown in modes.items()
     )
 
