@@ -148,8 +148,7 @@ class Results:
             labels: settings that are shown; none given: all.
             both: only tasks on which all of them have run.
         """
-        groups = [g for g in self.groups if g.runs[0].config["decisions"] >= LONG]
-        groups = [g for g in groups if g.label in labels or not labels]
+        groups = [g for g in self._long_groups() if g.label in labels or not labels]
         rows, shown = [], []
         for task in TASKS:
             here = [group for group in groups if group.task == task]
@@ -167,6 +166,10 @@ class Results:
         columns = tuple(map(Column, ("task", "setting", "decisions", *MODES)))
         return Table("long", "", columns, tuple(rows), (note,))
 
+    def _long_groups(self) -> list[Group]:
+        """What was to have the paper's length."""
+        return [group for group in self.groups if group.runs[0].config["decisions"] >= LONG]
+
     def motion(self) -> Table:
         """The same for our own method, next to the paper's, where both have run for so long."""
         return self.long(labels=("svea + conv", OURS), both=True)
@@ -178,9 +181,10 @@ class Results:
         column = 3 + MODES.index("video_hard")
         ours = [f"{row[column]} on {row[0]}" for row in rows if OURS in row[1]]
         conv = [row[column] for row in rows if OURS not in row[1]]
+        seeds = {len(group.runs) for group in self._long_groups()}
         note = (
-            f"After {LONG:,} decisions, with one seed each, `{OURS}` has {' and '.join(ours)} in "
-            f"video_hard, `svea + conv` {' and '.join(conv)}."
+            f"After {LONG:,} decisions, {from_to(seeds)} seed per task, `{OURS}` has "
+            f"{' and '.join(ours)} in video_hard, `svea + conv` {' and '.join(conv)}."
         )
         return replace(means, notes=(*means.notes, note))
 

@@ -250,6 +250,28 @@ def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(
     assert plain.parameters["images"] is bank
 
 
+def test_a_drifting_overlay_is_mixed_in_by_our_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a kernel that computes what its own test compares it with."""
+    drifting = AUGMENTATIONS["overlay_drift"]
+    windows = types.ModuleType("svea.speed.kernels.windows")
+    called = []
+
+    def mixed_drifting(
+        x: Tensor, picture: Tensor, speed: Tensor, margin: int, weight: float
+    ) -> Tensor:
+        called.append((margin, weight))
+        return drifting.function(x, picture=picture, speed=speed, margin=margin, weight=weight)
+
+    windows.mixed_drifting = mixed_drifting  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, windows.__name__, windows)
+    monkeypatch.setattr(kernels, "windows", windows, raising=False)
+    x = torch.rand(3, 9, 16, 16)
+    draw = drifting.draw(x, torch.Generator().manual_seed(0), drift=2, weight=0.3)
+    fast = fast_augmentation(drifting, torch.device("cuda"))
+    assert torch.equal(fast.function(x, **draw), drifting.function(x, **draw))
+    assert called == [(6, 0.3)]
+
+
 def test_channels_last_changes_where_weights_lie_alone() -> None:
     plain = Masker(filters=4)
     laid_out = copy.deepcopy(plain)

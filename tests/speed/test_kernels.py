@@ -234,6 +234,13 @@ def test_a_drifting_picture_is_mixed_in_as_by_the_library(
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=1.01 * step)
 
 
+def test_pictures_too_small_to_drift_are_refused_before_they_are_read() -> None:
+    x, speed = torch.rand(2, 9, 16, 16, device=DEVICE), torch.zeros(2, 2, dtype=torch.int64)
+    picture = torch.rand(2, 3, 16 + 2 * 5, 16 + 2 * 5, device=DEVICE)
+    with pytest.raises(ValueError, match=r"\(2, 3, 26, 26\); allowed: \(2, 3, 28, 28\)"):
+        mixed_drifting(x, picture, speed.to(DEVICE), 6, 0.5)
+
+
 def test_without_nvidias_compiler_a_layer_at_a_time_is_computed_and_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -104,6 +104,9 @@ def mixed_drifting(x: Tensor, picture: Tensor, speed: Tensor, margin: int, weigh
     `margin` pixels of the picture are left over on each side; it moves by `speed` (B, 2) a frame.
     """
     batch, channels, height, width = x.shape
+    needed = (batch, 3, height + 2 * margin, width + 2 * margin)
+    if picture.shape != needed:  # the kernel would read beyond it
+        raise ValueError(f"overlay_drift: pictures are {tuple(picture.shape)}; allowed: {needed}")
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     grid = (batch * channels, triton.cdiv(height * width, BLOCK))
     _mix_drifting[grid](
