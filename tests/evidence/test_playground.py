@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from svea.agents import make_agent
 from svea.config import configure, to_dict
 from svea.errors import UserError
 from svea.evidence.evaluation import evaluate
-from svea.evidence.playground.player import Player, Seat, action_gradients
+from svea.evidence.playground.player import Player, Seat
 from svea.evidence.playground.seats import AgentProcess
 from svea.evidence.playground.setting import DEFAULT, Setting, read_setting
 from svea.runs import zoo
@@ -139,27 +138,6 @@ def test_an_agent_without_critic_shows_what_moves_its_action(tmp_path: Path):
     play(player, player.setting)
     assert player.numbers.q == [None, None] and len(player.seen()) == 2
     player.close()
-
-
-def test_gradients_of_the_action_are_those_of_its_length():
-    weights = torch.zeros(2, 9, 8, 8)
-    weights[0, 4, 2, 5], weights[1, 4, 6, 6], weights[1, 0, 0, 0] = -3.0, 4.0, 2.0
-
-    def choose(features: torch.Tensor, explore: bool, generator: Any) -> torch.Tensor:
-        return torch.einsum("bchw,achw->ba", features, weights)
-
-    same = lambda images: images  # noqa: E731
-    agent: Any = SimpleNamespace(trunk=same, masked=same, choose=choose)
-    images = torch.zeros(1, 9, 8, 8)
-    images[0, 4, 2, 5] = images[0, 4, 6, 6] = 1.0  # the action is (-3, 4), of length 5
-    maps = action_gradients(agent, images)[0]
-    expected = {(2, 5): 9 / 5, (6, 6): 16 / 5, (0, 0): 8 / 5}  # of |a|, by a_i w_i / |a|
-    found = {place: float(maps[place]) for place in expected}
-    assert torch.count_nonzero(maps) == 3
-    for place, value in expected.items():
-        assert found[place] / found[2, 5] == pytest.approx(value / expected[2, 5], rel=0.2) or (
-            found[place] == 1.0
-        ), "scaled, the few largest at 1"
 
 
 def test_the_random_policy_and_another_task():

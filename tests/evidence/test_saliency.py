@@ -16,7 +16,14 @@ from torch import Tensor
 from svea.agents.guided import guided_gradient
 from svea.errors import UserError
 from svea.evidence.film.episode import record
-from svea.evidence.film.saliency import attention, input_gradients, look, overlay, saliency
+from svea.evidence.film.saliency import (
+    action_gradients,
+    attention,
+    input_gradients,
+    look,
+    overlay,
+    saliency,
+)
 from svea.runs.load import load_agent, load_config
 from svea.training import train
 
@@ -37,6 +44,27 @@ def test_gradients_are_those_of_q() -> None:
     expected[2:4, 5:7], expected[0, 0] = 1.0, 0.5
     torch.testing.assert_close(maps[0], expected)
     torch.testing.assert_close(maps[1], expected)  # each picture has its own scale
+
+
+def test_gradients_of_the_action_are_those_of_its_length() -> None:
+    weights = torch.zeros(2, 9, 8, 8)
+    weights[0, 4, 2, 5], weights[1, 4, 6, 6], weights[1, 0, 0, 0] = -3.0, 4.0, 2.0
+
+    def choose(features: Tensor, explore: bool, generator: Any) -> Tensor:
+        return torch.einsum("bchw,achw->ba", features, weights)
+
+    same = lambda images: images  # noqa: E731
+    agent: Any = SimpleNamespace(trunk=same, masked=same, choose=choose)
+    images = torch.zeros(1, 9, 8, 8)
+    images[0, 4, 2, 5] = images[0, 4, 6, 6] = 1.0  # the action is (-3, 4), of length 5
+    maps = action_gradients(agent, images)[0]
+    expected = {(2, 5): 9 / 5, (6, 6): 16 / 5, (0, 0): 8 / 5}  # of |a|, by a_i w_i / |a|
+    found = {place: float(maps[place]) for place in expected}
+    assert torch.count_nonzero(maps) == 3
+    for place, value in expected.items():
+        assert found[place] / found[2, 5] == pytest.approx(value / expected[2, 5], rel=0.2) or (
+            found[place] == 1.0
+        ), "scaled, the few largest at 1"
 
 
 def test_attention_finds_the_patch_that_reaches_the_class_token() -> None:

@@ -71,7 +71,7 @@ def test_an_agent_without_a_critic_says_so_where_q_values_are_needed(
     with pytest.raises(UserError, match=r"acting part of an agent alone.*no Q-values.*svea play"):
         agent.q_value(torch.zeros(1, 9, 16, 16, dtype=torch.uint8), torch.zeros(1, 1))
     with pytest.raises(UserError, match="no Q-values"):
-        saliency(small, ["train"], tmp_path / "s.png", on_problem=lambda *_: None)
+        saliency(small, ["train"], tmp_path / "s.png", guided=True, on_problem=lambda *_: None)
     recording = record(agent, load_config(small), "train", size=None)
     assert len(recording.totals) == 10 and np.isnan(recording.q).all()
 

@@ -66,11 +66,16 @@ def test_watch_films_an_agent_of_the_zoo_without_q_values(agents: Path) -> None:
     assert Path("runs/zoo/toy-svea/watch.mp4").stat().st_size > 0
 
 
-@pytest.mark.parametrize("command", [["analyze", "saliency"], ["analyze", "q-variance"]])
+def test_saliency_of_an_agent_of_the_zoo_shows_what_moves_its_action(agents: Path) -> None:
+    assert main(["analyze", "saliency", "zoo:toy-svea", "--modes", "train"]) == 0
+    assert Path("runs/zoo/toy-svea/analysis/saliency.png").stat().st_size > 0
+
+
+@pytest.mark.parametrize("analysis", [["saliency", "--guided"], ["q-variance"], ["q-gap"]])
 def test_analyses_that_need_more_than_the_acting_part_say_so(
-    agents: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+    agents: Path, analysis: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*command, "zoo:toy-svea"]) == 2
+    assert main(["analyze", analysis[0], "zoo:toy-svea", *analysis[1:]]) == 2
     said = capsys.readouterr().err
     assert "no Q-values" in said or "no replay buffer" in said
 

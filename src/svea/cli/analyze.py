@@ -131,7 +131,8 @@ def saliency(
     Example: svea analyze saliency runs/walker_walk-svea-0 --modes color_hard
 
     Args:
-        run: folder made by `svea train` or `svea export`; agents of the zoo have no Q-values.
+        run: folder made by `svea train` or `svea export`, or zoo:NAME; of an agent that is stored
+            without Q-values, as those of the zoo are, the pixels that move its action.
         modes: side by side: modes, or groups as in `svea eval`; `usual` is train and color_hard
             (robot tasks: test).
         out: the picture; default RUN/analysis/saliency.png.

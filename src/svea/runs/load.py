@@ -139,8 +139,8 @@ class NotStored(nn.Module):
         """Say what is missing."""
         raise UserError(
             f"{self.run} holds the acting part of an agent alone (svea export --small): it has no "
-            "Q-values. Use it with svea eval, svea watch and svea play (whose saliency shows what "
-            "moves its action), or take a run or a whole export"
+            "Q-values. Use it with svea eval, svea watch, svea play or svea analyze saliency "
+            "(without --guided, for what moves its action), or take a run or a whole export"
         )
 
 

@@ -1,8 +1,8 @@
-"""Where an agent looks: which pixels move its Q-value, and what its transformer attends to."""
+"""Where an agent looks: which pixels move its Q-value or its action, and what a ViT attends to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from svea.envs.modes import modes_for
 from svea.errors import UserError
 from svea.evidence.film import sheets
 from svea.evidence.film.episode import Recording, record
-from svea.runs.load import load_agent, load_config, require_critic
+from svea.runs.load import has_critic, load_agent, load_config, require_critic
 
 if TYPE_CHECKING:
     from svea.agents.agent import Agent
@@ -42,6 +42,19 @@ def input_gradients(agent: Agent, images: Tensor, actions: Tensor, guided: bool 
     pixels = images.detach().clone().requires_grad_(True)
     # Rows of a batch do not mix, so the gradient of the sum holds each row's own.
     (gradient,) = torch.autograd.grad(agent.q(pixels, actions).sum(), pixels)
+    return scaled(gradient.abs().amax(1))
+
+
+def action_gradients(agent: Agent, images: Tensor) -> Tensor:
+    """How much each pixel would move the action, for agents that are stored without critic.
+
+    The gradient of the action's length, |a|: one pass back, where the action's own numbers would
+    take one each. The largest over frames and colours, (B, H, W), scaled as `input_gradients` is.
+    """
+    pixels = images.detach().clone().requires_grad_(True)
+    with torch.enable_grad():
+        actions = agent.choose(agent.trunk(agent.masked(pixels)), False, None)
+        (gradient,) = torch.autograd.grad(actions.square().sum(-1).sqrt().sum(), pixels)
     return scaled(gradient.abs().amax(1))
 
 
@@ -96,12 +109,15 @@ def saliency(
 ) -> Path:
     """Write a sheet: the same episode in several modes, and below it where the agent looks.
 
+    Of an agent that is stored without its Q-functions, as those of the zoo are: what moves its
+    action.
+
     Args:
         run: folder of a run or of an export.
         modes: side by side.
         out: the PNG.
         samples: moments of the episode, evenly spread.
-        guided: also show the guided gradient.
+        guided: also show the guided gradient of Q.
         seed: of the evaluation whose first episode is shown.
         device: where the agent computes.
         data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
@@ -111,7 +127,8 @@ def saliency(
     if not 1 <= samples <= 20:
         raise UserError(f"samples is {samples}; allowed: 1 to 20")
     config, agent = load_config(run), load_agent(run, device=device)
-    require_critic(agent)
+    if guided:
+        require_critic(agent)
     shown: dict[str, dict[str, Tensor]] = {}
     chosen: dict[str, Any] = {"seed": seed, "size": None, "data_dir": data_dir, "task": task}
     for mode in modes_for(task or config.task, modes, on_problem):
@@ -138,8 +155,7 @@ def look(
     actions = torch.as_tensor(np.stack([recording.actions[k] for k in chosen])).to(agent.device)
     images = agent.views(observations.to(agent.device))["clean", 0].float()
     rows = {"seen": images}
-    for name in ("moves Q", "raises Q, guided") if guided else ("moves Q",):
-        maps = input_gradients(agent, images, actions, guided=name != "moves Q")
+    for name, maps in _maps(agent, images, actions, guided):
         smooth = F.avg_pool2d(maps[:, None], 3, 1, padding=1)[:, 0]  # strides leave a chequerboard
         rows[name] = overlay(images, scaled(smooth))
     if agent.masker is not None:
@@ -148,3 +164,15 @@ def look(
     if attended is not None:
         rows["attention"] = overlay(images, attended)
     return {name: pictures.cpu() for name, pictures in rows.items()}
+
+
+def _maps(
+    agent: Agent, images: Tensor, actions: Tensor, guided: bool
+) -> Iterator[tuple[str, Tensor]]:
+    """Gradients with the names of their rows."""
+    if not has_critic(agent):
+        yield "moves the action", action_gradients(agent, images)
+        return
+    yield "moves Q", input_gradients(agent, images, actions)
+    if guided:
+        yield "raises Q, guided", input_gradients(agent, images, actions, guided=True)

@@ -30,7 +30,7 @@ from svea.evidence.evaluation.play import (
     parallel_environments,
     random_policy,
 )
-from svea.evidence.film.saliency import input_gradients, overlay, scaled
+from svea.evidence.film.saliency import action_gradients, input_gradients, overlay, scaled
 from svea.evidence.playground.setting import Setting, fitting_mode
 from svea.evidence.results.labels import UPPER_BOUND
 from svea.runs.load import has_critic, load_agent, load_config
@@ -255,15 +255,3 @@ class Player:
     def close(self) -> None:
         """Free the simulator."""
         self.env.close()
-
-
-def action_gradients(agent: Agent, images: torch.Tensor) -> torch.Tensor:
-    """How much each pixel would move the action, for agents that are stored without critic.
-
-    The gradient of the action's length, |a|, the largest over frames and colours, (B, H, W).
-    """
-    pixels = images.detach().clone().requires_grad_(True)
-    with torch.enable_grad():
-        actions = agent.choose(agent.trunk(agent.masked(pixels)), False, None)
-        (gradient,) = torch.autograd.grad(actions.square().sum(-1).sqrt().sum(), pixels)
-    return scaled(gradient.abs().amax(1))
