@@ -11,7 +11,7 @@ from svea.envs import GEOMETRY_MODES, LIGHT_MODES, PAPER_TASKS
 from svea.evidence import plots, published, stats
 from svea.evidence.results import Group, group_runs
 from svea.evidence.results.settings import changed_settings, settings_of
-from svea.evidence.run import Run
+from svea.evidence.run import Run, by_world
 from svea.evidence.tables import Cell, Column, Row, Table
 from svea.methods import METHODS
 from svea.runs.records import Record
@@ -30,6 +30,7 @@ BY_THEN = {"decisions", "eval_mode"}  # what makes no difference to an agent of 
 NOT_EVALUATED = "not yet evaluated"
 NAMED_LATER = {"svea + overlay|overlay_drift, sac.n_step=3": "svea-motion"}
 """Settings that became methods after they had run."""
+FEW_SEEDS = "One seed says nothing about others, and over two or three an interval is too narrow."
 KINDS = {"geometry": tuple(GEOMETRY_MODES), "lights": tuple(LIGHT_MODES)}
 
 Compared = dict[str, dict[str, list[list[Record]]]]
@@ -56,8 +57,9 @@ class Comparison:
             for _, label, seeds, *returns in (row.cells for row in self._means(whole))
         ]
         note = (
-            f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions; 95 % over episodes, "
-            f"{from_to(_played(whole, MEANS))} per agent, and over seeds where there are several."
+            f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions, "
+            f"{from_to(_played(whole, MEANS))} episodes a mode; 95 % over worlds and seeds, too "
+            "narrow for so few seeds."
         )
         columns = tuple(map(Column, ("setting", *MEANS, "seeds")))
         return Table("means", "", columns, tuple(rows), (note,))
@@ -72,7 +74,7 @@ class Comparison:
         ]
         note = (
             "Mean return over seeds with its 95 % interval over seeds, where there are several, "
-            "and episodes, which show a mode's worlds in turn; "
+            f"and worlds (train: episodes). {FEW_SEEDS} Worlds are shown in turn; "
             f"{from_to(_played(self.shown, MODES))} episodes of each agent. A mean over tasks "
             "stands where all of them have run; each task counts once, however many seeds it has. "
             "The rest of this comparison has not yet been run."
@@ -92,8 +94,8 @@ class Comparison:
                     rows.append(Row((*row.cells[:2], seed, *row.cells[3:])))
                     sizes |= _played({label: {task: [records]}}, MODES)
         note = (
-            "Mean return of one agent with its 95 % interval over episodes, "
-            f"{from_to(sizes)} per cell."
+            "Mean return of one agent with its 95 % interval over worlds (train: episodes), "
+            f"{from_to(sizes)} episodes per cell."
         )
         titles = ("task", "setting", "seed", *MODES)
         return Table("seeds", "", tuple(map(Column, titles)), tuple(rows), (note,))
@@ -116,9 +118,9 @@ class Comparison:
             for label in _whole(self.shown)
         ]
         note = (
-            "Mean return with its 95 % interval over seeds, where there are several, and episodes. "
-            "Mean of four: over the test modes. Kept: the mean of four as a share of the return in "
-            "train."
+            "Mean return with its 95 % interval over seeds, where there are several, and worlds "
+            "(train: episodes). Mean of four: over the test modes. Kept: the mean of four as a "
+            "share of the return in train."
         )
         titles = ("task", "setting", "seed", "train", *SEARCHED, "mean of four", "kept")
         return Table("candidate", "", tuple(map(Column, titles)), tuple(rows), (note,))
@@ -143,8 +145,7 @@ class Comparison:
         note = (
             f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions, {from_to(seeds)} seed "
             f"per task, {from_to(_played(whole, modes))} episodes per mode and agent (train: "
-            f"{from_to(_played(whole, ['train']))}); 95 % over episodes, and over seeds where "
-            "there are several."
+            f"{from_to(_played(whole, ['train']))}); 95 % over worlds (train: episodes)."
         )
         columns = tuple(map(Column, ("mode", *(f"`{label}`" for label in found))))
         return Table("kinds", "", columns, tuple(rows), (note,))
@@ -156,11 +157,13 @@ class Comparison:
         for color, label in enumerate(_whole(self.shown)):
             tasks = _in_order(self.shown[label])
             ends = [
-                mean_interval([_returns_in(records, mode) for records in tasks]) or nothing
+                mean_interval([_episodes_in(records, mode) for records in tasks]) or nothing
                 for mode in DRAWN
             ]
             values, lows, highs = zip(*((e.point, e.low, e.high) for e in ends), strict=True)
-            drawn.append(plots.Bar(label, values, lows, highs, color))
+            seeds = from_to({len(records) for records in tasks})
+            many = "seed" if seeds == "1" else "seeds"
+            drawn.append(plots.Bar(f"{label} ({seeds} {many})", values, lows, highs, color))
         return drawn
 
     def _means(self, labels: Iterable[str]) -> list[Row]:
@@ -235,9 +238,9 @@ def records_at_100k(groups: Iterable[Group]) -> Compared:
     return found
 
 
-def _returns_in(records: Sequence[Sequence[Record]], mode: str) -> list[list[float]]:
-    """The returns of each seed in a mode."""
-    return [[r["return"] for r in one if r["mode"] == mode] for one in records]
+def _episodes_in(records: Sequence[Sequence[Record]], mode: str) -> stats.Episodes:
+    """The returns of each seed in a mode, by world."""
+    return [by_world(r for r in one if r["mode"] == mode) for one in records]
 
 
 def _whole(found: Compared) -> list[str]:
@@ -264,23 +267,23 @@ def _played(found: Compared, modes: Sequence[str]) -> set[int]:
         for tasks in found.values()
         for records in tasks.values()
         for mode in modes
-        for count in map(len, _returns_in(records, mode))
-        if count
+        for seed in _episodes_in(records, mode)
+        if (count := sum(map(len, seed.values())))
     }
 
 
 def _row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Record]]]) -> Row:
     """A setting on a task, or its mean over several: records of each seed of each task."""
-    cells = [mean_cell([_returns_in(records, mode) for records in tasks]) for mode in MODES]
+    cells = [mean_cell([_episodes_in(records, mode) for records in tasks]) for mode in MODES]
     seeds = Cell(from_to({len(records) for records in tasks}))
     return Row((Cell(name), Cell(f"`{label}`"), seeds, *cells))
 
 
 def _candidate_row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Record]]]) -> Row:
     """As `_row`, with the seeds' numbers and the mean over the search's modes."""
-    returns = {mode: [_returns_in(r, mode) for r in tasks] for mode in ("train", *SEARCHED)}
+    returns = {mode: [_episodes_in(r, mode) for r in tasks] for mode in ("train", *SEARCHED)}
     means = {
-        mode: np.mean([stats.mean_and_std_over_seeds(seeds)[0] for seeds in played])
+        mode: np.mean([stats.SeedsAndWorlds.of(seeds).scores.mean() for seeds in played])
         for mode, played in returns.items()
     }
     four = float(np.mean([means[mode] for mode in SEARCHED]))
@@ -298,10 +301,10 @@ def _in_kinds(runs: Sequence[list[Record]]) -> list[list[Record]]:
 
 def mean_over(tasks: Sequence[Sequence[Sequence[Record]]], modes: Sequence[str]) -> Cell:
     """The mean over modes, and over tasks, which have records of each seed."""
-    return mean_cell([_returns_in(runs, mode) for runs in tasks for mode in modes])
+    return mean_cell([_episodes_in(runs, mode) for runs in tasks for mode in modes])
 
 
-def mean_cell(returns: Sequence[Sequence[Sequence[float]]]) -> Cell:
+def mean_cell(returns: Sequence[stats.Episodes]) -> Cell:
     """The mean over tasks in a mode, from the returns of each seed of each task."""
     ends = mean_interval(returns)
     if ends is None:
@@ -311,16 +314,12 @@ def mean_cell(returns: Sequence[Sequence[Sequence[float]]]) -> Cell:
     return Cell(number(ends.point), f"{interval(ends.low, ends.high)}{without}")
 
 
-def mean_interval(returns: Sequence[Sequence[Sequence[float]]]) -> stats.Interval | None:
+def mean_interval(returns: Sequence[stats.Episodes]) -> stats.Interval | None:
     """The same as numbers; None if a task was not evaluated."""
     played = [[seed for seed in seeds if seed] for seeds in returns]
     if not all(played):
         return None
-    # Every episode counts as a world of its own: those of one world are few.
-    strata = [
-        stats.SeedsAndWorlds.of([{str(i): [r] for i, r in enumerate(seed)} for seed in seeds])
-        for seeds in played
-    ]
+    strata = [stats.SeedsAndWorlds.of(seeds) for seeds in played]
     return stats.bootstrap_interval(strata, _mean_of_tasks(list(map(len, played))))
 
 

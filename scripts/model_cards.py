@@ -10,40 +10,48 @@ import yaml
 
 from svea.envs import describe
 from svea.evidence import stats
-from svea.evidence.run import Run
+from svea.evidence.run import Run, by_world
 from svea.evidence.tables import Cell, Table
 from svea.evidence.tables.writers import to_markdown
+from svea.runs.records import Record
 from svea.words import interval, number, plural, size
 
 RETURN = "return [95 %]"
 
 
-def returns_of(run: Run, decision: int) -> Iterator[dict[str, Any]]:
-    """Per mode the evaluation of an agent: its records, or the evaluation during training."""
-    found: dict[str, tuple[str, list[float], set[Any], dict[str, Any]]] = {}
+def returns_of(run: Run, decision: int, stored: str) -> Iterator[dict[str, Any]]:
+    """Per mode the evaluation of an agent: its records, or the evaluation during training.
+
+    Args:
+        run: what it comes from.
+        decision: up to which it learned.
+        stored: the fingerprint of its weights in the zoo.
+    """
+    found: dict[str, tuple[str, list[Record], dict[str, Any]]] = {}
     for line in run.metrics:
         if line.get("kind") == "eval" and line["decision"] == decision:
-            what = ("in training", line["returns"], set(), line["provenance"])
-            found[line["mode"]] = what
+            played = [{"return": value, "seed": k} for k, value in enumerate(line["returns"])]
+            found[line["mode"]] = ("in training", played, line["provenance"])
     for record in run.agent_episodes():
         if record["decision"] == decision:
             mode = record["mode"]
             if mode not in found or found[mode][0] == "in training":
-                found[mode] = ("svea eval", [], set(), record["provenance"])
-            found[mode][1].append(record["return"])
-            found[mode][2].add(record["world"])
-    for mode, (evaluation, values, worlds, source) in found.items():
-        ends = stats.bootstrap_interval([values], stats.mean)
+                found[mode] = ("svea eval", [], record["provenance"])
+            found[mode][1].append(record)
+    for mode, (evaluation, played, source) in found.items():
+        ends = stats.bootstrap_interval([stats.SeedsAndWorlds.of([by_world(played)])], stats.mean)
+        worlds = {record["world"] for record in played if "world" in record}
         yield {
             "mode": mode,
             "shown": describe(source),
             "mean": ends.point,
             "low": ends.low,
             "high": ends.high,
-            "episodes": len(values),
+            "episodes": len(played),
             "worlds": len(worlds) or None,
             "data": source["source"],
             "evaluated": evaluation,
+            "as_stored": all(record.get("weights") == stored for record in played),
         }
 
 
@@ -76,7 +84,7 @@ def model_card(card: dict[str, Any], name: str, modes: Sequence[str]) -> str:
         "## Evaluation",
         to_markdown(Table.of("returns", rows)).strip(),
         f"Written by `make results` from [{card['run']}](../../{card['run']}); most likely "
-        "actions, mean return and its 95 % interval over the episodes.",
+        "actions, mean return and its 95 % interval over worlds (of one world, over episodes).",
         "## Limits",
         " ".join(_limits(card, modes)),
         "## Training",
@@ -102,10 +110,11 @@ def _limits(card: dict[str, Any], modes: Sequence[str]) -> Iterator[str]:
         yield f"{', '.join(generated)} was evaluated under generated colours, not the benchmark's."
     if missing := [mode for mode in modes if mode not in {one["mode"] for one in card["returns"]}]:
         yield f"Not yet evaluated: {', '.join(missing)}."
-    yield (
-        "The returns are of the agent in float32 or as it is stored; how little that changes is in "
-        "[Results](../../docs/results.md#agents-to-download)."
-    )
+    if other := [one["mode"] for one in card["returns"] if not one["as_stored"]]:
+        yield (
+            f"{', '.join(other)} was played with the agent in float32; how little storing it "
+            "changes is in [Results](../../docs/results.md#agents-to-download)."
+        )
 
 
 def front_matter(card: dict[str, Any], name: str) -> dict[str, Any]:

@@ -31,14 +31,16 @@ from comparison import (
     kept,
     named_groups,
 )
-from learning import agents_on_the_way, training_curves
+from learning import agents_on_the_way, caption, training_curves
 from model_cards import RETURN, model_card, returns_of, wrap
 from PIL import Image, PngImagePlugin
+from published_runs import provenance, read_published
 
 from svea import files
 from svea.envs import describe
 from svea.evidence import plots, published, stats
-from svea.evidence.read import find_runs, read_run
+from svea.evidence.evaluation.lines import fingerprint
+from svea.evidence.read import read_run
 from svea.evidence.report import gather
 from svea.evidence.results import Group, group_runs
 from svea.evidence.results.summary import Result, summarise_mode
@@ -47,6 +49,7 @@ from svea.evidence.tables import Cell, Column, Row, Table
 from svea.evidence.tables.results import notes_on_marks, papers
 from svea.evidence.tables.writers import records_to_csv, to_markdown
 from svea.runs import layout, zoo
+from svea.runs.load import load_agent
 from svea.words import interval, number, plural, size
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,10 +83,10 @@ class Results:
         """
         self.root = root
         self.folder = root / "results/runs"
-        self.runs = [read_run(folder) for folder in find_runs([self.folder])]
+        self.runs = read_published(self.folder)
         self.groups = named_groups(self.runs)
-        self.searched = [read_run(folder) for folder in find_runs([root / "results/search"])]
-        self.tried = [read_run(folder) for folder in find_runs([root / "results/search-100k"])]
+        self.searched = read_published(root / "results/search")
+        self.tried = read_published(root / "results/search-100k")
         self.comparison = Comparison(self.groups, named_groups(self.tried))
         self.blocks = {
             "headline": self.headline,
@@ -94,6 +97,7 @@ class Results:
             "final": self.final,
             "curves": self.curves,
             "kept": partial(agents_on_the_way, self.groups),
+            "learning": partial(caption, self.groups),
             "runs": self.provenance,
             "zoo": self.zoo,
             "stored": self.stored,
@@ -116,7 +120,12 @@ class Results:
 
     def _filled(self, page: str) -> str:
         """A page with its blocks written again."""
-        return BLOCK.sub(lambda m: f"{m[1]}\n{wrapped(self.blocks[m[2]]())}\n{m[3]}", page)
+        return BLOCK.sub(lambda m: f"{m[1]}{self._block(m[2])}{m[3]}", page)
+
+    def _block(self, name: str) -> str:
+        """A table with its notes, or a sentence."""
+        found = self.blocks[name]()
+        return f"\n{wrapped(found)}\n" if isinstance(found, Table) else f"{wrap(found)}\n"
 
     # Tables ---------------------------------------------------------------------------------------
 
@@ -179,12 +188,13 @@ class Results:
         means = self.comparison.means(left_out=CANDIDATES)
         rows = [[cell.text for cell in row.cells] for row in self.motion().rows]
         column = 3 + MODES.index("video_hard")
-        ours = [f"{row[column]} on {row[0]}" for row in rows if OURS in row[1]]
-        conv = [row[column] for row in rows if OURS not in row[1]]
+        ours = [f"{row[column]} ({row[0]})" for row in rows if OURS in row[1]]
+        tasks = [row[0] for row in rows if OURS in row[1]]
+        paper = [published.lookup(task, "video_hard", PLANNED[0], "overlay") for task in tasks]
         seeds = {len(group.runs) for group in self._long_groups()}
         note = (
-            f"After {LONG:,} decisions, {from_to(seeds)} seed per task, `{OURS}` has "
-            f"{' and '.join(ours)} in video_hard, `svea + conv` {' and '.join(conv)}."
+            f"After {LONG:,}, with {from_to(seeds)} seed, `{OURS}` has {' and '.join(ours)} in "
+            f"video_hard, the paper's `svea + overlay` {' and '.join(map(papers, paper))}."
         )
         return replace(means, notes=(*means.notes, note))
 
@@ -245,7 +255,7 @@ class Results:
         """How each run was made."""
         rows = []
         for run in self.runs:
-            about = json.loads((run.folder / "provenance.json").read_text())
+            about = provenance(run)
             machine = about["machine"]
             rows.append(
                 {
@@ -424,11 +434,11 @@ class Results:
         """What is known about an agent: its configuration, and the records of its run."""
         config = json.loads((folder / layout.CONFIG).read_text())
         run = self._run_of(config)
-        about = json.loads((run.folder / "provenance.json").read_text())
+        about = provenance(run)
         return {
             **{key: config[key] for key in ("task", "method", "augment", "encoder", "seed")},
             "decisions": config["decision"],
-            "returns": list(returns_of(run, config["decision"])),
+            "returns": list(returns_of(run, config["decision"], fingerprint(load_agent(folder)))),
             "size": config["files"][layout.ACTOR]["size"],
             "sha256": config["files"][layout.ACTOR]["sha256"],
             "licence": LICENCE,
@@ -532,7 +542,7 @@ def differences(path: Path, stands: str, wanted: str) -> Iterator[str]:
         if len(was) == len(cells) == len(titles) > 1:
             for title, one, other in zip(titles, was, cells, strict=True):
                 if one != other:
-                    row = ", ".join(cell for cell in cells[:3] if cell[:1].isalpha())
+                    row = ", ".join(c for c in cells[:3] if c.lstrip("`*")[:1].isalpha())
                     yield f"{path}, row {row}, column {title}: {one!r}, results/ give {other!r}"
         else:
             yield f"{path}, line {number_}: {has.strip()!r}, results/ give {gets.strip()!r}"

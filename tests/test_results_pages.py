@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import os
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -48,19 +51,30 @@ def wrong(script: ModuleType, root: Path) -> list[str]:
 
 @pytest.fixture
 def copy(script: ModuleType, tmp_path: Path) -> Path:
-    """The pages, results and cards, to be edited; without weights."""
+    """The pages, results and zoo, to be edited; weights are links, as they stay what they are."""
+
+    def put(source: str, target: str) -> object:
+        if not source.endswith(".safetensors"):
+            return shutil.copy(source, target)
+        with contextlib.suppress(OSError):  # another file system
+            return os.link(source, target)
+        return shutil.copy(source, target)
+
     for name in script.PAGES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "results", tmp_path / "results")
-    without = shutil.ignore_patterns("*.safetensors")
-    shutil.copytree(ROOT / "zoo", tmp_path / "zoo", ignore=without)
+    shutil.copytree(ROOT / "zoo", tmp_path / "zoo", copy_function=put)
     return tmp_path
 
 
 def test_pages_and_cards_are_what_results_give(script: ModuleType) -> None:
     problems = wrong(script, ROOT)
     assert not problems, "run `make results`, unless results/ was edited:\n" + "\n".join(problems)
+
+
+def test_the_page_counts_the_runs(results: Any) -> None:
+    assert f"there are {len(results.runs)} runs" in (ROOT / "docs/results.md").read_text()
 
 
 def test_figures_draw_the_numbers_in_results(script: ModuleType, results: Any) -> None:
@@ -222,7 +236,7 @@ def test_the_comparison_takes_agents_at_its_length_alone(script: ModuleType, res
             if r["mode"] == "train" and r["decision"] == 100_000
         ]))  # fmt: skip
     assert rows["walker_walk", "svea + conv"][3].text == script.number(np.mean(means))
-    assert rows["walker_walk", "drq"][3].text == "746"
+    assert rows["walker_walk", "drq"][3].text == "748"
 
 
 def test_means_over_tasks_are_of_all_five_and_each_task_counts_once(
@@ -250,7 +264,8 @@ def test_intervals_are_not_said_to_be_over_seeds_where_there_is_one(results: Any
     assert "1" in {row.cells[-1].text for row in means.rows}
     for table in (means, kinds):
         (note,) = table.notes
-        assert "over seeds where there are several" in note and "seeds and episodes" not in note
+        over_seeds = "over worlds and seeds, too narrow for so few seeds" in note
+        assert over_seeds == (table is means)
 
 
 def test_geometry_and_lights_are_of_agents_that_played_all_of_their_modes(
@@ -292,15 +307,86 @@ def test_geometry_and_lights_are_of_the_seeds_that_show_where_both_were_played(
 def test_a_task_with_more_seeds_counts_no_more_and_missing_seeds_are_named(
     script: ModuleType,
 ) -> None:
+    def played(value: float, episodes: int) -> dict[str, list[float]]:
+        return {f"episode {k}": [value] for k in range(episodes)}
+
     mean_cell = sys.modules["comparison"].mean_cell
-    one_seed, three = [[100.0] * 4], [[400.0] * 4, [500.0] * 8, [900.0] * 4]
+    one_seed, three = [played(100, 4)], [played(400, 4), played(500, 8), played(900, 4)]
     cell = mean_cell([one_seed, three])
     assert cell.text == script.number((100 + 600) / 2)
     low, high = (float(end) for end in cell.note.strip("[]").split(", "))
     assert low < 350 < high and high <= 500  # seeds of the second task are drawn again
-    partly = mean_cell([[[100.0] * 4, []]])
+    partly = mean_cell([[played(100, 4), {}]])
     assert partly.text == "100" and partly.note == "[100, 100], without 1 seed"
-    assert mean_cell([one_seed, [[]]]).text == script.NOT_EVALUATED
+    assert mean_cell([one_seed, [{}]]).text == script.NOT_EVALUATED
+
+
+def test_intervals_are_over_worlds_of_which_there_may_be_few(results: Any) -> None:
+    """Twenty episodes in six clips are not twenty independent ones."""
+    module = sys.modules["comparison"]
+    clips = {f"video{k}": [float(100 * k)] * 4 for k in range(6)}
+    cell = module.mean_cell([[clips]])
+    low, high = (float(end) for end in cell.note.strip("[]").split(", "))
+    error = np.std([100 * k for k in range(6)]) / np.sqrt(6)
+    assert cell.text == "250" and high - low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    rows = {row.cells[0].text: row.cells for row in results.zoo().rows}
+    shown = rows["`zoo:walker_walk-svea`"][2 + results_mode(results, "video_easy")]
+    headline = next(
+        row.cells for row in results.headline().rows if row.cells[0].text == "walker_walk"
+    )
+    assert (shown.text, shown.note) == (headline[4].text, headline[4].note)
+
+
+def results_mode(results: Any, mode: str) -> int:
+    """The place of a mode among the columns of modes."""
+    titles = [column.title for column in results.zoo().columns]
+    return titles.index(mode) - titles.index("train")
+
+
+RUN = "walker_walk-svea-s1"
+
+
+def damaged(line: str) -> dict[str, Callable[[Path], object]]:
+    """Ways to damage a run's folder, by what should be said; `line` is one of its records."""
+
+    def edit(file: str, *pairs: tuple[str, str]) -> Callable[[Path], object]:
+        def change(folder: Path) -> None:
+            text = (folder / file).read_text()
+            for old, new in pairs:
+                assert old in text
+                text = text.replace(old, new, 1)
+            (folder / file).write_text(text)
+
+        return change
+
+    record = json.loads(line)
+    at = f'"decision": {record["decision"]},'
+    return {
+        "eval.jsonl is missing": lambda folder: (folder / "eval.jsonl").unlink(),
+        "eval.jsonl": edit("eval.jsonl", (line, line[:40])),
+        "return": edit("eval.jsonl", (str(record["return"]), "NaN")),
+        "1 episode in": edit("eval.jsonl", (line, line.replace(at, '"decision": 1,'))),
+        "config.json": lambda folder: (folder / "config.json").write_text("{"),
+        "provenance.json cannot be read": lambda folder: (folder / "provenance.json").unlink(),
+        "lacks commit": lambda folder: (folder / "provenance.json").write_text("{}"),
+        "'2' for command's --seed": edit("provenance.json", ("--seed 1", "--seed 2")),
+        "480000 for reached_decisions": edit("provenance.json", ("479856,", "480000,")),
+    }
+
+
+LINE = (ROOT / "results/runs" / RUN / "eval.jsonl").read_text().splitlines()[3]
+
+
+@pytest.mark.parametrize("said", damaged(LINE))
+def test_nothing_is_published_from_a_damaged_run(
+    said: str, script: ModuleType, tmp_path: Path
+) -> None:
+    folder = tmp_path / RUN
+    shutil.copytree(ROOT / "results/runs" / RUN, folder)
+    damaged(LINE)[said](folder)
+    with pytest.raises(SystemExit) as refused:
+        script.read_published(tmp_path)
+    assert said in str(refused.value) and RUN in str(refused.value)
 
 
 def test_of_two_lengths_the_headline_shows_the_longer(results: Any) -> None:

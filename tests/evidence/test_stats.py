@@ -138,6 +138,26 @@ def test_what_a_world_does_to_all_seeds_widens_the_interval():
     assert over_both.high - over_both.low == pytest.approx(2 * 1.96 * error, rel=0.1)
 
 
+def test_what_a_world_does_to_all_tasks_widens_the_interval():
+    """Two tasks that suffer alike from the same worlds are no surer than one."""
+    table = [[0.0, 10.0, 50.0, 400.0]]
+    one = stats.bootstrap_interval([by_world(table)], stats.mean)
+    assert stats.bootstrap_interval([by_world(table), by_world(table)], stats.mean) == one
+    other = stats.SeedsAndWorlds.of([{f"{w} too": [x] for w, x in enumerate(table[0])}])
+    episodes = stats.SeedsAndWorlds.of(
+        [{f"{stats.EPISODE}{w}": [x] for w, x in enumerate(table[0])}]
+    )
+    for apart in ([by_world(table), other], [episodes, episodes]):
+        both = stats.bootstrap_interval(apart, stats.mean)
+        assert both.high - both.low < 0.9 * (one.high - one.low)
+
+
+def test_a_difference_draws_worlds_once_for_all_tasks():
+    ours, theirs = by_world([[0.0, 10.0, 50.0, 400.0]]), by_world([[0.0, 0.0, 0.0, 0.0]])
+    one = stats.mean_difference([ours], [theirs])
+    assert stats.mean_difference([ours] * 3, [theirs] * 3) == one
+
+
 def test_one_seed_is_resampled_over_worlds_alone():
     assert stats.bootstrap_interval([by_world([[7.0, 7.0, 7.0]])], stats.mean).high == 7
     two = stats.bootstrap_interval([by_world([[0.0, 1.0]])], stats.mean)

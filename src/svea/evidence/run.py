@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from svea.config.augmentations import uses_pictures
 from svea.envs.modes import in_order
+from svea.evidence.stats import EPISODE
 from svea.methods import SAME_RUN
 from svea.runs import layout
 from svea.runs.records import Record, is_agent
@@ -204,18 +205,8 @@ class Run:
         return self.final_returns(mode) if unit == "return" else self.final_successes(mode)
 
     def final_by_world(self, mode: str, unit: str = "return") -> dict[str, list[float]]:
-        """The values of `finals` by the world they are from.
-
-        An episode without a world stands under its seed: it is the same for every agent.
-        """
-        found: dict[str, list[float]] = {}
-        is_value = is_plausible if unit == "return" else lambda value: isinstance(value, bool)
-        for record in self._last_episodes(mode) or self._last_evaluation(mode):
-            if is_value(record.get(unit)):
-                name = record.get("world")
-                world = f"seed {record.get('seed')}" if name is None else str(name)
-                found.setdefault(world, []).append(float(record[unit]))
-        return found
+        """The values of `finals` by the world they are from."""
+        return by_world(self._last_episodes(mode) or self._last_evaluation(mode), unit)
 
     def worlds_seen(self, mode: str) -> int:
         """How many of a mode's worlds the final result is from; 0 where records name none."""
@@ -279,6 +270,21 @@ class Run:
     def _evaluations(self) -> list[Record]:
         """Evaluations during training."""
         return [r for r in self.metrics if r.get("kind") == "eval"]
+
+
+def by_world(records: Iterable[Record], unit: str = "return") -> dict[str, list[float]]:
+    """Returns, or successes, of episodes by the world they are from.
+
+    An episode without a world stands under its seed: it is the same for every agent.
+    """
+    found: dict[str, list[float]] = {}
+    is_value = is_plausible if unit == "return" else lambda value: isinstance(value, bool)
+    for record in records:
+        if is_value(record.get(unit)):
+            name = record.get("world")
+            world = f"{EPISODE}{record.get('seed')}" if name is None else str(name)
+            found.setdefault(world, []).append(float(record[unit]))
+    return found
 
 
 def _curve(records: list[Record], key: str) -> Curve:

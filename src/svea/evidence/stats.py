@@ -23,6 +23,12 @@ Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 Episodes = Sequence[Mapping[str, Sequence[float]]]
 """For each seed, its values by world."""
 
+EPISODE = "episode "
+"""How the name of a world begins that is a single episode, in a mode with one look alone."""
+
+DrawnWorlds = dict[tuple[str, ...], NDArray[np.int64]]
+"""How often each of some worlds was drawn: (resamples, worlds)."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -37,6 +43,8 @@ class Interval:
 class SeedsAndWorlds:
     """Episodes by seed and world: a score can be computed again for other worlds."""
 
+    worlds: tuple[str, ...]
+    """Their names, in the order of the columns."""
     totals: NDArray[np.float64]
     """(seeds, worlds): the sum of the episodes there."""
     counts: NDArray[np.float64]
@@ -58,7 +66,7 @@ class SeedsAndWorlds:
         totals = np.array([[values.sum() for values in row] for row in each]).reshape(shape)
         counts = np.array([[values.size for values in row] for row in each], float).reshape(shape)
         order = np.argsort(totals.sum(axis=1) / counts.sum(axis=1), kind="stable")
-        return cls(totals[order], counts[order])
+        return cls(tuple(worlds), totals[order], counts[order])
 
     @property
     def scores(self) -> NDArray[np.float64]:
@@ -70,36 +78,54 @@ class SeedsAndWorlds:
         """How many different seeds, or worlds, can be drawn: of one there is no interval."""
         return max(len(self.totals), int(self.counts.any(axis=0).sum()))
 
-    def draw_worlds(self, generator: np.random.Generator, resamples: int) -> NDArray[np.int64]:
-        """How often each world is drawn: (resamples, worlds)."""
+    def draw_worlds(
+        self, generator: np.random.Generator, resamples: int, drawn: DrawnWorlds | None = None
+    ) -> NDArray[np.int64]:
+        """How often each world is drawn: (resamples, worlds).
+
+        Args:
+            generator: draws.
+            resamples: how many times.
+            drawn: for other tasks, and grows: tasks that show the same worlds have the same draws.
+                Episodes of several tasks have nothing in common.
+        """
+        known: DrawnWorlds = {} if drawn is None else drawn
+        if self.worlds in known:
+            return known[self.worlds]
         worlds = self.totals.shape[1]
-        return generator.multinomial(worlds, np.full(worlds, 1 / worlds), size=resamples)
+        weights = generator.multinomial(worlds, np.full(worlds, 1 / worlds), size=resamples)
+        if not any(name.startswith(EPISODE) for name in self.worlds):
+            known[self.worlds] = weights
+        return weights
 
     def resample(
         self,
         generator: np.random.Generator,
         resamples: int,
         weights: NDArray[np.int64] | None = None,
+        drawn: DrawnWorlds | None = None,
     ) -> NDArray[np.float64]:
         """Scores of drawn seeds in drawn worlds: (resamples, seeds).
 
         Seeds and worlds are drawn independently of each other, and all seeds of a resample are
         judged in the same worlds, as they are in an evaluation. Worlds drawn for each seed apart
-        would average out what a world does to all seeds, and the interval would be too narrow.
+        would average out what a world does to all seeds, and the interval would be too narrow. For
+        the same reason the worlds are drawn once for all tasks that show them.
 
         Args:
             generator: draws.
             resamples: how many times.
             weights: worlds that were drawn already, for another side of the same evaluation.
+            drawn: as in `draw_worlds`.
         """
         seeds = len(self.totals)
-        drawn = generator.integers(seeds, size=(resamples, seeds))
+        taken = generator.integers(seeds, size=(resamples, seeds))
         if weights is None:
-            weights = self.draw_worlds(generator, resamples)
+            weights = self.draw_worlds(generator, resamples, drawn)
         totals, counts = weights @ self.totals.T, weights @ self.counts.T  # (resamples, seeds)
         seen = counts > 0  # a seed that was judged in none of the drawn worlds keeps its score
         scores = np.where(seen, totals / np.where(seen, counts, 1), self.scores)
-        return np.take_along_axis(scores, drawn, axis=1)
+        return np.take_along_axis(scores, taken, axis=1)
 
 
 Scores = ArrayLike | SeedsAndWorlds
@@ -160,7 +186,7 @@ def bootstrap_interval(
     resamples: int = 2000,
     confidence: float = 0.95,
 ) -> Interval:
-    """A percentile bootstrap interval, resampled within each stratum.
+    """A percentile bootstrap interval: seeds are drawn within each stratum, worlds for all.
 
     Where there is nothing to draw but one score, the interval would have no width, as if the score
     were certain: its ends are nan.
@@ -179,9 +205,9 @@ def bootstrap_interval(
     point = float(statistic(np.concatenate(scores)))
     if not any(map(_can_vary, samples)):
         return Interval(point, float("nan"), float("nan"))
-    generator = np.random.default_rng(BOOTSTRAP_SEED)
+    generator, worlds = np.random.default_rng(BOOTSTRAP_SEED), DrawnWorlds()
     drawn = [
-        s.resample(generator, resamples)
+        s.resample(generator, resamples, drawn=worlds)
         if isinstance(s, SeedsAndWorlds)
         else _resample(s, generator, resamples)
         for s, values in zip(samples, scores, strict=True)
@@ -284,8 +310,8 @@ def _averaged_over_tasks(
     point = float(np.mean([compare(x, y) for x, y in scores]))
     if not any(map(_can_vary, (*ours, *theirs))):
         return Interval(point, float("nan"), float("nan"))
-    generator = np.random.default_rng(BOOTSTRAP_SEED)
-    drawn = [compare(*_resample_pair(x, y, generator, resamples)) for x, y in pairs]
+    generator, worlds = np.random.default_rng(BOOTSTRAP_SEED), DrawnWorlds()
+    drawn = [compare(*_resample_pair(x, y, generator, resamples, worlds)) for x, y in pairs]
     return _percentiles(point, np.mean(drawn, axis=0), confidence)
 
 
@@ -300,14 +326,19 @@ def _can_vary(one: Scores) -> bool:
 
 
 def _resample_pair(
-    x: Scores, y: Scores, generator: np.random.Generator, resamples: int
+    x: Scores,
+    y: Scores,
+    generator: np.random.Generator,
+    resamples: int,
+    drawn: DrawnWorlds,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draws of two sides: their seeds apart, their worlds, if they have any, at once.
 
     Both sides were judged in the same worlds, so what a world does to both is not a difference.
+    `drawn` are those of the tasks before.
     """
     if isinstance(x, SeedsAndWorlds) and isinstance(y, SeedsAndWorlds):
-        worlds = x.draw_worlds(generator, resamples)
+        worlds = x.draw_worlds(generator, resamples, drawn)
         return x.resample(generator, resamples, worlds), y.resample(generator, resamples, worlds)
     ours, theirs = _resample(_scores(x), generator, resamples), _scores(y)
     return ours, _resample(theirs, generator, resamples)
