@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from tiny_runs import tiny
 
 from svea.agents import Agent, make_agent
-from svea.agents.guided import guided_gradient
+from svea.agents.guided import guided_action_gradient, guided_gradient
 from svea.cli import main
 from svea.config import Config, configure, to_dict
 from svea.errors import UserError
@@ -109,6 +110,42 @@ def test_a_run_is_measured_printed_and_kept(
     assert kept["quantile"] == "auto" and row["mode"] == "train" and 0 <= row["score"] <= 1
     again = tid(run, ["train"], samples=3, on_problem=lambda mode, error: None)
     assert again[0]["score"] == row["score"]
+
+
+def test_an_agent_without_q_functions_is_measured_by_its_action(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, agent = walker()
+    run = tmp_path / "small"
+    write_export(run, agent, to_dict(config), small=True)
+    assert main(["analyze", "tid", str(run), "--modes", "train", "--samples", "3"]) == 0
+    assert "of what changes the action's length" in capsys.readouterr().out
+    (row,) = json.loads((run / "analysis/tid-action.json").read_text())["rows"]
+    assert row["of"] == "action" and 0 <= row["score"] <= 1
+    assert not (run / "analysis/tid.json").exists()
+
+
+def test_the_guided_gradient_of_an_action_is_its_plain_one_where_all_is_positive() -> None:
+    """One linear layer, then a ReLU that is open: guided or not, the gradient is the same."""
+    weights = torch.rand(4, 9 * 4 * 4)
+
+    class Head(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.relu = torch.nn.ReLU()
+
+        def forward(self, features: torch.Tensor) -> torch.Tensor:
+            return self.relu(features.flatten(1) @ weights.T)
+
+    head = Head()
+    agent: Any = SimpleNamespace(
+        trunk=torch.nn.Identity(), actor=head, masker=None, masked=lambda x: x,
+        choose=lambda features, explore, generator: head(features),
+    )  # fmt: skip
+    images = torch.rand(2, 9, 4, 4)
+    actions = images.flatten(1) @ weights.T
+    expected = (actions @ weights / actions.norm(dim=1, keepdim=True)).view_as(images)
+    torch.testing.assert_close(guided_action_gradient(agent, images), expected)
 
 
 def test_a_call_that_is_refused_keeps_what_an_earlier_one_found(tmp_path: Path) -> None:

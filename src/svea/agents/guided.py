@@ -1,4 +1,4 @@
-"""Guided backpropagation: which pixels raise a Q-value, and the few that do so most.
+"""Guided backpropagation: which pixels raise a Q-value or an action, and the few that do so most.
 
 SGQN (Bertoin et al., 2022) trains with it, `svea analyze saliency` and `svea analyze tid` show it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -68,13 +68,34 @@ def guided_gradient(agent: Agent, images: Tensor, actions: Tensor) -> Tensor:
     Returns:
         (B, 9, H, W).
     """
+    return _gradient_of(
+        lambda features: agent.q_heads(agent.critic, features, actions)[0],
+        agent.critic,
+        agent,
+        images,
+    )
+
+
+def guided_action_gradient(agent: Agent, images: Tensor) -> Tensor:
+    """The same of the length of the action, for agents that are stored without Q-functions."""
+    return _gradient_of(
+        lambda features: torch.linalg.vector_norm(agent.choose(features, False, None), dim=-1),
+        agent.actor,
+        agent,
+        images,
+    )
+
+
+def _gradient_of(
+    score: Callable[[Tensor], Tensor], head: nn.Module, agent: Agent, images: Tensor
+) -> Tensor:
+    """The guided gradient of what a head makes of the features, with respect to pixels."""
     pixels = images.detach().float().requires_grad_(True)
-    networks = [agent.trunk, agent.critic, *([agent.masker] if agent.masker is not None else [])]
+    networks = [agent.trunk, head, *([agent.masker] if agent.masker is not None else [])]
     with guided(*networks), torch.autocast(pixels.device.type, enabled=False), torch.enable_grad():
         seen = agent.masked(pixels.view_as(pixels))  # a leaf breaks torch's counter of operations
-        q = agent.q_heads(agent.critic, agent.trunk(seen), actions)[0]
         # Rows of a batch do not mix, so the gradient of the sum holds each row's own.
-        (gradient,) = torch.autograd.grad(q.sum(), pixels)
+        (gradient,) = torch.autograd.grad(score(agent.trunk(seen)).sum(), pixels)
     return gradient
 
 

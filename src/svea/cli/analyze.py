@@ -172,8 +172,11 @@ def tid(
 ) -> int:
     """Does Q look at the task? SimGRL's score and variance, by MuJoCo's segmentation.
 
+    Example: svea analyze tid zoo:walker_walk-drq zoo:walker_walk-svea-motion
+
     Args:
-        runs: folders made by `svea train` or `svea export`, of tasks that svea simulates.
+        runs: folders made by `svea train` or `svea export`, of tasks that svea simulates, or
+            zoo:NAME; of agents that are stored without Q-values: does the action?
         modes: where; `usual` is train and color_hard (robot tasks: test).
         quantile: share of a frame's pixels that do not count as looked at, e.g. 0.95; auto
             takes as many as the task has.
@@ -233,12 +236,14 @@ def tid_table(runs: Sequence[Path], modes: Sequence[str], **options: Any) -> Fin
         rows = tid(run, modes, on_problem=lambda mode, error: unfit.append(error), **options)
         if not rows:
             raise UserError(f"{run}: none of the modes {', '.join(modes)} could be played")
-        return rows[0]["decision"], {
+        return rows[0]["decision"], {"of": rows[0]["of"]} | {
             f"{row['mode']} {value}": row[value] for row in rows for value in ("score", "variance")
         }
 
     table, problems = _table("tid", runs, analyse)
     notes = ["score: overlap of what raises Q most with the task's own pixels, 0 to 1"]
+    if any(cell.text == "action" for row in table.rows for cell in row.cells):
+        notes += ["of action: stored without Q-functions, so of what changes the action's length"]
     notes += ["variance: over the frames of a stack, of 100 times each frame's overlap"]
     return table, notes, problems + unfit
 

@@ -1,6 +1,7 @@
 """TID: does a Q-function look at the task, in every frame alike? By the simulator's segmentation.
 
-The task-identification measure of SimGRL (Song et al., 2024). docs/evaluation.md defines it.
+The task-identification measure of SimGRL (Song et al., 2024), and the same of the policy for agents
+that are stored without Q-functions. docs/evaluation.md defines both.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import torch
 from torch import Tensor
 
 from svea.agents.agent import Agent
-from svea.agents.guided import guided_gradient, most_influential
+from svea.agents.guided import guided_action_gradient, guided_gradient, most_influential
 from svea.envs import is_foreign
 from svea.envs.modes import modes_for
 from svea.errors import UserError
 from svea.evidence.analysis import write_analysis
 from svea.evidence.film.episode import Recording, record
 from svea.networks.masker import COLOURS
-from svea.runs.load import load_agent, load_config, require_critic
+from svea.runs.load import has_critic, load_agent, load_config
 
 AUTO = "auto"
 """As many pixels as the task has, observation by observation."""
@@ -42,7 +43,7 @@ def tid_of(influences: Tensor, objects: Tensor, quantile: float | None) -> TID:
     """The overlap of the most influential pixels with the task's, |O ∩ M| / √(|O| |M|).
 
     Args:
-        influences: of each pixel on Q, (N, frames, H, W), at least 0.
+        influences: of each pixel on Q or the action, (N, frames, H, W), at least 0.
         objects: where the task is, (N, frames, H, W) bool.
         quantile: share of a frame's pixels that are not looked at; None: of the pixels of all its
             frames, what the task leaves.
@@ -70,7 +71,10 @@ def tid_in(agent: Agent, recording: Recording, samples: int, quantile: float | N
         return torch.as_tensor(np.stack([values[k] for k in chosen])).to(agent.device)
 
     images = agent.views(picked(recording.observations))["clean", 0]
-    gradient = guided_gradient(agent, images, picked(recording.actions))
+    if has_critic(agent):
+        gradient = guided_gradient(agent, images, picked(recording.actions))
+    else:
+        gradient = guided_action_gradient(agent, images)
     influences = gradient.abs().unflatten(1, (-1, COLOURS)).sum(2)
     objects = agent.view_maker.clean(picked(recording.objects).to(torch.uint8)).bool()
     return tid_of(influences, objects, quantile)
@@ -100,7 +104,8 @@ def tid(
         on_problem: called with each mode that does not fit the task.
 
     Returns:
-        A row per mode, as kept in RUN/analysis/tid.json; none if no mode fits the task.
+        A row per mode, as kept in RUN/analysis/tid.json (tid-action.json for an agent without
+        Q-functions); none if no mode fits the task.
     """
     rho = read_quantile(quantile)
     if not 1 <= samples <= 1000:
@@ -111,9 +116,8 @@ def tid(
             f"{run} learned {config.task}, an environment of yours: TID needs the simulator's "
             "segmentation. Allowed: runs of tasks that svea simulates"
         )
-    agent = load_agent(run, device=device)
-    require_critic(agent)
-    rows = []
+    agent, rows = load_agent(run, device=device), []
+    of = "Q" if has_critic(agent) else "action"
     for mode in modes_for(config.task, modes, on_problem):
         try:
             recording = record(
@@ -123,10 +127,11 @@ def tid(
             on_problem(mode, error)
             continue
         found = tid_in(agent, recording, samples, rho)
-        rows.append({"mode": mode, "decision": agent.decision} | found._asdict())
+        rows.append({"mode": mode, "of": of, "decision": agent.decision} | found._asdict())
     about = {"decision": agent.decision, "quantile": quantile, "samples": samples, "seed": seed}
     if rows:  # else what an earlier call found stays
-        write_analysis(run, "tid", about, [_without_nan(row) for row in rows])
+        name = "tid" if of == "Q" else "tid-action"
+        write_analysis(run, name, about, [_without_nan(row) for row in rows])
     return rows
 
 

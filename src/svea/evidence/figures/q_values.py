@@ -78,6 +78,14 @@ _ANALYSES = (
         "Overlap of the pixels that raise Q most with those that MuJoCo's segmentation gives the "
         "task, 0 to 1.",
     ),
+    (
+        "tid-action",
+        "mode",
+        "score",
+        "TID score of the action by mode",
+        "The same of the pixels that change the action's length most, for agents that are stored "
+        "without Q-functions.",
+    ),
 )
 """File, category, value, title and caption of what `svea analyze` wrote."""
 
