@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from fake_runs import write_analysis, write_run
+from matplotlib.text import Text
 
 from svea.evidence import figures, published
 from svea.evidence.plots import PALETTE, color_of
@@ -71,6 +74,19 @@ def test_several_settings_have_a_figure_per_mode_with_a_line_each(tmp_path):
     assert line(train, "series-0-line")[-1].tolist() == [6000, 900]
     assert line(train, "series-1-line")[-1].tolist() == [6000, 360]  # the mean of 300, 360, 420
     assert line(test, "series-0-line")[-1].tolist() == [6000, 90]
+
+
+def test_lines_of_modes_say_which_pictures_training_was_evaluated_with(tmp_path):
+    folder = write_run(tmp_path / "a", decisions=600, evaluations=3)
+    log = folder / "metrics.jsonl"
+    records = [json.loads(text) for text in log.read_text().splitlines()]
+    for record in records:
+        if record.get("kind") == "eval" and record["mode"] == "color_hard":
+            record["provenance"] = {"mode": "color_hard", "source": "generated", "settings": 100}
+    log.write_text("".join(json.dumps(record) + "\n" for record in records))
+    texts = exhibits(folder)["learning-walker_walk"].figure.findobj(Text)
+    shown = {text.get_text() for text in texts}
+    assert {"train", "color_hard (generated)"} <= shown and "color_hard" not in shown
 
 
 def test_the_band_is_a_bootstrap_interval_over_seeds(tmp_path):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from svea.envs import describe
 from svea.envs.tasks import EPISODE_FRAMES, ROBOT_TASKS
 from svea.evidence import plots
 from svea.evidence.figures.exhibit import LEARNING, Exhibit, Looks, curve_caption, rows, series
@@ -23,7 +24,7 @@ def learning(task: str, groups: Sequence[Group], looks: Looks) -> Iterator[Exhib
             if band is None:
                 continue
             color, line = looks[group.label]
-            label, line = (mode, len(drawn)) if alone else (group.label, line)
+            label, line = (_pictures(group, mode), len(drawn)) if alone else (group.label, line)
             episodes = [r.episode_curve() for r in group.runs] if alone and mode == "train" else []
             drawn.append((group, mode, band, series(label, band, (color, line), episodes)))
     top = max((_highest(one) for *_, one in drawn), default=0.0) * 1.05 or None
@@ -48,6 +49,14 @@ def learning(task: str, groups: Sequence[Group], looks: Looks) -> Iterator[Exhib
             methods=tuple(group.method for group, *_ in chosen),
             numbers=[row for group, mode, band, _ in chosen for row in rows(group, mode, band)],
         )
+
+
+def _pictures(group: Group, mode: str) -> str:
+    """A mode as evaluations during training showed it; later ones may have had other data."""
+    lines = (line for run in group.runs for line in run.metrics if line.get("mode") == mode)
+    told = [line.get("provenance") for line in lines if line.get("kind") == "eval"]
+    shown = [one for one in told if isinstance(one, dict) and one.keys() >= {"mode", "source"}]
+    return describe(shown[-1]) if shown else mode
 
 
 def _highest(one: plots.Series) -> float:
