@@ -21,6 +21,8 @@ FACTS = ("commit", "command", "made_by", "machine", "precision", "asked_for_deci
 """What provenance.json says of every run."""
 KNOWN = ("no checkpoint", "unfinished")
 """Beginnings of warnings that are no surprise: weights are apart, tables say what was reached."""
+SAID = {"image_size": 84, "eval_actions": "most_likely", "encoder": "cnn"}
+"""What pages and cards say of every run: they would have to be changed for another."""
 FEWEST = 6  # episodes of an agent in a mode
 
 
@@ -58,6 +60,9 @@ def _problems(run: Run) -> Iterator[str]:
     if missing := [name for name in ("task", "seed", "decisions") if name not in run.config]:
         yield f"config.json lacks {', '.join(missing)}"
         return
+    for name, value in SAID.items():
+        if (other := run.config.get(name, value)) != value:
+            yield f"config.json has {other!r} for {name}; pages and cards say {value!r} of all runs"
     played = run.agent_episodes()
     if not played:
         yield "eval.jsonl is missing or has no episode of the agent"

@@ -367,6 +367,7 @@ def damaged(line: str) -> dict[str, Callable[[Path], object]]:
         "return": edit("eval.jsonl", (str(record["return"]), "NaN")),
         "1 episode in": edit("eval.jsonl", (line, line.replace(at, '"decision": 1,'))),
         "config.json": lambda folder: (folder / "config.json").write_text("{"),
+        "say 84 of all runs": edit("config.json", ('"image_size": 84', '"image_size": 40')),
         "provenance.json cannot be read": lambda folder: (folder / "provenance.json").unlink(),
         "lacks commit": lambda folder: (folder / "provenance.json").write_text("{}"),
         "'2' for command's --seed": edit("provenance.json", ("--seed 1", "--seed 2")),
