@@ -66,6 +66,15 @@ def test_watch_films_an_agent_of_the_zoo_without_q_values(agents: Path) -> None:
     assert Path("runs/zoo/toy-svea/watch.mp4").stat().st_size > 0
 
 
+@pytest.mark.parametrize("others", [[], ["runs/zoo/toy-svea"]])
+def test_a_report_lies_in_the_working_copy(agents: Path, others: list[str]) -> None:
+    assert main(["eval", "zoo:toy-svea", "--modes", "train", "--episodes", "1"]) == 0
+    assert main(["report", "zoo:toy-svea", *others]) == 0
+    page = Path("report.html") if others else Path("runs/zoo/toy-svea/report.html")
+    assert page.stat().st_size > 0
+    assert not any(path.name.startswith("zoo:") for path in Path().iterdir())
+
+
 def test_saliency_of_an_agent_of_the_zoo_shows_what_moves_its_action(agents: Path) -> None:
     assert main(["analyze", "saliency", "zoo:toy-svea", "--modes", "train"]) == 0
     assert Path("runs/zoo/toy-svea/analysis/saliency.png").stat().st_size > 0
