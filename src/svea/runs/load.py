@@ -229,7 +229,7 @@ def _exported_state(folder: Path) -> dict[str, Tensor]:
         state: dict[str, Tensor] = {}
         for file, wanted in read_config(folder)["files"].items():
             path = folder / Path(file).name
-            tensors.verify(path, wanted, layout.WEIGHTS_BYTES)
+            files.verify(path, wanted, layout.WEIGHTS_BYTES)
             state |= quantised.restore(tensors.read(path, layout.WEIGHTS_BYTES))
     except tensors.DAMAGE as error:
         raise StorageError(
