@@ -108,6 +108,21 @@ def test_an_unknown_name_is_answered_with_the_nearest(
         load_agent("zoo:toy-sve")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "zoo:toy-svea"],
+        ["gallery", "environments", "--tasks", "zoo:toy-svea"],
+        ["eval", "zoo:toy-svea", "--task", "zoo:toy-svea"],
+    ],
+)
+def test_an_agent_is_not_a_task(
+    agents: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command) == 2
+    assert "task is 'zoo:toy-svea', which is an agent of the zoo" in capsys.readouterr().err
+
+
 def test_a_name_never_leads_out_of_the_zoo(agents: Path) -> None:
     (agents.parent / "other").mkdir()
     (agents.parent / "other/config.json").write_text("{}")
