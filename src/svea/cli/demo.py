@@ -119,7 +119,7 @@ def show_zoo(page: Path, is_all: bool = False) -> list[Path]:
         print(f"trained agents cannot be shown: {error}\n")
         return []
     print("trained agents of the zoo, in training and in colours they never saw (about a minute)")
-    shown, without = [], ""
+    shown, without = list[Path](), ""
     for name in names:
         try:
             copy = zoo.working_copy(f"{zoo.PREFIX}{name}")
