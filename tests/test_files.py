@@ -64,3 +64,14 @@ def test_a_folder_is_as_large_as_all_files_below_it(tmp_path: Path) -> None:
     (tmp_path / "below" / "b").write_bytes(b"345")
     assert files.size_of(tmp_path) == 5
     assert files.size_of(tmp_path / "missing") == 0
+
+
+@pytest.mark.parametrize("beneath", ["", "zoo", "zoo/agent"])
+def test_a_file_in_place_of_a_folder_is_named(tmp_path: Path, beneath: str) -> None:
+    (tmp_path / "runs").write_text("")
+    folder = tmp_path / "runs" / beneath
+    said = "runs is a file, and a folder is needed there. Move the file away"
+    with pytest.raises(StorageError, match=said) as error:  # noqa: SIM117
+        with files.writing(folder):
+            files.make_folder(folder)
+    assert "free" not in str(error.value)

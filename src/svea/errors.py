@@ -83,7 +83,9 @@ def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> UserError:
     unknown task 'waler_walk'. Did you mean 'walker_walk'? Allowed: finger_spin, walker_walk
     """
     names = sorted(allowed)
-    near = difflib.get_close_matches(given, names, n=3, cutoff=0.5)
+    lower = {name.lower(): name for name in names}
+    found = difflib.get_close_matches(given.lower(), lower, n=3, cutoff=0.5)
+    near = [lower[name] for name in found]
     hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
     shown = ", ".join(names[:80]) + (f", ... ({len(names)} in all)" if len(names) > 80 else "")
     return UserError(f"unknown {kind} {given!r}.{hint} Allowed: {shown}")

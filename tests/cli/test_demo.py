@@ -16,15 +16,33 @@ SMALL = {
 }  # fmt: skip
 
 
-def test_without_the_zoo_it_says_so_and_does_the_rest(
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_without_the_zoo_and_without_training_there_is_nothing_to_show(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("SVEA_ZOO", str(tmp_path / how))
+    monkeypatch.setattr(demo, "check_drawing", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--no-train"]) == 2
+    assert "no agents of the zoo here" in capsys.readouterr().err
+    assert main(["demo", "--no-train", "--skip-zoo"]) == 2
+    assert "leave nothing to do" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_with_damaged_agents_alone_it_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("SVEA_ZOO", str(tmp_path / "nowhere"))
+    for name in demo.AGENTS:
+        (tmp_path / "zoo" / name).mkdir(parents=True)
+        (tmp_path / "zoo" / name / "config.json").write_text("{}")
+    monkeypatch.setenv("SVEA_ZOO", str(tmp_path / "zoo"))
+    monkeypatch.setattr(demo, "check_drawing", lambda: None)
     monkeypatch.chdir(tmp_path)
-    assert main(["demo", "--no-train"]) == 0
-    out = capsys.readouterr().out
-    assert "trained agents cannot be shown: no agents of the zoo here" in out
-    assert not (tmp_path / "runs").exists()
+    assert main(["demo", "--no-train"]) == 4
+    said = capsys.readouterr()
+    assert f"{demo.AGENTS[0]}: " in said.out and f"{demo.AGENTS[1]} of the zoo is" in said.err
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])

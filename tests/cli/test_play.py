@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ pytest.importorskip("starlette", reason="needs the extra play")
 from svea.cli import main
 from svea.cli import play as verb
 from svea.errors import UserError
+from svea.runs import zoo
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,9 @@ from svea.errors import UserError
         (["zoo:walker_walk-svea", "--setting", "$(reboot)"], "mode=video_hard"),
         (["zoo:walker_walk-svea", "--host", "203.0.113.7"], "address of this machine"),
         (["zoo:walker_walk-svea", "--data-dir", "no/such"], "no/such"),
+        (["zoo:walker_walk-svea", "--task", "finger_spin"], "zoo:walker_walk-svea: an action of"),
+        (["zoo:walker_walk-svea", "--device", "mps"], "device mps is not available"),
+        (["zoo:walker_walk-svea", "--task", "zoo:walker_walk-drq"], "an agent of the zoo"),
     ],
 )
 def test_mistakes_end_with_a_message(
@@ -36,6 +41,33 @@ def test_mistakes_end_with_a_message(
 ):
     assert main(["play", *arguments, "--no-browser"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_damaged_agent_is_refused_before_anything_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    folder = Path(shutil.copytree(zoo.home() / "walker_walk-svea", tmp_path / "zoo/damaged"))
+    export = Path(shutil.copytree(folder, tmp_path / "export"))
+    for each in (folder, export):
+        weights = each / "actor.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1] + b"!")
+    monkeypatch.setenv("SVEA_ZOO", str(folder.parent))
+    for run, cure in (("zoo:damaged", "git checkout"), (str(export), "from a copy")):
+        assert main(["play", run, "--no-browser"]) == 4
+        said = capsys.readouterr()
+        assert "http" not in said.out
+        assert "actor.safetensors has changed" in said.err and cure in said.err
+
+
+def test_a_task_that_cannot_be_made_is_refused_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "broken_world.py").write_text("def make():\n    raise KeyError('no such map')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["play", "--random", "--task", "broken_world:make", "--no-browser"]) == 5
+    said = capsys.readouterr().err
+    assert "task 'broken_world:make' cannot be made: KeyError: 'no such map'" in said
+    assert "Traceback" not in said
 
 
 def test_other_machines_are_let_in_with_a_warning(

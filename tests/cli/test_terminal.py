@@ -86,8 +86,9 @@ def test_names_stay_in_one_piece_on_a_terminal(
 ) -> None:
     lines = on_a_terminal(width, monkeypatch, capsys)
     assert sum(ROWS[0]["run"] in line for line in lines) == 1
-    is_table = any("run" in line and "mean" in line for line in lines)
+    is_table = any("───" in line for line in lines)
     assert is_table == (width > 55)
+    assert any(line.endswith(" 5") for line in lines)  # the last column is there
 
 
 def test_a_narrow_terminal_gives_each_row_a_paragraph(
@@ -95,6 +96,16 @@ def test_a_narrow_terminal_gives_each_row_a_paragraph(
 ) -> None:
     lines = on_a_terminal(55, monkeypatch, capsys)
     assert lines[:4] == [f"run        {ROWS[0]['run']}", "mean ± std 760 ± 145", "n          5", ""]
+
+
+def test_no_column_is_cut_off_where_all_can_be_narrow_enough(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    modes = {"color hard": "963", "video easy": "629", "video hard": "86"}
+    monkeypatch.setattr(terminal, "console", lambda: Console(force_terminal=True, width=60))
+    terminal.print_table([{"agent": "zoo:ball_in_cup_catch-svea-drift", **modes}])
+    shown = capsys.readouterr().out
+    assert shown.count("hard") == 2 and shown.count("video") == 2 and "…" not in shown
 
 
 def test_columns_without_an_entry_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:

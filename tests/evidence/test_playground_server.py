@@ -23,7 +23,7 @@ from hostile_pages import malformed  # noqa: E402
 from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: E402
 from websockets.sync.client import connect  # noqa: E402
 
-from svea.errors import WorkerError  # noqa: E402
+from svea.errors import SveaError, WorkerError  # noqa: E402
 from svea.evidence.playground import recording, wire  # noqa: E402
 from svea.evidence.playground import server as servers  # noqa: E402
 from svea.evidence.playground import session as sessions  # noqa: E402
@@ -328,7 +328,9 @@ def test_a_page_that_does_not_read_holds_no_other_up(door: Door):
             calm.send(json.dumps({"do": "shown", "picture": until(calm, "picture")["picture"]}))
 
 
-def test_a_dead_agent_is_started_again_and_then_left_out(door: Door):
+def test_a_dead_agent_is_started_again_and_then_left_out(
+    door: Door, capsys: pytest.CaptureFixture[str]
+):
     with door.connect() as line:
         start(line)
         until(line, "picture")
@@ -345,6 +347,26 @@ def test_a_dead_agent_is_started_again_and_then_left_out(door: Door):
         broken.dies = 10**6
         assert until(line, "lost")["agent"] == 1
         assert {agent.number for agent in StandIn.alive} == {0}, "the other plays on"
+    said = capsys.readouterr().err
+    assert "svea: b: its process died [started again]" in said
+    assert "svea: b: its process died [it left the page]" in said
+
+
+def test_the_terminal_says_why_no_agent_is_left(
+    door: Door, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    async def fail(self: StandIn, setting: Any) -> None:
+        raise SveaError("the disk is gone")
+
+    monkeypatch.setattr(StandIn, "start", fail)
+    with door.connect() as line:
+        start(line)
+        assert until(line, "lost")["why"] == "the disk is gone"
+        assert until(line, "lost")["why"] == "the disk is gone"
+        with pytest.raises(ConnectionClosed, match="the terminal says why"):
+            line.recv(timeout=20)
+    said = capsys.readouterr().err
+    assert all(f"svea: {name}: the disk is gone [it left the page]" in said for name in "ab")
 
 
 def test_a_film_has_ten_seconds_and_a_pause_is_cut(monkeypatch: pytest.MonkeyPatch):

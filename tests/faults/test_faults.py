@@ -30,7 +30,7 @@ from faults import (
 )
 from faults.tally import Part, Tally, shards
 from svea import files
-from svea.runs import checkpoint, layout, tensors
+from svea.runs import checkpoint, layout
 
 SEED = 1  # another than the full kit's
 torch.set_num_threads(1)
@@ -100,7 +100,7 @@ def test_a_file_that_takes_the_memory_would_be_lost(
 def test_damage_that_no_hash_notices_would_be_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tensors, "verify", lambda path, wanted, limit: None)
+    monkeypatch.setattr(files, "verify", lambda path, wanted, limit: None)
     kinds = damage.data_kinds
     monkeypatch.setattr(damage, "data_kinds", lambda folder: {"weights": kinds(folder)["weights"]})
     tally = damage.bit_flips(range(20), SEED, tmp_path)

@@ -124,6 +124,12 @@ def test_folders_that_are_no_runs(run: Path, exported: Path, tmp_path: Path) -> 
     shutil.copy(run / "config.json", tmp_path / "config.json")
     with pytest.raises(UserError, match="has no checkpoint yet"):
         load_agent(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "train", "decision": 3}\n')
+    with pytest.raises(UserError, match="has no checkpoint yet"):
+        load_agent(tmp_path)
+    shutil.copy(run / "metrics.jsonl", tmp_path / "metrics.jsonl")
+    with pytest.raises(UserError, match=r"no weights: .* of 16 decisions.*`svea zoo` lists agents"):
+        load_agent(tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(StorageError, match=r"config\.json cannot be read"):
         load_agent(tmp_path)
@@ -140,6 +146,19 @@ def test_weights_that_are_damaged_or_of_another_shape(exported: Path) -> None:
         load_agent(exported)
     (exported / "actor.safetensors").write_bytes(b"junk")
     with pytest.raises(StorageError, match="cannot be read"):
+        load_agent(exported)
+
+
+def test_weights_that_are_missing_or_not_named(exported: Path, tmp_path: Path) -> None:
+    (exported / "actor.safetensors").unlink()
+    for use in (lambda: load_agent(exported), lambda: export(exported, tmp_path / "new")):
+        with pytest.raises(StorageError, match=r"cannot be read: actor\.safetensors is missing"):
+            use()
+    (exported / "actor.safetensors").write_bytes(b"")
+    stored = json.loads((exported / "config.json").read_text())
+    del stored["files"]
+    (exported / "config.json").write_text(json.dumps(stored))
+    with pytest.raises(StorageError, match=r"config\.json does not name actor\.safetensors"):
         load_agent(exported)
 
 

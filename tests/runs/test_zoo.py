@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from svea.training import train
 torch.set_num_threads(1)
 CARD = {
     "task": "toy:make", "method": "svea", "decisions": 16, "size": 9000, "licence": "MIT",
-    "returns": [{"mode": "train", "shown": "train", "mean": 7.5, "episodes": 10}],
+    "returns": [{"mode": "train", "shown": "train", "mean": 7.5, "episodes": 10, "worlds": 1}],
 }  # fmt: skip
 
 
@@ -66,6 +68,15 @@ def test_watch_films_an_agent_of_the_zoo_without_q_values(agents: Path) -> None:
     assert Path("runs/zoo/toy-svea/watch.mp4").stat().st_size > 0
 
 
+@pytest.mark.parametrize("others", [[], ["runs/zoo/toy-svea"]])
+def test_a_report_lies_in_the_working_copy(agents: Path, others: list[str]) -> None:
+    assert main(["eval", "zoo:toy-svea", "--modes", "train", "--episodes", "1"]) == 0
+    assert main(["report", "zoo:toy-svea", *others]) == 0
+    page = Path("report.html") if others else Path("runs/zoo/toy-svea/report.html")
+    assert page.stat().st_size > 0
+    assert not any(path.name.startswith("zoo:") for path in Path().iterdir())
+
+
 def test_saliency_of_an_agent_of_the_zoo_shows_what_moves_its_action(agents: Path) -> None:
     assert main(["analyze", "saliency", "zoo:toy-svea", "--modes", "train"]) == 0
     assert Path("runs/zoo/toy-svea/analysis/saliency.png").stat().st_size > 0
@@ -97,6 +108,21 @@ def test_an_unknown_name_is_answered_with_the_nearest(
         load_agent("zoo:toy-sve")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "zoo:toy-svea"],
+        ["gallery", "environments", "--tasks", "zoo:toy-svea"],
+        ["eval", "zoo:toy-svea", "--task", "zoo:toy-svea"],
+    ],
+)
+def test_an_agent_is_not_a_task(
+    agents: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command) == 2
+    assert "task is 'zoo:toy-svea', which is an agent of the zoo" in capsys.readouterr().err
+
+
 def test_a_name_never_leads_out_of_the_zoo(agents: Path) -> None:
     (agents.parent / "other").mkdir()
     (agents.parent / "other/config.json").write_text("{}")
@@ -104,46 +130,133 @@ def test_a_name_never_leads_out_of_the_zoo(agents: Path) -> None:
         zoo.source("zoo:../other")
 
 
-def test_a_damaged_agent_is_a_storage_error(
+@pytest.mark.parametrize("typed", ["toy-svea", "Zoo:toy-svea", "zoo/toy-svea", "TOY-svea"])
+@pytest.mark.parametrize("verb", ["eval", "report", "watch"])
+def test_a_name_without_its_prefix_is_answered_with_it(
+    agents: Path, verb: str, typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, typed]) == 2
+    assert "Did you mean zoo:toy-svea?" in capsys.readouterr().err
+
+
+def test_capitals_do_not_hide_the_nearest_name(
     agents: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    weights = agents / "toy-svea/actor.safetensors"
+    assert main(["eval", "zoo:TOY-SVEA"]) == 2
+    assert "Did you mean 'toy-svea'?" in capsys.readouterr().err
+
+
+def flip(weights: Path) -> None:
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    with pytest.raises(StorageError, match="has changed since it was written"):
+
+
+def cut(weights: Path) -> None:
+    weights.write_bytes(weights.read_bytes()[:-1])
+
+
+def forget_files(weights: Path) -> None:
+    config = weights.with_name("config.json")
+    stored = json.loads(config.read_text())
+    del stored["files"]
+    config.write_text(json.dumps(stored))
+
+
+DAMAGE = {
+    "actor.safetensors has changed since it was written": flip,
+    r"has \d+ bytes, \d+ were written": cut,
+    "actor.safetensors is missing": Path.unlink,
+    "config.json is missing": lambda weights: weights.with_name("config.json").unlink(),
+    "config.json does not name actor.safetensors": forget_files,
+}
+
+
+@pytest.mark.parametrize("why", DAMAGE)
+@pytest.mark.parametrize("verb", ["eval", "watch", "report", "export"])
+def test_a_damaged_agent_is_named_where_it_is(
+    agents: Path, verb: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = zoo.working_copy("zoo:toy-svea")
+    before = {path: path.read_bytes() for path in copy.iterdir()}
+    DAMAGE[why](agents / "toy-svea/actor.safetensors")
+    arguments = ["exported"] if verb == "export" else []
+    assert main([verb, "zoo:toy-svea", *arguments]) == 4
+    said = capsys.readouterr().err
+    assert f"{agents}/toy-svea of the zoo is damaged: " in said
+    assert re.search(why, said)
+    assert "git checkout zoo/toy-svea" in said
+    assert {path: path.read_bytes() for path in copy.iterdir()} == before  # a good copy stays good
+    with pytest.raises(StorageError, match="git checkout"):
         load_agent("zoo:toy-svea")
-    assert main(["eval", "zoo:toy-svea", "--modes", "train", "--episodes", "1"]) == 4
-    assert "actor.safetensors has changed" in capsys.readouterr().err
-    weights.unlink()
-    assert main(["watch", "zoo:toy-svea"]) == 4
 
 
 def test_the_list_shows_every_agent(agents: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["zoo"]) == 0
-    shown = capsys.readouterr().out
-    assert all(text in shown for text in ("zoo:toy-svea", "train 7.5 (10 episodes)", "MIT"))
-    (agents / "toy-svea/card.json").write_text("{")
-    assert main(["zoo"]) == 4
-    assert "make results" in capsys.readouterr().err
+    head, first, *notes = capsys.readouterr().out.splitlines()
+    assert head.split() == ["agent", "decisions", "train"]
+    assert first.split() == ["zoo:toy-svea", "16", "7.5"]
+    said = " ".join(notes)
+    assert "over 10 episodes; worlds: train 1." in said
+    assert "9000 bytes each. Licence: MIT." in said and "distracting_cs" in said
 
 
-def test_the_list_leaves_the_many_modes_of_a_group_to_the_card(
+@pytest.mark.parametrize(
+    ("card", "why"),
+    [
+        (None, "card.json is missing"),
+        ("{", "card.json cannot be used"),
+        ("[]", "is not a JSON object"),
+        ("{}", "it has no 'task'"),
+        (json.dumps(CARD | {"decisions": "many"}), "its 'decisions' is 'many', not int"),
+        (json.dumps(CARD | {"returns": [{"mode": "train"}]}), "it has no 'mean'"),
+    ],
+)
+def test_a_bad_card_hides_no_other(
+    agents: Path, card: str | None, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = Path(shutil.copytree(agents / "toy-svea", agents / "a-bad-one")) / "card.json"
+    bad.unlink() if card is None else bad.write_text(card)
+    for arguments in ([], ["--json"]):
+        assert main(["zoo", *arguments]) == 4
+        out, err = capsys.readouterr()
+        assert "toy-svea" in out and "a-bad-one" not in out
+        assert f"{agents}/a-bad-one of the zoo is damaged" in err and why in err
+        assert "git checkout zoo/a-bad-one" in err
+
+
+def test_licences_that_differ_have_a_column(
     agents: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    turned = {"mode": "rotate_easy", "shown": "rotate_easy (dmcgb2)", "mean": 3.25, "episodes": 6}
+    other = Path(shutil.copytree(agents / "toy-svea", agents / "other"))
+    replace_json(other / "card.json", CARD | {"licence": "Apache-2.0"})
+    assert main(["zoo"]) == 0
+    shown = capsys.readouterr().out
+    assert "MIT" in shown and "Apache-2.0" in shown and "Licence:" not in shown
+
+
+def test_the_list_leaves_other_modes_to_the_card(
+    agents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turned = {"mode": "rotate_easy", "mean": 3.25, "episodes": 6, "worlds": 6}
     replace_json(agents / "toy-svea/card.json", CARD | {"returns": [*CARD["returns"], turned]})
     assert main(["zoo"]) == 0
     shown = capsys.readouterr().out
-    assert "train 7.5" in shown and "rotate_easy" not in shown
+    assert "7.5" in shown and "rotate_easy" not in shown
     assert main(["zoo", "--json"]) == 0
     assert "rotate_easy" in capsys.readouterr().out
 
 
-def test_without_the_folder_it_says_where_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("folder", ["none", "empty"])
+def test_without_agents_it_says_where_to_get_them(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("SVEA_ZOO", str(tmp_path / "none"))
-    assert main(["zoo"]) == 2
-    assert "folder zoo/ of a clone of svea; set SVEA_ZOO" in capsys.readouterr().err
-    assert main(["watch", "zoo:walker_walk-svea"]) == 2
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("SVEA_ZOO", str(tmp_path / folder))
+    for command in (["zoo"], ["watch", "zoo:walker_walk-svea"], ["eval", "zoo:walker_walk-svea"]):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert (
+            f"no agents of the zoo here: SVEA_ZOO is '{tmp_path / folder}', which has none." in said
+        )
+        assert "folder zoo/ of a clone of svea; set SVEA_ZOO" in said

@@ -54,11 +54,13 @@ def run(arguments: list[str]) -> int:
             skip_zoo: begin with the training.
             no_train: end after the agents of the zoo.
         """
+        if skip_zoo and no_train:
+            raise UserError("--skip-zoo and --no-train leave nothing to do; give one of them")
         with starting():
             check_drawing()
         folder = out or Path("runs/demo")
         page = folder / "report.html"
-        shown = [] if skip_zoo else show_zoo(page)
+        shown = [] if skip_zoo else show_zoo(page, no_train)
         if not no_train:
             train_one(folder / "run", page, seed, shown)
         return 0
@@ -94,8 +96,13 @@ def film(run: Path, again: bool = False) -> str:
     return ""
 
 
-def show_zoo(page: Path) -> list[Path]:
-    """An episode of each agent in its training world and in another, and a page about them."""
+def show_zoo(page: Path, is_all: bool = False) -> list[Path]:
+    """An episode of each agent in its training world and in another, and a page about them.
+
+    Args:
+        page: to write.
+        is_all: whether nothing follows; without any agent that is an error.
+    """
     from svea.evidence.evaluation import evaluate
     from svea.evidence.report import write_report
     from svea.files import make_folder
@@ -107,10 +114,12 @@ def show_zoo(page: Path) -> list[Path]:
         if not names:
             raise UserError(f"{zoo.home()} has none of {', '.join(AGENTS)}")
     except SveaError as error:
+        if is_all:
+            raise
         print(f"trained agents cannot be shown: {error}\n")
         return []
     print("trained agents of the zoo, in training and in colours they never saw (about a minute)")
-    shown, without = [], ""
+    shown, without = list[Path](), ""
     for name in names:
         try:
             copy = zoo.working_copy(f"{zoo.PREFIX}{name}")
@@ -120,6 +129,8 @@ def show_zoo(page: Path) -> list[Path]:
                     steps.doing(f"playing {name}")
                     append_records(copy, evaluate(copy, missing, episodes=1))
         except SveaError as error:  # a damaged file, a full disk: the rest is still there
+            if is_all and not shown and name == names[-1]:
+                raise
             print(f"  {name}: {error}")
             continue
         shown.append(copy)

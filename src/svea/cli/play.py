@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from svea.cli.arguments import Positional, parse
-from svea.errors import UserError, install_hint
+from svea.errors import SveaError, UserError, WorkerError, install_hint
 
 MOST_AGENTS = 4
 
@@ -67,6 +67,7 @@ def command(
         raise UserError(f"pages is {pages}; allowed: 1 to 16")
     if not 0 <= port <= 65535:
         raise UserError(f"port is {port}; allowed: 0 (a free one) to 65535")
+    check_seats(seats)
     tasks = [task or load_config(run).task for run in named] or [task]
     names = [Path(each).name.removeprefix("zoo:") for each in named]
     names += ["random policy"] if random else []
@@ -109,6 +110,39 @@ def make_seats(
     if random:
         seats.append(shared | {"run": "", "task": task or configs[0].task})
     return seats
+
+
+def check_seats(seats: list[dict[str, Any]]) -> None:
+    """Refuse at once what a page would find out later: every seat is taken once, on the CPU."""
+    from svea.cli.terminal import Steps
+    from svea.speed import choose_device
+
+    with Steps("agents", len(seats)) as steps:
+        for seat in seats:
+            name = seat["run"] or "the random policy"
+            steps.doing(f"loading {name}")
+            choose_device(seat["device"])
+            try:
+                take_seat(seat | {"device": "cpu"})
+            except UserError as error:
+                raise error if name in str(error) else UserError(f"{name}: {error}") from error
+
+
+def take_seat(seat: dict[str, Any]) -> None:
+    """Load an agent and make its environment, as a page does, and let go of both."""
+    from svea.envs.tracebacks import where_raised
+    from svea.evidence.playground.player import Player, Seat
+    from svea.evidence.playground.setting import DEFAULT
+
+    try:
+        Player(Seat(**seat), DEFAULT).close()
+    except SveaError:
+        raise
+    except Exception as error:  # of a user's environment
+        where = where_raised(error)
+        said = f"{type(error).__name__}: {error}" + (f" ({where})" if where else "")
+        what = f"task {seat['task']!r}" if seat["task"] else f"the task of {seat['run']}"
+        raise WorkerError(f"{what} cannot be made: {said}") from error
 
 
 def play(

@@ -27,14 +27,17 @@ def command(
     What is missing or damaged is named on stderr and on the page; the rest is reported.
 
     Args:
-        runs: run folders, or folders with runs beneath them.
-        out: the page; default RUN/report.html for one run, report.html for several.
+        runs: run folders, folders with runs beneath them, or agents of the zoo, zoo:NAME.
+        out: the page; default RUN/report.html for one run (of the zoo: runs/zoo/NAME/report.html),
+            report.html for several.
         figures: also write every figure as PNG, PDF and CSV, and every table as LaTeX and
             Markdown, into this folder.
     """
     from svea.cli.terminal import Steps
     from svea.evidence.report import write_report
+    from svea.runs import zoo
 
+    runs = tuple(map(zoo.working_copy, runs))  # first: the page lies in the copy
     page = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     if out is None and len(runs) == 1 and runs[0].is_file():
         raise UserError(f"no run at {str(runs[0])!r}: it is a file. Give the folder of a run.")
@@ -47,7 +50,7 @@ def command(
 
     with Steps("pages") as steps:
         written = write_report(
-            list(runs), page, figures_dir=figures, on_problem=warn, on_step=steps.doing
+            runs, page, figures_dir=figures, on_problem=warn, on_step=steps.doing
         )
     print(written)
     return 0

@@ -151,11 +151,25 @@ def print_table(rows: list[dict[str, Any]]) -> None:
         _print_paragraphs(shown, rows)
     else:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        for name in names:
-            table.add_column(name, min_width=_narrowest(name, rows))
+        for name, width in _widths(rows, shown.width).items():
+            table.add_column(name, width=width)
         for row in rows:
             table.add_row(*row.values())
         shown.print(table)
+
+
+def _widths(rows: list[dict[str, str]], room: int) -> dict[str, int]:
+    """How wide each column is: the widest that can be narrower gives way until all fit.
+
+    rich narrows columns that must not be, and then cuts off the last one.
+    """
+    widths = {k: max(len(k), *(len(row[k]) for row in rows)) for k in rows[0]}
+    slack = {name: width - _narrowest(name, rows) for name, width in widths.items()}
+    for _ in range(sum(width + 2 for width in widths.values()) - room):
+        widest = max(widths, key=lambda name: (slack[name] > 0, widths[name]))
+        widths[widest] -= 1
+        slack[widest] -= 1
+    return widths
 
 
 def _narrowest(name: str, rows: list[dict[str, str]]) -> int:

@@ -6,7 +6,10 @@ import json as jsonlib
 from typing import Any
 
 from svea.cli.arguments import parse
-from svea.words import number, plural
+from svea.words import number, size
+
+MODES = ("train", "color_hard", "video_easy", "video_hard")
+"""Those with a column: more do not fit next to the names on 80 columns."""
 
 
 def run(arguments: list[str]) -> int:
@@ -22,32 +25,52 @@ def command(json: bool = False) -> int:
     Args:
         json: print all that is known about them as JSON instead of a table.
     """
-    from svea.cli.terminal import print_table, say
+    from svea.cli.terminal import print_problems, print_table, say
     from svea.runs import zoo
-    from svea.words import size
 
-    cards = zoo.cards()
+    cards, problems = zoo.cards()
     if json:
         print(jsonlib.dumps(cards, indent=1))
-        return 0
-    print_table(
-        [
-            {
-                "agent": zoo.PREFIX + card["name"],
-                "task": card["task"],
-                "method": card["method"],
-                "decisions": f"{card['decisions']:,}",
-                "mean return": "; ".join(map(_shown, zoo.listed(card))),
-                "size": size(card["size"]),
-                "licence": card["licence"],
-            }
-            for card in cards
-        ]
-    )
-    say(f"model cards: {zoo.home()}/NAME/README.md; one training seed behind each agent")
-    return 0
+    elif cards:
+        licences = {card["licence"] for card in cards}
+        print_table([_row(card, licences) for card in cards])
+        for note in _notes(cards, licences):
+            say(note)
+        say(f"and the model cards, {zoo.home()}/NAME/README.md")
+    return print_problems(problems)
 
 
-def _shown(result: dict[str, Any]) -> str:
-    """A mode, its mean return, and the episodes behind it."""
-    return f"{result['shown']} {number(result['mean'])} ({plural(result['episodes'], 'episode')})"
+def _row(card: dict[str, Any], licences: set[str]) -> dict[str, str]:
+    """An agent's line; the table leaves out columns that are empty in all."""
+    means = {one["mode"]: number(one["mean"]) for one in card["returns"]}
+    return {
+        "agent": f"zoo:{card['name']}",
+        "decisions": f"{card['decisions']:,}",
+        # Two words, so that a narrow terminal can put one above the other.
+        **{mode.replace("_", " "): means.get(mode, "") for mode in MODES},
+        "licence": card["licence"] if len(licences) > 1 else "",
+    }
+
+
+def _notes(cards: list[dict[str, Any]], licences: set[str]) -> list[str]:
+    """What stands behind the numbers, and what the table leaves out."""
+    shown = [one for card in cards for one in card["returns"] if one["mode"] in MODES]
+    worlds = {m: [one["worlds"] for one in shown if one["mode"] == m] for m in MODES}
+    notes = []
+    if shown:
+        of_each = ", ".join(f"{mode} {_range(counts)}" for mode, counts in worlds.items() if counts)
+        episodes = _range([one["episodes"] for one in shown])
+        notes.append(f"Mean returns over {episodes} episodes; worlds: {of_each}.")
+    sizes = [card["size"] for card in cards]
+    between = " to ".join(dict.fromkeys(size(one) for one in (min(sizes), max(sizes))))
+    licence = f" Licence: {min(licences)}." if len(licences) == 1 else ""
+    return [
+        *notes,
+        f"One training seed behind each agent; {between} each.{licence}",
+        "Other modes such as distracting_cs, intervals, how they were made: `svea zoo --json`",
+    ]
+
+
+def _range(counts: list[int]) -> str:
+    """All of some numbers: '30 to 100', or '6'."""
+    return " to ".join(str(one) for one in dict.fromkeys((min(counts), max(counts))))

@@ -76,6 +76,11 @@ def check_task(task: str) -> None:
     Traceback (most recent call last):
     svea.errors.UserError: unknown task 'waler_walk'. Did you mean 'walker_walk'? ...
     """
+    if task.startswith("zoo:"):
+        raise UserError(
+            f"task is {task!r}, which is an agent of the zoo and not a task. `svea eval {task}` "
+            "evaluates it, `svea tasks` lists tasks; a module of yours needs another name than zoo"
+        )
     if is_foreign(task) or task in TASKS:
         return
     ours = re.sub(r"^svea/(.*)-v0$", r"\1", task)

@@ -3,27 +3,26 @@
 A file is written under another name, synced, and renamed; then its folder is synced. Each step is
 one call of module `os`, made here and nowhere else, so that a test can fail or kill every one.
 
-`files.plain` has the reading side.
+`files.plain` has the reading side, `files.paths` what a user may name.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import glob
 import hashlib
 import json
 import os
 import shutil
-import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from svea import words
-from svea.errors import NumericsError, StorageError, UserError
+from svea.errors import NumericsError, StorageError
 from svea.files import plain
+from svea.files.paths import check_path, output_file, output_folder
 from svea.files.plain import (
     LINE_BYTES,
     open_plain,
@@ -32,6 +31,7 @@ from svea.files.plain import (
     read_json,
     read_lines,
     read_tail,
+    verify,
 )
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
     "open_plain", "output_file", "output_folder", "parse_json", "partial", "read_bytes",
     "read_json", "read_lines", "read_tail", "reading",
     "remove", "rename", "replace", "replace_json", "require_space", "seal", "size_of", "sweep",
-    "sweep_one", "sync_folder", "to_json", "write", "write_whole", "writing",
+    "sweep_one", "sync_folder", "to_json", "verify", "write", "write_whole", "writing",
 ]  # fmt: skip
 
 BLOCK = 2**22  # bytes in one system call
@@ -51,9 +51,6 @@ OVERHEAD = 0.02
 SMALL_FILES = 10**6
 """Allowance on top of the large files: file-system overhead, as a share of their size, and bytes
 for the small files next to them."""
-
-LONGEST_NAME, LONGEST_PATH = 255, 4095
-"""Bytes that Linux allows."""
 
 Bytes = bytes | memoryview
 
@@ -240,6 +237,11 @@ def writing(path: Path, needed: int | None = None, reassurance: str = "") -> Ite
     except OSError as error:
         with contextlib.suppress(OSError):
             remove(partial(path))
+        if isinstance(error, FileExistsError | NotADirectoryError) and (file := _file_on(path)):
+            raise StorageError(
+                f"cannot write {path}: {file} is a file, and a folder is needed there. "
+                f"{reassurance}Move the file away, or run the command in another folder"
+            ) from error
         size = "" if needed is None else f"{words.size(needed)} needed, "
         raise StorageError(
             f"cannot write {path}: {error.strerror or error} ({size}{_free(path)}). {reassurance}"
@@ -256,54 +258,6 @@ def reading(path: Path) -> Iterator[None]:
         raise StorageError(
             f"cannot read {path}: {error.strerror or error}. Fix that, or restore it from a copy"
         ) from error
-
-
-def check_path(path: str | Path, name: str = "path") -> None:
-    """Refuse a path that no folder can hold, whatever is there: too long, or not text."""
-    text = os.fspath(path)
-    try:
-        too_long = any(len(part.encode()) > LONGEST_NAME for part in Path(text).parts)
-        too_long |= len(text.encode()) > LONGEST_PATH
-    except UnicodeEncodeError:  # bytes that are not UTF-8; weights could not be saved there
-        raise UserError(f"{name} is {text!r}, which is not UTF-8; use another name") from None
-    if too_long:
-        shown = f"{text[:40]}...{text[-20:]}"
-        raise UserError(
-            f"{name} is {shown!r}, which is too long; allowed: {LONGEST_NAME} bytes between "
-            f"slashes, {LONGEST_PATH} in all"
-        )
-    if "\0" in text:
-        raise UserError(f"{name} is {text!r}; a path has no zero byte")
-
-
-def output_file(path: Path, name: str = "out") -> Path:
-    """The path of a file to be written, or replaced; refused where that cannot work."""
-    return _output(path, name, (stat.S_ISREG, stat.S_ISDIR), "a plain file")
-
-
-def output_folder(path: Path, name: str = "out") -> Path:
-    """The path of a folder to write into, which need not exist; refused where that cannot work."""
-    return _output(path, name, (stat.S_ISDIR,), "a folder")
-
-
-def _output(path: Path, name: str, kinds: tuple[Callable[[int], bool], ...], what: str) -> Path:
-    check_path(path, name)
-    problem = ""
-    try:
-        if not any(is_kind(os.stat(path).st_mode) for is_kind in kinds):
-            problem = f"which is not {what}"
-    except FileNotFoundError:
-        if os.path.islink(path):
-            problem = f"a link to {os.readlink(path)}, which does not exist"
-    except NotADirectoryError:
-        problem = "but a part of that path is a file and not a folder"
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            problem = "a link that leads back to itself"
-        # Anything else, such as a lack of permission, is said by what writes there.
-    if problem:
-        raise UserError(f"{name} is {str(path)!r}, {problem}; name another place")
-    return path
 
 
 def require_space(
@@ -387,6 +341,11 @@ def _write_all(descriptor: int, data: Bytes) -> int:
 def _existing(path: Path) -> Path:
     """The nearest folder above that exists."""
     return path if path.is_dir() else _existing(path.absolute().parent)
+
+
+def _file_on(path: Path) -> Path | None:
+    """What stands where a path needs a folder."""
+    return next((p for p in (path, *path.parents) if os.path.lexists(p) and not p.is_dir()), None)
 
 
 def _free(path: Path) -> str:

@@ -8,6 +8,7 @@ each within a limit that its kind sets.
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import itertools
 import json
@@ -103,6 +104,29 @@ def read_lines(path: Path, limit: int) -> Iterator[bytes]:
             if not line:
                 return
             yield line
+
+
+def verify(path: Path, wanted: dict[str, Any], limit: int) -> None:
+    """Refuse a file that is not byte for byte what was written.
+
+    Args:
+        path: of the file.
+        wanted: its `size` and `sha256`, as `files.write` returned them.
+        limit: bytes that it may have at most.
+
+    Raises:
+        ValueError: It is missing, or another.
+    """
+    try:
+        file = open_plain(path, limit)
+    except FileNotFoundError:
+        raise ValueError(f"{path.name} is missing") from None
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size != wanted["size"]:
+            raise ValueError(f"{path.name} has {size} bytes, {wanted['size']} were written")
+        if hashlib.file_digest(file, "sha256").hexdigest() != wanted["sha256"]:
+            raise ValueError(f"{path.name} has changed since it was written")
 
 
 def read_json(path: Path, limit: int) -> Any:

@@ -183,9 +183,9 @@ def _read(run: Path, path: Path, replay: bool) -> Checkpoint:
         raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
     _check_manifest(manifest, layout.checkpoint_order(path)[0])
     for name, limit in _LIMITS.items():
-        tensors.verify(path / name, manifest["files"][name], limit)
+        files.verify(path / name, manifest["files"][name], limit)
     for segment in manifest["segments"] if replay else []:
-        tensors.verify(segment_path(run, segment), segment, layout.SEGMENT_BYTES)
+        files.verify(segment_path(run, segment), segment, layout.SEGMENT_BYTES)
     state = files.read_json(path / layout.STATE, layout.STATE_BYTES)
     if not isinstance(state, dict):
         raise ValueError("state.json is not a JSON object")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from svea.files import PARTIAL
 
@@ -61,6 +62,21 @@ def is_run(folder: Path) -> bool:
 def is_export(folder: Path) -> bool:
     """Whether `svea export` made a folder: weights, and no log by design."""
     return (folder / ACTOR).exists()  # whatever it is: the one who reads it says what is wrong
+
+
+def exported_files(config: Any) -> dict[str, dict[str, Any]]:
+    """The weights of an export, each with `size` and `sha256`, as its config.json names them.
+
+    Raises:
+        ValueError: It names none.
+    """
+    named = config.get("files") if isinstance(config, dict) else None
+    if not isinstance(named, dict) or ACTOR not in named:
+        raise ValueError(f"{CONFIG} does not name {ACTOR} under 'files', as that of an export does")
+    for name, written in named.items():
+        if not isinstance(written, dict) or not {"size", "sha256"} <= written.keys():
+            raise ValueError(f"{CONFIG} gives no size and sha256 of {name!r}")
+    return {Path(name).name: written for name, written in named.items()}
 
 
 def is_unfinished_export(folder: Path) -> bool:

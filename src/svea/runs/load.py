@@ -18,6 +18,7 @@ from svea.config import Config, from_dict
 from svea.config.augmentations import own_names, uses_pictures
 from svea.errors import StorageError, UserError
 from svea.runs import checkpoint, layout, quantised, tensors, zoo
+from svea.runs.records import parse_line
 from svea.speed import EXACT, choose_device
 from svea.speed.host import multiply_float32
 
@@ -47,7 +48,7 @@ def read_config(run: str | Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"{run} is not a run or an export: it has no config.json. Allowed: a folder made by "
-            "`svea train` or `svea export`"
+            f"`svea train` or `svea export`{zoo.did_you_mean(run)}"
         ) from None
     except (OSError, ValueError) as error:
         raise StorageError(f"{path} cannot be read: {error}. Restore it from a copy") from error
@@ -69,23 +70,21 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
         (6,)
     """
     run = zoo.source(run)
-    config = load_config(run)
-    if layout.is_export(run):
-        state, decision = _exported_state(run), int(read_config(run).get("decision", 0))
+    config, stored = load_config(run), read_config(run)
+    exported = layout.is_export(run) or "files" in stored  # whose weights may have been lost
+    if exported:
+        state, decision = _exported_state(run, stored), int(stored.get("decision", 0))
     else:
         newest = checkpoint.load(run, replay=False)
         if newest is None:
-            raise UserError(
-                f"{run} has no checkpoint yet; the first one comes after {config.save_every:,} "
-                "decisions (--save-every)"
-            )
+            raise _without_weights(run, config)
         state, decision = newest.agent, newest.decision
     chosen = choose_device(device)  # before the weights: a bad device is not their fault
     multiply_float32(chosen, config.precision == EXACT)
     try:
         actions = BASES[config.base].actions_in(state)
         agent = _agent_to_act(run, config, actions, chosen)
-        if layout.is_export(run):
+        if exported:
             state = _completed(agent, state, run)
         agent.load_state_dict(state)
     except tensors.DAMAGE as error:
@@ -94,6 +93,30 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
         ) from error
     agent.decision = decision
     return agent
+
+
+def _without_weights(run: Path, config: Config) -> UserError:
+    """What to say of a run without checkpoint: that it is young, or that only its log is here."""
+    done, first = _decisions_done(run), min(config.save_every, config.decisions)
+    if done < first:
+        return UserError(
+            f"{run} has no checkpoint yet; the first one comes after {first:,} decisions "
+            "(--save-every)"
+        )
+    return UserError(
+        f"{run} has no weights: it is the record of a run of {done:,} decisions, without its "
+        "checkpoints. `svea zoo` lists agents that have theirs; svea train makes new ones"
+    )
+
+
+def _decisions_done(run: Path) -> int:
+    """The last decision that the log of a run mentions; 0 without a log."""
+    try:
+        lines = files.read_tail(run / layout.METRICS, layout.MIB).splitlines()
+    except OSError:
+        return 0
+    counts = (record.get("decision") for record in map(parse_line, lines) if record)
+    return max((count for count in counts if isinstance(count, int)), default=0)
 
 
 def _agent_to_act(run: Path, config: Config, actions: int, device: torch.device) -> Agent:
@@ -223,14 +246,13 @@ def _acting(agent: Agent) -> dict[str, tuple[str, ...]]:
     return {layout.ACTOR: ("trunk", policy, "masker", "log_temperature", *adapts)}
 
 
-def _exported_state(folder: Path) -> dict[str, Tensor]:
+def _exported_state(folder: Path, config: dict[str, Any]) -> dict[str, Tensor]:
     """The networks of an export."""
     try:
         state: dict[str, Tensor] = {}
-        for file, wanted in read_config(folder)["files"].items():
-            path = folder / Path(file).name
-            tensors.verify(path, wanted, layout.WEIGHTS_BYTES)
-            state |= quantised.restore(tensors.read(path, layout.WEIGHTS_BYTES))
+        for name, wanted in layout.exported_files(config).items():
+            files.verify(folder / name, wanted, layout.WEIGHTS_BYTES)
+            state |= quantised.restore(tensors.read(folder / name, layout.WEIGHTS_BYTES))
     except tensors.DAMAGE as error:
         raise StorageError(
             f"{folder} cannot be read: {error}. Restore it from a copy, or export the run again"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import safetensors
 import torch
@@ -61,13 +58,3 @@ def shapes(path: Path, limit: int) -> dict[str, list[int]]:
     """The shape of each tensor in a file; none is read."""
     with files.open_plain(path, limit), safetensors.safe_open(path, "pt") as file:
         return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-
-
-def verify(path: Path, wanted: dict[str, Any], limit: int) -> None:
-    """Refuse a file that is not byte for byte what was written."""
-    with files.open_plain(path, limit) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size != wanted["size"]:
-            raise ValueError(f"{path.name} has {size} bytes, {wanted['size']} were written")
-        if hashlib.file_digest(file, "sha256").hexdigest() != wanted["sha256"]:
-            raise ValueError(f"{path.name} has changed since it was written")

@@ -7,6 +7,7 @@ runs/zoo/NAME, which is an export like any other.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,12 @@ COPIES = Path("runs/zoo")
 LIMIT = 30_000_000
 """Bytes that all agents may take in the repository."""
 
+_OF_A_CARD = {
+    "task": str, "method": str, "decisions": int, "returns": list, "size": int, "licence": str,
+}  # fmt: skip
+_OF_A_RETURN = {"mode": str, "mean": float, "episodes": int, "worlds": int}
+"""What the list of agents needs; a card has more."""
+
 
 def is_name(run: str | Path) -> bool:
     """Whether an agent of the zoo is meant, and not a folder."""
@@ -32,37 +39,76 @@ def home() -> Path:
     """The folder of the zoo: SVEA_ZOO, or zoo/ of the clone that this package is installed from."""
     given = os.environ.get(VARIABLE)
     folder = Path(given) if given else Path(__file__).parents[3] / "zoo"
-    if not folder.is_dir():
-        where = f"{VARIABLE} is {given!r}" if given else "this installation has none"
+    if not _agents(folder):
+        where = f"{VARIABLE} is {given!r}, which" if given else "this installation"
         raise UserError(
-            f"no agents of the zoo here: {where}. They are in the folder zoo/ of a clone of svea; "
-            f"set {VARIABLE}=/path/to/clone/zoo"
+            f"no agents of the zoo here: {where} has none. They are in the folder zoo/ of a clone "
+            f"of svea; set {VARIABLE}=/path/to/clone/zoo"
         )
     return folder
 
 
 def names() -> list[str]:
     """Every agent, by name."""
-    return sorted(path.parent.name for path in home().glob(f"*/{layout.CONFIG}"))
+    return _agents(home())
+
+
+def _agents(folder: Path) -> list[str]:
+    """The agents of a folder; one that has lost a file is still one."""
+    parts = (layout.CONFIG, layout.ACTOR, CARD)
+    return sorted({path.parent.name for part in parts for path in folder.glob(f"*/{part}")})
 
 
 def source(run: str | Path) -> Path:
-    """Where a run's files are read: a name of the zoo is a folder there, a folder is itself."""
+    """Where a run's files are read: a name of the zoo is a folder there, a folder is itself.
+
+    Raises:
+        StorageError: The agent's files are not those that were put into the zoo.
+    """
     if not is_name(run):
         return Path(run)
+    folder = _folder(run)
+    _weights(folder)
+    return folder
+
+
+def _folder(run: str | Path) -> Path:
+    """Where an agent of the zoo lies."""
     name, known = str(run).removeprefix(PREFIX), names()
     if name not in known:
         raise unknown_name("agent of the zoo", name, known)
     return home() / name
 
 
+def _weights(folder: Path) -> list[str]:
+    """The names of an agent's weights, which are checked byte for byte."""
+    try:
+        stored = files.read_json(folder / layout.CONFIG, layout.CONFIG_BYTES)
+        weights = layout.exported_files(stored)
+        for name, wanted in weights.items():
+            files.verify(folder / name, wanted, layout.WEIGHTS_BYTES)
+    except FileNotFoundError:
+        raise _damaged(folder, f"{layout.CONFIG} is missing") from None
+    except (OSError, ValueError, StorageError) as error:
+        raise _damaged(folder, str(error)) from error
+    return list(weights)
+
+
+def _damaged(folder: Path, why: str) -> StorageError:
+    """What to say of an agent's files, and how to get them back."""
+    return StorageError(
+        f"{folder} of the zoo is damaged: {why}. Restore it: in a clone of svea `git checkout "
+        f"zoo/{folder.name}`, elsewhere copy that folder from a clone again"
+    )
+
+
 def working_copy(run: str | Path) -> Path:
     """Where a verb reads and writes: runs/zoo/NAME for a name of the zoo, copied if need be."""
-    folder = source(run)
     if not is_name(run):
-        return folder
+        return Path(run)
+    folder = _folder(run)
     copy = COPIES / folder.name
-    wanted = [layout.ACTOR, layout.CONFIG]  # in this order: a copy with a configuration is whole
+    wanted = [*_weights(folder), layout.CONFIG]  # in this order: a copy that has the last is whole
     with files.reading(folder):
         contents = {n: files.read_bytes(folder / n, layout.WEIGHTS_BYTES) for n in wanted}
     with files.writing(copy):
@@ -74,25 +120,45 @@ def working_copy(run: str | Path) -> Path:
     return copy
 
 
-def listed(card: dict[str, Any]) -> list[dict[str, Any]]:
-    """The returns that fit into a list of agents; the 16 of geometry and lights are on the card."""
-    from svea.envs.modes import GROUPS  # 0.2 s that other users of this module need not wait
+def did_you_mean(run: str | Path) -> str:
+    """A question to add where a folder is missing whose name an agent has; else nothing."""
+    with contextlib.suppress(UserError):  # no zoo here
+        name = Path(run).name.lower().removeprefix(PREFIX)
+        return next((f". Did you mean {PREFIX}{n}?" for n in names() if n.lower() == name), "")
+    return ""
 
-    long = {*GROUPS["geometry"], *GROUPS["lights"]}
-    return [one for one in card["returns"] if one["mode"] not in long]
 
-
-def cards() -> list[dict[str, Any]]:
-    """What is known about each agent, from its configuration and its card."""
-    return [_card(home() / name) for name in names()]
+def cards() -> tuple[list[dict[str, Any]], list[StorageError]]:
+    """What is known about each agent, from its card; and which cards cannot be used."""
+    found, problems = [], []
+    for name in names():
+        try:
+            found.append(_card(home() / name))
+        except StorageError as error:
+            problems.append(error)
+    return found, problems
 
 
 def _card(folder: Path) -> dict[str, Any]:
     """One agent's."""
     try:
-        return {"name": folder.name, **files.read_json(folder / CARD, layout.CONFIG_BYTES)}
-    except (OSError, ValueError, TypeError, StorageError) as error:
-        raise StorageError(
-            f"{folder / CARD} cannot be read: {error}. Restore it (git checkout), or write it "
-            "again with make results"
-        ) from error
+        card = files.read_json(folder / CARD, layout.CONFIG_BYTES)
+        _check(card, _OF_A_CARD)
+        for one in card["returns"]:
+            _check(one, _OF_A_RETURN)
+    except FileNotFoundError:
+        raise _damaged(folder, f"{CARD} is missing") from None
+    except (OSError, ValueError, StorageError) as error:
+        raise _damaged(folder, f"{CARD} cannot be used: {error}") from error
+    return {"name": folder.name, **card}
+
+
+def _check(part: Any, wanted: dict[str, type]) -> None:
+    """Refuse what lacks a key, or has something else there."""
+    if not isinstance(part, dict):
+        raise ValueError(f"{str(part)[:40]!r} is not a JSON object")
+    for key, kind in wanted.items():
+        if key not in part:
+            raise ValueError(f"it has no {key!r}")
+        if not isinstance(part[key], (int, float) if kind is float else kind):
+            raise ValueError(f"its {key!r} is {str(part[key])[:40]!r}, not {kind.__name__}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from svea.envs import expand_modes, make_env
+from svea.envs import check_task, expand_modes, make_env
 from svea.envs.looks import provenance_of
 from svea.envs.robot.worlds import WORLDS
 from svea.errors import UserError
@@ -134,6 +134,8 @@ def environments(
         data_dir: Folder with the benchmark's data; generated data without one.
         on_row: Called with each row that is drawn.
     """
+    for task in tasks:
+        check_task(task)
     rows = list(dict.fromkeys(row for task in tasks for row in expand_modes(modes, task)))
     for task in tasks:
         expand_modes(rows, task)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,9 @@ RESTARTS = 3
 """How often a page's dead agents are started again."""
 MESSAGES_PER_SECOND, MESSAGES_AT_ONCE = 150.0, 300.0
 """A dragged slider sends 60 a second, and every picture is confirmed."""
+
+SAID = {"lost": "it left the page", "restart": "started again", "problem": "paused"}
+"""What the terminal is told of an agent that failed."""
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 SendBytes = Callable[[bytes], Awaitable[None]]
@@ -62,6 +66,7 @@ class Session:
     ) -> None:
         """Take who plays and how to reach the page; nothing is started yet."""
         self.agents = [AgentProcess(k, seat, len(seats)) for k, seat in enumerate(seats)]
+        self._names = [seat["run"] or "random policy" for seat in seats]
         self._clips, self._films = clips, films
         self._send, self._send_bytes = send, send_bytes
         self._wanted, self._played = DEFAULT, DEFAULT
@@ -145,7 +150,14 @@ class Session:
         if agent in self.agents:
             self.agents.remove(agent)
         await agent.close()
-        await self._send({"do": "lost", "agent": agent.number, "why": why})
+        await self._tell("lost", agent, why)
+
+    async def _tell(self, what: str, agent: AgentProcess, why: str) -> None:
+        """Tell the page what went wrong, and the terminal, which stays when the page is closed."""
+        print(
+            f"svea: {self._names[agent.number]}: {why} [{SAID[what]}]", file=sys.stderr, flush=True
+        )
+        await self._send({"do": what, "agent": agent.number, "why": why})
 
     async def _turn(self) -> bool:
         """Do what is due, once: begin, change the look, or decide; whether time has to pass."""
@@ -202,14 +214,12 @@ class Session:
             if self._restarts > RESTARTS:
                 await self._lose(agent, str(error))
                 return None
-            await self._send({"do": "restart", "agent": agent.number, "why": str(error)})
+            await self._tell("restart", agent, str(error))
             await self._start(agent)
             self._begin = True
             return None
         if "error" in answer.header:
-            await self._send(
-                {"do": "problem", "agent": agent.number, "why": answer.header["error"]}
-            )
+            await self._tell("problem", agent, answer.header["error"])
             self._playing = False
             await self._send({"do": "paused"})
             return None
