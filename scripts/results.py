@@ -6,8 +6,6 @@ hand: a block stands between `<!-- NAME: written by make results -->` and `<!-- 
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import re
 import sys
@@ -33,8 +31,8 @@ from comparison import (
 )
 from learning import agents_on_the_way, caption, training_curves
 from model_cards import RETURN, model_card, returns_of, wrap
-from PIL import Image, PngImagePlugin
 from published_runs import provenance, read_published
+from writing import digest, drawn_numbers, wrapped, write_figure
 
 from svea import files
 from svea.envs import describe
@@ -47,7 +45,7 @@ from svea.evidence.results.summary import Result, summarise_mode
 from svea.evidence.run import Run
 from svea.evidence.tables import Cell, Column, Row, Table
 from svea.evidence.tables.results import notes_on_marks, papers
-from svea.evidence.tables.writers import records_to_csv, to_markdown
+from svea.evidence.tables.writers import records_to_csv
 from svea.runs import layout, zoo
 from svea.runs.load import load_agent
 from svea.words import interval, number, plural, size
@@ -467,22 +465,17 @@ class Results:
         title = f"Mean return over {len(TASKS)} tasks after {COMPARED_AT:,} decisions"
         drawn = repr([(b.label, np.round([b.values, b.lows, b.highs], 1).tolist()) for b in bars])
         figure = plots.grouped_bars(bars, DRAWN, title=title)
-        yield images / "results-means.png", _digest(drawn), figure
+        yield images / "results-means.png", digest(drawn), figure
         lines = list(training_curves(self.groups))
         drawn = repr([(line.label, np.round(line.curve.returns, 1).tolist()) for line in lines])
         title = f"Training return, mean over {len(TASKS)} tasks"
         figure = plots.learning_curves(lines, title=title, action_repeat=None)
-        yield images / "results-learning.png", _digest(drawn), figure
+        yield images / "results-learning.png", digest(drawn), figure
         drawable = [r.folder for r in self.runs if any(m.get("kind") == "eval" for m in r.metrics)]
         for exhibit in gather(drawable).exhibits:
             if exhibit.topic == "learning":
                 name = f"results-{exhibit.name.removeprefix('learning-')}.png"
-                yield images / name, _digest(records_to_csv(exhibit.numbers)), exhibit.figure
-
-
-def _digest(numbers: str) -> str:
-    """A hash of the numbers that a figure draws."""
-    return hashlib.sha256(numbers.encode()).hexdigest()
+                yield images / name, digest(records_to_csv(exhibit.numbers)), exhibit.figure
 
 
 def _worlds(shown: Sequence[Result]) -> str:
@@ -513,60 +506,6 @@ def _return_cell(one: dict[str, Any] | None) -> Cell:
     if one is None:
         return Cell(NOT_EVALUATED)
     return Cell(number(one["mean"]), interval(one["low"], one["high"]))
-
-
-def wrapped(table: Table) -> str:
-    """A table with its notes wrapped, as Markdown."""
-    body = to_markdown(replace(table, notes=()))
-    has_paper = any(cell.paper for row in table.rows for cell in row.cells)
-    notes = [*table.notes, *(["In parentheses: the paper."] if has_paper else [])]
-    return body + (f"\n{wrap(' '.join(notes))}\n" if notes else "")
-
-
-# Writing and comparing ----------------------------------------------------------------------------
-
-
-def differences(path: Path, stands: str, wanted: str) -> Iterator[str]:
-    """What differs between a file and what results/ give, cell by cell where it is a table."""
-    old, new = stands.splitlines(), wanted.splitlines()
-    if len(old) != len(new):
-        yield f"{path}: {len(old)} lines, results/ give {len(new)}"
-        return
-    titles: list[str] = []
-    for number_, (has, gets) in enumerate(zip(old, new, strict=True), start=1):
-        was, cells = _cells(has), _cells(gets)
-        if set("".join(cells)) == {"-"}:
-            titles = _cells(new[number_ - 2])
-        if has == gets:
-            continue
-        if len(was) == len(cells) == len(titles) > 1:
-            for title, one, other in zip(titles, was, cells, strict=True):
-                if one != other:
-                    row = ", ".join(c for c in cells[:3] if c.lstrip("`*")[:1].isalpha())
-                    yield f"{path}, row {row}, column {title}: {one!r}, results/ give {other!r}"
-        else:
-            yield f"{path}, line {number_}: {has.strip()!r}, results/ give {gets.strip()!r}"
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
-
-
-def drawn_numbers(path: Path) -> str:
-    """The hash of the numbers that a figure on the disk draws."""
-    if not path.is_file():
-        return ""
-    with Image.open(path) as picture:
-        return str(picture.info.get("numbers", ""))
-
-
-def write_figure(path: Path, drawn: str, figure: Any) -> None:
-    """A PNG that says which numbers it draws."""
-    about = PngImagePlugin.PngInfo()
-    about.add_text("numbers", drawn)
-    content = io.BytesIO()
-    Image.open(io.BytesIO(plots.to_png(figure))).save(content, "png", pnginfo=about, optimize=True)
-    files.replace(path, [content.getvalue()])
 
 
 def main() -> Iterable[Path]:

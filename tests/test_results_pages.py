@@ -45,7 +45,9 @@ def wrong(script: ModuleType, root: Path) -> list[str]:
     return [
         difference
         for path, wanted in script.Results(root).contents().items()
-        for difference in script.differences(path.relative_to(root), path.read_text(), wanted)
+        for difference in sys.modules["writing"].differences(
+            path.relative_to(root), path.read_text(), wanted
+        )
     ]
 
 
