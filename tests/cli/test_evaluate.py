@@ -93,6 +93,7 @@ def test_the_pictures_that_are_asked_for_are_those_of_the_table(
     assert ask(**clips) == "1 of 100 clips" and read_records(run) == again
     assert [ask(**data) for data in (generated, clips)] == ["procedural", "1 of 100 clips"]
 
+
 def test_verbs_that_take_minutes_say_how_far_they_are_on_stderr(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

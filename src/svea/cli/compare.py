@@ -114,7 +114,8 @@ def _evaluate_both(sides: Sequence[str], beneath: Path, modes: Sequence[str]) ->
     named = [zoo.is_name(side) or Path(side).exists() for side in sides]
     runs = [side if is_one else str(beneath) for side, is_one in zip(sides, named, strict=True)]
     words = [*dict.fromkeys(runs), *(["--modes", *modes] if modes else [])]
-    return f"no mode was played on both sides; `svea eval {shlex.join(words)}` plays what is missing"
+    command = f"svea eval {shlex.join(words)}"
+    return f"no mode was played on both sides; `{command}` plays what is missing"
 
 
 def _marked(name: str, groups: Sequence[Group]) -> str:
