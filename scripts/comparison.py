@@ -25,8 +25,7 @@ SEARCHED = ("color_hard", "video_easy", "video_hard", "distracting_cs:0.1")  # w
 PLANNED = ("svea", "conv")  # of every task; other settings are shown once they have run
 TASKS = [task for task in PAPER_TASKS if published.lookup(task, "color_hard", *PLANNED)]
 COMPARED_AT = 100_000  # decisions
-UNNAMED = {"envs", "eval_mode"}  # what names do not say of a setting; tables give its length
-BY_THEN = {"decisions", "eval_mode"}  # what makes no difference to an agent of 100,000 decisions
+UNNAMED = {"envs"}  # what names do not say of a setting; tables give its length
 NOT_EVALUATED = "not yet evaluated"
 NAMED_LATER = {"svea + overlay|overlay_drift, sac.n_step=3": "svea-motion"}
 """Settings that became methods after they had run."""
@@ -173,36 +172,14 @@ class Comparison:
 
 
 def named_groups(runs: Sequence[Run]) -> list[Group]:
-    """Runs that differ in their seed alone, under the names that tables of results have.
-
-    A mode for evaluations during training makes no other group.
-    """
-    groups: list[Group] = []
-    for found in group_runs(runs):
-        group = replace(found, label=setting_of(found))
-        twin = next((one for one in groups if _same_length(one, group) and alike(one, group)), None)
-        if twin:
-            groups.remove(twin)
-            both = sorted([*twin.runs, *group.runs], key=lambda run: run.seed)
-            group = replace(group, runs=both)
-        groups.append(group)
+    """Runs that differ in their seed alone, under the names that tables of results have."""
+    groups = [replace(group, label=setting_of(group)) for group in group_runs(runs)]
     return sorted(groups, key=lambda group: (group.task, group.label))
 
 
-def alike(one: Group, other: Group) -> bool:
-    """Whether agents of two groups were trained alike, up to the shorter one's length.
-
-    Options that came later are not in the configurations of earlier runs.
-    """
-    mine, others = (settings_of(group.runs[0]) for group in (one, other))
-    names = (mine.keys() & others.keys()) - BY_THEN
-    same = (one.task, one.label) == (other.task, other.label)
-    return same and all(mine[name] == others[name] for name in names)
-
-
-def _same_length(one: Group, other: Group) -> bool:
-    """Whether two groups were to make as many decisions."""
-    return one.runs[0].config["decisions"] == other.runs[0].config["decisions"]
+def _trained_with(group: Group) -> dict[str, str]:
+    """Its settings without its length, which makes no difference to an agent on the way."""
+    return {k: v for k, v in settings_of(group.runs[0]).items() if k != "decisions"}
 
 
 def setting_of(group: Group) -> str:
@@ -218,7 +195,7 @@ def setting_of(group: Group) -> str:
 def records_at_100k(groups: Iterable[Group]) -> Compared:
     """What was played with agents of 100,000 decisions, final ones or kept on the way."""
     found: Compared = {}
-    first: dict[tuple[str, str], Group] = {}
+    first: dict[tuple[str, str], dict[str, str]] = {}
     for group in groups:
         records = [
             [r for r in run.agent_episodes() if round(r["decision"], -3) == COMPARED_AT]
@@ -226,7 +203,8 @@ def records_at_100k(groups: Iterable[Group]) -> Compared:
         ]
         if not any(records):
             continue
-        if not alike(group, first.setdefault((group.label, group.task), group)):
+        settings = _trained_with(group)
+        if settings != first.setdefault((group.label, group.task), settings):
             raise SystemExit(
                 f"unlike runs of {group.task} are all named {group.label!r}; scripts/comparison.py "
                 "should name what they differ in (setting_of)"

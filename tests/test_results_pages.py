@@ -19,6 +19,7 @@ import pytest
 import yaml
 from zoo_records import recorded_returns
 
+from svea.evidence.results import group_runs
 from svea.runs import zoo
 from svea.runs.load import load_agent
 
@@ -223,6 +224,13 @@ def test_seeds_are_one_group_whatever_was_evaluated_during_training(results: Any
     (group,) = [g for g in results.groups if (g.task, g.label) == ("finger_spin", "svea + overlay")]
     assert [run.seed for run in group.runs] == [1, 2, 3]
     assert {run.config["eval_mode"] for run in group.runs} == {"train", "color_hard"}
+
+
+def test_labels_of_runs_give_their_length_and_nothing_that_was_not_chosen(results: Any) -> None:
+    """The older ones lack options that came later, and were evaluated in other modes meanwhile."""
+    found = group_runs(results.runs)
+    extras = {word.split()[0] for group in found for word in group.label.split(", ")[1:]}
+    assert extras == {"decisions"} and not any(group.unsaid for group in found)
 
 
 def test_the_comparison_takes_agents_at_its_length_alone(script: ModuleType, results: Any) -> None:

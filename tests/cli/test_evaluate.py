@@ -18,12 +18,13 @@ import pytest
 import torch
 from fake_runs import episodes, write_lines, write_run
 from PIL import Image
+from small_media import write_video
 from tiny_runs import tiny
 
 import svea
 from svea.cli import evaluate, main, terminal
 from svea.cli.evaluate import evaluate_and_print
-from svea.errors import UserError
+from svea.errors import StorageError, UserError
 from svea.evidence.evaluation import Request, requests
 from svea.evidence.read import read_run
 from svea.evidence.results import group_runs
@@ -67,6 +68,30 @@ def test_the_same_command_again_plays_what_is_missing(
     assert len(read_records(run)) == 8, "all three were played once more"
     returns = read_run(run).final_returns("train")
     assert len(returns) == 3, "and the later record of an episode counts"
+
+
+def test_the_pictures_that_are_asked_for_are_those_of_the_table(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asking once without the benchmark's clips must not hide their results for good."""
+    write_video(tmp_path / "data/dmcgb/video_hard/video0.mp4", np.zeros((4, 16, 16, 3), np.uint8))
+    clips, generated = {"data_dir": str(tmp_path / "data")}, {"data_dir": None}
+    shown = {"1 of 100 clips": clips, "procedural": generated}
+
+    def ask(**data: Any) -> str:
+        assert verb(run, modes=("picture_video",), **data) == 0
+        out = capsys.readouterr().out
+        return next(words for words in shown if f"picture_video ({words}" in out)
+
+    assert [ask(**data) for data in (clips, generated)] == list(shown)
+    first = read_records(run)
+    assert ask(**clips) == "1 of 100 clips"
+    again = read_records(run)
+    assert again == [*first, *first[:2]], "recorded once more, not played"
+    told = read_run(run)
+    assert told.provenance()["picture_video"]["clips"] == 1, "every other table shows them, too"
+    assert ask(**clips) == "1 of 100 clips" and read_records(run) == again
+    assert [ask(**data) for data in (generated, clips)] == ["procedural", "1 of 100 clips"]
 
 
 def test_verbs_that_take_minutes_say_how_far_they_are_on_stderr(
@@ -445,6 +470,19 @@ def test_a_folder_that_cannot_be_written_to_still_shows_its_results(
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 2
     assert err.count("is a folder, not a plain file") == 1
+
+
+def test_the_table_has_what_could_not_be_written(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any) -> None:
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(evaluate, "append_records", full)
+    assert verb(run, episodes=7) == 4
+    out, err = capsys.readouterr()
+    row = next(line for line in out.splitlines() if line.startswith("toy:make"))
+    assert "7" in row.split() and "no space left" in err
 
 
 def test_all_is_what_the_task_has(run: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -26,6 +27,7 @@ from svea.studies import (
     plan_runs,
     read_states,
     read_study,
+    supervise,
 )
 from svea.studies.engines import local
 
@@ -39,6 +41,25 @@ def test_status_as_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "walker_walk-svea-conv-s1  queued" in shown and "1 queued, 0 running, 1 done" in shown
     assert cli.main(["sweep", "status", str(tmp_path / "s"), "--json"]) == 0
     assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["done", "queued"]
+
+
+def test_a_second_driver_says_who_works_on_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(supervise, "LOCK_SECONDS", 0.0)
+    study = open_study(tmp_path / "s", short())
+    study.save()
+    journal = write_journal(study.folder, study.runs[0])
+    command = ["sweep", "--tasks", "walker_walk", "--set", "decisions=100", "--jobs", "1"]
+    with journal.open("w") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        first.write('{"event": "start", "host": "box", "pid": 4711}\n')
+        first.flush()
+        assert cli.main([*command, "--out", str(study.folder)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    who = "1 run already worked on by process 4711 on box (walker_walk-svea-conv-s0)"
+    assert f"{who}: not begun here unless free within 2 min" in said
+    assert said[-1] == "1 run: 0 queued, 1 running, 0 done, 0 failed"
 
 
 @pytest.mark.parametrize("part", ["train", "export"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -184,10 +186,65 @@ def test_augmentations_pair_where_both_sides_vary_them(tmp_path: Path) -> None:
     assert [pair.name for pair in pairs] == ["walker_walk blur", "walker_walk conv"]
     assert all(p.ours.runs[0].augment == p.theirs.runs[0].augment for p in pairs)
     assert alone == ["walker_walk overlay: only on one side, left out"]
-    with pytest.raises(UserError, match=r"several settings on walker_walk: 'svea \+ blur'"):
+    with pytest.raises(UserError, match=r"several settings on walker_walk: 'svea \+ blur' or 'sv"):
         matches(find_side("svea", tmp_path), find_side("drq+conv", tmp_path))
     pairs, _ = matches(find_side("svea+overlay", tmp_path), find_side("drq+conv", tmp_path))
     assert [pair.name for pair in pairs] == ["walker_walk"]
+
+
+def test_a_label_is_that_setting_alone(tmp_path: Path) -> None:
+    for augment in ("none", "conv"):
+        write_run(tmp_path / f"drq-{augment}", method="drq", augment=augment)
+    made, *_ = comparisons("drq", "drq+conv", tmp_path, ["train"], "return")
+    assert [one.labels for one in made] == [(("drq", "drq + conv"),)]
+
+
+def test_a_name_that_several_settings_share_is_refused_with_names_that_work(tmp_path: Path) -> None:
+    write_run(tmp_path / "drq", method="drq", augment="none")
+    for decisions in (6000, 9000):
+        write_run(tmp_path / str(decisions), decisions=decisions)
+    for shared in ("svea", "svea+conv", "svea + conv"):
+        with pytest.raises(UserError) as refused:
+            comparisons(shared, "drq", tmp_path, ["train"], "return")
+        assert f"several settings of {shared!r} on walker_walk: " in str(refused.value)
+        named = re.findall("'(svea [^']*)'", str(refused.value).partition("walker_walk")[2])
+        assert named == ["svea + conv, decisions 6000", "svea + conv, decisions 9000"]
+    for label in named:
+        made, *_ = comparisons(label, "drq", tmp_path, ["train"], "return")
+        assert made[0].labels == ((label, "drq"),)
+
+
+def test_agents_of_the_zoo_are_sides_once_they_are_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SVEA_ZOO", str(tmp_path / "zoo"))
+    for name, method in (("a", "svea"), ("b", "drq")):
+        write_run(tmp_path / "zoo" / name, method=method)
+        (tmp_path / "zoo" / name / "actor.safetensors").write_bytes(b"weights")
+    assert main(["compare", "zoo:a", "zoo:b", "--modes", "train"]) == 2
+    cure = "`svea eval zoo:a zoo:b --modes train` plays what is missing"
+    assert cure in capsys.readouterr().err
+    for name in "ab":
+        shutil.copy(tmp_path / "zoo" / name / "eval.jsonl", tmp_path / "runs/zoo" / name)
+    assert main(["compare", "zoo:a", "zoo:b", "--modes", "train"]) == 0
+    assert "zoo:a is better in 0 of 1" in capsys.readouterr().out
+
+
+def test_one_pair_of_seeds_is_not_shown_as_certain(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for method, level in (("svea", 300.0), ("drq", 200.0)):
+        write_run(tmp_path / "one" / method, method=method, final={"train": level})
+    note = "where both sides have one seed, the interval of the difference is over worlds"
+    command = ["compare", "svea", "drq", "--modes", "train", "--runs"]
+    assert main([*command, str(tmp_path / "one")]) == 0
+    said = capsys.readouterr().out
+    row = next(line for line in said.splitlines() if line.startswith("walker_walk"))
+    assert row.split()[-1] == "1.00" and row.count("[") == 1 and note in said
+    assert main([*command, str(runs)]) == 0
+    said = capsys.readouterr().out
+    assert "1.00 [1.00, 1.00]" in said and note not in said
 
 
 def test_what_cannot_be_compared_is_refused_by_name(runs: Path, tmp_path: Path) -> None:

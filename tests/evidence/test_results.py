@@ -54,6 +54,19 @@ def test_runs_from_before_an_option_existed_group_with_its_default(tmp_path):
     }
 
 
+def test_what_was_not_training_makes_no_other_setting(tmp_path):
+    groups = groups_of(
+        write_run(tmp_path / "a", seed=0, network={"layers": 11}, eval_mode="color_hard"),
+        write_run(tmp_path / "b", seed=1, network={"layers": 11, "frame_layers": 3}),
+        write_run(tmp_path / "c", seed=2, network={"layers": 11}, eval_mode="train", eval_every=0),
+    )
+    assert [(g.label, len(g.runs), g.unsaid) for g in groups] == [("svea + conv", 3, ())]
+    longer = write_run(tmp_path / "d", task="finger_spin", decisions=9000, eval_mode="train",
+                       network={"layers": 11, "frame_layers": 3})  # fmt: skip
+    labels = [g.label for g in groups_of(*(tmp_path / name for name in "abc"), longer)]
+    assert labels == ["svea + conv, decisions 9000", "svea + conv, decisions 6000"]
+
+
 def test_labels_are_as_short_as_they_can_be(tmp_path):
     sizes = {"image_size": 84, "network": {"filters": 32}, "sac": {"initial_temperature": 0.1}}
     groups = groups_of(

@@ -52,6 +52,21 @@ def test_time_counts_updates_where_runs_make_different_numbers_of_them(tmp_path:
     assert given.seconds == pytest.approx(15.0), "of a run with an update per decision"
 
 
+def test_the_warm_up_is_no_measure_of_speed(tmp_path: Path) -> None:
+    """Its decisions come without updates, which all follow at its end."""
+    options = {"decisions": 100, "warmup": 60}
+    study = Study(tmp_path, plan_runs([Grid(["walker_walk"], seeds="0-1")], options))
+    write_finished(tmp_path, study.runs[0], decision=60)
+    states = read_states(study)
+    found = cost.estimate_cost(states, at_once=1)
+    assert found.seconds is None and cost.updates_made(states) == 0
+    assert cost.updates_left(states) == 200
+    write_finished(tmp_path, study.runs[1], decision=80)
+    found = cost.estimate_cost(read_states(study), at_once=1)
+    assert found.seconds == pytest.approx((100 + 20) / (80 / 21))
+    assert found.basis == "mean speed of 1 run of this study"
+
+
 def test_an_unknown_speed_is_called_unknown(tmp_path: Path) -> None:
     states = read_states(Study(tmp_path, short(seeds="0-19")))
     found = cost.estimate_cost(states, at_once=2)

@@ -24,6 +24,15 @@ def test_headline_and_rows(tmp_path: Path) -> None:
     assert lines[0]["note"] == "why failed" and lines[-1]["last returns"] == "train 8"
 
 
+def test_a_run_that_ended_between_two_lines_of_its_log_has_all_decisions(tmp_path: Path) -> None:
+    study = Study(tmp_path, plan_runs([Grid(["walker_walk"])], SHORT | {"eval_every": 0}))
+    log = write_finished(tmp_path, study.runs[0]) / "metrics.jsonl"
+    log.write_text('{"kind": "train", "decision": 90, "seconds": 20.0}\n')
+    states = read_states(study)
+    (row,), (line,) = rows(states), table(states)
+    assert (row["state"], row["decision"]) == ("done", 100) and line["decisions"] == "100/100"
+
+
 def test_a_run_that_was_stopped_for_good_is_not_called_done(tmp_path: Path) -> None:
     runs = plan_runs([Grid(["walker_walk"], seeds="0-1")], SHORT | {"save_replay": False})
     write_finished(tmp_path, runs[0], decision=60)

@@ -28,18 +28,31 @@ def test_without_a_terminal_every_line_has_its_place_and_the_time_left(
     assert second.startswith("walker s3: decision 200/1,000 (frame 800)  12 updates/s  ETA ")
 
 
-def test_the_time_left_is_told_by_decisions_after_the_warmup(
+def test_the_time_left_is_told_by_decisions_at_a_steady_speed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = [0.0]
     monkeypatch.setattr(display.time, "monotonic", lambda: times[-1])
-    shown = Display("walker", decisions=1000, action_repeat=4, warmup=500)
+    shown = Display("walker", decisions=1000, action_repeat=4, steady=500)
     for decision, now in ((400, 4.0), (500, 5.0), (600, 15.0)):  # 100 a second, then 10
         times.append(now)
         shown.progress(decision)
         shown.line("")
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition("  ")[2] for line in lines] == ["", "", "ETA 40 s"]
+
+
+def test_a_resumed_run_tells_no_time_left_by_its_start_and_the_compiling_of_updates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"eval_every": 0, "log_every": 1}
+    train(tiny(tmp_path / "run", decisions=20, **options))
+    capsys.readouterr()
+    train(tiny(tmp_path / "run", decisions=40, **options))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    told = {int(words[1].partition("/")[0]): "ETA" in words for words in lines
+            if words[0] == "decision" and "updates/s" in words}  # fmt: skip
+    assert told == {decision: decision > 30 for decision in range(21, 41)}
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -14,6 +15,7 @@ from svea.errors import UserError
 from svea.evidence import compare
 from svea.evidence.results import Group, caveat_notes
 from svea.evidence.tables.comparison import comparison_table
+from svea.runs import zoo
 
 LONGEST_NAME = 16  # in the head of a column
 
@@ -38,8 +40,9 @@ def command(
     Intervals are over seeds and worlds (areas: over seeds); JSON has both kinds.
 
     Args:
-        a: one side: a folder of runs; or a method (svea), with its augmentation (svea+conv), or
-            a setting as `svea eval` prints it, among the runs in --runs.
+        a: one side: a folder of runs, or an agent of the zoo, zoo:NAME; or a method (svea), with
+            its augmentation (svea+conv), or a setting as `svea eval` prints it, among the runs in
+            --runs.
         b: the other side, named in the same ways.
         runs: where names are looked for.
         modes: which modes or groups of modes; default all that both have.
@@ -68,7 +71,7 @@ def comparisons(
         The comparisons, what columns call the two sides, and notes.
     """
     (a, unread_a), (b, unread_b) = (compare.find_side(one, beneath) for one in (ours, theirs))
-    pairs, alone = compare.matches(a, b)
+    pairs, alone = compare.matches(a, b, (ours, theirs))
     same = [pair.name for pair in pairs if _folders(pair.ours) & _folders(pair.theirs)]
     twice = [f"{name}: both sides have the same runs" for name in same]
     a_name, b_name = _side_names(ours, theirs)
@@ -86,11 +89,33 @@ def comparisons(
         made.append(found)
         notes.append(f"{mode}: {a_name} is better in {found.wins} of {len(found.names)}")
     if not made:
-        raise UserError("nothing to compare:\n" + "\n".join([*notes, *caveats]))
-    over = "seeds" if measure == "area" else "seeds and worlds (train: seeds and episodes)"
-    notes.append(f"[95 %]: bootstrap intervals over {over}")
+        cure = [_evaluate_both((ours, theirs), beneath, modes)] if measure == "return" else []
+        raise UserError("nothing to compare:\n" + "\n".join([*cure, *notes, *caveats]))
+    notes += _about_intervals(made)
     marked = _marked(a_name, sides[0]), _marked(b_name, sides[1])
     return made, marked, [*notes, *(f"note: {text}" for text in caveats)]
+
+
+def _about_intervals(made: Sequence[compare.Comparison]) -> list[str]:
+    """What the intervals of a table are over."""
+    if made[0].over_worlds is None:
+        return ["[95 %]: bootstrap intervals over seeds"]
+    over = ["[95 %]: bootstrap intervals over seeds and worlds (train: seeds and episodes)"]
+    if any(any(found.single_pairs) for found in made):
+        over.append(
+            "where both sides have one seed, the interval of the difference is over worlds "
+            "(train: episodes) alone and P has none: nothing is known of other seeds"
+        )
+    return over
+
+
+def _evaluate_both(sides: Sequence[str], beneath: Path, modes: Sequence[str]) -> str:
+    """What to do where the sides were not played in a mode that both have."""
+    named = [zoo.is_name(side) or Path(side).exists() for side in sides]
+    runs = [side if is_one else str(beneath) for side, is_one in zip(sides, named, strict=True)]
+    words = [*dict.fromkeys(runs), *(["--modes", *modes] if modes else [])]
+    command = f"svea eval {shlex.join(words)}"
+    return f"no mode was played on both sides; `{command}` plays what is missing"
 
 
 def _marked(name: str, groups: Sequence[Group]) -> str:

@@ -1,11 +1,12 @@
-"""`svea eval`: play what is missing, record it, and print what all records say."""
+"""`svea eval`: play what is missing, record it, and print what the records say."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from svea.evidence.read import look_for_runs, read_runs
 from svea.evidence.results import caveat_notes, group_runs
 from svea.evidence.tables.results import all_results
 from svea.runs import zoo
-from svea.runs.records import Record, append_records, protocol_key, read_records
+from svea.runs.records import Record, append_records, latest, protocol_key, read_records
 from svea.words import listed, plural
 
 if TYPE_CHECKING:
@@ -112,8 +113,9 @@ class Scoring:
         """What went wrong, and where."""
         self.exit_code = 0
         self._recorded = {run: [] if again else _recorded(run) for run in self.runs}
-        self._keys = {
-            run: {protocol_key(record) for record in self._recorded[run]} for run in self.runs
+        self._known = {run: set(map(protocol_key, self._recorded[run])) for run in self.runs}
+        self._counting = {
+            run: set(map(protocol_key, latest(self._recorded[run]))) for run in self.runs
         }
         self._unwritable: dict[Path, StorageError] = {}
 
@@ -128,8 +130,9 @@ class Scoring:
 
         def take(run: Path, record: Record) -> None:
             self.records[run].append(record)
-            if protocol_key(record) not in self._keys[run]:
-                self.played += 1
+            key = protocol_key(record)
+            self.played += key not in self._known[run]
+            if key not in self._counting[run]:  # new, or evaluated with other pictures since
                 self._write(run, record)
             steps.finish(f"evaluating {run.name} in {record['mode']}")
 
@@ -217,7 +220,7 @@ def evaluate_and_print(
             were = "was" if known == 1 else "were"
             print(f"{plural(known, 'episode')} {were} recorded before; --again plays all again")
         modes = {record["mode"] for records in scoring.records.values() for record in records}
-        print_scores(list(scoring.records), modes)
+        print_scores(list(scoring.records), modes, scoring.records)
         for line in _adaptation_notes(scoring.records):
             print(line)
     for problem, places in scoring.problems.items():
@@ -250,9 +253,21 @@ def _adaptation_notes(records: dict[Path, list[Record]]) -> list[str]:
     return notes
 
 
-def print_scores(runs: Sequence[Path], modes: Collection[str] | None = None) -> None:
-    """The table of runs in some modes (all if None), with what a reader must know about it."""
+def print_scores(
+    runs: Sequence[Path],
+    modes: Collection[str] | None = None,
+    played: Mapping[Path, list[Record]] | None = None,
+) -> None:
+    """The table of runs, with what a reader must know about it.
+
+    Args:
+        runs: folders.
+        modes: which modes; all if None.
+        played: records that count, also where a folder could not be written to.
+    """
     found, problems = read_runs(runs)
+    own = played or {}
+    found = [replace(r, episodes=latest([*r.episodes, *own.get(r.folder, ())])) for r in found]
     groups = group_runs(found)
     notes = [f"note: {text}" for text in caveat_notes(groups, modes)]
     print_results(all_results(groups, modes), [*problems, *notes])

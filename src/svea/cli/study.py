@@ -31,9 +31,10 @@ from svea.studies.cost import Cost, estimate_cost, require_space, unfinished, up
 from svea.studies.engines import Resources
 from svea.studies.engines.local import find_slots
 from svea.studies.folder import is_cancelled
-from svea.studies.state import export_is_taken
+from svea.studies.state import export_is_taken, worker
+from svea.studies.supervise import LOCK_SECONDS
 from svea.studies.watch import MOST_ROWS, active, headline, reached, table, what_continues
-from svea.words import duration, plural
+from svea.words import duration, listed, plural
 
 FAILED = 1  # exit code of a study in which runs failed
 REFRESH_SECONDS = 2.0  # between reads of the folders; ten times as long as a read, if that is more
@@ -84,6 +85,7 @@ def run_study(study: Study, flags: EngineFlags) -> int:
     due += [state for state in states if state.is_tried_again]
     runs = [state.run for state in due]
     _print_spent(states)
+    _print_others(study, states)
     if not runs:
         study.save()
         return _print_end(study, states, flags)
@@ -178,7 +180,7 @@ def cost_lines(cost: Cost, flags: EngineFlags = DEFAULT_ENGINE) -> list[str]:
     limit = flags.seconds("none") if flags.on == "local" else math.inf
     if cost.wall_seconds is not None and limit < cost.wall_seconds:
         calls = math.ceil(cost.wall_seconds / limit)
-        time += f", {calls:,} calls with --time-limit {flags.time_limit}"
+        time += f", at least {calls:,} calls with --time-limit {flags.time_limit}"
     gpu = "unknown" if cost.gpu_hours is None else f"about {cost.gpu_hours:,.1f}"
     gpu = "0" if cost.gpu_hours == 0 else gpu
     return [
@@ -305,6 +307,19 @@ def _print_spent(states: Sequence[RunState]) -> None:
             "be retried without a larger --attempts. The first: "
             f"{spent[0].run.name}: {spent[0].reason}"
         )
+
+
+def _print_others(study: Study, states: Sequence[RunState]) -> None:
+    """Name the processes that work on runs of this study already."""
+    running = [state.run for state in states if state.state == "running"]
+    if not running:
+        return
+    workers = listed(list(dict.fromkeys(worker(study.folder, run) for run in running)), most=3)
+    names = listed([run.name for run in running], most=3)
+    print(
+        f"{plural(len(running), 'run')} already worked on by {workers} ({names}): not begun here "
+        f"unless free within {duration(LOCK_SECONDS)}"
+    )
 
 
 def _print_end(study: Study, states: Sequence[RunState], flags: EngineFlags) -> int:

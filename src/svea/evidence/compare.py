@@ -15,6 +15,7 @@ from svea.errors import UserError, unknown_name
 from svea.evidence import stats
 from svea.evidence.read import read_runs
 from svea.evidence.results import Group, areas, group_runs, suite
+from svea.runs import zoo
 
 Measure = Literal["return", "area", "success"]
 
@@ -77,6 +78,11 @@ class Comparison:
         """The intervals that tables show: over seeds and worlds where there are any."""
         return self.over_worlds or self.over_seeds
 
+    @property
+    def single_pairs(self) -> tuple[bool, ...]:
+        """For each match, whether both sides have one seed: which of two agents is better."""
+        return tuple(x.size == y.size == 1 for x, y in zip(self.ours, self.theirs, strict=True))
+
     def to_json(self) -> dict[str, Any]:
         """All numbers, in values that JSON can hold."""
         kinds = {"": self.over_seeds, "_over_worlds": self.over_worlds}
@@ -111,11 +117,11 @@ def find_side(text: str, beneath: Path) -> tuple[list[Group], list[str]]:
     """The groups that a user means, and what could not be read on the way.
 
     Args:
-        text: a folder of runs; else a method (svea), with or without its augmentation (svea+conv),
-            or a label as `svea eval` prints it.
+        text: a folder of runs, or an agent of the zoo; else a method (svea), with or without its
+            augmentation (svea+conv), or a label as `svea eval` prints it.
         beneath: where to look for names.
     """
-    if Path(text).exists():
+    if Path(text).exists() or zoo.is_name(text):
         runs, problems = read_runs([Path(text)])
         return group_runs(runs), problems
     if not beneath.is_dir():
@@ -126,7 +132,7 @@ def find_side(text: str, beneath: Path) -> tuple[list[Group], list[str]]:
     runs, problems = read_runs([beneath])
     groups = group_runs(runs)
     names = {group: (group.method, _short(group), group.label) for group in groups}
-    found = [group for group in groups if text in names[group]]
+    found = [g for g in groups if _plain(text) in map(_plain, names[g])]
     if not found:
         allowed = {name for method, short, _ in names.values() for name in (method, short)}
         error = unknown_name("method or folder", text, allowed)
@@ -139,27 +145,44 @@ def _short(group: Group) -> str:
     return f"{group.method}+{group.runs[0].augment}"
 
 
-def matches(ours: Sequence[Group], theirs: Sequence[Group]) -> tuple[list[Match], list[str]]:
+def _plain(name: str) -> str:
+    """A name however its blanks were typed: `svea+conv` is `svea + conv`."""
+    return name.replace(" ", "")
+
+
+def matches(
+    ours: Sequence[Group], theirs: Sequence[Group], names: tuple[str, str] = ("", "")
+) -> tuple[list[Match], list[str]]:
     """Pair the groups of two sides, and name what has no partner.
+
+    Args:
+        ours: one side.
+        theirs: the other.
+        names: what the user called them. Where augmentations do not pair, `drq` is the setting
+            with just that label, and not `drq + conv`, too.
 
     Raises:
         UserError: A side has several settings on one task, or nothing pairs.
     """
     by_augment = all(len({g.runs[0].augment for g in side}) > 1 for side in (ours, theirs))
 
-    def by_name(side: Sequence[Group]) -> dict[str, Group]:
-        named: dict[str, Group] = {}
-        for group in side:
+    def by_name(side: Sequence[Group], typed: str) -> dict[str, Group]:
+        exact = [] if by_augment else [g for g in side if _plain(g.label) == _plain(typed)]
+        named: dict[str, list[Group]] = {}
+        for group in exact or side:
             name = f"{group.task} {group.runs[0].augment}" if by_augment else group.task
-            if name in named:
+            named.setdefault(name, []).append(group)
+        for name, groups in named.items():
+            if len(groups) > 1:
+                whose = f" of {typed!r}" if typed else ""
+                one_of = " or ".join(repr(group.label) for group in groups)
                 raise UserError(
-                    f"several settings on {name}: {named[name].label!r} and {group.label!r}; name "
-                    "one of them, or give a folder that holds one"
+                    f"several settings{whose} on {name}: {one_of}; name one of them so (--runs "
+                    "says where names are looked for), or give a folder that holds one"
                 )
-            named[name] = group
-        return named
+        return {name: groups[0] for name, groups in named.items()}
 
-    a, b = by_name(ours), by_name(theirs)
+    a, b = by_name(ours, names[0]), by_name(theirs, names[1])
     alone = [f"{name}: only on one side, left out" for name in sorted(a.keys() ^ b.keys())]
     both = [Match(name, a[name], b[name]) for name in a if name in b]
     if not both:

@@ -2,7 +2,8 @@
 
 The file only grows. Of two records of one episode the later one counts, so that evaluating again
 replaces without rewriting, and an evaluation that is killed loses at most half a line. Where a mode
-was evaluated with other pictures later, only the later records count.
+was evaluated with other pictures later, only the later records count; `svea eval` writes a record
+once more if it is asked for again after that.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from svea import files
+from svea.config import Config
 from svea.errors import StorageError, UserError
 from svea.runs import layout
 from svea.runs.footprint import agent_bytes, folder_bytes, replay_bytes
@@ -119,14 +120,23 @@ def unfinished(states: Sequence[RunState]) -> list[RunState]:
 
 def updates_made(states: Sequence[RunState]) -> int:
     """Updates that these runs have made."""
-    return sum(s.run.config.updates_after(s.progress.decision) for s in states)
+    return sum(_updates_by(s.run.config, s.progress.decision) for s in states)
 
 
 def updates_left(states: Sequence[RunState]) -> int:
     """Updates that these runs still have to make."""
-    going = [state for state in states if not state.progress.stopped]
-    left = [(s.run.config, s.run.decisions - s.progress.decision) for s in going]
-    return sum(config.updates_after(max(decisions, 0)) for config, decisions in left)
+    going = [(s, s.run.config) for s in states if not s.progress.stopped]
+    left = [_updates_by(c, s.run.decisions) - _updates_by(c, s.progress.decision) for s, c in going]
+    return sum(max(updates, 0) for updates in left)
+
+
+def _updates_by(config: Config, decision: int) -> int:
+    """Updates by a decision; those of the warm-up follow at its end, and its speed is another's.
+
+    A run that is all warm-up is timed by its decisions: it has nothing else.
+    """
+    is_warming_up = decision <= config.warmup < config.decisions
+    return 0 if is_warming_up else config.updates_after(decision)
 
 
 def _file_bytes(left: Sequence[RunState], at_once: int) -> int:

@@ -30,7 +30,9 @@ class Progress:
     """How far a run is."""
 
     decision: int = 0
+    """Of the last line of its log; of a stopped run, of its checkpoint."""
     seconds: float | None = None
+    """At that line."""
     returns: dict[str, float] = field(default_factory=dict)
     """Mean return of the last evaluation during training, by mode."""
     trained: bool = False
@@ -41,6 +43,11 @@ class Progress:
     missing_export: bool = False
     saved: int = -1
     """The decision of its newest checkpoint, -1 without one."""
+
+    @property
+    def known(self) -> int:
+        """The last decision that is known of: a short run may end between two lines of its log."""
+        return max(self.decision, self.saved)
 
     @property
     def ended(self) -> bool:
@@ -213,6 +220,13 @@ def read_journal(path: Path) -> list[Entry]:
         except FileNotFoundError:
             return []
     return [entry for entry in parsed if entry is not None]
+
+
+def worker(study: Path, run: PlannedRun) -> str:
+    """The process that works on a run, as far as its journal tells: that of its last attempt."""
+    starts = [e for e in read_journal(journal_path(study, run)) if e.get("event") == "start"]
+    last = starts[-1] if starts else {}
+    return f"process {last['pid']} on {last['host']}" if "pid" in last else "another process"
 
 
 def _last_lines(path: Path) -> list[bytes]:

@@ -37,7 +37,7 @@ def rows(states: Sequence[RunState]) -> list[dict[str, Any]]:
         {
             "run": state.run.name,
             "state": state.state,
-            "decision": state.progress.decision,
+            "decision": state.progress.known,
             "decisions": state.run.decisions,
             "can_continue": not state.progress.stopped,
             "seconds": state.progress.seconds,
@@ -67,7 +67,7 @@ def _by_interest(states: Sequence[RunState]) -> list[RunState]:
 
 def _row(state: RunState) -> dict[str, str]:
     """One run."""
-    done, planned = state.progress.decision, state.run.decisions
+    done, planned = state.progress.known, state.run.decisions
     failures = state.failures + state.failures_after
     failed = f"failed {failures}x" if failures else ""
     note = state.reason or failed or after_training(state) or reached(state)
@@ -86,7 +86,7 @@ def _group_row(name: str, members: Sequence[RunState]) -> dict[str, str]:
     modes = dict.fromkeys(mode for state in members for mode in state.progress.returns)
     returns = {mode: [s.progress.returns[mode] for s in members if mode in s.progress.returns]
                for mode in modes}  # fmt: skip
-    done = sum(state.progress.decision for state in members)
+    done = sum(state.progress.known for state in members)
     planned = sum(state.run.decisions for state in members)
     return {
         "run": name,

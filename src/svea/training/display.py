@@ -35,18 +35,20 @@ class Display:
         action_repeat: int,
         start: int = 0,
         name: str = "",
-        warmup: int = 0,
+        steady: int = 0,
     ) -> None:
         """Show a run; its name stands before its lines where several share a process.
 
-        Decisions of the warm-up are made without updates, in a fraction of the time that later
-        ones take, so the time left is told after them, and by those that followed.
+        The time left is told by the decisions from `steady` on: those of the warm-up take a
+        fraction of the time of later ones, and the first of a process wait for it to start and
+        for updates to be compiled.
         """
         self.title, self.decisions, self.action_repeat = title, decisions, action_repeat
         self.name, self._prefix = name, f"{name}: " if name else ""
         self.console = console()
         self.values: dict[str, Any] = {}
-        self.decision, self._first = start, max(start, warmup)
+        self.decision, self._steady = start, steady
+        self._first: int | None = None  # of the decisions that tell the time left
         self._began = self._last_line = time.monotonic()
         self._live: Live | None = None
         self._doing, self._returns = "", ""
@@ -81,8 +83,8 @@ class Display:
     ) -> None:
         """Show the newest values; where there is no panel, a line if there was none for long."""
         self.decision, self._doing = decision, doing
-        if decision <= self._first:
-            self._began = time.monotonic()
+        if self._first is None and decision >= self._steady:
+            self._first, self._began = decision, time.monotonic()
         self.values |= values or {}
         if self._live is None and time.monotonic() - self._last_line > QUIET_SECONDS:
             self.line(doing)
@@ -113,9 +115,9 @@ class Display:
         return f"decision {self.decision:,}/{self.decisions:,} (frame {frames:,})"
 
     def _eta(self) -> str:
-        done = self.decision - self._first
-        if done <= 0:
+        if self._first is None or self.decision <= self._first:
             return ""
+        done = self.decision - self._first
         left = (self.decisions - self.decision) * (time.monotonic() - self._began) / done
         return f"ETA {duration(left)}"
 

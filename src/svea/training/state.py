@@ -29,6 +29,7 @@ from svea.training.rates import Rates
 from svea.training.run_folder import record_pictures
 
 NEVER = 2**62  # a decision that no run reaches
+SETTLING = 10  # turns in which updates are compiled and captured
 
 
 class TrainingState:
@@ -63,13 +64,14 @@ class TrainingState:
         self.precision = speed.choose_precision(config.precision, self.device)
         self.speed = speed.choose_speed(config.speed, self.device)
         self.interrupt = interrupt or stack.enter_context(interrupts())
+        start = saved.decision if saved else 0
         self.display = Display(
             f"svea · {config.task} · {config.method} · seed {config.seed}",
             config.decisions,
             config.action_repeat,
-            saved.decision if saved else 0,
+            start,
             name,
-            config.warmup,
+            steady=max(start, config.warmup) + SETTLING * config.envs,
         )
         self.environments = stack.enter_context(
             Workers(

@@ -9,8 +9,8 @@ from svea.methods import METHODS
 
 Settings = dict[str, str]
 
-TASK_DECIDES = {"task", "action_repeat", "episode_frames", "eval_mode", "recipe.alpha",
-                "recipe.beta", "sgqn.quantile"}  # fmt: skip
+TASK_DECIDES = {"task", "action_repeat", "episode_frames", "recipe.alpha", "recipe.beta",
+                "sgqn.quantile"}  # fmt: skip
 """Settings whose usual value depends on the task: across tasks they tell nothing apart."""
 
 FIRST_TO_TELL = ("preset", "auxiliary", "decisions")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from svea.config import Role, fields_with, resolve, to_dict
 from svea.envs.importing import is_import_path
 from svea.errors import UserError
 from svea.evidence.run import Run
 
-SETTINGS = fields_with(Role.WHAT, Role.LENGTH)
+SETTINGS = fields_with(Role.WHAT, Role.LENGTH) - {"eval_mode"}
 """Fields of a configuration that say what is learned, not which seed, where or how watched."""
 
-EARLIER: dict[str, Any] = {"updates_per_decision": 1.0, "mask": "none"}
+EARLIER = {"updates_per_decision": "1.0", "mask": "none", "network.frame_layers": "3"}
 """Settings that did not exist when earlier runs were recorded, and what those runs did."""
 
 MACHINE = frozenset({"overlay_dir", "precision"})
@@ -31,8 +30,8 @@ PARTS = {"sac": "base", "ddpg": "base", "dqn": "base",
 
 def settings_of(run: Run) -> dict[str, str]:
     """Every setting that changes what is learned, under its dotted name."""
-    settings: dict[str, str] = {}
-    for name, value in (EARLIER | run.config).items():
+    settings = dict(EARLIER)
+    for name, value in run.config.items():
         unused = name in PARTS and getattr(run, PARTS[name]) != name
         if name not in SETTINGS or unused:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -43,8 +44,9 @@ def _rows(found: Comparison, ours: str, theirs: str) -> Iterator[dict[str, Cell]
             f"P({ours} > {theirs}) [95 %]": _interval(chance, rate),
         }
 
-    shown = found.shown
-    each = zip(found.names, found.ours, found.theirs, shown.differences, shown.chances, strict=True)
+    shown, alone = found.shown, found.single_pairs
+    chances = [_of_one_pair(c) if one else c for c, one in zip(shown.chances, alone, strict=True)]
+    each = zip(found.names, found.ours, found.theirs, shown.differences, chances, strict=True)
     for name, x, y, gain, chance in each:
         yield row(name, x.mean(), y.mean(), f"{x.size}, {y.size}", gain, chance)
     if len(found.names) > 1:
@@ -53,7 +55,13 @@ def _rows(found: Comparison, ours: str, theirs: str) -> Iterator[dict[str, Cell]
             a = b = math.nan
         n, m = (sum(x.size for x in side) for side in (found.ours, found.theirs))
         name = f"all {len(found.names)}"
-        yield row(name, a, b, f"{n}, {m}", shown.difference, shown.chance)
+        chance = _of_one_pair(shown.chance) if any(alone) else shown.chance
+        yield row(name, a, b, f"{n}, {m}", shown.difference, chance)
+
+
+def _of_one_pair(chance: Interval) -> Interval:
+    """Without its ends: over worlds alone they would make one pair of seeds look certain."""
+    return replace(chance, low=math.nan, high=math.nan)
 
 
 def _interval(one: Interval, form: Callable[[float], str] = number) -> Cell:
