@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from svea.config import configure
 from svea.runs.records import read_records
 from svea.studies import PlannedRun, Study, read_journal, read_state, read_states
 from svea.studies.engines import Resources, local
+from svea.studies.folder import is_cancelled
 
 GB = 10**9
 
@@ -199,6 +201,28 @@ def test_runs_without_a_replay_whose_driver_was_killed_are_evaluated_as_they_are
     for state in read_states(study):
         assert state.state == "stopped" and 0 < state.progress.saved < 100_000
         assert len(read_records(study.run_folder(state.run))) == 2
+
+
+def test_ctrl_c_stops_what_this_driver_works_on_and_no_other_drivers_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0"))
+    begun, stopped = threading.Event(), threading.Event()
+
+    def supervise(*_: Any, must_stop: Callable[[], bool], **__: Any) -> None:
+        begun.set()
+        while not must_stop():
+            time.sleep(0.01)
+        stopped.set()
+
+    def ctrl_c() -> None:
+        assert begun.wait(30)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local, "supervise_together", supervise)
+    with pytest.raises(KeyboardInterrupt):
+        local.run_study(study, study.runs, Resources(jobs=1), ctrl_c)
+    assert stopped.is_set() and not is_cancelled(study.folder)
 
 
 @pytest.mark.slow

@@ -5,8 +5,10 @@ Several processes share a GPU where its memory allows.
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -16,8 +18,9 @@ from svea.config import Config
 from svea.machine import HEADROOM, available_bytes, nvidia_gpus, usable_cores
 from svea.runs.footprint import replay_bytes
 from svea.studies.engines import Resources
-from svea.studies.folder import Study
+from svea.studies.folder import Study, is_cancelled
 from svea.studies.plan import PlannedRun
+from svea.studies.supervise import either
 from svea.studies.together import groups, supervise_together
 
 # Generous allowances for what a run needs in addition to its replay; --jobs and --gpus override.
@@ -42,6 +45,8 @@ def run_study(
 ) -> None:
     """Supervise runs until each is done or failed, the study is cancelled, or its time is up."""
     end = time.monotonic() + resources.seconds("none")
+    stopping = threading.Event()  # this driver's own: another may work on the same study
+    must_stop = either(functools.partial(is_cancelled, study.folder), stopping.is_set)
     free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
     slots = find_slots([run.config for run in runs], resources)
     for slot in slots:
@@ -55,6 +60,7 @@ def run_study(
                 group,
                 study.attempts,
                 slot.environment,
+                must_stop=must_stop,
                 time_is_up=lambda: time.monotonic() >= end,
                 at_once=_played_at_once(group, len(slots)) if slot.gpu else 1,  # on a CPU: one
             )
@@ -70,7 +76,7 @@ def run_study(
                     future.result()
                 refresh()
         except BaseException:
-            study.cancel()  # every thread lets its run save and returns
+            stopping.set()  # every thread lets its run save and returns
             pool.shutdown(cancel_futures=True)
             raise
 
