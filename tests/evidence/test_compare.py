@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fake_runs import write_run
 
+from svea import files
 from svea.cli import main
 from svea.cli.compare import comparisons
 from svea.errors import UserError
@@ -220,8 +221,10 @@ def test_agents_of_the_zoo_are_sides_once_they_are_evaluated(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SVEA_ZOO", str(tmp_path / "zoo"))
     for name, method in (("a", "svea"), ("b", "drq")):
-        write_run(tmp_path / "zoo" / name, method=method)
-        (tmp_path / "zoo" / name / "actor.safetensors").write_bytes(b"weights")
+        agent = write_run(tmp_path / "zoo" / name, method=method)
+        config = json.loads((agent / "config.json").read_text())
+        config["files"] = {"actor.safetensors": files.write(agent / "actor.safetensors", [b"w"])}
+        (agent / "config.json").write_text(json.dumps(config))
     assert main(["compare", "zoo:a", "zoo:b", "--modes", "train"]) == 2
     cure = "`svea eval zoo:a zoo:b --modes train` plays what is missing"
     assert cure in capsys.readouterr().err
