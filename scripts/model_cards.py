@@ -20,27 +20,20 @@ RETURN = "return [95 %]"
 
 
 def returns_of(run: Run, decision: int, stored: str) -> Iterator[dict[str, Any]]:
-    """Per mode the evaluation of an agent: its records, or the evaluation during training.
+    """What an agent's episodes come to, mode by mode.
 
     Args:
         run: what it comes from.
         decision: up to which it learned.
         stored: the fingerprint of its weights in the zoo.
     """
-    found: dict[str, tuple[str, list[Record], dict[str, Any]]] = {}
-    for line in run.metrics:
-        if line.get("kind") == "eval" and line["decision"] == decision:
-            played = [{"return": value, "seed": k} for k, value in enumerate(line["returns"])]
-            found[line["mode"]] = ("in training", played, line["provenance"])
+    found: dict[str, list[Record]] = {}
     for record in run.agent_episodes():
         if record["decision"] == decision:
-            mode = record["mode"]
-            if mode not in found or found[mode][0] == "in training":
-                found[mode] = ("svea eval", [], record["provenance"])
-            found[mode][1].append(record)
-    for mode, (evaluation, played, source) in found.items():
+            found.setdefault(record["mode"], []).append(record)
+    for mode, played in found.items():
         ends = stats.bootstrap_interval([stats.SeedsAndWorlds.of([by_world(played)])], stats.mean)
-        worlds = {record["world"] for record in played if "world" in record}
+        source = played[-1]["provenance"]
         yield {
             "mode": mode,
             "shown": describe(source),
@@ -48,10 +41,9 @@ def returns_of(run: Run, decision: int, stored: str) -> Iterator[dict[str, Any]]
             "low": ends.low,
             "high": ends.high,
             "episodes": len(played),
-            "worlds": len(worlds) or None,
+            "worlds": len({record["world"] for record in played}),
             "data": source["source"],
-            "evaluated": evaluation,
-            "as_stored": all(record.get("weights") == stored for record in played),
+            "as_stored": all(record["weights"] == stored for record in played),
         }
 
 
@@ -68,7 +60,7 @@ def model_card(card: dict[str, Any], name: str, modes: Sequence[str]) -> str:
             "mode": Cell(one["shown"]),
             RETURN: Cell(number(one["mean"]), interval(one["low"], one["high"])),
             "episodes": Cell(str(one["episodes"])),
-            "evaluated": Cell(one["evaluated"]),
+            "worlds": Cell(str(one["worlds"])),
         }
         for one in card["returns"]
     ]
