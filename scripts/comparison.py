@@ -171,6 +171,25 @@ class Comparison:
         return [_row(name, label, _in_order(self.shown[label])) for label in labels]
 
 
+def kinds_of(agents: Iterable[tuple[str, str, list[Record]]]) -> Table:
+    """Geometry and lights for agents one by one: task, setting and records of each."""
+    shown = {mode: (mode,) for mode in ("train", "camera_easy", "camera_hard")}
+    shown |= {f"mean of {kind}": members for kind, members in KINDS.items()}
+    rows, played = [], set[int]()
+    for task, label, records in agents:
+        cells = [mean_over([[records]], modes) for modes in shown.values()]
+        decisions = Cell(f"{records[0]['decision']:,}")
+        rows.append(Row((Cell(task), Cell(f"`{label}`"), decisions, *cells)))
+        for members in KINDS.values():
+            played |= _played({label: {task: [records]}}, members)
+    note = (
+        f"One agent per row, {from_to(played)} episodes per mode of geometry and lights; 95 % over "
+        "worlds (train: episodes)."
+    )
+    titles = ("task", "setting", "decisions", *shown)
+    return Table("long-kinds", "", tuple(map(Column, titles)), tuple(rows), (note,))
+
+
 def named_groups(runs: Sequence[Run]) -> list[Group]:
     """Runs that differ in their seed alone, under the names that tables of results have."""
     groups = [replace(group, label=setting_of(group)) for group in group_runs(runs)]

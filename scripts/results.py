@@ -27,6 +27,7 @@ from comparison import (
     Comparison,
     from_to,
     kept,
+    kinds_of,
     named_groups,
 )
 from learning import agents_on_the_way, caption, training_curves
@@ -104,6 +105,7 @@ class Results:
             "compared": self.comparison.settings,
             "seeds": self.comparison.seeds,
             "kinds": self.comparison.kinds,
+            "long-kinds": self.long_kinds,
         }
 
     def contents(self) -> dict[Path, str]:
@@ -176,6 +178,16 @@ class Results:
     def _long_groups(self) -> list[Group]:
         """What was to have the paper's length."""
         return [group for group in self.groups if group.runs[0].config["decisions"] >= LONG]
+
+    def long_kinds(self) -> Table:
+        """What the last agents of long runs do in geometry and lights."""
+        groups = sorted(self._long_groups(), key=lambda group: TASKS.index(group.task))
+        return kinds_of(
+            (group.task, group.label, [r for r in run.agent_episodes() if r["decision"] == last])
+            for group in groups
+            for run in group.runs
+            for last in [_last(run)]
+        )
 
     def motion(self) -> Table:
         """The same for our own method, next to the paper's, where both have run for so long."""
