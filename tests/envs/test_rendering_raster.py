@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from svea import machine
 from svea.envs import PAPER_TASKS, make_env
 from svea.envs.rendering import (
     draws_on_gpu,
     import_suite,
     painting,
     raster,
+    renderer,
     scenes,
     shapes,
-    shared,
 )
 from svea.envs.rendering.renderer import Context, Renderer, configure_drawing
 from svea.envs.rendering.shared import SharedContext
@@ -423,55 +424,39 @@ def test_the_check_waits_for_the_first_picture_that_can_be_drawn(stage, source, 
 
 
 @pytest.mark.parametrize(
-    ("asked", "name", "drawn"),
+    ("variable", "asked", "drawn"),
     [
-        (None, "llvmpipe (LLVM 15)", 1),
-        (None, "NVIDIA H200", 0),
-        ("auto", "NVIDIA H200", 0),
-        ("cpu", "NVIDIA H200", 1),
-        (" CPU ", "llvmpipe (LLVM 15)", 1),
-        ("opengl", "llvmpipe (LLVM 15)", 0),
+        (None, "auto", 1),
+        ("auto", "raster", 1),
+        (None, "opengl", 0),
+        (" CPU ", "opengl", 1),
+        ("opengl", "raster", 0),
     ],
 )
-def test_who_draws_depends_on_the_variable_and_on_opengl(stage, monkeypatch, asked, name, drawn):
-    monkeypatch.setattr(painting, "_opengl_name", lambda: name)
-    if asked is not None:
-        monkeypatch.setenv("SVEA_DRAWING", asked)
-    assert stage("walker_walk", raster=None).drawn == drawn
-
-
-@pytest.mark.parametrize(
-    ("asked", "cores", "drawn"),
-    [("auto", shared.CORES, True), ("auto", shared.CORES - 1, False), ("opengl", 64, False)],
-)
-def test_free_cores_draw_for_a_gpu_that_learns(monkeypatch, asked, cores, drawn):
-    monkeypatch.setenv("SVEA_DRAWING", asked)
-    monkeypatch.setattr(shared, "usable_cores", lambda: cores)
-    monkeypatch.setattr(painting, "_opengl_name", lambda: "NVIDIA H200")
-    context = SharedContext(2)
+@pytest.mark.parametrize("gpu", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_who_draws_depends_on_what_is_asked_and_on_nothing_else(
+    monkeypatch, variable, asked, drawn, gpu, together
+):
+    """Not on cores, on the GPU's driver, or on how many environments share a process."""
+    monkeypatch.setattr(machine, "usable_cores", lambda: 64 if together else 1)
+    if gpu:
+        monkeypatch.setattr(renderer, "opengl_name", lambda: "OpenGL: NVIDIA H200, 4.6.0 NVIDIA 580")
+    if variable is not None:
+        monkeypatch.setenv("SVEA_DRAWING", variable)
+    context = SharedContext(2) if together else Context()
     configure_drawing(context, lambda: None)
     try:
-        env = make_env("cartpole_swingup", seed=1)
-        assert context.painter.is_at_work == drawn
+        env = make_env("cartpole_swingup", seed=1, renderer=asked)
+        env.reset()
+        assert env.unwrapped._scene.renderer.drawn == 2 * drawn
+        name = env.unwrapped.provenance["renderer"]
+        assert name.startswith("svea raster" if drawn else "OpenGL: ")
         env.close()
     finally:
         configure_drawing()
-        context.close()
-
-
-def test_without_being_asked_it_draws_for_a_gpu_only_what_the_gpu_would(monkeypatch, capsys):
-    monkeypatch.setattr(shared, "usable_cores", lambda: shared.CORES)
-    monkeypatch.setattr(painting, "_opengl_name", lambda: "NVIDIA H200")
-    monkeypatch.setattr(painting, "WAYS", ("centroid",))  # this is Mesa
-    context = SharedContext(2)
-    configure_drawing(context, lambda: None)
-    try:
-        env = make_env("walker_walk", seed=1)
-        assert not context.painter.is_at_work and "not MuJoCo's" in capsys.readouterr().err
-        env.close()
-    finally:
-        configure_drawing()
-        context.close()
+        if together:
+            context.close()
 
 
 def test_an_unknown_drawing_is_an_error_that_names_the_choices(monkeypatch):
@@ -482,10 +467,9 @@ def test_an_unknown_drawing_is_an_error_that_names_the_choices(monkeypatch):
 
 @pytest.mark.parametrize(("opengl", "drawn"), [("llvmpipe", 0), ("NVIDIA H200", 1)])
 def test_a_gpus_driver_may_light_edges_in_its_own_way(stage, monkeypatch, capsys, opengl, drawn):
-    """Of the two ways the nearer one is taken; in software a difference like that is a fault."""
-    monkeypatch.setenv("SVEA_DRAWING", "cpu")
-    monkeypatch.setattr(painting, "_opengl_name", lambda: opengl)
-    monkeypatch.setattr(painting, "WAYS", ("centroid",))
+    """In software a difference like that is a fault. Ours are the same on both."""
+    monkeypatch.setattr(renderer, "opengl_name", lambda: opengl)
+    monkeypatch.setattr(painting, "WAYS", ("centroid",))  # this is Mesa
     assert stage("walker_walk", raster=None).drawn == drawn
     assert ("not MuJoCo's" in capsys.readouterr().err) == (not drawn)
 

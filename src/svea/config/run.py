@@ -125,6 +125,9 @@ class Config:
     """Simulator steps per episode."""
     rendering: Annotated[Literal["full", "fast"], WHAT] = "full"
     """full: shadows, reflections, antialiasing. fast: none of them, many times faster on a CPU."""
+    renderer: Annotated[Literal["auto", "raster", "opengl"], HOW] = "auto"
+    """Who draws: raster, a program of our own, for all that it can draw; opengl, MuJoCo; auto, the
+    first wherever there is a C compiler. Decided once: the run and its evaluations keep it."""
     eval_every: Annotated[int, at_least(0), WATCH] = 10_000
     """Decisions between evaluations; 0: none, not even at the end, and `svea eval` plays later."""
     eval_episodes: Annotated[int, at_least(1), WATCH] = 30
@@ -198,7 +201,7 @@ class Config:
     @property
     def environment(self) -> dict[str, Any]:
         """The arguments of ``make_env`` in training."""
-        shared = ("task", "action_repeat", "episode_frames", "rendering", "action_bins")
+        shared = ("task", "action_repeat", "episode_frames", "rendering", "renderer", "action_bins")
         return (
             {name: getattr(self, name) for name in shared}
             | {

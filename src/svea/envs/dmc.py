@@ -17,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 
 from svea.envs.actions import read_vector
-from svea.envs.looks import Mode, Scene, compose
+from svea.envs.looks import EPISODES_VERSION, Mode, Scene, compose, simulator
 from svea.envs.rendering import Renderer, import_suite, prepare_simulator
 from svea.envs.stacking import StackedEpisode
 from svea.errors import NumericsError
@@ -63,6 +63,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         frame_stack: int,
         channels_last: bool,
         rendering: str,
+        renderer: str,
         render_mode: str | None,
         render_size: int,
         oracle_mask: bool = False,
@@ -90,8 +91,11 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         mode.image_size = image_size
         mode.prepare(model, domain)
         camera = _CAMERA.get((domain, task), 0)
-        renderer = Renderer(model, data, size=image_size, rendering=rendering, camera=camera)
-        self._scene = Scene(model, data, renderer, camera)
+        draws = Renderer(
+            model, data, size=image_size, rendering=rendering, camera=camera, drawn_by=renderer
+        )
+        self._scene = Scene(model, data, draws, camera)
+        self._renderer, self._drew = "", set[str]()
         self._fresh_task = copy.deepcopy(vars(self._task))
         self._fresh_model = {name: values.copy() for name, values in _restorable_arrays(model)}
 
@@ -104,8 +108,14 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What data the mode's pictures are made with, and whether the simulator masks them."""
-        return self._mode.provenance | ({"mask": "oracle"} if self._oracle_mask else {})
+        """What data the mode's pictures are made with, who draws and simulates, and masks.
+
+        Who draws is known from an episode's first picture on: its look may be one for OpenGL.
+        """
+        renderer = self._renderer or self._scene.renderer.name
+        made_by = {"renderer": renderer, "episodes": EPISODES_VERSION, **simulator()}
+        masked = {"mask": "oracle"} if self._oracle_mask else {}
+        return self._mode.provenance | masked | made_by
 
     @property
     def mode(self) -> Mode:
@@ -130,7 +140,10 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         self._start_task(np.random.RandomState(np.random.MT19937(task_seed)))
         self._mode.begin(self._scene, np.random.default_rng(mode_seed))
         self._episode.begin()
-        return self._episode.fill(self._draw()), self._info()
+        self._drew.clear()
+        observation = self._episode.fill(self._draw())
+        self._renderer = self._renderer or self._scene.renderer.name
+        return observation, self._info()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Repeat the action, sum its rewards, and show the state it led to."""
@@ -151,7 +164,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
                 break
         self._mode.update(self._scene)
         seen = self._episode.push(self._draw())
-        return seen, reward, terminated, truncated, self._info()
+        return seen, reward, terminated, truncated, self._info() | self._other_renderer()
 
     def _break_off(
         self, reward: float, cause: str
@@ -230,6 +243,12 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         told = of_task(self._physics) if of_task else {}
         return {"frames": self._episode.frames} | told | self._mode.info
 
+    def _other_renderer(self) -> dict[str, Any]:
+        """At an episode's end, who drew its pictures if it was not always the usual one."""
+        if self._episode.running or self._drew <= {self._renderer}:
+            return {}
+        return {"drawn_by": " and ".join(sorted(self._drew))}
+
     def _rescale(self, action: np.ndarray) -> np.ndarray:
         """Map an action in [-1, 1] to the task's own range."""
         unit = (read_vector(action, self.action_space) + 1.0) / 2.0
@@ -237,7 +256,9 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def _draw(self) -> np.ndarray:
         """Draw the stack's next picture, `(3, H, W)`."""
-        return self._picture().transpose(2, 0, 1)
+        picture = self._picture()
+        self._drew.add(self._scene.renderer.name)
+        return picture.transpose(2, 0, 1)
 
     def _picture(self, size: int | None = None) -> np.ndarray:
         """The scene in its mode, `(H, W, 3)`; black around the foreground with an oracle mask."""

@@ -107,7 +107,8 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
     @property
     def provenance(self) -> dict[str, Any]:
         """What data the pictures are made with: the environment's own, and the mode's."""
-        own = getattr(self.env.unwrapped, "provenance", {})
+        made_by = {"renderer": "the environment's own", "episodes": EPISODES_VERSION}
+        own = made_by | getattr(self.env.unwrapped, "provenance", {})
         return own if self._mode is None else own | self._mode.provenance
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:

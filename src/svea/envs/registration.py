@@ -18,7 +18,7 @@ from svea.envs.foreign import adapt, call_factory
 from svea.envs.given import Factory, name_task
 from svea.envs.looks import Mode
 from svea.envs.modes import make_mode, parse_mode
-from svea.envs.rendering import RENDERINGS
+from svea.envs.rendering import RENDERERS, RENDERINGS
 from svea.envs.robot.worlds import RobotMode
 from svea.envs.stacking import FRAMES
 from svea.envs.tasks import (
@@ -44,6 +44,7 @@ def make_env(
     frame_stack: int = FRAMES,
     channels_last: bool = False,
     rendering: str = "full",
+    renderer: str = "auto",
     data_dir: str | os.PathLike[str] | None = None,
     render_mode: str | None = None,
     render_size: int = 240,
@@ -72,6 +73,9 @@ def make_env(
         channels_last: Observations are `(image_size, image_size, 3 * frame_stack)`; channels come
             first otherwise, as agents of svea need them.
         rendering: `full` is dm_control's look; `fast` has no shadows, reflections or antialiasing.
+        renderer: Who draws what svea simulates: `raster`, our own program, for all that it can
+            draw; `opengl`, MuJoCo; `auto`, the program wherever there is a C compiler. The variable
+            `SVEA_DRAWING` beats it.
         data_dir: Folder with the benchmark's data; the variable `SVEA_DATA` when not given, and
             generated data without either.
         render_mode: None, or `rgb_array` to have pictures from `render()`.
@@ -104,6 +108,8 @@ def make_env(
     for twice in options.keys() & mode_options.keys():
         raise UserError(f"{twice} is given twice: in mode {mode!r} and as {mode_options[twice]!r}.")
     _check_choices(task, rendering, render_mode, channels_last, action_repeat, oracle_mask)
+    if renderer not in RENDERERS:
+        raise unknown_name("renderer", renderer, RENDERERS)
     if episode_frames is None:
         episode_frames = EPISODE_FRAMES.get(task, 1000)
     shown: dict[str, Any] = {
@@ -128,6 +134,7 @@ def make_env(
         look,
         action_repeat=action_repeat or ACTION_REPEAT[task],
         rendering=rendering,
+        renderer=renderer,
         oracle_mask=oracle_mask,
         **shown,
         load=_load_robot_task(look) if task in ROBOT_TASKS else load_suite_task,

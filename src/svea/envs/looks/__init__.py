@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,11 @@ import numpy as np
 from svea.data.clips import PROCEDURAL
 from svea.envs.rendering import Renderer
 from svea.errors import UserError
+
+EPISODES_VERSION = 1
+"""Part of every result's provenance: what an episode's outcome depends on in this code (pictures of
+modes, resampled videos, physics steps, rewards). A change of any needs another number, and so do
+episodes in results; tests/envs/test_golden.py notices. Moving code changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,12 @@ class WorldsMode(Mode):
         raise UserError(
             f"world is {world!r}; mode {self.name!r} has 0 to {len(self.worlds) - 1}{names}."
         )
+
+
+@functools.cache
+def simulator() -> dict[str, Any]:
+    """What simulates here, for provenance."""
+    return {name: importlib.metadata.version(name) for name in ("mujoco", "dm_control")}
 
 
 def provenance_of(env: Any) -> dict[str, Any]:

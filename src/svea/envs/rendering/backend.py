@@ -18,12 +18,14 @@ from svea.errors import RendererError, UserError
 APT_LINE = "apt-get install -y libegl1 libgl1 libgl1-mesa-dri libosmesa6"
 
 DRAWING = "SVEA_DRAWING"
-"""The variable that says who draws; `DRAWINGS` are its values."""
+"""The variable that says who draws; `DRAWINGS` are its values. It beats a run's own renderer."""
 DRAWINGS = {
-    "auto": "the CPU where OpenGL is software, or where the GPU learns and cores are free",
-    "cpu": "the CPU wherever it can",
+    "auto": "a run's own renderer, else the rasteriser wherever it compiles",
+    "cpu": "the rasteriser, for all that it can draw",
     "opengl": "MuJoCo with OpenGL",
 }
+AUTO, RASTER, OPENGL = RENDERERS = ("auto", "raster", "opengl")
+"""Who draws, as a run's configuration names it."""
 
 _chosen: str | None = None  # the backend that this process chose, as opposed to the user
 _fallen_back = False
@@ -80,12 +82,12 @@ def draws_on_gpu() -> bool:
 
 
 def asked_drawing() -> str:
-    """Who is to draw, one of `DRAWINGS`."""
-    given = os.environ.get(DRAWING, "").strip().lower() or "auto"
+    """Who is to draw by the variable `DRAWING`, one of `RENDERERS`."""
+    given = os.environ.get(DRAWING, "").strip().lower() or AUTO
     if given not in DRAWINGS:
         choices = "; ".join(f"{name} ({what})" for name, what in DRAWINGS.items())
         raise UserError(f"{DRAWING} is {given!r}; it may be {choices}.")
-    return given
+    return RASTER if given == "cpu" else given
 
 
 def has_fallen_back() -> bool:
@@ -141,6 +143,14 @@ def _broken(backend: str, error: Exception) -> RendererError:
         f"({str(error).rstrip('.')}): run {APT_LINE}, or set MUJOCO_GL to another of "
         f"{', '.join(others)}."
     )
+
+
+def opengl_name() -> str:
+    """What draws for MuJoCo, with its version; the context has to be current."""
+    from OpenGL import GL
+
+    renderer, version = (GL.glGetString(one).decode() for one in (GL.GL_RENDERER, GL.GL_VERSION))
+    return f"OpenGL: {renderer}, {version}"
 
 
 def is_software(renderer: str) -> bool:

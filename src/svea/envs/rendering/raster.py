@@ -25,6 +25,9 @@ PARTS = (
     SOURCE,
     *(SOURCE.with_name(f"raster_{part}.c") for part in ("textures", "colors", "scenes")),
 )
+VERSION = 1
+"""Part of every result's provenance: a change of the pictures needs another number."""
+
 WAYS = ("middle", "centroid")
 """Where light is taken from in a pixel that a shape covers in part: from its middle, as in Mesa, or
 from where it is covered, as in NVIDIA's driver. OpenGL leaves that open for fixed light. The two

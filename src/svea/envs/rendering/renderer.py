@@ -16,8 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from svea.envs.rendering.backend import import_suite, is_software, make_gl_context
-from svea.envs.rendering.painting import Painter
+from svea.envs.rendering.backend import (
+    AUTO,
+    RASTER,
+    import_suite,
+    is_software,
+    make_gl_context,
+    opengl_name,
+)
+from svea.envs.rendering.painting import NAME, Painter, choose_renderer
 from svea.envs.rendering.raster import Raster
 from svea.envs.rendering.uploads import Changes, send
 
@@ -39,15 +46,14 @@ class Context:
     _gl: Any = None
     _renderers = 0
 
-    def __init__(self, *, raster: bool | None = None, relieves_gpu: bool = False) -> None:
+    def __init__(self, *, raster: bool | None = None) -> None:
         """Begin without one.
 
         Args:
-            raster: Whether a program of our own draws what it can (`raster.py`); by default where
-                the user asks for it, or where OpenGL draws with the CPU, too.
-            relieves_gpu: Whether it also does by default where a GPU draws.
+            raster: Whether a program of our own draws what it can (`raster.py`); by default what
+                each renderer was made for.
         """
-        self.painter = Painter(raster, relieves_gpu=relieves_gpu)
+        self.painter = Painter(raster)
 
     def enter(self, size: int) -> None:
         """Make room for a renderer of pictures of this side."""
@@ -121,8 +127,17 @@ class Renderer:
     live in one process (in one thread each).
     """
 
+    opengl = ""  # what draws for MuJoCo, and its version
+
     def __init__(
-        self, model: Any, data: Any, *, size: int, rendering: str = "full", camera: int = 0
+        self,
+        model: Any,
+        data: Any,
+        *,
+        size: int,
+        rendering: str = "full",
+        camera: int = 0,
+        drawn_by: str = AUTO,
     ) -> None:
         """Create the OpenGL context and upload the model's textures and meshes.
 
@@ -132,8 +147,11 @@ class Renderer:
             size: Side of the square picture in pixels; `draw` can be asked for others.
             rendering: One of `RENDERINGS`.
             camera: Index of the model's camera.
+            drawn_by: `raster` or `opengl`, or `auto` (`choose_renderer`).
         """
         import mujoco
+
+        self.wants_raster = choose_renderer(drawn_by) == RASTER
 
         self._mujoco, self._model, self._data, self._size = mujoco, model, data, size
         full = rendering == "full"
@@ -176,7 +194,9 @@ class Renderer:
         self._update_scene()
         buffer = self._buffers.setdefault(size, np.empty((size, size, 3), np.uint8))
         assert self._gl is not None, "the renderer is closed"
+        before = self.drawn
         self._gl.draw(self, buffer)
+        self.name = NAME if self.drawn > before else self.opengl  # who drew this picture
         return buffer[::-1]  # OpenGL's first row is the bottom one
 
     def foreground(self, size: int | None = None) -> np.ndarray:
@@ -312,6 +332,7 @@ class Renderer:
         """Make MuJoCo's part of the context: textures, meshes, framebuffers."""
         font = self._mujoco.mjtFontScale.mjFONTSCALE_50
         self._context = self._mujoco.MjrContext(self._model, font)
+        self.opengl = opengl_name()
 
     def _call(self, work: Callable[..., None], *arguments: Any) -> None:
         """Do something in the context."""

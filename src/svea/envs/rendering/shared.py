@@ -4,11 +4,10 @@ A GPU that learns and draws has to switch between the two. Every picture that is
 for by itself makes it do so, and costs the learner 0.3 ms on an H200, however many processes draw;
 eight that are drawn in one OpenGL context and waited for once cost it 0.05 to 0.18 ms each.
 
-So each environment runs in a thread of its own, up to where it needs its picture. Where there are
-cores enough (`CORES`), that thread draws it itself, without OpenGL (`raster.py`): 1.0 to 1.7 ms of
-a core, and none of the GPU's.
+So each environment runs in a thread of its own, up to where it needs its picture. What `raster.py`
+draws, that thread draws itself, without OpenGL: 1.0 to 1.7 ms of a core, and none of the GPU's.
 
-Otherwise, and for pictures that only MuJoCo can draw, the thread that made the context does it:
+For pictures that only MuJoCo can draw, or that it is to draw, the thread that made the context does:
 when all environments that are still running wait for a picture, it draws all of them and hands
 them out. This cannot deadlock: an environment that has not asked is either still running or
 finished, and finished ones are counted.
@@ -28,12 +27,6 @@ from typing import TypeVar
 import numpy as np
 
 from svea.envs.rendering.renderer import Context, Renderer
-from svea.machine import usable_cores
-
-CORES = 8
-"""From so many on, they draw and leave the GPU to the learner: five runs of 8 environments made
-1,132 decisions/s on an H200 with 16 cores, of which three to four were busy, where 940 were made
-when the GPU drew. With few cores, decisions would wait for pictures instead."""
 
 Result = TypeVar("Result")
 
@@ -63,10 +56,9 @@ class SharedContext(Context):
 
         Args:
             environments: How many.
-            raster: Whether a program of our own draws what it can; by default where OpenGL draws
-                with the CPU, too, or there are `CORES`, unless the user asks for something else.
+            raster: As of `Context`.
         """
-        super().__init__(raster=raster, relieves_gpu=usable_cores() >= CORES)
+        super().__init__(raster=raster)
         self._thread = threading.get_ident()
         self._threads = ThreadPoolExecutor(environments, "environment")
         self._requests: SimpleQueue[_Picture | _Call | None] = SimpleQueue()

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svea.envs.rendering import backend
+from svea.envs.rendering.painting import choose_renderer
 from svea.envs.tasks import is_foreign
 from svea.envs.workers.episode import OpenEpisode, Step
 from svea.envs.workers.memory import Shared, anonymous_file
@@ -99,7 +100,12 @@ class Workers:
         self._waiting: dict[int, int | None] = {}  # environments that step, and their next seeds
         self._restarts: list[float] = []  # when they were
         self._memory: IO[bytes] | None = None
-        self._environments, self._per_process = list(environments), per_process
+        # Chosen here, so that what is missing is said once and not by every process.
+        self._environments = [
+            one if is_foreign(str(one["task"])) else one | {"renderer": _renderer(one)}
+            for one in environments
+        ]
+        self._per_process = per_process
         self._drew_in_software = False
         self._start_all(per_process)
         if wait:
@@ -366,6 +372,11 @@ class Workers:
         if not longest:
             return self._start_seconds
         return self._start_seconds + self._step_seconds * math.ceil(longest / 50)
+
+
+def _renderer(environment: dict[str, Any]) -> str:
+    """Who draws an environment's pictures."""
+    return choose_renderer(environment.get("renderer", backend.AUTO))
 
 
 def print_incident(incident: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 
 from svea.envs import given, make_env
 from svea.envs.actions import as_action, describe_actions
+from svea.envs.dmc import DMControlEnv
 from svea.envs.looks import provenance_of
 from svea.envs.rendering.renderer import configure_drawing
 from svea.envs.rendering.shared import SharedContext
@@ -94,7 +95,9 @@ def attempt(index: int, work: Callable[..., dict[str, Any]], *arguments: Any) ->
 
 
 def describe(environment: Any) -> dict[str, Any]:
-    """The environment's spaces, and what data its pictures are made with."""
+    """The environment's spaces, and what its pictures are made with."""
+    if isinstance(environment.unwrapped, DMControlEnv):
+        environment.reset(seed=0)  # now it knows who draws its look
     actions, choices = describe_actions(environment.action_space)
     return {
         "observation": list(environment.observation_space.shape or ()),

@@ -51,6 +51,7 @@ def record(template: Record, number: int, episode: EpisodeResult) -> Record:
         "return": episode.total,
         "length": episode.length,
         **({} if episode.success is None else {"success": episode.success}),
+        **({} if episode.drawn_by is None else {"drawn_by": episode.drawn_by}),
     }
 
 

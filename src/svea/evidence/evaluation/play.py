@@ -35,6 +35,8 @@ class EpisodeResult:
     world: int | str | None = None
     """Which of a mode's worlds it shows: the number of a colour setting or robot world, the name of
     a clip; None where there is only one."""
+    drawn_by: str | None = None
+    """Who drew its pictures, where that was not the usual renderer of its environment."""
 
 
 Policy = Callable[[NDArray[np.uint8], Sequence[EpisodeResult | None]], NDArray[np.float32]]
@@ -85,6 +87,7 @@ def play(
             episode.total += step.reward
             episode.length += 1
             episode.world = step.info.get("world", episode.world)
+            episode.drawn_by = step.info.get("drawn_by")
             for name in SUCCESS:
                 if name in step.info:
                     episode.success = bool(step.info[name])
