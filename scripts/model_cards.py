@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from svea.data.clips import source_of
 from svea.envs import describe
 from svea.evidence import stats
 from svea.evidence.run import Run, by_world
@@ -42,7 +43,7 @@ def returns_of(run: Run, decision: int, stored: str) -> Iterator[dict[str, Any]]
             "high": ends.high,
             "episodes": len(played),
             "worlds": len({record["world"] for record in played}),
-            "data": source["source"],
+            "data": source_of(source),
             "as_stored": all(record["weights"] == stored for record in played),
         }
 

@@ -8,11 +8,13 @@ most `MOST_FRAMES` frames of a file are used: 21 MB at 84 pixels.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
+import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,6 +43,14 @@ MOST_BYTES = 256 * 2**20
 PROCEDURAL = "procedural"
 """The name of the generated clips, where a folder is expected."""
 
+DMCGB = "dmcgb"
+RECODED, NOT_IDENTIFIED = f"{DMCGB}, re-coded", f"{DMCGB}, clips not identified"
+"""Sources of clips that have the benchmark's names, and are not, or not known to be, its files."""
+
+HASHES = Path(__file__).with_name("dmcgb.json")
+"""The beginnings of the SHA-256 of the benchmark's files by mode and number; empty where the file
+has not been at hand (video_easy 3, 4, 5 and 7)."""
+
 _FEWEST_FRAMES = 2
 
 
@@ -65,6 +75,8 @@ class Clips:
     """Empty when the clips are generated."""
     missing: tuple[str, ...] = field(default=())
     """Clips of the benchmark that the data folder lacks."""
+    published: tuple[str, ...] = ()
+    """Of a set with known hashes, that of each file, or nothing where it is not known."""
 
     def __len__(self) -> int:
         """How many clips there are."""
@@ -91,7 +103,8 @@ class Clips:
 
     def first(self, count: int | None) -> Clips:
         """Keep the first clips only; all without a count."""
-        return Clips(self.source, self.names[:count], self.files[:count], self.missing)
+        kept = (part[:count] for part in (self.names, self.files))
+        return Clips(self.source, *kept, self.missing, self.published[:count])
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -109,7 +122,23 @@ class Clips:
         total = hashlib.sha256()
         for name, file in zip(self.names, self.files, strict=True):
             total.update(f"{name} {_sha256(file, *_state(file))}\n".encode())
-        return found | {"sha256": total.hexdigest()}
+        return found | self._identified() | {"sha256": total.hexdigest()}
+
+    def _identified(self) -> dict[str, Any]:
+        """How many of a benchmark's files these are by their hashes, and what to call the rest."""
+        if not self.published:
+            return {}
+        compared = [
+            (known, known and _file_sha256(file, *_state(file)).startswith(known))
+            for known, file in zip(self.published, self.files, strict=True)
+        ]
+        count = sum(bool(same) for _, same in compared)
+        source = self.source
+        if any(known and not same for known, same in compared):
+            source = RECODED
+        elif count < len(self):
+            source = NOT_IDENTIFIED
+        return {"source": source, "identified": count}
 
 
 def find(
@@ -128,7 +157,23 @@ def find(
     wanted = CLIP_SETS[name]
     if videos is not None or data_dir is None:
         return Clips(PROCEDURAL, (name,) * len(wanted.names[:first]))
-    return in_data_folder(wanted.source, data_dir, wanted.names[:first], wanted.patterns)
+    found = in_data_folder(wanted.source, data_dir, wanted.names[:first], wanted.patterns)
+    if wanted.source != DMCGB:
+        return found
+    known = dict(zip(wanted.names, json.loads(HASHES.read_text())[name], strict=True))
+    return dataclasses.replace(found, published=tuple(known[one] for one in found.names))
+
+
+def source_of(provenance: Mapping[str, Any]) -> str:
+    """The source of a record's pictures.
+
+    Records from before clips were identified call everything with the benchmark's names its own;
+    what was stored at another size than 352 x 352 is not.
+    """
+    source = str(provenance.get("source", "not recorded"))
+    if source != DMCGB or "clips" not in provenance or "identified" in provenance:
+        return source
+    return RECODED if provenance.get("stored", ["352 x 352"]) != ["352 x 352"] else NOT_IDENTIFIED
 
 
 def in_folder(folder: str | Path) -> Clips:
@@ -312,13 +357,20 @@ def _stored(path: Path, changed: int, size: int) -> tuple[int, int] | None:
 
 @functools.lru_cache(4096)
 def _sha256(path: Path, changed: int, size: int) -> str:
-    """The hash of a file, or of a folder's frames with their names."""
+    """The hash of a file with its name, or of a folder's frames with theirs."""
     total = hashlib.sha256()
+    for file in _pictures(path) if path.is_dir() else [path]:
+        total.update(f"{file.name} {_file_sha256(file, *_state(file))}\n".encode())
+    return total.hexdigest()
+
+
+@functools.lru_cache(4096)
+def _file_sha256(path: Path, changed: int, size: int) -> str:
+    """The hash of a file; nothing of a folder, which is no file of a benchmark's."""
+    if path.is_dir():
+        return ""
     try:
-        for file in _pictures(path) if path.is_dir() else [path]:
-            with files.open_plain(file, decode.MOST_BYTES) as content:
-                digest = hashlib.file_digest(content, "sha256").hexdigest()
-            total.update(f"{file.name} {digest}\n".encode())
+        with files.open_plain(path, decode.MOST_BYTES) as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"the video {path} cannot be read: {error.strerror}.") from error
-    return total.hexdigest()

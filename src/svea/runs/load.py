@@ -23,7 +23,7 @@ from svea.speed import EXACT, choose_device
 from svea.speed.host import multiply_float32
 
 # What config.json holds in addition to the configuration.
-ABOUT = ("svea_version", "command", "function", "pictures", "decision", "files")
+ABOUT = ("svea_version", "command", "function", "pictures", "made_with", "decision", "files")
 
 # Which networks are in which file of an export. The targets are copies that only training needs.
 EXPORTED = {

@@ -24,8 +24,23 @@ EPISODE = ("policy", "decision", "mode", "seed")
 EVALUATION = ("policy", "decision", "mode")
 """The episodes with these the same make one score, if their pictures have one provenance."""
 
-PROTOCOL = (*EPISODE, "weights", "actions", "svea_version", "provenance")
-"""An episode with all of these the same would be played the same: it need not be played again."""
+PROTOCOL = (*EPISODE, "weights", "actions", "provenance")
+"""An episode with all of these the same would be played the same: it need not be played again.
+
+Provenance says who draws and simulates, which data are shown, and of which version episodes are
+(`svea.envs.looks.EPISODES_VERSION`). Records from before it did say none of that.
+"""
+
+NOT_RECORDED = "not recorded"
+MADE_WITH = {
+    "renderer": "renderers",
+    "episodes": "versions of episodes",
+    "mujoco": "versions of MuJoCo",
+    "dm_control": "versions of dm_control",
+    "source": "data",
+    "sha256": "data",
+}
+"""What of two records' provenance is compared in words, and what several of it are called."""
 
 _NUMBERS = ("seed", "episode", "length", "adaptation_seconds")
 
@@ -64,6 +79,19 @@ def newest_pictures(records: Iterable[Record]) -> list[Record]:
         return not isinstance(own, dict) or own == newest[_key(record, EVALUATION)]
 
     return [record for record in records if counts(record)]
+
+
+def differing(one: Any, other: Any) -> dict[str, tuple[str, str]]:
+    """What of `MADE_WITH` is not the same in two records' provenance, as both say it."""
+    both = [each if isinstance(each, dict) else {} for each in (one, other)]
+    names = (name for name in MADE_WITH if both[0].get(name) != both[1].get(name))
+    return {name: tuple(made_with(each, name) for each in both) for name in names}  # type: ignore[misc]
+
+
+def made_with(provenance: Record, name: str) -> str:
+    """One entry of a provenance in words."""
+    found = str(provenance.get(name, NOT_RECORDED))
+    return found[:8] if name == "sha256" else found
 
 
 def is_agent(record: Record) -> bool:

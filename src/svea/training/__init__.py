@@ -22,7 +22,7 @@ from svea.runs.log import check_loggers
 from svea.training.display import next_commands, run_names
 from svea.training.interrupts import Interrupt, Stopped, interrupts
 from svea.training.loop import Trainer
-from svea.training.run_folder import is_finished, open_folder
+from svea.training.run_folder import is_finished, open_folder, settle_renderer
 
 __all__ = [
     "Interrupt",
@@ -176,6 +176,7 @@ def open_trainer(
     """
     check_loggers(config)
     augmentation(config.augment)  # one that cannot be made is named before anything starts
+    config = settle_renderer(config)
     saved = open_folder(config, stack)
     if saved and is_finished(config, saved):
         print(

@@ -5,15 +5,20 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from svea import __version__, files
 from svea.config import Config, differences, to_dict
 from svea.envs import given
+from svea.envs.rendering.backend import AUTO, DRAWING, OPENGL, RASTER, asked_drawing
+from svea.envs.rendering.painting import choose_renderer
+from svea.envs.tasks import is_foreign
 from svea.errors import UserError
 from svea.runs import checkpoint, layout, lock
 from svea.runs.load import ABOUT, read_config
+from svea.runs.records import differing
 from svea.training import saved_state
 
 
@@ -52,8 +57,8 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     about: dict[str, Any] = {"svea_version": __version__, "command": command_line()}
     if function := given.fingerprint(config.task):
         about["function"] = {"name": config.task, "sha256": function}
-    if saved and (pictures := read_config(folder).get("pictures")):
-        about["pictures"] = pictures
+    stored = read_config(folder) if saved else {}
+    about |= {name: stored[name] for name in ("pictures", "made_with") if name in stored}
     files.replace_json(folder / layout.CONFIG, settings | about)
 
     def remove_if_refused(kind: type[BaseException] | None, *_: object) -> None:
@@ -87,6 +92,55 @@ def _check_same_run(config: Config, settings: dict[str, Any], saved: checkpoint.
             f"decisions is {config.decisions:,}, but the run in {config.folder} is already "
             f"at {saved.decision:,}; give at least that many, or another --out"
         )
+
+
+def settle_renderer(config: Config) -> Config:
+    """The configuration with who draws: decided once for a run, and kept when it is continued.
+
+    Raises:
+        UserError: The run was begun with another renderer than is asked for now.
+    """
+    if is_foreign(config.task):
+        return config
+    by_user = asked_drawing()
+    asked = config.renderer if by_user == AUTO else by_user
+    begun = bool(layout.checkpoints(config.folder))
+    before = read_config(config.folder).get("renderer", AUTO) if begun else AUTO
+    is_known = before in (RASTER, OPENGL)
+    if is_known and asked not in (AUTO, before):
+        raise UserError(
+            f"the run in {config.folder} has its pictures drawn by {before!r}, but {asked!r} is "
+            f"asked for (--renderer, {DRAWING}). Ask for {before!r} or 'auto' to continue it, or "
+            "give another --out"
+        )
+    return replace(config, renderer=before if is_known else choose_renderer(asked))
+
+
+def record_renderer(
+    config: Config, provenance: dict[str, Any], saved: checkpoint.Checkpoint | None
+) -> str:
+    """Write down what draws and simulates for a run; return a warning, empty if all is well.
+
+    Args:
+        config: of the run.
+        provenance: of its environments.
+        saved: the checkpoint that it continues from.
+    """
+    names = ("renderer", "episodes", "mujoco", "dm_control")
+    now = {name: provenance[name] for name in names if name in provenance}
+    stored = read_config(config.folder)
+    before, warning = stored.get("made_with"), ""
+    if saved and isinstance(before, dict):
+        if not (changed := differing(before, now)):
+            return ""
+        said = "; ".join(f"{name} {old}, now {new}" for name, (old, new) in changed.items())
+        warning = f"warning: other pictures or physics than so far: {said}"
+    elif saved:
+        warning = f"warning: who drew this run so far is not recorded; now {now.get('renderer')}"
+    if saved:
+        now |= {"since": saved.decision, "before": before}
+    files.replace_json(config.folder / layout.CONFIG, stored | {"made_with": now})
+    return warning
 
 
 def record_pictures(

@@ -26,7 +26,7 @@ from svea.training.display import Display
 from svea.training.evaluators import Evaluators
 from svea.training.interrupts import Interrupt, interrupts
 from svea.training.rates import Rates
-from svea.training.run_folder import record_pictures
+from svea.training.run_folder import record_pictures, record_renderer
 
 NEVER = 2**62  # a decision that no run reaches
 SETTLING = 10  # turns in which updates are compiled and captured
@@ -93,6 +93,9 @@ class TrainingState:
         with self.display.waiting("starting the environments"):
             speed.warm_up(self.device)
             self.environments.wait()
+        provenance = self.environments.provenance
+        if warning := record_renderer(self.config, provenance, self._saved):
+            self.display.say(warning)
         self._make_learner(self._runs_in_process)
         self.losses = Accumulator()
         self.random = np.random.default_rng(seed_for(self.config.seed, "warm-up"))  # its actions

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from svea.data.clips import PROCEDURAL
+from svea.data.clips import DMCGB, PROCEDURAL, source_of
 from svea.envs.rendering import Renderer
 from svea.errors import UserError
 
@@ -164,12 +164,12 @@ def compose(mode: Mode, picture: np.ndarray) -> np.ndarray:
 def describe(provenance: dict[str, Any]) -> str:
     """Say in a few words what an environment's pictures are made with.
 
-    >>> describe({"mode": "video_easy", "source": "dmcgb", "clips": 6, "of": 10})
+    >>> describe({"mode": "video_easy", "source": "dmcgb", "clips": 6, "of": 10, "identified": 6})
     'video_easy (6 of 10 clips)'
     >>> describe({"mode": "color_hard", "source": "dmcgb", "settings": 100})
     'color_hard (dmcgb)'
     """
-    name, source = provenance["mode"], provenance["source"]
+    name, source = provenance["mode"], source_of(provenance)
     if "intensity" in provenance:
         name = f"{name}:{provenance['intensity']:g}"
     if "world" in provenance:
@@ -181,7 +181,8 @@ def describe(provenance: dict[str, Any]) -> str:
     if source in ("none", "stored"):
         return name
     if "of" in provenance:
-        return f"{name} ({provenance['clips']} of {provenance['of']} clips)"
+        marked = source.removeprefix(DMCGB) if source.startswith(DMCGB) else ""
+        return f"{name} ({provenance['clips']} of {provenance['of']} clips{marked})"
     if "clips" in provenance and source != PROCEDURAL:
         return f"{name} ({provenance['clips']} clips of {source})"
     return f"{name} ({source})"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from svea.data.clips import source_of
 from svea.evidence import published, stats
 from svea.evidence.published import PaperResult
 from svea.evidence.results.curves import areas
@@ -76,7 +77,7 @@ class Result:
         if self.mode == "train" or self.paper is None:
             return ()
         records = [run.provenance().get(self.mode, {}) for run in self.group.runs]
-        sources = {str(record.get("source", "not recorded")) for record in records}
+        sources = {source_of(record) for record in records}
         if other := sorted(sources - BENCHMARK):
             return (f"test data {listed(other)}",)
         lacking = any(record.get("missing") for record in records)
