@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 
@@ -242,6 +243,46 @@ def test_provenance_counts_and_hashes_the_clips(tmp_path):
     frames = total([f"{picture.name} {sha(picture)}" for picture in pictures])
     file = total([f"video2.mp4 {sha(video)}"])
     assert provenance["sha256"] == total([f"video0 {frames}", f"video2 {file}"])
+
+
+def test_only_files_with_the_benchmarks_hashes_are_its_own(tmp_path, monkeypatch):
+    folder = tmp_path / "dmcgb" / "video_easy"
+    folder.mkdir(parents=True)
+    for number in (0, 1, 3):
+        write_video(folder / f"video{number}.mp4")
+    own = hashlib.sha256((folder / "video0.mp4").read_bytes()).hexdigest()[:16]
+    kept = tmp_path / "hashes.json"
+
+    def source(*known):
+        kept.write_text(json.dumps({"video_easy": [*known, *[""] * (10 - len(known))]}))
+        return clips.find("video_easy", tmp_path, None).provenance
+
+    monkeypatch.setattr(clips, "HASHES", kept)
+    assert source(own, own, "", own)["source"] == "dmcgb"
+    assert source(own, own, "", "")["source"] == clips.NOT_IDENTIFIED
+    assert source(own, own, "", "")["identified"] == 2
+    assert source(own, "0" * 16, "", own)["source"] == clips.RECODED
+
+
+def test_the_benchmarks_files_are_known_by_their_hashes(data_dir):
+    """All 100 of video_hard, and the six of video_easy that have been at hand."""
+    known = json.loads(clips.HASHES.read_text())
+    assert [len(hashes) for hashes in known.values()] == [10, 100]
+    assert [n for n, one in enumerate(known["video_easy"]) if not one] == [3, 4, 5, 7]
+    assert all(known["video_hard"])
+    for mode in known:
+        provenance = clips.find(mode, data_dir, None).provenance
+        assert provenance["source"] == "dmcgb"
+        assert provenance["identified"] == provenance["clips"]
+
+
+def test_records_from_before_clips_were_identified_are_not_taken_for_the_benchmarks():
+    old = {"source": "dmcgb", "clips": 6}
+    assert clips.source_of(old | {"stored": ["84 x 84"]}) == clips.RECODED
+    assert clips.source_of(old | {"stored": ["352 x 352"]}) == clips.NOT_IDENTIFIED
+    assert clips.source_of(old) == clips.NOT_IDENTIFIED
+    assert clips.source_of(old | {"identified": 6}) == "dmcgb"
+    assert clips.source_of({"source": "dmcgb", "settings": 100}) == "dmcgb"  # colours
 
 
 def test_a_data_folder_without_the_clips_is_named(tmp_path):

@@ -18,10 +18,10 @@ from svea.envs.rendering import (
     import_suite,
     painting,
     raster,
-    renderer,
     scenes,
     shapes,
 )
+from svea.envs.rendering import renderer as renderers
 from svea.envs.rendering.renderer import Context, Renderer, configure_drawing
 from svea.envs.rendering.shared import SharedContext
 from svea.errors import UserError
@@ -287,10 +287,10 @@ def test_smaller_copies_of_textures_are_mesas(stage):
             np.testing.assert_array_equal(ours.level(level, 0 if flat else 4).ravel(), theirs)
 
 
-def test_light_from_the_covered_part_of_pixels_differs_at_edges_only(stage):
+def test_light_from_the_covered_part_of_pixels_differs_at_edges_only(stage, monkeypatch):
     world = stage("walker_walk")
     middle = world.ours()
-    world.context.painter._way = "centroid"
+    monkeypatch.setattr(painting, "WAYS", ("centroid",))
     assert 0 < share(world.ours(), middle, 2) < 0.1
     assert share(world.ours(), middle, 30) < 0.01
 
@@ -441,7 +441,9 @@ def test_who_draws_depends_on_what_is_asked_and_on_nothing_else(
     """Not on cores, on the GPU's driver, or on how many environments share a process."""
     monkeypatch.setattr(machine, "usable_cores", lambda: 64 if together else 1)
     if gpu:
-        monkeypatch.setattr(renderer, "opengl_name", lambda: "OpenGL: NVIDIA H200, 4.6.0 NVIDIA 580")
+        monkeypatch.setattr(
+            renderers, "opengl_name", lambda: "OpenGL: NVIDIA H200, 4.6.0 NVIDIA 580"
+        )
     if variable is not None:
         monkeypatch.setenv("SVEA_DRAWING", variable)
     context = SharedContext(2) if together else Context()
@@ -468,7 +470,7 @@ def test_an_unknown_drawing_is_an_error_that_names_the_choices(monkeypatch):
 @pytest.mark.parametrize(("opengl", "drawn"), [("llvmpipe", 0), ("NVIDIA H200", 1)])
 def test_a_gpus_driver_may_light_edges_in_its_own_way(stage, monkeypatch, capsys, opengl, drawn):
     """In software a difference like that is a fault. Ours are the same on both."""
-    monkeypatch.setattr(renderer, "opengl_name", lambda: opengl)
+    monkeypatch.setattr(renderers, "opengl_name", lambda: opengl)
     monkeypatch.setattr(painting, "WAYS", ("centroid",))  # this is Mesa
     assert stage("walker_walk", raster=None).drawn == drawn
     assert ("not MuJoCo's" in capsys.readouterr().err) == (not drawn)

@@ -215,12 +215,16 @@ def test_the_background_is_the_full_frame_resampled_without_smoothing(fine_video
     env.close()
 
 
+STORED = (("dmcgb", 352), ("dmcgb-84", 84))
+"""Folders of clips, and the side at which they are stored."""
+
+
 def test_the_benchmarks_files_are_shown_as_the_benchmark_shows_them(data_dir):
     """Its own files at full size, and copies stored at 84 pixels, which stay as they are."""
-    originals = data_dir / "dmcgb" / "originals" / "video_hard"
-    if not originals.is_dir():
-        pytest.skip(f"needs full-size clips in {originals}")
-    for folder, stored in ((originals, 352), (data_dir / "dmcgb" / "video_hard", 84)):
+    folders = [(data_dir / name / "video_hard", stored) for name, stored in STORED]
+    if missing := [folder for folder, _ in folders if not folder.is_dir()]:
+        pytest.skip(f"needs clips in {missing[0]}")
+    for folder, stored in folders:
         clips = in_folder(folder)
         number = clips.names.index("video9.mp4")
         frames, clip = full_frames(folder / "video9.mp4"), clips.open(number, 84, smooth=False)

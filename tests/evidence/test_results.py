@@ -163,7 +163,14 @@ def in_worlds(run, seen, provenance):
         (10, {"source": "dmcgb", "worlds": 100}, "10 of 100"),
         (
             6,
-            {"source": "dmcgb", "missing": ["v"], "worlds": 6, "clips": 6, "of": 10},
+            {
+                "source": "dmcgb",
+                "missing": ["v"],
+                "worlds": 6,
+                "clips": 6,
+                "of": 10,
+                "identified": 6,
+            },
             "6 of 10",
         ),
         (10, {"source": "dmcgb", "settings": 100}, "10 of 100"),
@@ -463,6 +470,9 @@ def test_runs_with_other_pictures_are_other_groups_wherever_the_pictures_lay(tmp
         ({"source": "holiday"}, "test data holiday"),
         ({}, "test data not recorded"),
         ({"source": "davis", "missing": ["bear"]}, "test data incomplete"),
+        ({"source": "dmcgb", "clips": 10, "identified": 10}, ""),
+        ({"source": "dmcgb", "clips": 10}, "test data dmcgb, clips not identified"),
+        ({"source": "dmcgb", "clips": 10, "stored": ["84 x 84"]}, "test data dmcgb, re-coded"),
     ],
 )
 def test_only_the_benchmarks_whole_test_data_makes_a_replication(tmp_path, provenance, departure):
@@ -511,3 +521,25 @@ def test_a_mask_that_the_method_does_not_bring_is_named(tmp_path):
     write_run(tmp_path / "b", method="svea", mask="madi")
     labels = {group.label for group in groups_of(*sorted(tmp_path.iterdir()))}
     assert labels == {"madi + conv", "svea + conv (mask madi)"}
+
+
+def test_renderers_that_differ_are_a_caveat(tmp_path):
+    """In one mean, and next to each other; records from before they were recorded count as that."""
+    drawn = [{"source": "dmcgb", "renderer": name} for name in ("svea raster 1", "OpenGL: Mesa 22")]
+    for number, two in enumerate(([drawn[0]] * 2, drawn, [drawn[0], {"source": "dmcgb"}])):
+        runs = [write_run(tmp_path / f"{number}-{seed}", seed=seed) for seed in range(2)]
+        for run, provenance in zip(runs, two, strict=True):
+            with_test_data([run], provenance)
+        said = [text for text in all_caveats(groups_of(*runs)) if "renderers differ" in text]
+        names = sorted({one.get("renderer", "not recorded") for one in two})
+        assert said == ([f"renderers differ: {'; '.join(names)} (color_hard)"] if number else [])
+
+
+def test_episodes_that_another_renderer_drew_are_a_caveat(tmp_path):
+    run = write_run(tmp_path / "run")
+    path = run / "eval.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[0]["drawn_by"] = "OpenGL: Mesa 22"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = [text for text in all_caveats(groups_of(run)) if "drawn by OpenGL: Mesa 22" in text]
+    assert len(said) == 1

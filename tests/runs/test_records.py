@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from svea.errors import StorageError
-from svea.runs.records import PROTOCOL, append_records, latest, protocol_key, read_records
+from svea.runs.records import (
+    PROTOCOL,
+    append_records,
+    differing,
+    latest,
+    older_pictures,
+    protocol_key,
+    read_records,
+    replayed,
+)
 
 
 def record(**changes: Any) -> dict[str, Any]:
@@ -53,7 +62,8 @@ def test_a_key_tells_every_part_of_the_protocol_and_nothing_else() -> None:
     more = dict(reversed(whole.items())) | {"return": 3.0, "episode": 7}
     assert protocol_key(whole) == protocol_key(more)
     changed = [whole | {name: "other"} for name in PROTOCOL]
-    assert len(set(map(protocol_key, [whole, *changed]))) == 9
+    assert len(set(map(protocol_key, [whole, *changed]))) == 1 + len(PROTOCOL)
+    assert protocol_key(whole) == protocol_key(whole | {"svea_version": "9"})
 
 
 def test_of_two_records_of_one_episode_the_later_counts() -> None:
@@ -74,6 +84,25 @@ def test_records_with_older_pictures_do_not_count_next_to_newer_ones() -> None:
     ]
     assert latest([*old, *others]) == [*old, *others], "records of old runs are still read"
     assert latest([*old, *others, *new]) == [*others, *new]
+
+
+def test_what_other_pictures_were_is_said() -> None:
+    """Records from before renderers were recorded, another renderer, and re-coded clips."""
+    old = {"mode": "video_hard", "source": "dmcgb", "clips": 100, "stored": ["84 x 84"]}
+    new = {**old, "identified": 100, "renderer": "svea raster 1", "episodes": 1}
+    gl = {**new, "renderer": "OpenGL: llvmpipe, 4.5"}
+    assert differing(old, new) == {
+        "renderer": ("not recorded", "svea raster 1"),
+        "source": ("dmcgb, re-coded", "dmcgb"),
+    }
+    assert differing(new, gl) == {"renderer": ("svea raster 1", "OpenGL: llvmpipe, 4.5")}
+    assert list(differing(new, new | {"episodes": 2})) == ["episodes"]
+    first = [record(mode="video_hard", seed=seed, provenance=old) for seed in (1, 2)]
+    later = [record(mode="video_hard", seed=seed, provenance=new) for seed in (2, 3)]
+    (why,) = older_pictures([*first, *later])
+    assert older_pictures([*first, *later])[why] == 2 and "not recorded" in why
+    assert replayed(later, first) == {why: 1}
+    assert not older_pictures(later) and not replayed(later, [])
 
 
 def test_a_folder_that_cannot_be_written_to_is_a_storage_error(tmp_path: Path) -> None:

@@ -7,9 +7,13 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from paper_runs import SMALL, SMALLEST, rewrite, write_results
 
+from svea.evidence.results import MeanCurve
+from svea.evidence.run import Curve
+from svea.studies.paper import figures
 from svea.studies.paper.experiments import TASKS, Scale, experiment
 from svea.studies.paper.pages import render
 from svea.studies.paper.results import gather
@@ -119,3 +123,12 @@ def test_q_figures_are_drawn_from_what_the_runs_logged(tmp_path: Path) -> None:
     _, text = render(gather(gap, SMALLEST, tmp_path), tmp_path / "paper")
     # conv: 1, 2, ... 5, whose standard deviation with divisor n - 1 is the root of 2.5
     assert "| conv | 3 ± 1.58 |" in text and "| shift | 0.25 ± 0 |" in text
+
+
+def test_curves_have_the_bands_of_every_other_figure() -> None:
+    """95 % bootstrap intervals of the mean, as in `svea report`."""
+    setting = experiment("fig-components").settings[0]
+    heights = np.array([[0.0, 10.0], [1.0, 30.0], [5.0, 20.0]])
+    mean = MeanCurve(Curve(np.array([0.0, 1.0]), heights.mean(axis=0)), heights)
+    (line,) = figures._series({setting: mean})
+    np.testing.assert_array_equal(line.band, mean.interval())

@@ -18,7 +18,14 @@ from svea.evidence.read import look_for_runs, read_runs
 from svea.evidence.results import caveat_notes, group_runs
 from svea.evidence.tables.results import all_results
 from svea.runs import zoo
-from svea.runs.records import Record, append_records, latest, protocol_key, read_records
+from svea.runs.records import (
+    Record,
+    append_records,
+    latest,
+    protocol_key,
+    read_records,
+    replayed,
+)
 from svea.words import listed, plural
 
 if TYPE_CHECKING:
@@ -158,6 +165,15 @@ class Scoring:
         for error in self._unwritable.values():  # last, because the results still count
             self._fail("", error)
 
+    def replayed(self) -> dict[str, int]:
+        """How many recorded episodes were played again, by why."""
+        found: dict[str, int] = defaultdict(int)
+        for run, records in self.records.items():
+            new = (record for record in records if protocol_key(record) not in self._known[run])
+            for why, count in replayed(new, self._recorded[run]).items():
+                found[why] += count
+        return found
+
     def _episodes(self, run: Path) -> list[int | str]:
         """How many episodes a run is to play in each of its modes."""
         from svea.envs.episodes import episodes_in
@@ -215,6 +231,8 @@ def evaluate_and_print(
             for record in records:
                 print(json.dumps(record))
     elif scoring.records:
+        for why, count in scoring.replayed().items():
+            print(f"{plural(count, 'episode')} recorded before played again: {why}")
         known = sum(map(len, scoring.records.values())) - scoring.played
         if known:
             were = "was" if known == 1 else "were"

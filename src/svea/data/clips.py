@@ -103,8 +103,12 @@ class Clips:
 
     def first(self, count: int | None) -> Clips:
         """Keep the first clips only; all without a count."""
-        kept = (part[:count] for part in (self.names, self.files))
-        return Clips(self.source, *kept, self.missing, self.published[:count])
+        return dataclasses.replace(
+            self,
+            names=self.names[:count],
+            files=self.files[:count],
+            published=self.published[:count],
+        )
 
     @property
     def provenance(self) -> dict[str, Any]:

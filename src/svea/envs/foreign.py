@@ -17,7 +17,7 @@ import numpy as np
 from svea.envs.actions import read_choice, read_vector
 from svea.envs.dmc import warn_of_render_without_mode
 from svea.envs.given import find_factory
-from svea.envs.looks import Mode, compose
+from svea.envs.looks import EPISODES_VERSION, Mode, compose
 from svea.envs.looks.pictures import PictureMode
 from svea.envs.stacking import CHANNELS, FRAMES, StackedEpisode
 from svea.errors import NumericsError, UserError

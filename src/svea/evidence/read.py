@@ -22,7 +22,7 @@ from svea.runs.records import (
     Record,
     is_agent,
     latest,
-    newest_pictures,
+    older_pictures,
     parse_line,
     parse_record,
     read_records,
@@ -109,10 +109,10 @@ def read_run(folder: Path) -> Run:
     exported = layout.is_export(folder)  # it has no log, by design
     metrics = [] if exported else _read_lines(folder / layout.METRICS, warnings)
     recorded = _read_lines(folder / EVALUATIONS, warnings, parse_record)
-    if older := len(recorded) - len(newest_pictures(recorded)):
+    for why, older in older_pictures(recorded).items():
         warnings.append(
             f"{EVALUATIONS} has {plural(older, 'episode')} with other pictures than a later "
-            "evaluation of the same mode; left out"
+            f"evaluation of the same mode ({why}); left out"
         )
     episodes = latest(recorded)
     warnings += _implausible_returns(metrics, episodes)

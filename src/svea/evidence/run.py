@@ -222,15 +222,24 @@ class Run:
         counts = (told.get(name) for name in ("of", "worlds", "settings", "clips"))
         return next((count for count in counts if type(count) is int and count > 0), 0)
 
+    def drawn_otherwise(self, mode: str) -> list[Record]:
+        """Episodes of the final result that another renderer drew than their provenance says."""
+        return [r for r in self._last_episodes(mode) if isinstance(r.get("drawn_by"), str)]
+
     def random_returns(self, mode: str) -> NDArray[np.float64]:
         """Episode returns of the random policy in a mode, as evaluated with this run."""
         records = (r for r in self.episodes if r.get("policy") == "random")
         return _returns(r for r in records if r.get("mode") == mode)
 
     def provenance(self) -> dict[str, dict[str, Any]]:
-        """Where the pictures of each mode came from, as the records tell it."""
+        """Where the pictures of each mode came from, as the records of its result tell it."""
+        return self._provenance
+
+    @cached_property
+    def _provenance(self) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
-        for record in (*self._evaluations(), *self.episodes):
+        by_decision = sorted(self.agent_episodes(), key=lambda r: _number(r.get("decision")) or 0)
+        for record in (*self._evaluations(), *self.episodes, *by_decision):
             if isinstance(record.get("provenance"), dict) and "mode" in record:
                 found[str(record["mode"])] = record["provenance"]
         return found

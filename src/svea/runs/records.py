@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from svea import files
+from svea.data.clips import source_of
 from svea.runs import layout
 
 Record = dict[str, Any]
@@ -67,12 +68,11 @@ def latest(records: Iterable[Record]) -> list[Record]:
 def newest_pictures(records: Iterable[Record]) -> list[Record]:
     """Records without those of a mode that was evaluated later with other pictures.
 
-    Other clips, or another choice of an episode's world: one mean over both would be of neither. A
-    record that does not tell its pictures is kept.
+    Another renderer, other clips, or another choice of an episode's world: one mean over both would
+    be of neither. A record without any provenance is kept.
     """
     records = list(records)
-    telling = (r for r in records if isinstance(r.get("provenance"), dict))
-    newest = {_key(record, EVALUATION): record["provenance"] for record in telling}
+    newest = _newest(records)
 
     def counts(record: Record) -> bool:
         own = record.get("provenance")
@@ -81,17 +81,61 @@ def newest_pictures(records: Iterable[Record]) -> list[Record]:
     return [record for record in records if counts(record)]
 
 
+def _newest(records: Iterable[Record]) -> dict[str, Record]:
+    """The newest provenance of each evaluation."""
+    telling = (r for r in records if isinstance(r.get("provenance"), dict))
+    return {_key(record, EVALUATION): record["provenance"] for record in telling}
+
+
+def older_pictures(records: Iterable[Record]) -> dict[str, int]:
+    """How many records `newest_pictures` leaves out, by why, in words."""
+    records = list(records)
+    newest, found = _newest(records), dict[str, int]()
+    for record in records:
+        own, later = record.get("provenance"), newest.get(_key(record, EVALUATION))
+        if isinstance(own, dict) and own != later:
+            why = explain(own, later)
+            found[why] = found.get(why, 0) + 1
+    return found
+
+
+def replayed(new: Iterable[Record], recorded: Iterable[Record]) -> dict[str, int]:
+    """How many new records are of episodes that were recorded with other pictures, by why."""
+    same = (*EPISODE, "weights", "actions")
+    before = {_key(record, same): record.get("provenance") for record in recorded}
+    found: dict[str, int] = {}
+    for record in new:
+        if (key := _key(record, same)) in before:
+            why = explain(before[key], record.get("provenance"))
+            found[why] = found.get(why, 0) + 1
+    return found
+
+
+def explain(before: Any, now: Any) -> str:
+    """What two records' provenance differ in, in words."""
+    changed = differing(before, now)
+    told = (f"{name} {old}, later {new}" for name, (old, new) in changed.items())
+    return "; ".join(told) or "other data"
+
+
 def differing(one: Any, other: Any) -> dict[str, tuple[str, str]]:
     """What of `MADE_WITH` is not the same in two records' provenance, as both say it."""
-    both = [each if isinstance(each, dict) else {} for each in (one, other)]
-    names = (name for name in MADE_WITH if both[0].get(name) != both[1].get(name))
-    return {name: tuple(made_with(each, name) for each in both) for name in names}  # type: ignore[misc]
+    found = {name: (made_with(one, name), made_with(other, name)) for name in MADE_WITH}
+    return {name: pair for name, pair in found.items() if len(told_apart(name, pair)) > 1}
 
 
-def made_with(provenance: Record, name: str) -> str:
+def made_with(provenance: Any, name: str) -> str:
     """One entry of a provenance in words."""
-    found = str(provenance.get(name, NOT_RECORDED))
+    given = provenance if isinstance(provenance, dict) else {}
+    if name == "source":
+        return source_of(given)
+    found = str(given.get(name, NOT_RECORDED))
     return found[:8] if name == "sha256" else found
+
+
+def told_apart(name: str, values: Iterable[str]) -> list[str]:
+    """The values that differ; versions that were not recorded yet are those of no renderer."""
+    return sorted(set(values) - (set() if name == "renderer" else {NOT_RECORDED}))
 
 
 def is_agent(record: Record) -> bool:

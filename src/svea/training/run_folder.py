@@ -113,7 +113,8 @@ def settle_renderer(config: Config) -> Config:
             f"asked for (--renderer, {DRAWING}). Ask for {before!r} or 'auto' to continue it, or "
             "give another --out"
         )
-    return replace(config, renderer=before if is_known else choose_renderer(asked))
+    settled: Any = before if is_known else choose_renderer(asked)
+    return replace(config, renderer=settled)
 
 
 def record_renderer(

@@ -25,8 +25,9 @@ covers in part, up to 3 % of a walker's picture. Ours are lit as Mesa does it, o
 CHECKED = tuple(10**power for power in range(7))
 """Which of a renderer's pictures are held against MuJoCo's: the first, and ever fewer later on."""
 
-NAME = f"svea raster {VERSION}"
-"""What records call the program."""
+PROGRAM = "svea raster"
+NAME = f"{PROGRAM} {VERSION}"
+"""What records call it."""
 
 _said: set[str] = set()
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 
 from svea import __version__
 from svea.agents.agent import Agent
 from svea.config import Config
+from svea.envs.rendering.backend import RASTER
+from svea.envs.rendering.painting import NAME, PROGRAM, choose_renderer
 from svea.envs.workers.pool import Workers
 from svea.errors import NumericsError, UserError
 from svea.evidence.evaluation.play import EpisodeResult
+from svea.runs.load import read_config
 from svea.runs.records import Record
 
 
@@ -33,6 +37,20 @@ def template(
         "svea_version": __version__,
         "provenance": workers.provenance,
     }
+
+
+def other_renderer(run: Path, config: Config, provenance: Record) -> str:
+    """What to say where another renderer than the run's draws; nothing if it is the run's.
+
+    A look that the rasteriser leaves to OpenGL by itself is no other renderer.
+    """
+    made_with = read_config(run).get("made_with")
+    before = made_with.get("renderer") if isinstance(made_with, dict) else None
+    here = provenance.get("renderer")
+    by_itself = str(before).startswith(PROGRAM) and choose_renderer(config.renderer) == RASTER
+    if before is None or here is None or before == here or (by_itself and here != NAME):
+        return ""
+    return f"{run} learned from pictures of {before!r}, and is shown those of {here!r} here"
 
 
 def _actions(config: Config) -> str:

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -156,7 +157,7 @@ class _Evaluation:
     ) -> None:
         self.request, self.known, self.on_stop = request, known, on_stop
         self.telling, self.loading = threading.Lock(), threading.Lock()
-        self.stopping = threading.Event()
+        self.stopping, self.said = threading.Event(), set[str]()
         self.on_record, self.on_problem = self._alone(on_record), self._alone(on_problem)
         self.device = choose_device(request.device)
         kept = max(4, request.jobs)
@@ -271,6 +272,7 @@ class _Evaluation:
         agent, config, weights = self._loaded(run, threading.get_ident())
         multiply_float32(self.device, config.precision == EXACT)  # another agent may be loaded
         lines.check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
+        self._note_renderer(run, config, workers)
         known = {protocol_key(record): record for record in self.known(run)} | kind.random
         worlds = workers.provenance.get("worlds", 1)
         seeds = evaluation_seeds(self.request.seed, kind.episodes, worlds)
@@ -302,6 +304,14 @@ class _Evaluation:
 
             stop = self.stopping.is_set
             play(policy, workers, missing, should_stop=stop, on_episode=finished)
+
+    def _note_renderer(self, run: Path, config: Config, workers: Workers) -> None:
+        """Say once if another renderer draws than in the run's training."""
+        said = lines.other_renderer(run, config, workers.provenance)
+        with self.telling:
+            if said and said not in self.said:
+                self.said.add(said)
+                print(f"warning: {said}", file=sys.stderr)
 
     def _start(self, kind: _Environments) -> Workers:
         """The environments of a kind."""

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from svea.envs.episodes import USUAL
-from svea.envs.modes import modes_of
+from svea.envs.modes import in_order, modes_of
 from svea.evidence import published
 from svea.evidence.results.groups import Group
 from svea.evidence.results.settings import other_pictures
 from svea.evidence.run import Run
+from svea.runs.records import MADE_WITH, made_with, told_apart
 from svea.words import listed
 
 Caveats = dict[str, list[str]]
@@ -36,6 +37,10 @@ def all_caveats(groups: Sequence[Group], modes: Collection[str] | None = None) -
     for group in groups:
         for text in caveats_of(group):
             found.setdefault(text, []).append(group.name)
+    for task in dict.fromkeys(group.task for group in groups):
+        beside = [group for group in groups if group.task == task]
+        for text in differently_made([run for group in beside for run in group.runs], modes):
+            found[text] = [group.name for group in beside]
     for text, few in few_episodes(groups, modes).items():
         found[text] = [group.name for group in few]
     found = {text: [] if len(who) == len(groups) else who for text, who in found.items()}
@@ -87,7 +92,28 @@ def caveats_of(group: Group) -> list[str]:
     for what, modes in _generated(run).items():
         named = ", ".join(sorted(modes))
         found.append(f"{named}: procedural or generated data, not the benchmark's ({what})")
-    return found
+    return found + differently_made(group.runs)
+
+
+def differently_made(runs: Sequence[Run], modes: Collection[str] | None = None) -> list[str]:
+    """Sentences about what runs of a task do not share: renderers, versions, clips.
+
+    Args:
+        runs: whose results stand next to each other, or in one mean.
+        modes: the modes that are shown; all if None.
+    """
+    differ: dict[str, list[str]] = {}
+    for mode in in_order(
+        mode for run in runs for mode in run.modes if modes is None or mode in modes
+    ):
+        made = [run.provenance()[mode] for run in runs if mode in run.provenance()]
+        for name, several in MADE_WITH.items():
+            if len(values := told_apart(name, (made_with(one, name) for one in made))) > 1:
+                differ.setdefault(f"{several} differ: {'; '.join(values)}", []).append(mode)
+        others = {r["drawn_by"] for run in runs for r in run.drawn_otherwise(mode)}
+        for other in sorted(others):
+            differ.setdefault(f"some episodes were drawn by {other}", []).append(mode)
+    return [f"{text} ({', '.join(where)})" for text, where in differ.items()]
 
 
 def few_episodes(

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from svea.evidence import plots
+from svea.evidence import plots, stats
+from svea.evidence.figures import exhibit
 from svea.evidence.results import MeanCurve, mean_curve, over_hours
 from svea.evidence.run import Curve, Run
-from svea.evidence.stats import mean_and_std
 from svea.evidence.tables import Record
 from svea.studies.paper.experiments import Scale, Setting
 from svea.studies.paper.results import ExperimentResults
@@ -111,13 +111,9 @@ def _gaps(found: ExperimentResults) -> Drawn:
     if not gaps:
         return [], []
     names = list(gaps)
-    means, stds = zip(*(mean_and_std(gaps[name]) for name in names), strict=True)
-    bar = plots.Bar(
-        setting.label,
-        means,
-        [mean - std for mean, std in zip(means, stds, strict=True)],
-        [mean + std for mean, std in zip(means, stds, strict=True)],
-    )
+    ends = [stats.bootstrap_interval([np.array(gaps[name])], stats.mean) for name in names]
+    means = [one.point for one in ends]
+    bar = plots.Bar(setting.label, means, [one.low for one in ends], [one.high for one in ends])
     title = "mean |Q(s, a) − Q(aug(s), a)| of DrQ agents"
     figure = plots.grouped_bars([bar], names, title=title, height="gap")
     rows = [{"what": "q-gap", "mode": n, "mean": m} for n, m in zip(names, means, strict=True)]
@@ -159,17 +155,11 @@ def _intensity(found: ExperimentResults, tasks: Sequence[str], title: str) -> Fi
 
 
 def _series(curves: dict[Setting, MeanCurve | None]) -> list[plots.Series]:
-    """Mean curves with a band of one standard deviation over runs."""
+    """Mean curves with their bands."""
     looks = plots.looks([setting.method for setting in curves])
     return [
-        plots.Series(
-            setting.label,
-            mean.curve,
-            band=(mean.curve.returns - mean.std, mean.curve.returns + mean.std),
-            color=color,
-            line=line,
-        )
-        for (color, line), (setting, mean) in zip(looks, curves.items(), strict=True)
+        exhibit.series(setting.label, mean, look)
+        for look, (setting, mean) in zip(looks, curves.items(), strict=True)
         if mean is not None
     ]
 
