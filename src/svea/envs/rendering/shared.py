@@ -7,7 +7,8 @@ eight that are drawn in one OpenGL context and waited for once cost it 0.05 to 0
 So each environment runs in a thread of its own, up to where it needs its picture. What `raster.py`
 draws, that thread draws itself, without OpenGL: 1.0 to 1.7 ms of a core, and none of the GPU's.
 
-What is left to MuJoCo, the thread that made the context draws: when all environments that are still running wait for a picture, it draws all of them and hands
+What is left to MuJoCo, the thread that made the context draws:
+when all environments that are still running wait for a picture, it draws all of them and hands
 them out. This cannot deadlock: an environment that has not asked is either still running or
 finished, and finished ones are counted.
 """

@@ -1,0 +1,76 @@
+"""Pictures, states and rewards of a few episodes, against those of when their version was raised.
+
+Where this fails after a change of the code, episodes have another outcome than records of this
+version say: raise EPISODES_VERSION (`svea.envs.looks`), or VERSION of `rendering/raster.py` where
+only the rasteriser's pictures changed, and write the numbers again:
+
+    python tests/envs/test_golden.py
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from svea.envs import make_env
+from svea.envs.looks import EPISODES_VERSION
+from svea.envs.rendering import raster
+
+KEPT = Path(__file__).parents[1] / "support" / "golden_episodes.json"
+CASES = [
+    ("walker_walk", "train"),
+    ("walker_walk", "color_hard"),
+    ("walker_walk", "video_hard"),
+    ("cartpole_swingup", "video_easy"),
+    ("cartpole_swingup", "rotate_shift_hard"),
+    ("finger_spin", "distracting_cs:0.2"),
+    ("finger_spin", "light_position_hard"),
+    ("ball_in_cup_catch", "moving_light_hard"),
+    ("robot_push", "test:7"),
+]
+DECISIONS, CELLS = 5, 6
+LEVELS, STATES = 1.0, 1e-4
+"""Tolerances: of 255, where renderers and processors round otherwise; of states and rewards."""
+
+
+def episode(task: str, mode: str) -> dict[str, Any]:
+    """The beginning of an episode: means and deviations of parts of its last picture, and state."""
+    env = make_env(task, mode, seed=1)
+    random = np.random.default_rng(5)
+    env.reset(seed=3)
+    rewards = []
+    for _ in range(DECISIONS):
+        action = random.uniform(-1, 1, env.action_space.shape)  # type: ignore[arg-type]
+        seen, reward, *_ = env.step(action.astype(np.float32))
+        rewards.append(float(reward))
+    state = env.unwrapped.state().tolist()  # type: ignore[attr-defined]
+    env.close()
+    side = seen.shape[-1] // CELLS
+    parts = seen[-3:].reshape(3, CELLS, side, CELLS, side).astype(float)
+    grids = {
+        name: of(parts, axis=(2, 4)).round(2)
+        for name, of in (("means", np.mean), ("deviations", np.std))
+    }
+    return {"rewards": rewards, "state": state} | {k: v.tolist() for k, v in grids.items()}
+
+
+@pytest.mark.parametrize(("task", "mode"), CASES)
+def test_episodes_are_those_of_their_version(task: str, mode: str) -> None:
+    kept = json.loads(KEPT.read_text())
+    assert kept["episodes"] == EPISODES_VERSION, "python tests/envs/test_golden.py"
+    assert kept["raster"] == raster.VERSION, "python tests/envs/test_golden.py"
+    golden, now = kept["cases"][f"{task} {mode}"], episode(task, mode)
+    for name in ("rewards", "state"):
+        np.testing.assert_allclose(now[name], golden[name], atol=STATES, err_msg=__doc__ or "")
+    for name in ("means", "deviations"):
+        np.testing.assert_allclose(now[name], golden[name], atol=LEVELS, err_msg=__doc__ or "")
+
+
+if __name__ == "__main__":
+    cases = {f"{task} {mode}": episode(task, mode) for task, mode in CASES}
+    versions = {"episodes": EPISODES_VERSION, "raster": raster.VERSION}
+    KEPT.write_text(json.dumps(versions | {"cases": cases}) + "\n")
