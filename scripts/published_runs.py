@@ -18,7 +18,8 @@ from svea.words import plural
 PROVENANCE = "provenance.json"
 FACTS = ("commit", "command", "made_by", "machine", "precision", "asked_for_decisions",
          "reached_decisions", "stopped_by", "wall_seconds", "data", "evaluation")  # fmt: skip
-"""What provenance.json says of every run."""
+"""What provenance.json says of every run; of one whose renderer is recorded also `weights`, where
+its acting part is kept."""
 KNOWN = ("no checkpoint", "unfinished")
 """Beginnings of warnings that are no surprise: weights are apart, tables say what was reached."""
 SAID = {"image_size": 84, "eval_actions": "most_likely", "encoder": "cnn"}
@@ -84,7 +85,8 @@ def _contradictions(run: Run, last: int) -> Iterator[str]:
     except (OSError, ValueError) as error:
         yield f"{PROVENANCE} cannot be read: {error}"
         return
-    if missing := [name for name in FACTS if name not in about]:
+    facts = (*FACTS, "weights") if "made_with" in run.config else FACTS
+    if missing := [name for name in facts if name not in about]:
         yield f"{PROVENANCE} lacks {', '.join(missing)}"
         return
     words = shlex.split(about["command"])

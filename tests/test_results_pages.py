@@ -380,6 +380,7 @@ def damaged(line: str) -> dict[str, Callable[[Path], object]]:
         "say 84 of all runs": edit("config.json", ('"image_size": 84', '"image_size": 40')),
         "provenance.json cannot be read": lambda folder: (folder / "provenance.json").unlink(),
         "lacks commit": lambda folder: (folder / "provenance.json").write_text("{}"),
+        "lacks weights": edit("config.json", ('"seed": 1', '"made_with": {}, "seed": 1')),
         "'2' for command's --seed": edit("provenance.json", ("--seed 1", "--seed 2")),
         "480000 for reached_decisions": edit("provenance.json", ("479856,", "480000,")),
     }

@@ -470,9 +470,9 @@ def test_runs_with_other_pictures_are_other_groups_wherever_the_pictures_lay(tmp
         ({"source": "holiday"}, "test data holiday"),
         ({}, "test data not recorded"),
         ({"source": "davis", "missing": ["bear"]}, "test data incomplete"),
-        ({"source": "dmcgb", "clips": 1, "identified": 1}, ""),
-        ({"source": "dmcgb", "clips": 1}, "test data dmcgb, clips not identified"),
-        ({"source": "dmcgb", "clips": 1, "stored": ["84 x 84"]}, "test data dmcgb, re-coded"),
+        ({"source": "dmcgb", "clips": 0, "identified": 0}, ""),
+        ({"source": "dmcgb", "clips": 0}, "test data dmcgb, clips not identified"),
+        ({"source": "dmcgb", "clips": 0, "stored": ["84 x 84"]}, "test data dmcgb, re-coded"),
     ],
 )
 def test_only_the_benchmarks_whole_test_data_makes_a_replication(tmp_path, provenance, departure):
