@@ -311,7 +311,9 @@ def test_episodes_of_another_protocol_are_played_again(run: Path) -> None:
     request = Request(episodes=1, environments=1)
     (true,) = collect([run], request)[run]
     changes: list[dict[str, Any]] = [
-        {"weights": "another"}, {"decision": 1}, {"actions": "sampled"}, {"svea_version": "0"},
+        {"weights": "another"}, {"decision": 1}, {"actions": "sampled"},
+        {"provenance": true["provenance"] | {"renderer": "OpenGL: another"}},
+        {"provenance": true["provenance"] | {"episodes": 0}},
         {"provenance": {"source": "another"}}, {"mode": "color_hard"}, {"policy": "random"},
     ]  # fmt: skip
     others = [true | {"return": -1.0} | change for change in changes]
