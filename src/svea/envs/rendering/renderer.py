@@ -16,14 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from svea.envs.rendering.backend import (
-    AUTO,
-    RASTER,
-    import_suite,
-    is_software,
-    make_gl_context,
-    opengl_name,
-)
+from svea.envs.rendering import backend
+from svea.envs.rendering.backend import import_suite, is_software, make_gl_context, opengl_name
 from svea.envs.rendering.painting import NAME, Painter, choose_renderer
 from svea.envs.rendering.raster import Raster
 from svea.envs.rendering.uploads import Changes, send
@@ -130,15 +124,9 @@ class Renderer:
     opengl = ""  # what draws for MuJoCo, and its version
 
     def __init__(
-        self,
-        model: Any,
-        data: Any,
-        *,
-        size: int,
-        rendering: str = "full",
-        camera: int = 0,
-        drawn_by: str = AUTO,
-    ) -> None:
+        self, model: Any, data: Any, *, size: int, rendering: str = "full", camera: int = 0,
+        drawn_by: str = backend.AUTO,
+    ) -> None:  # fmt: skip
         """Create the OpenGL context and upload the model's textures and meshes.
 
         Args:
@@ -151,7 +139,7 @@ class Renderer:
         """
         import mujoco
 
-        self.wants_raster = choose_renderer(drawn_by) == RASTER
+        self.wants_raster = choose_renderer(drawn_by) == backend.RASTER
 
         self._mujoco, self._model, self._data, self._size = mujoco, model, data, size
         full = rendering == "full"
