@@ -44,8 +44,7 @@ class Context:
         """Begin without one.
 
         Args:
-            raster: Whether a program of our own draws what it can (`raster.py`); by default what
-                each renderer was made for.
+            raster: Whether ours draws what it can; by default what each renderer was made for.
         """
         self.painter = Painter(raster)
 
@@ -120,8 +119,6 @@ class Renderer:
     `configure_drawing` set one to share, and makes it current before every call, so several can
     live in one process (in one thread each).
     """
-
-    opengl = ""  # what draws for MuJoCo, and its version
 
     def __init__(
         self, model: Any, data: Any, *, size: int, rendering: str = "full", camera: int = 0,
