@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from svea.envs.rendering.backend import import_suite, is_software, make_gl_context
+from svea.envs.rendering.backend import import_suite, is_software, make_gl_context, undisturbed
 from svea.envs.rendering.painting import Painter
 from svea.envs.rendering.raster import Raster
 from svea.envs.rendering.uploads import Changes, send
@@ -56,8 +56,8 @@ class Context:
 
     def call(self, work: Callable[[], None]) -> None:
         """Do something that needs the context."""
-        self._gl.make_current()
-        work()
+        with undisturbed(self._gl):
+            work()
 
     def draw(self, renderer: Renderer, buffer: np.ndarray) -> None:
         """Fill a renderer's buffer with its picture."""
@@ -66,10 +66,10 @@ class Context:
 
     def draw_with_opengl(self, renderer: Renderer, buffer: np.ndarray) -> None:
         """Let MuJoCo draw it."""
-        self._gl.make_current()
-        renderer.render(len(buffer))
-        renderer.read(buffer)
-        self.painter.compare(renderer, buffer)
+        with undisturbed(self._gl):
+            renderer.render(len(buffer))
+            renderer.read(buffer)
+            self.painter.compare(renderer, buffer)
 
     def leave(self) -> None:
         """Count a renderer out that has freed what it had here; the last one frees the context."""
@@ -117,8 +117,8 @@ class Renderer:
 
     dm_control's `physics.render` builds a camera and a scene for every picture and draws a
     2048-wide shadow map; this class keeps them. Each renderer owns its OpenGL context, unless
-    `configure_drawing` set one to share, and makes it current before every call, so several can
-    live in one process (in one thread each).
+    `configure_drawing` set one to share, and makes it current for every call, so several can live
+    in one process, next to other users of OpenGL.
     """
 
     def __init__(
@@ -339,7 +339,9 @@ def gl_info() -> dict[str, Any]:
     try:
         from OpenGL import GL
 
-        vendor, name = (GL.glGetString(key).decode() for key in (GL.GL_VENDOR, GL.GL_RENDERER))
+        keys, names = (GL.GL_VENDOR, GL.GL_RENDERER), list[bytes]()
+        renderer._call(lambda: names.extend(map(GL.glGetString, keys)))
+        vendor, name = (each.decode() for each in names)
         renderer.draw()  # the first picture compiles the driver's shaders
         pictures = 20
         start = time.perf_counter()
