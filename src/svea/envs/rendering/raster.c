@@ -114,7 +114,7 @@ typedef struct {
 typedef struct {
   int side, shadow_side, shapes, centroid;
   int mirror, translucent;  /* numbers of the shapes that are, or NOTHING */
-  int backdrop;  /* the sky as one more shape, where something translucent may be behind it */
+  int backdrop;  /* the sky as one more shape, if something translucent may be behind it */
   const Shape *shape;
   const Mesh *const *mesh;
   const Texture *const *texture;

@@ -184,10 +184,11 @@ static Color surface(const Picture *p, int number, const Corners *c, vi triangle
   const Shape *shape = &p->shape[number];
   const Mesh *mesh = p->mesh[number];
   const float *own = mesh->places, *size = own ? one : shape->size;
+  const int n = padded(mesh->triangles);
   vf u[3], v[3], at_u, at_v, near_one[3], at[2][3];
   for (int k = 0; k < 2; k++)
     for (int i = 0; i < 3; i++)
-      at[k][i] = own ? gather(own + (3 * k + i) * padded(mesh->triangles), triangle) : c->place[i][k];
+      at[k][i] = own ? gather(own + (3 * k + i) * n, triangle) : c->place[i][k];
   const vf even_x = to_float(to_int(x) & ~1) + 0.5f, even_y = to_float(to_int(y) & ~1) + 0.5f;
   for (int i = 0; i < 3; i++) {
     weights(c, even_x + (float)(i == 1), even_y + (float)(i == 2), near_one);
@@ -439,7 +440,8 @@ static void draw_mirrored(Work *w, const Picture *p, Pass pass) {
   color_fragments(w, p, MIRRORED, pass.width);
 }
 
-/* Draw what one can see through over all else. The sky, seen from inside, hides what is behind it. */
+/* Draw what one can see through over all else. The sky hides what is behind it, as in MuJoCo, where
+   it is the inside of a cylinder. */
 static void draw_translucent(Work *w, const Picture *p, Pass pass) {
   pass.faces = -1;
   if (p->backdrop >= 0) draw_shape(w, p, &pass, p->backdrop, p->shape[p->backdrop].clip);
