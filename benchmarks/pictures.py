@@ -1,12 +1,12 @@
-"""Pictures drawn by a program of our own next to MuJoCo's: their time, and how much they differ.
+"""Pictures drawn by the rasteriser next to MuJoCo's: a decision's time, and how much they differ.
 
-    python benchmarks/pictures.py                                # the paper's tasks and three more
-    python benchmarks/pictures.py --tasks walker_walk --states 200
+    python benchmarks/pictures.py                        # the paper's tasks, three more, the robot
+    python benchmarks/pictures.py --tasks walker_walk robot_push --modes all --decisions 200
 
-Both draw the same states of an episode of random actions in turn, in one process. Times are those
-of the processor, in ms and in the median, with all that Python does; other work on the machine
-lengthens both. Differences are the shares of pixels whose largest channel is more than 0, 2 and 8
-levels away.
+All modes of a task are drawn both ways in turn, from the same random actions, in one process. Times
+are those of the processor for a whole decision, in ms and in the median, and how many times that is
+what `train` takes; other work on the machine lengthens all of them. Differences are the shares of
+pixels whose largest channel is more than 0, 2 and 8 levels away.
 """
 
 from __future__ import annotations
@@ -18,56 +18,64 @@ from typing import Any
 import numpy as np
 
 from svea.bench.timing import machine
-from svea.envs import PAPER_TASKS
-from svea.envs.rendering import Renderer, import_suite
+from svea.envs import PAPER_TASKS, expand_modes, make_env
 from svea.envs.rendering.renderer import Context, configure_drawing
+from svea.envs.tasks import ROBOT_TASKS
 
 LEVELS = (0, 2, 8)
+WAYS = (False, True)  # MuJoCo, ours
 
 
 def main() -> None:
     """Measure each of the tasks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     others = ["cheetah_run", "reacher_easy", "hopper_hop"]
-    parser.add_argument("--tasks", nargs="+", default=[*PAPER_TASKS, *others])
-    parser.add_argument("--states", type=int, default=50)
+    parser.add_argument("--tasks", nargs="+", default=[*PAPER_TASKS, *others, *ROBOT_TASKS])
+    parser.add_argument("--modes", nargs="+", default=["train"])
+    parser.add_argument("--decisions", type=int, default=50)
     parser.add_argument("--size", type=int, default=84)
     options = parser.parse_args()
     print(machine())
     away = "".join(f"{f'>{level}':>9}" for level in LEVELS)
-    print(f"{'task':20}{'MuJoCo':>8}{'ours':>8}{'times':>7}{away}  most")
+    print(f"{'task and mode':44}{'MuJoCo':>8}{'ours':>8}{'of train':>9}{away}  most")
     for task in options.tasks:
-        print(f"{task:20}{measured(task, options.states, options.size)}", flush=True)
+        modes = expand_modes(["train", *options.modes], task)
+        measure(task, modes, options.decisions, options.size)
 
 
-def measured(task: str, states: int, size: int) -> str:
-    """A line of the table."""
-    suite, rng = import_suite(), np.random.default_rng(0)
-    domain, name = next(pair for pair in suite.ALL_TASKS if "_".join(pair) == task)
-    world = suite.load(domain, name, task_kwargs={"random": 0})
-    world.reset()
-    renderers = [renderer(world.physics, size, raster) for raster in (False, True)]
-    times, away = ([], []), []
-    for _ in range(states):
-        spec = world.action_spec()
-        world.step(rng.uniform(spec.minimum, spec.maximum))
-        pictures = []
-        for one, taken in zip(renderers, times, strict=True):
+def measure(task: str, modes: list[str], decisions: int, size: int) -> None:
+    """Print a task's lines of the table."""
+    envs: dict[tuple[str, bool], Any] = {}
+    for way in WAYS:
+        for mode in modes:
+            configure_drawing(Context(raster=way), lambda: None)
+            envs[mode, way] = make_env(task, mode, seed=0, image_size=size)
+            envs[mode, way].reset(seed=0)
+    taken: dict[tuple[str, bool], list[float]] = {which: [] for which in envs}
+    away: dict[str, list[np.ndarray]] = {mode: [] for mode in modes}
+    rng, space = np.random.default_rng(0), envs["train", True].action_space
+    for _ in range(decisions):
+        action, seen = rng.uniform(-1, 1, space.shape).astype(np.float32), {}
+        for which, env in envs.items():
             began = time.thread_time()
-            pictures.append(one.draw())
-            taken.append(1e3 * (time.thread_time() - began))
-        away.append(abs(pictures[0].astype(int) - pictures[1]).max(-1))
-    if renderers[1].drawn <= states // 2:
-        return "  MuJoCo draws it"
-    mujocos, ours = map(np.median, times)
-    shares = "".join(f"{np.mean(np.stack(away) > level):9.3%}" for level in LEVELS)
-    return f"{mujocos:8.2f}{ours:8.2f}{mujocos / ours:7.1f}{shares}{np.max(away):6}"
-
-
-def renderer(physics: Any, size: int, raster: bool) -> Renderer:
-    """A renderer that draws one way."""
-    configure_drawing(Context(raster=raster))
-    return Renderer(physics.model.ptr, physics.data.ptr, size=size)
+            observation, _, terminated, truncated, _ = env.step(action)
+            taken[which].append(1e3 * (time.thread_time() - began))
+            seen[which] = observation[-3:].astype(int)
+            if terminated or truncated:
+                env.reset()
+        for mode in modes:
+            away[mode].append(abs(seen[mode, False] - seen[mode, True]).max(0))
+    train = np.median(taken["train", True])
+    for mode in modes:
+        mujocos, ours = (np.median(taken[mode, way]) for way in WAYS)
+        shares = "".join(f"{np.mean(np.stack(away[mode]) > level):9.3%}" for level in LEVELS)
+        left = envs[mode, True].unwrapped._scene.renderer.drawn <= decisions // 2
+        said = "  MuJoCo draws it" if left else f"{shares}{np.max(away[mode]):6}"
+        print(
+            f"{f'{task} {mode}':44}{mujocos:8.2f}{ours:8.2f}{ours / train:9.2f}{said}", flush=True
+        )
+    for env in envs.values():
+        env.close()
 
 
 if __name__ == "__main__":

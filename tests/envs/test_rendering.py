@@ -9,7 +9,9 @@ import platform
 import re
 import subprocess
 import sys
+import threading
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -194,6 +196,61 @@ def test_the_users_choice_is_respected(monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "vulkan")
     with pytest.raises(UserError, match=f"MUJOCO_GL is 'vulkan'.*{name}"):
         prepare_simulator()
+
+
+@pytest.fixture
+def neighbours(physics):
+    """A renderer of ours that OpenGL draws for, and dm_control's own next to it."""
+    if backend._egl_vendor() is None or os.environ.get("MUJOCO_GL") != "egl":
+        pytest.skip("needs EGL")
+    configure_drawing(Context(raster=False), lambda: None)
+    world = physics("walker_walk")
+    renderer = Renderer(world.model.ptr, world.data.ptr, size=84)
+    yield renderer, physics("cartpole_swingup")
+    renderer.close()
+    configure_drawing()
+
+
+def test_dm_control_may_draw_in_the_same_process(neighbours):
+    """It takes for granted that its context stays current."""
+    renderer, other = neighbours
+    ours, theirs = renderer.draw().copy(), other.render(84, 84, camera_id=0)
+    for _ in range(2):
+        np.testing.assert_array_equal(renderer.draw(), ours)
+        np.testing.assert_array_equal(other.render(84, 84, camera_id=0), theirs)
+
+
+def test_a_renderer_may_be_used_in_another_thread(neighbours):
+    renderer, _ = neighbours
+    ours, theirs = renderer.draw().copy(), []
+    thread = threading.Thread(target=lambda: theirs.append(renderer.draw()))
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(theirs, [ours])
+
+
+def test_garbage_of_dm_controls_is_not_freed_while_we_draw(neighbours, monkeypatch):
+    """Freeing its context leaves none current, and OpenGL's calls fail."""
+    from dm_control import suite
+
+    renderer, _ = neighbours
+    ours, render, usual = renderer.draw().copy(), renderer.render, gc.get_threshold()
+
+    def render_with_garbage(size):
+        gc.set_threshold(*usual)  # from here on it may be collected
+        assert [[] for _ in range(2 * usual[0])]
+        render(size)
+
+    monkeypatch.setattr(renderer, "render", render_with_garbage)
+    gc.set_threshold(10**9)
+    garbage = suite.load("cartpole", "swingup", task_kwargs={"random": 1})
+    garbage.physics.render(84, 84, camera_id=0)
+    garbage.cycle, freed = garbage, weakref.ref(garbage)
+    del garbage
+    renderer.upload_texture(0)
+    np.testing.assert_array_equal(renderer.draw(), ours)
+    gc.collect()
+    assert freed() is None
 
 
 def run_python(code, **variables):

@@ -6,11 +6,14 @@ MuJoCo chooses its backend when it is imported, from the variable `MUJOCO_GL`. E
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ctypes.util
+import gc
 import importlib.metadata
 import os
 import platform
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from svea.errors import RendererError, UserError
@@ -118,9 +121,49 @@ def make_gl_context(size: int) -> Any:
             from mujoco.osmesa import GLContext
         else:
             from mujoco import GLContext
-        return GLContext(size, size)
+        with undisturbed():
+            return GLContext(size, size)
     except Exception as error:  # PyOpenGL and GLFW raise a dozen unrelated types here
         raise _broken(backend, error) from error
+
+
+@contextlib.contextmanager
+def undisturbed(gl: Any = None) -> Iterator[None]:
+    """A region where an OpenGL context is current, and after which another one is so again.
+
+    dm_control takes for granted that its own stays current. Nor is garbage collected in between:
+    whoever frees a context leaves none current.
+
+    Args:
+        gl: The context; `None` if the region itself changes which one is current.
+    """
+    restore, collects = _restoring(), gc.isenabled()
+    gc.disable()
+    try:
+        if gl is not None:
+            gl.make_current()
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # the one before was freed in here
+            restore()
+        if collects:
+            gc.enable()
+
+
+def _restoring() -> Callable[[], object]:
+    """What makes current again what is current in this thread, be it none; EGL's alone."""
+    if os.environ.get("MUJOCO_GL") != "egl":
+        return lambda: None
+    from mujoco import egl
+    from mujoco.egl import egl_ext as EGL
+
+    context = EGL.eglGetCurrentContext()
+    if not context:
+        none = EGL.EGL_NO_SURFACE, EGL.EGL_NO_SURFACE, EGL.EGL_NO_CONTEXT
+        return lambda: egl.EGL_DISPLAY is None or EGL.eglMakeCurrent(egl.EGL_DISPLAY, *none)
+    display = EGL.eglGetCurrentDisplay()
+    surfaces = [EGL.eglGetCurrentSurface(kind) for kind in (EGL.EGL_DRAW, EGL.EGL_READ)]
+    return lambda: EGL.eglMakeCurrent(display, *surfaces, context)
 
 
 def import_suite() -> Any:

@@ -80,12 +80,14 @@ INLINE int bits(vi where) {
    ----------------------------------------------------------------------------------- */
 
 /* Vertices as seven rows (place, normal, end of a capsule) and triangles as three rows of vertices;
-   rows are filled up to whole vectors, with a triangle's last vertex three times. */
+   rows are filled up to whole vectors, with a triangle's last vertex three times. The texture's
+   places are six rows: across and up at the three corners. A plane's are those of its vertices. */
 typedef struct {
-  int vertices, triangles, closed;  /* closed: whether it has an inside */
+  int vertices, triangles, closed;  /* closed: whether its outside hides its inside from light */
   float reach;  /* the largest coordinate of a vertex */
   const float *rows;
   const int *corners;
+  const float *places;
 } Mesh;
 
 /* Pixels of four bytes, of each level the sides of a cube, or one. Sides of a cube have a border of
@@ -110,7 +112,9 @@ typedef struct {
 } Light;
 
 typedef struct {
-  int side, shadow_side, shapes, mirror, centroid;  /* mirror: number of the shape that is one */
+  int side, shadow_side, shapes, centroid;
+  int mirror, translucent;  /* numbers of the shapes that are, or NOTHING */
+  int backdrop;  /* the sky as one more shape, if something translucent may be behind it */
   const Shape *shape;
   const Mesh *const *mesh;
   const Texture *const *texture;

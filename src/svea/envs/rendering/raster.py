@@ -2,14 +2,15 @@
 
 OpenGL in software takes 7 to 26 ms for a picture of 84 pixels. This takes a fifth of that or less,
 with MuJoCo's meshes, light, shadows, mirrors and textures: pictures are MuJoCo's but for rounding.
-What it does not draw (meshes, terrains, things that one can see through, textures on anything but
-planes, planes without end; see raster_scenes.c) is left to MuJoCo.
+What it does not draw (`LEFT`; see raster_scenes.c) is left to MuJoCo.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,16 @@ WAYS = ("middle", "centroid")
 from where it is covered, as in NVIDIA's driver. OpenGL leaves that open for fixed light. The two
 also differ in how they round a texture's smaller copies, and how they choose between them."""
 
+LEFT = (
+    "our own program has no meshes, terrains, planes without end or seen from below, several "
+    "translucent shapes, one in a mirror, or uncommon lights"
+)
+"""What MuJoCo has to draw."""
+
 _LANES, _LEVELS, _KINDS = 8, 16, 8  # as in raster.c
 _DRAWN, _MUJOCOS = 0, 1
+_FINE = 28
+"""MuJoCo's default slices of a round shape. With fewer, its far side may shadow its near one."""
 _ROLES, _RGB = 10, 1  # mjNTEXROLE, mjTEXROLE_RGB
 _FLAT, _SKY, _SRGB = 0, 2, 2  # mjtTexture, mjtColorSpace
 _ROUND = {2: shapes.sphere, 3: shapes.capsule, 4: shapes.sphere, 5: shapes.cylinder, 6: shapes.box}
@@ -58,12 +67,19 @@ def library() -> ctypes.CDLL:
     return made
 
 
+@functools.cache
+def _say_what_is_left() -> None:
+    """Say once that some pictures are MuJoCo's."""
+    print(f"warning: OpenGL draws some pictures, which is slower: {LEFT}", file=sys.stderr)
+
+
 class _Mesh(ctypes.Structure):
     """`Mesh` of raster.c."""
 
     _fields_ = [
         ("vertices", ctypes.c_int), ("triangles", ctypes.c_int), ("closed", ctypes.c_int),
-        ("reach", ctypes.c_float), ("rows", ctypes.c_void_p), ("corners", ctypes.c_void_p),
+        ("reach", ctypes.c_float),
+        *((name, ctypes.c_void_p) for name in ("rows", "corners", "places")),
     ]  # fmt: skip
 
 
@@ -136,7 +152,9 @@ class Raster:
         self._c.side, self._c.centroid = len(buffer), way == WAYS[1]
         self._c.out = buffer.ctypes.data
         said = self._library.raster_draw(self._work, ctypes.addressof(self._c))
-        if said not in (_DRAWN, _MUJOCOS):
+        if said == _MUJOCOS:
+            _say_what_is_left()
+        elif said != _DRAWN:
             raise MemoryError("no memory for a picture")
         return bool(said == _DRAWN)
 
@@ -166,7 +184,7 @@ class Raster:
         quality = model.vis.quality
         fineness = shapes.Fineness(quality.numslices, quality.numstacks, quality.numquads)
         for kind, make in _ROUND.items():
-            self._c.kinds[kind] = self._mesh(make(fineness))
+            self._c.kinds[kind] = self._mesh(make(fineness), fineness.slices)
         self._c.kinds[0] = None
         lines = tuple(np.linspace(-1, 1, fineness.quads + 1))
         self._c.plane = self._mesh(shapes.plane(lines, lines))
@@ -200,9 +218,9 @@ class Raster:
         elif skies:  # there is one, but not for us
             self._c.known = self._keep(np.zeros(count + 1, np.uint8))
 
-    def _mesh(self, mesh: Mesh) -> int:
-        """The address of a mesh for C."""
-        made = _for_c(mesh)
+    def _mesh(self, mesh: Mesh, slices: int = 0) -> int:
+        """The address of a mesh for C; a plane has no slices."""
+        made = _for_c(mesh, slices)
         self._kept.append(made)
         return ctypes.addressof(made[0])
 
@@ -244,11 +262,15 @@ class Texture:
         start, length = int(model.tex_adr[number]), 3 * width * height // pictures
         whole = model.tex_data[start : start + pictures * length].reshape(pictures, length)
         own, texels = self.address, self._texels.ctypes.data
-        for side in range(self._sides) if sides is None or pictures == 1 else sides:
-            pixels = np.ascontiguousarray(whole[side % pictures])
+        for side in range(pictures) if sides is None or pictures == 1 else sides:
+            pixels = np.ascontiguousarray(whole[side])
             library().raster_fill(own, texels, side, pixels.ctypes.data, way == WAYS[1])
         if self._sides == 6:
-            library().raster_border(own, texels)
+            for level in range(self._c.levels if pictures == 1 else 0):
+                six = self._level(level)
+                six[1:] = six[0]
+            borders, neighbours = _borders(width)
+            self._texels[borders] = self._texels[neighbours]
 
     def _plan(self, width: int, height: int) -> None:
         """Make room; a model's textures may change their sizes."""
@@ -263,12 +285,25 @@ class Texture:
 
     def level(self, number: int, side: int = 0) -> np.ndarray:
         """One of the smaller copies, (height, width, 3)."""
-        edge = 1 if self._sides == 6 else 0
-        width, height = self._c.width[number] + 2 * edge, self._c.height[number] + 2 * edge
-        start = self._c.start[number] + side * width * height
-        texels = self._texels[start : start + width * height].reshape(height, width, 1)
-        inner = slice(edge, -edge or None)
-        return (texels.view(np.uint8)[inner, inner, :3]).copy()
+        inner = slice(1, -1) if self._sides == 6 else slice(None)
+        return self._level(number)[side, ..., None].view(np.uint8)[inner, inner, :3].copy()
+
+    def _level(self, number: int) -> np.ndarray:
+        """The texels of all sides with the borders of a cube's, (sides, height, width)."""
+        border = 2 if self._sides == 6 else 0
+        shape = (self._sides, self._c.height[number] + border, self._c.width[number] + border)
+        return self._texels[self._c.start[number] :][: math.prod(shape)].reshape(shape)
+
+
+@functools.cache
+def _borders(width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which texels surround the sides of a cube, and of which texels they are copies."""
+    plan = _Texture()
+    count = library().raster_plan(ctypes.addressof(plan), 6, width, width)
+    copied = np.arange(count, dtype=np.int32)
+    library().raster_border(ctypes.addressof(plan), copied.ctypes.data)
+    borders = np.flatnonzero(copied != np.arange(count))
+    return borders, copied[borders]
 
 
 def _is_known(model: Any, number: int) -> bool:
@@ -283,17 +318,22 @@ def _is_known(model: Any, number: int) -> bool:
 
 
 @functools.cache
-def _for_c(mesh: Mesh) -> tuple[_Mesh, np.ndarray, np.ndarray]:
+def _for_c(mesh: Mesh, slices: int) -> tuple[_Mesh, np.ndarray, np.ndarray, np.ndarray]:
     """A mesh as C reads it, and its memory: quads are two triangles, divided as in Mesa."""
-    quads = mesh.quads.reshape(-1, 4)
-    corners = np.stack([quads[:, [0, 1, 3]], quads[:, [1, 2, 3]]], 1).reshape(-1, 3)
+    halves = [[0, 1, 3], [1, 2, 3]]
+    corners = mesh.quads.reshape(-1, 4)[:, halves].reshape(-1, 3)
     a, b, c = corners.T
-    corners = corners[(a != b) & (b != c) & (c != a)]
+    whole = (a != b) & (b != c) & (c != a)
     rows = _filled(mesh.vertices.T.astype(np.float32))
-    triangles = _filled(corners.T.astype(np.int32), same=True)
-    places = abs(mesh.vertices[:, :3]).max(0)
-    sizes = len(mesh.vertices), len(corners), int(places.min() > 0), float(places.max())
-    return _Mesh(*sizes, rows.ctypes.data, triangles.ctypes.data), rows, triangles
+    triangles = _filled(corners[whole].T.astype(np.int32), same=True)
+    on_texture = mesh.places[:, halves].reshape(-1, 3, 2)[whole].transpose(2, 1, 0)
+    places = _filled(on_texture.reshape(6, -1))
+    reach = abs(mesh.vertices[:, :3]).max(0)
+    closed = slices >= _FINE and reach.min() > 0
+    sizes = len(mesh.vertices), int(whole.sum()), int(closed), float(reach.max())
+    own = places.ctypes.data if slices else None
+    made = _Mesh(*sizes, rows.ctypes.data, triangles.ctypes.data, own)
+    return made, rows, triangles, places
 
 
 def _filled(rows: np.ndarray, *, same: bool = False) -> np.ndarray:

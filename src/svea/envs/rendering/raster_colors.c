@@ -1,5 +1,8 @@
 /* Colours: light at vertices, and what is seen of them in pixels. Part of raster.c. */
 
+/* What is coloured: the world, the mirrored world, or the shape that one can see through. */
+enum { WORLD, MIRRORED, TRANSLUCENT };
+
 /* Powers of numbers from 0 to 1, to some 1e-5. */
 INLINE vf power(vf base, float exponent) {
   const vi whole = ((vi)base >> 23) - 127;
@@ -53,10 +56,10 @@ INLINE void add_light(const Light *light, const Shape *shape, const float *base,
 /* Light at vertices of a shape, whose numbers in the picture are given. Where the world is drawn,
    that of the source that casts shadows is kept apart. */
 static void light_vertices(Work *w, const Picture *p, int number, const int *list, int count,
-                           int mirrored) {
+                           int layer) {
   const Shape *shape = &p->shape[number];
   const Mesh *mesh = p->mesh[number];
-  const int n = padded(mesh->vertices);
+  const int n = padded(mesh->vertices), mirrored = layer == MIRRORED;
   const float *m = mirrored ? shape->mirror_eye : shape->eye, *size = shape->size;
   const float round = 0.5f * (size[0] + size[1]);
   float base[3];
@@ -79,7 +82,7 @@ static void light_vertices(Work *w, const Picture *p, int number, const int *lis
       const Light *light = &p->light[l];
       if (light->kind[0] > 0.5f)
         add_light(light, shape, base, eye, up, mirrored,
-                  !mirrored && light->kind[1] > 0.5f ? shaded : plain);
+                  layer == WORLD && light->kind[1] > 0.5f ? shaded : plain);
     }
     for (int k = 0; k < 3; k++) {
       plain[k] = clamp(plain[k]), shaded[k] = clamp(shaded[k]);
@@ -165,24 +168,33 @@ INLINE vi is_lit(const Work *w, const Picture *p, const Shape *shape, const vf *
   return clamp(at[2] * each) >= to_float(stored) * (1.f / DEPTHS);
 }
 
-/* A texture's place for a place on its shape: it is flat, and its size is in the repeats. */
-INLINE void texture_place(const Shape *shape, const vf *weight, const Corners *c, vf *u, vf *v) {
-  const vf x = between(weight, c->place[0][0], c->place[1][0], c->place[2][0]) / shape->size[0];
-  const vf y = between(weight, c->place[0][1], c->place[1][1], c->place[2][1]) / shape->size[1];
+/* A texture's place between corners whose places on a shape of some size are given. */
+INLINE void texture_place(const Shape *shape, const float *size, const vf (*at)[3],
+                          const vf *weight, vf *u, vf *v) {
+  const vf x = between(weight, at[0][0], at[0][1], at[0][2]) / size[0];
+  const vf y = between(weight, at[1][0], at[1][1], at[1][2]) / size[1];
   *u = 0.5f * shape->texture[0] * x + shape->size[3];
   *v = -0.5f * shape->texture[1] * y + shape->texture[3];
 }
 
 /* The texture's colours from 0 to 1 where eight fragments are. */
-static Color surface(const Picture *p, int number, const Corners *c, vf x, vf y, const vf *weight) {
+static Color surface(const Picture *p, int number, const Corners *c, vi triangle, vf x, vf y,
+                     const vf *weight) {
+  static const float one[2] = {1, 1};
   const Shape *shape = &p->shape[number];
-  vf u[3], v[3], at_u, at_v, near_one[3];
+  const Mesh *mesh = p->mesh[number];
+  const float *own = mesh->places, *size = own ? one : shape->size;
+  const int n = padded(mesh->triangles);
+  vf u[3], v[3], at_u, at_v, near_one[3], at[2][3];
+  for (int k = 0; k < 2; k++)
+    for (int i = 0; i < 3; i++)
+      at[k][i] = own ? gather(own + (3 * k + i) * n, triangle) : c->place[i][k];
   const vf even_x = to_float(to_int(x) & ~1) + 0.5f, even_y = to_float(to_int(y) & ~1) + 0.5f;
   for (int i = 0; i < 3; i++) {
     weights(c, even_x + (float)(i == 1), even_y + (float)(i == 2), near_one);
-    texture_place(shape, near_one, c, &u[i], &v[i]);
+    texture_place(shape, size, at, near_one, &u[i], &v[i]);
   }
-  texture_place(shape, weight, c, &at_u, &at_v);
+  texture_place(shape, size, at, weight, &at_u, &at_v);
   Color made = flat_color(p->texture[number], u, v, at_u, at_v, p->centroid);
   made.r *= 1.f / 255, made.g *= 1.f / 255, made.b *= 1.f / 255;
   return made;
@@ -192,13 +204,13 @@ INLINE vi rounded(vf color) { return to_int(clamp(color) * 255.f + 0.5f); }
 
 /* Colours of eight fragments of one shape, as bytes. */
 static vi fragment_colors(const Work *w, const Picture *p, int number, vi pixel, vi triangle,
-                          int mirrored, int width) {
+                          int layer, int width) {
   const Shape *shape = &p->shape[number];
   const vi line = pixel / width;
   const vf x = to_float(pixel - line * width), y = to_float(line);
   Corners c;
   vf weight[3], own[3], at_x, at_y, place[3];
-  find_corners(w, p, number, mirrored ? shape->mirror_clip : shape->clip, triangle, &c);
+  find_corners(w, p, number, layer == MIRRORED ? shape->mirror_clip : shape->clip, triangle, &c);
   weights(&c, x + 0.5f, y + 0.5f, weight);
   memcpy(own, weight, sizeof own);
   if (p->centroid) {
@@ -206,10 +218,10 @@ static vi fragment_colors(const Work *w, const Picture *p, int number, vi pixel,
     weights(&c, at_x, at_y, own);
   }
   Color texture = {all(1), all(1), all(1)};
-  if (p->texture[number]) texture = surface(p, number, &c, x, y, weight);
+  if (p->texture[number]) texture = surface(p, number, &c, triangle, x, y, weight);
   const vf by[3] = {texture.r, texture.g, texture.b};
   vi lit = {}, made = {};
-  if (!mirrored) {
+  if (layer == WORLD) {
     for (int k = 0; k < 3; k++)
       place[k] = between(weight, c.place[0][k], c.place[1][k], c.place[2][k]);
     lit = is_lit(w, p, shape, place);
@@ -218,7 +230,7 @@ static vi fragment_colors(const Work *w, const Picture *p, int number, vi pixel,
     const float *from = w->plain[k];
     const vf plain = light_between(from, &c, own);
     vi sum = rounded(plain * by[k]);
-    if (!mirrored) {
+    if (layer == WORLD) {
       from = w->shaded[k];
       const vf shaded = light_between(from, &c, own);
       sum = low_int(sum + (rounded(shaded * by[k]) & lit), all_int(255));
@@ -264,7 +276,7 @@ static void sort_fragments(Work *w, const Picture *p, int count, int *first) {
 
 /* Light the vertices that fragments of a shape need. */
 static void light_fragments(Work *w, const Picture *p, int number, const Fragment *f, int count,
-                            int mirrored) {
+                            int layer) {
   const Mesh *mesh = p->mesh[number];
   const int n = padded(mesh->triangles), start = w->start[number];
   int wanted = 0;
@@ -275,7 +287,7 @@ static void light_fragments(Work *w, const Picture *p, int number, const Fragmen
       if (!w->wanted[v]) w->wanted[v] = 1, w->lit[wanted++] = start + v;
     }
   for (int i = wanted; i < padded(wanted); i++) w->lit[i] = start;
-  light_vertices(w, p, number, w->lit, wanted, mirrored);
+  light_vertices(w, p, number, w->lit, wanted, layer);
 }
 
 /* Two colours' sum, each channel at most 255. */
@@ -285,15 +297,27 @@ INLINE int added(int a, int b) {
   return made;
 }
 
+/* What one can see through over a colour: MuJoCo draws it twice. */
+INLINE int covered(int below, int above, float part) {
+  int made = 0;
+  for (int k = 0; k < 24; k += 8) {
+    const int old = below >> k & 255, own = above >> k & 255;
+    const int once = old + part * (own - old) + 0.5f;
+    made |= (int)(once + part * (own - once) + 0.5f) << k;
+  }
+  return made;
+}
+
 /* Colour the samples of all fragments; those of the mirrored world are added to the mirror's. */
-static void color_fragments(Work *w, const Picture *p, int mirrored, int width) {
+static void color_fragments(Work *w, const Picture *p, int layer, int width) {
   static __thread int first[MOST_SHAPES + 1];
   sort_fragments(w, p, find_fragments(w, p, width), first);
   for (int number = 0; number < p->shapes; number++) {
     const Fragment *f = w->sorted + first[number];
     const int count = first[number + 1] - first[number];
+    const float part = p->shape[number].color[3];
     if (!count) continue;
-    light_fragments(w, p, number, f, count, mirrored);
+    light_fragments(w, p, number, f, count, layer);
     for (int i = 0; i < count; i += LANES) {
       vi pixel, triangle;
       const int here = smaller(LANES, count - i);
@@ -301,11 +325,13 @@ static void color_fragments(Work *w, const Picture *p, int mirrored, int width) 
         const Fragment *one = &f[i + smaller(k, here - 1)];
         pixel[k] = one->pixel, triangle[k] = one->id % MOST_TRIANGLES;
       }
-      const vi colors = fragment_colors(w, p, number, pixel, triangle, mirrored, width);
+      const vi colors = fragment_colors(w, p, number, pixel, triangle, layer, width);
       for (int k = 0; k < here; k++) {
         int *to = w->color + SAMPLES * f[i + k].pixel;
         for (int s = 0; s < SAMPLES; s++)
-          if (f[i + k].samples >> s & 1) to[s] = mirrored ? added(to[s], colors[k]) : colors[k];
+          if (f[i + k].samples >> s & 1)
+            to[s] = layer == WORLD ? colors[k] : layer == MIRRORED ? added(to[s], colors[k])
+                                               : covered(to[s], colors[k], part);
       }
     }
   }
@@ -411,14 +437,26 @@ static void draw_mirrored(Work *w, const Picture *p, Pass pass) {
     pass.cut = p->shape[s].mirror_plane;
     draw_shape(w, p, &pass, s, p->shape[s].mirror_clip);
   }
-  color_fragments(w, p, 1, pass.width);
+  color_fragments(w, p, MIRRORED, pass.width);
+}
+
+/* Draw what one can see through over all else. The sky hides what is behind it, as in MuJoCo, where
+   it is the inside of a cylinder. */
+static void draw_translucent(Work *w, const Picture *p, Pass pass) {
+  pass.faces = -1;
+  if (p->backdrop >= 0) draw_shape(w, p, &pass, p->backdrop, p->shape[p->backdrop].clip);
+  memset(w->seen, 255, sizeof(int) * SAMPLES * pass.width * p->side);
+  pass.faces = 1;
+  draw_shape(w, p, &pass, p->translucent, p->shape[p->translucent].clip);
+  color_fragments(w, p, TRANSLUCENT, pass.width);
 }
 
 /* Draw a picture; 0 without memory. */
 static int draw_picture(Work *w, const Picture *p) {
   const int width = (p->side + 1) & ~1;
+  const int shapes = p->shapes + (p->backdrop >= 0);
   int vertices = 0, triangles = 0, casts = 0;
-  for (int s = 0; s < p->shapes; s++) {
+  for (int s = 0; s < shapes; s++) {
     w->start[s] = vertices;
     vertices += padded(p->mesh[s]->vertices);
     triangles = larger(triangles, padded(p->mesh[s]->triangles));
@@ -426,7 +464,7 @@ static int draw_picture(Work *w, const Picture *p) {
   if (!make_room(w, vertices, triangles, SAMPLES * width * p->side,
       p->shadow_side * p->shadow_side))
     return 0;
-  for (int s = 0, v = 0; s < p->shapes; v += padded(p->mesh[s++]->vertices)) {
+  for (int s = 0, v = 0; s < shapes; v += padded(p->mesh[s++]->vertices)) {
     w->start[s] = v;
     place_vertices(w, &p->shape[s], p->mesh[s], v);
   }
@@ -439,10 +477,12 @@ static int draw_picture(Work *w, const Picture *p) {
   memset(w->depth, 0, sizeof(float) * SAMPLES * width * p->side);
   memset(w->seen, 255, sizeof(int) * SAMPLES * width * p->side);
   memset(w->color, 0, sizeof(int) * SAMPLES * width * p->side);
-  for (int s = 0; s < p->shapes; s++) draw_shape(w, p, &pass, s, p->shape[s].clip);
-  color_fragments(w, p, 0, width);
+  for (int s = 0; s < p->shapes; s++)
+    if (s != p->translucent) draw_shape(w, p, &pass, s, p->shape[s].clip);
+  color_fragments(w, p, WORLD, width);
   if (p->sky) color_sky(w, p, width);
   if (p->mirror >= 0) draw_mirrored(w, p, pass);
+  if (p->translucent >= 0) draw_translucent(w, p, pass);
   resolve(w, p, width);
   return 1;
 }

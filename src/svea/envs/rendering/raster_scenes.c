@@ -3,7 +3,7 @@
    A matrix has its columns one after the other, and is computed with 53 bits: MuJoCo's pictures
    show the difference where edges meet samples. */
 
-enum { PLANE = 0, BOX = 6, KINDS = 8 };      /* mjtGeom */
+enum { PLANE = 0, CYLINDER = 5, BOX = 6, KINDS = 8 };  /* mjtGeom */
 enum { SPOT = 0, DIRECTIONAL = 1 };          /* mjtLightType */
 
 /* Where fields are in records, in bytes, and at last how long a record is. Versions of MuJoCo
@@ -228,20 +228,23 @@ INLINE int material_of(const Scene *s, const char *record) {
   return number >= 0 && number < s->materials ? number : s->materials;
 }
 
+INLINE int is_translucent(const Scene *s, const char *record) {
+  return numbers_at(record, s->geom_at->rgba)[3] < 0.995f;
+}
+
 /* What a shape is drawn as; NULL if MuJoCo has to draw it. */
 static const Mesh *mesh_of(const Scene *s, const Views *v, const char *record) {
   const ShapeFields *at = s->geom_at;
   const int type = whole_at(record, at->type), number = whole_at(record, at->dataid);
   const int material = material_of(s, record);
   const float *size = numbers_at(record, at->size), shininess = number_at(record, at->shininess);
-  if (type < 0 || type >= KINDS || whole_at(record, at->texcoord) || !s->known[material] ||
-      numbers_at(record, at->rgba)[3] < 0.995f)  /* one can see through it */
+  if (type < 0 || type >= KINDS || whole_at(record, at->texcoord) || !s->known[material])
     return NULL;
   /* 0 to the power of 0 is whatever a driver makes of it. */
   if (shininess <= 0 && number_at(record, at->specular) > 0) return NULL;
   if (type != PLANE) {
     const int is_mirror = type == BOX && number_at(record, at->reflectance) > 0;
-    return s->textures[material] || is_mirror ? NULL : s->kinds[type];
+    return is_mirror ? NULL : s->kinds[type];
   }
   /* A plane without end moves with the camera and has haze at its horizon. */
   if (size[0] <= 0 || size[1] <= 0 || number >= s->plane_count) return NULL;
@@ -252,7 +255,7 @@ static const Mesh *mesh_of(const Scene *s, const Views *v, const char *record) {
   return number < 0 ? s->plane : s->planes[number];
 }
 
-/* Each picture's mirror is the first plane that reflects; -> its number, or -1. */
+/* Each picture's mirror is the first opaque plane that reflects; -> its number, or -1. */
 static int find_mirror(const Scene *s, Views *v) {
   const ShapeFields *at = s->geom_at;
   int found = NOTHING;
@@ -261,7 +264,8 @@ static int find_mirror(const Scene *s, Views *v) {
   for (int g = 0; g < s->geom_count && found == NOTHING; g++) {
     const char *record = s->geoms + (size_t)g * at->step;
     v->reflectance = number_at(record, at->reflectance);
-    if (whole_at(record, at->type) != PLANE || v->reflectance <= 0) continue;
+    if (whole_at(record, at->type) != PLANE || v->reflectance <= 0 || is_translucent(s, record))
+      continue;
     const float *position = numbers_at(record, at->pos), *m = numbers_at(record, at->mat);
     const double up[3] = {m[2], m[5], m[8]};
     double plane[4] = {-up[0], -up[1], -up[2], 0};
@@ -334,15 +338,15 @@ enum { DRAWN = 0, MUJOCOS = 1, NO_MEMORY = 2 };
 int raster_draw(Work *w, const Scene *s) {
   Views v;
   Light lights[MOST_LIGHTS];
-  float sky[16];
   const int count = s->geom_count;
   const char *casting = find_lights(s, &v, lights, 0);
-  if (!count || count > MOST_SHAPES || s->side > MOST_SIDE || s->shadow_side > MOST_SIDE ||
+  if (!count || count >= MOST_SHAPES || s->side > MOST_SIDE || s->shadow_side > MOST_SIDE ||
       !casting ||
       !find_camera(s, &v))
     return MUJOCOS;
-  if (!make_shapes(w, count)) return NO_MEMORY;
+  if (!make_shapes(w, count + 1)) return NO_MEMORY;
   const int mirror = find_mirror(s, &v);
+  int translucent = NOTHING;
   find_shadows(s, casting, &v);
   find_lights(s, &v, lights, 1);
   for (int g = 0; g < count; g++) {
@@ -351,14 +355,22 @@ int raster_draw(Work *w, const Scene *s) {
     const char *record = s->geoms + (size_t)number * s->geom_at->step;
     w->mesh[g] = mesh_of(s, &v, record);
     if (!w->mesh[g]) return MUJOCOS;
+    if (is_translucent(s, record)) {  /* in a mirror, or next to one more, it would be sorted */
+      if (mirror >= 0 || translucent >= 0) return MUJOCOS;
+      translucent = g;
+    }
     w->texture[g] = s->textures[material_of(s, record)];
     write_shape(s, &v, record, &w->shape[g]);
   }
-  find_sky(&v, sky);
+  w->mesh[count] = s->kinds[CYLINDER];
+  w->shape[count] = (Shape){.size = {1, 1, 1}};
+  find_sky(&v, w->shape[count].clip);
   const Picture picture = {.side = s->side, .shadow_side = s->shadow_side, .shapes = count,
-                           .mirror = mirror < 0 ? NOTHING : 0, .centroid = s->centroid,
+                           .mirror = mirror < 0 ? NOTHING : 0, .translucent = translucent,
+                           .backdrop = s->sky && translucent >= 0 ? count : NOTHING,
+                           .centroid = s->centroid,
                            .shape = w->shape, .mesh = w->mesh, .texture = w->texture,
                                .light = lights,
-                           .sky = s->sky, .sky_clip = sky, .out = s->out};
+                           .sky = s->sky, .sky_clip = w->shape[count].clip, .out = s->out};
   return draw_picture(w, &picture) ? DRAWN : NO_MEMORY;
 }

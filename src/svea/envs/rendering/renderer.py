@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from svea.envs.rendering import backend
-from svea.envs.rendering.backend import import_suite, is_software, make_gl_context, opengl_name
+from svea.envs.rendering.backend import is_software, make_gl_context, undisturbed
 from svea.envs.rendering.painting import NAME, Painter, choose_renderer
 from svea.envs.rendering.raster import Raster
 from svea.envs.rendering.uploads import Changes, send
@@ -55,8 +55,8 @@ class Context:
 
     def call(self, work: Callable[[], None]) -> None:
         """Do something that needs the context."""
-        self._gl.make_current()
-        work()
+        with undisturbed(self._gl):
+            work()
 
     def draw(self, renderer: Renderer, buffer: np.ndarray) -> None:
         """Fill a renderer's buffer with its picture."""
@@ -65,10 +65,10 @@ class Context:
 
     def draw_with_opengl(self, renderer: Renderer, buffer: np.ndarray) -> None:
         """Let MuJoCo draw it."""
-        self._gl.make_current()
-        renderer.render(len(buffer))
-        renderer.read(buffer)
-        self.painter.compare(renderer, buffer)
+        with undisturbed(self._gl):
+            renderer.render(len(buffer))
+            renderer.read(buffer)
+            self.painter.compare(renderer, buffer)
 
     def leave(self) -> None:
         """Count a renderer out that has freed what it had here; the last one frees the context."""
@@ -116,8 +116,8 @@ class Renderer:
 
     dm_control's `physics.render` builds a camera and a scene for every picture and draws a
     2048-wide shadow map; this class keeps them. Each renderer owns its OpenGL context, unless
-    `configure_drawing` set one to share, and makes it current before every call, so several can
-    live in one process (in one thread each).
+    `configure_drawing` set one to share, and makes it current for every call, so several can live
+    in one process, next to other users of OpenGL.
     """
 
     def __init__(
@@ -137,7 +137,6 @@ class Renderer:
         import mujoco
 
         self.wants_raster = choose_renderer(drawn_by) == backend.RASTER
-
         self._mujoco, self._model, self._data, self._size = mujoco, model, data, size
         full = rendering == "full"
         model.vis.quality.shadowsize = SHADOW_MAP
@@ -317,7 +316,7 @@ class Renderer:
         """Make MuJoCo's part of the context: textures, meshes, framebuffers."""
         font = self._mujoco.mjtFontScale.mjFONTSCALE_50
         self._context = self._mujoco.MjrContext(self._model, font)
-        self.opengl = opengl_name()
+        self.opengl = backend.opengl_name()
 
     def _call(self, work: Callable[..., None], *arguments: Any) -> None:
         """Do something in the context."""
@@ -340,12 +339,14 @@ def gl_info() -> dict[str, Any]:
     >>> gl_info().keys()
     dict_keys(['backend', 'vendor', 'renderer', 'is_software', 'ms_per_frame'])
     """
-    physics = import_suite().load("walker", "walk", task_kwargs={"random": 0}).physics
+    physics = backend.import_suite().load("walker", "walk", task_kwargs={"random": 0}).physics
     renderer = Renderer(physics.model.ptr, physics.data.ptr, size=84)
     try:
         from OpenGL import GL
 
-        vendor, name = (GL.glGetString(key).decode() for key in (GL.GL_VENDOR, GL.GL_RENDERER))
+        keys, names = (GL.GL_VENDOR, GL.GL_RENDERER), list[bytes]()
+        renderer._call(lambda: names.extend(map(GL.glGetString, keys)))
+        vendor, name = (each.decode() for each in names)
         renderer.draw()  # the first picture compiles the driver's shaders
         pictures = 20
         start = time.perf_counter()

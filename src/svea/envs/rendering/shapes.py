@@ -6,7 +6,8 @@ quad whose last two corners are one.
 
 A vertex has seven numbers: its place and normal on the shape of size one, and its end. On a capsule
 the ends are half spheres that do not stretch with its length; they have +1 and -1 there, everything
-else has 0.
+else has 0. Two more, for each corner of a quad, are its place on a texture, from -1 to 1 across and
+up: on a seam there are two such places.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ Corner = Callable[[Angles, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
-    """Vertices, and four indices of them for each quad."""
+    """Vertices, and for each quad four indices of them and the texture's four places."""
 
     vertices: np.ndarray
     quads: np.ndarray
+    places: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -102,14 +104,14 @@ def plane_lines(
     return (-half, *inner, max(inner[-1], inner[-1] + margin))
 
 
-# Parts: quads as arrays of shape (quads, 4, 7) ----------------------------------------------------
+# Parts: quads as arrays of shape (quads, 4, 9) ----------------------------------------------------
 
 
 def _mesh(*parts: np.ndarray) -> Mesh:
     """Parts as one mesh, in which equal vertices are one."""
-    corners = np.concatenate(parts).reshape(-1, 7).astype(np.float32)
-    vertices, index = np.unique(corners, axis=0, return_inverse=True)
-    return Mesh(vertices, index.reshape(-1).astype(np.uint32))
+    corners = np.concatenate(parts).reshape(-1, 9).astype(np.float32)
+    vertices, index = np.unique(corners[:, :7], axis=0, return_inverse=True)
+    return Mesh(vertices, index.reshape(-1).astype(np.uint32), corners[:, 7:].reshape(-1, 4, 2))
 
 
 def _dome(sign: int, stacks: int, slices: int, end: int = 0) -> np.ndarray:
@@ -118,10 +120,12 @@ def _dome(sign: int, stacks: int, slices: int, end: int = 0) -> np.ndarray:
     def corner(azimuth: np.ndarray, elevation: np.ndarray) -> np.ndarray:
         flat = np.cos(elevation)
         at = np.stack([np.cos(azimuth) * flat, np.sin(azimuth) * flat, np.sin(elevation)], -1)
-        return np.concatenate([at, at, np.full((*at.shape[:-1], 1), end)], -1)
+        up = (1 + abs(end)) * elevation / (np.pi / 2) - end
+        rest = np.stack([np.full_like(up, end), azimuth / np.pi - 1, up], -1)
+        return np.concatenate([at, at, rest], -1)
 
     elevations = np.pi / 2 * sign * np.arange(stacks) / stacks
-    pole = np.array([0, 0, sign, 0, 0, sign, end])
+    pole = np.array([0, 0, sign, 0, 0, sign, end, np.nan, sign])
     return _around(corner, elevations, slices, pole, turned=sign < 0)
 
 
@@ -130,9 +134,10 @@ def _disk(sign: int, stacks: int, slices: int) -> np.ndarray:
 
     def corner(azimuth: np.ndarray, radius: np.ndarray) -> np.ndarray:
         x, y, one = np.cos(azimuth) * radius, np.sin(azimuth) * radius, np.ones_like(radius)
-        return np.stack([x, y, sign * one, 0 * one, 0 * one, sign * one, 0 * one], -1)
+        zero = np.zeros_like(radius)
+        return np.stack([x, y, sign * one, zero, zero, sign * one, zero, x, -y], -1)
 
-    middle = np.array([0, 0, sign, 0, 0, sign, 0])
+    middle = np.array([0, 0, sign, 0, 0, sign, 0, 0, 0])
     radii = 1 - np.arange(stacks) / stacks
     return _around(corner, radii, slices, middle, turned=sign < 0)
 
@@ -142,7 +147,7 @@ def _pipe(stacks: int, slices: int) -> np.ndarray:
 
     def corner(azimuth: np.ndarray, height: np.ndarray) -> np.ndarray:
         x, y, zero = np.cos(azimuth), np.sin(azimuth), np.zeros_like(height)
-        return np.stack([x, y, height, x, y, zero, zero], -1)
+        return np.stack([x, y, height, x, y, zero, zero, azimuth / np.pi - 1, height], -1)
 
     return _around(corner, np.linspace(-1, 1, stacks + 1), slices)
 
@@ -155,13 +160,16 @@ def _around(
     *,
     turned: bool = False,
 ) -> np.ndarray:
-    """Quads between rings around the third axis, and triangles from the last one to a pole."""
+    """Quads between rings around the third axis, and triangles from the last one to a pole.
+
+    A pole may leave open where it is in a texture across: in the middle of each triangle's edge.
+    """
     azimuths = 2 * np.pi * np.arange(slices + 1) / slices
     points = corner(*np.broadcast_arrays(azimuths, rings[:, None]))
     left, right = points[:, :-1], points[:, 1:]
-    quads = np.stack([left[:-1], right[:-1], right[1:], left[1:]], 2).reshape(-1, 4, 7)
+    quads = np.stack([left[:-1], right[:-1], right[1:], left[1:]], 2).reshape(-1, 4, 9)
     if pole is not None:
-        top = np.broadcast_to(pole, left[-1].shape)
+        top = np.where(np.isnan(pole), (left[-1] + right[-1]) / 2, pole)
         quads = np.concatenate([np.stack([left[-1], right[-1], top, top], 1), quads])
     if not turned:
         return quads
@@ -175,9 +183,10 @@ def _around(
 def _flat(x: np.ndarray, y: np.ndarray, across: int, up: int, facing: int, side: int) -> np.ndarray:
     """A rectangle that is divided at lines, on one side of the cube or, with side 0, at 0."""
     low, high = np.meshgrid(x[:-1], y[:-1], indexing="ij"), np.meshgrid(x[1:], y[1:], indexing="ij")
-    quads = np.zeros((low[0].size, 4, 7))
+    quads = np.zeros((low[0].size, 4, 9))
     for corner, (right, top) in enumerate([(0, 0), (1, 0), (1, 1), (0, 1)]):
         quads[:, corner, across] = (high if right else low)[0].ravel()
         quads[:, corner, up] = (high if top else low)[1].ravel()
     quads[:, :, facing], quads[:, :, 3 + facing] = side, side or 1
+    quads[:, :, 7:] = quads[:, :, sorted((across, up))]
     return quads

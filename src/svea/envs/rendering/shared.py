@@ -26,6 +26,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from svea.envs.rendering.backend import undisturbed
 from svea.envs.rendering.renderer import Context, Renderer
 
 Result = TypeVar("Result")
@@ -113,8 +114,8 @@ class SharedContext(Context):
     def _answer(self, requests: Sequence[_Picture | _Call], work: Callable[[], None]) -> None:
         """Do what was asked for, and tell those who wait, also of a failure."""
         try:
-            self._gl.make_current()
-            work()
+            with undisturbed(self._gl):
+                work()
         except Exception as error:
             for request in requests:
                 request.done.set_exception(error)
