@@ -14,7 +14,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from svea import files
 from svea.envs.episodes import as_words
 from svea.errors import StorageError, UserError
 from svea.files import plain
+from svea.machine import child_environment, python_child
 from svea.runs import layout, lock
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
@@ -237,11 +237,11 @@ class Process:
 
     def __init__(self, environment: dict[str, str], *locks: int) -> None:
         """Take further variables, and the descriptors that hold the locks."""
-        self.environment, self.locks = os.environ | environment, locks
+        self.environment, self.locks = child_environment() | environment, locks
 
     def __call__(self, command: list[str], log: Path, must_stop: MustStop) -> int:
         """Wait for the command's exit code; when it must stop, let it save first."""
-        child_command = [sys.executable, "-m", "svea.cli.child", str(os.getpid()), *command]
+        child_command = python_child("-m", "svea.cli.child", str(os.getpid()), *command)
         with os.fdopen(plain.descriptor(log, APPEND), "ab") as output:
             child = subprocess.Popen(
                 child_command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
