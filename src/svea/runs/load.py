@@ -16,6 +16,7 @@ from svea.agents.auxiliary import PAD
 from svea.augment import Augment, augmentation
 from svea.config import Config, from_dict
 from svea.config.augmentations import own_names, uses_pictures
+from svea.config.names import is_own_encoder
 from svea.errors import StorageError, UserError
 from svea.runs import checkpoint, layout, quantised, tensors, zoo
 from svea.runs.records import parse_line
@@ -83,6 +84,7 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
     multiply_float32(chosen, config.precision == EXACT)
     try:
         actions = BASES[config.base].actions_in(state)
+        _check_sizes(run, config, actions, state, exported)
         agent = _agent_to_act(run, config, actions, chosen)
         if exported:
             state = _completed(agent, state, run)
@@ -93,6 +95,20 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
         ) from error
     agent.decision = decision
     return agent
+
+
+def _check_sizes(
+    run: Path, config: Config, actions: int, state: dict[str, Tensor], exported: bool
+) -> None:
+    """Refuse weights of other names or shapes than config.json describes, before memory is taken.
+
+    An encoder of a user's own is made once, with the agent: nothing is known of it before.
+    """
+    if is_own_encoder(config.encoder):
+        return
+    with torch.device("meta"):
+        described = make_agent(config, actions, "meta", lambda x, generator=None: x)
+    described.check_state_dict(_completed(described, state, run) if exported else state)
 
 
 def _without_weights(run: Path, config: Config) -> UserError:
