@@ -87,7 +87,7 @@ def test_sizes_in_config_json_are_compared_with_the_weights_before_memory_is_tak
         return make_agent(config, actions, device, *rest)
 
     monkeypatch.setattr("svea.runs.load.make_agent", make)
-    with pytest.raises(StorageError, match="do not fit its config.json"):
+    with pytest.raises(StorageError, match=r"do not fit its config\.json"):
         load_agent(copy)
     assert made == ["meta"]
 
