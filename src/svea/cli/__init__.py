@@ -11,6 +11,7 @@ import warnings
 from svea import __version__
 from svea.cli.encoding import write_what_streams_can_show
 from svea.errors import SveaError, UserError, install_hint, unknown_name
+from svea.files import trust
 
 VERBS = {
     "demo": "Show trained agents in unseen worlds, train one here, and report on both.",
@@ -41,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     write_what_streams_can_show()
     if arguments is not None:
         return answer(arguments)
+    trust.count_typed_alone()
     code = answer(sys.argv[1:])
     for number in (signal.SIGINT, signal.SIGTERM):
         # Everything is done, but Python takes a while to exit, and a signal during that time would
@@ -58,6 +60,7 @@ def answer(arguments: list[str]) -> int:
         print(f"svea {__version__}")
         return 0
     warnings.formatwarning = one_line_warning
+    trust.trust_typed(arguments)
     try:
         return run_verb(arguments[0], arguments[1:])
     except SveaError as error:

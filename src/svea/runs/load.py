@@ -16,8 +16,9 @@ from svea.agents.auxiliary import PAD
 from svea.augment import Augment, augmentation
 from svea.config import Config, from_dict
 from svea.config.augmentations import own_names, uses_pictures
-from svea.config.names import is_own_encoder
+from svea.config.names import is_own_encoder, own_modules
 from svea.errors import StorageError, UserError
+from svea.files import trust as modules
 from svea.runs import checkpoint, layout, quantised, tensors, zoo
 from svea.runs.records import parse_line
 from svea.speed import EXACT, choose_device
@@ -33,9 +34,17 @@ EXPORTED = {
 }
 
 
-def load_config(run: str | Path) -> Config:
-    """The configuration of a run or an export; its augmentation may be unknown here."""
+def load_config(run: str | Path, trust: bool = False) -> Config:
+    """The configuration of a run or an export; its augmentation may be unknown here.
+
+    Args:
+        run: its folder.
+        trust: as in `load_agent`.
+    """
     stored = {key: value for key, value in read_config(run).items() if key not in ABOUT}
+    if trust:
+        modules.trust(*own_modules(stored))
+    modules.require_trust(own_modules(stored), run)
     return from_dict(stored, to_train=False)
 
 
@@ -56,7 +65,7 @@ def read_config(run: str | Path) -> dict[str, Any]:
     return stored
 
 
-def load_agent(run: str | Path, device: str = "cpu") -> Agent:
+def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> Agent:
     """The agent of a run (its newest checkpoint), of an export, or of the zoo.
 
     On a GPU, float32 is multiplied from then on as the run's `precision` says.
@@ -64,6 +73,8 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
     Args:
         run: folder of a run or of an export, or `zoo:NAME` (`svea zoo` lists them).
         device: where it computes: auto, cuda, mps or cpu.
+        trust: import the modules that its config.json names, such as your own `my_env:make`;
+            those that you have imported, or named in Python, need no trust.
 
     Example:
         >>> agent = load_agent("zoo:walker_walk-svea")
@@ -71,7 +82,7 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
         (6,)
     """
     run = zoo.source(run)
-    config, stored = load_config(run), read_config(run)
+    config, stored = load_config(run, trust), read_config(run)
     exported = layout.is_export(run) or "files" in stored  # whose weights may have been lost
     if exported:
         state, decision = _exported_state(run, stored), int(stored.get("decision", 0))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from svea import files
+from svea.config.names import own_modules
 from svea.envs.episodes import as_words
 from svea.errors import StorageError, UserError
 from svea.files import plain
@@ -188,11 +189,11 @@ def _commands(study: Path, run: PlannedRun) -> Iterator[list[str]]:
     if not progress.ended:
         return
     if progress.missing_export:
-        yield ["export", str(folder), str(run.export_folder), "--small"]
+        yield ["export", str(folder), str(run.export_folder), "--small", *trusting(run)]
     if progress.missing_modes:
         yield evaluation_command([folder], run, progress.missing_modes)
     for name in progress.missing_analyses:
-        yield ["analyze", name, str(folder), *_device(run)]
+        yield ["analyze", name, str(folder), *_device(run), *trusting(run)]
 
 
 def evaluation_command(
@@ -203,8 +204,13 @@ def evaluation_command(
     return [
         "eval", *map(str, folders), "--modes", *modes, "--episodes", *as_words(run.episodes, modes),
         *_device(run), *(["--data-dir", data] if data else []),
-        *(["--jobs", str(jobs)] if jobs > 1 else []),
+        *(["--jobs", str(jobs)] if jobs > 1 else []), *trusting(run),
     ]  # fmt: skip
+
+
+def trusting(*runs: PlannedRun) -> list[str]:
+    """The flag that lets other verbs import what the plan names."""
+    return ["--trust"] if any(own_modules(run.values) for run in runs) else []
 
 
 def _device(run: PlannedRun) -> list[str]:
