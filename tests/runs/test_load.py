@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from pathlib import Path
@@ -90,6 +91,16 @@ def test_sizes_in_config_json_are_compared_with_the_weights_before_memory_is_tak
     with pytest.raises(StorageError, match=r"do not fit its config\.json"):
         load_agent(copy)
     assert made == ["meta"]
+
+
+@pytest.mark.parametrize("decision", ["many", math.nan, math.inf, -3, None, [1], True, 10**30])
+def test_an_export_that_does_not_count_its_decisions_is_refused(
+    exported: Path, tmp_path: Path, decision: Any
+) -> None:
+    path = exported / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"decision": decision}))
+    with pytest.raises(StorageError, match="decision"):
+        export(exported, tmp_path / "again")
 
 
 def test_an_export_can_be_exported_again(exported: Path, tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ def own_modules(values: dict[str, Any]) -> list[str]:
     ['my_env:make', 'my_colours:gamma']
     """
     texts = {name: str(values.get(name, "")) for name in ("task", "method", "encoder", "augment")}
-    named = [texts["task"]] if is_foreign(texts["task"]) else []
+    of_notebook = texts["task"].startswith("__main__:")  # which no other process can import
+    named = [texts["task"]] if is_foreign(texts["task"]) and not of_notebook else []
     named += [texts[part] for part in ("method", "encoder") if is_import_path(texts[part])]
     return named + own_names(texts["augment"])
 

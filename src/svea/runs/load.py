@@ -17,7 +17,7 @@ from svea.augment import Augment, augmentation
 from svea.config import Config, from_dict
 from svea.config.augmentations import own_names, uses_pictures
 from svea.config.names import is_own_encoder, own_modules
-from svea.errors import StorageError, UserError
+from svea.errors import LARGEST, StorageError, UserError
 from svea.files import trust as modules
 from svea.runs import checkpoint, layout, quantised, tensors, zoo
 from svea.runs.records import parse_line
@@ -34,17 +34,19 @@ EXPORTED = {
 }
 
 
-def load_config(run: str | Path, trust: bool = False) -> Config:
+def load_config(run: str | Path, trust: bool = False, to_play: bool = True) -> Config:
     """The configuration of a run or an export; its augmentation may be unknown here.
 
     Args:
         run: its folder.
         trust: as in `load_agent`.
+        to_play: False where its environment is not made.
     """
     stored = {key: value for key, value in read_config(run).items() if key not in ABOUT}
+    named = own_modules(stored if to_play else stored | {"task": ""})
     if trust:
-        modules.trust(*own_modules(stored))
-    modules.require_trust(own_modules(stored), run)
+        modules.trust(*named)
+    modules.require_trust(named, run)
     return from_dict(stored, to_train=False)
 
 
@@ -73,8 +75,8 @@ def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> 
     Args:
         run: folder of a run or of an export, or `zoo:NAME` (`svea zoo` lists them).
         device: where it computes: auto, cuda, mps or cpu.
-        trust: import the modules that its config.json names, such as your own `my_env:make`;
-            those that you have imported, or named in Python, need no trust.
+        trust: import the modules of an encoder, a method and an augmentation of your own that its
+            config.json names; those that you have imported, or named in Python, need no trust.
 
     Example:
         >>> agent = load_agent("zoo:walker_walk-svea")
@@ -82,10 +84,10 @@ def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> 
         (6,)
     """
     run = zoo.source(run)
-    config, stored = load_config(run, trust), read_config(run)
+    config, stored = load_config(run, trust, to_play=False), read_config(run)
     exported = layout.is_export(run) or "files" in stored  # whose weights may have been lost
     if exported:
-        state, decision = _exported_state(run, stored), int(stored.get("decision", 0))
+        state, decision = _exported_state(run, stored), _decision(run, stored)
     else:
         newest = checkpoint.load(run, replay=False)
         if newest is None:
@@ -106,6 +108,17 @@ def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> 
         ) from error
     agent.decision = decision
     return agent
+
+
+def _decision(run: Path, stored: dict[str, Any]) -> int:
+    """For how many decisions an exported agent was trained."""
+    decision = stored.get("decision", 0)
+    if type(decision) is not int or not 0 <= decision <= LARGEST:
+        raise StorageError(
+            f"{run / layout.CONFIG} gives {str(decision)[:40]!r} as decision; allowed: 0 to "
+            f"{LARGEST}. Restore it from a copy"
+        )
+    return decision
 
 
 def _check_sizes(
