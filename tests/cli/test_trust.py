@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tiny_runs import tiny
 
+from svea.cli import main
 from svea.config import configure
 from svea.errors import UserError
 from svea.evidence.evaluation import evaluate
@@ -123,7 +124,10 @@ def test_on_the_command_line_a_flag_or_the_name_says_so(strange: Any) -> None:
 
 
 def test_a_method_in_study_json_is_not_imported(
-    tmp_path: Path, asked: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    asked: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     open_study(tmp_path / "study", plan_runs([Grid(["walker_walk"])], {"decisions": 100})).save()
     path = tmp_path / "study/study.json"
@@ -132,6 +136,11 @@ def test_a_method_in_study_json_is_not_imported(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="--trust"):
         read_study(tmp_path / "study")
+    path.write_text(path.read_text().replace("strange:own", "svea").replace("walker_walk", "a:b"))
+    name = read_study(tmp_path / "study").runs[0].name
+    for verb in ("train", "export"):
+        assert main(["sweep", verb, "study", name]) == 2
+    assert "--trust" in capsys.readouterr().err
     assert not (tmp_path / "executed").exists()
 
 

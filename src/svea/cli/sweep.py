@@ -14,9 +14,11 @@ from svea import studies
 from svea.cli.arguments import Out, Positional, parse, tyro
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.cli.terminal import Steps, print_table
+from svea.config.names import own_modules
 from svea.envs.episodes import parse_episodes
 from svea.errors import SveaError, UserError, unknown_name
 from svea.files import output_folder
+from svea.files.trust import require_trust
 from svea.studies.cost import measured_speeds, updates_left
 from svea.studies.engines import slurm
 from svea.studies.together import record_error
@@ -228,7 +230,10 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
             raise unknown_name("run of this study", name, planned)
         if names.count(name) > 1:
             raise UserError(f"run {name} is named {names.count(name)} times; name each run once")
-    return found, [planned[name] for name in names]
+    chosen = [planned[name] for name in names]
+    for run in chosen:
+        require_trust(own_modules(run.values), study)
+    return found, chosen
 
 
 def _conclude(

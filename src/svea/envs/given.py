@@ -133,7 +133,8 @@ def _name_of_id(task: str) -> str:
 
 def _make_by_id(name: str) -> gym.Env[Any, Any]:
     """Make `module:id`, which also is how Gymnasium names an id and the module to import first."""
-    working_folder_last()
+    if name.partition(":")[0] not in sys.modules:
+        working_folder_last()
     try:
         return gym.make(name)
     except (gym.error.Error, ImportError) as error:

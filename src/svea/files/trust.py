@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from svea.errors import UserError
 
 EVERYTHING = "*"
+_NAME = re.compile(r"[\w.]+:(\w+|[\w./-]+-v\d+)")  # module:name, or a Gymnasium id
 _users: set[str] = set()  # modules that the user has named
 _counts_imported = True  # whether the user may be who imported a module
 
@@ -34,7 +35,9 @@ def trust_typed(arguments: Iterable[str]) -> None:
     The name of a file or folder is its maker's choice, also if a shell completed it.
     """
     words = (argument for argument in arguments if not os.path.exists(argument))
-    trust(*(part for word in words for part in re.split(r"[\s,=|+]", word) if ":" in part))
+    trust(
+        *(part for word in words for part in re.split(r"[\s,=|+]", word) if _NAME.fullmatch(part))
+    )
 
 
 def count_typed_alone() -> None:
