@@ -68,7 +68,11 @@ def test_what_config_json_names_is_not_imported(strange: Any, option: str, value
     folder = strange(option, value)
     if option == "task":
         load_agent(folder)  # makes no environment
-    for use in (load_config, evaluate, *((load_agent,) if option != "task" else ())):
+    elif option == "augment":
+        with pytest.warns(UserWarning, match="acts without it"):
+            load_agent(folder)
+    refused = {"task": [load_config, evaluate], "augment": []}
+    for use in refused.get(option, [load_config, evaluate, load_agent]):
         with pytest.raises(UserError, match="--trust"):
             use(folder)
     assert not (folder / "executed").exists()

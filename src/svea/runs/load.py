@@ -43,10 +43,10 @@ def load_config(run: str | Path, trust: bool = False, to_play: bool = True) -> C
         to_play: False where its environment is not made.
     """
     stored = {key: value for key, value in read_config(run).items() if key not in ABOUT}
-    named = own_modules(stored if to_play else stored | {"task": ""})
     if trust:
-        modules.trust(*named)
-    modules.require_trust(named, run)
+        modules.trust(*own_modules(stored))
+    not_now = {"augment": ""} if to_play else {"augment": "", "task": ""}
+    modules.require_trust(own_modules(stored | not_now), run)
     return from_dict(stored, to_train=False)
 
 
@@ -164,6 +164,7 @@ def _agent_to_act(run: Path, config: Config, actions: int, device: torch.device)
     if uses_pictures(config.augment) and not (config.overlay_dir or own_names(config.augment)):
         return make_agent(config, actions, device, _made_when_asked(config, device))
     try:
+        modules.require_trust(own_names(config.augment), run)
         return make_agent(config, actions, device)
     except UserError as error:
         missing = str(error)
