@@ -11,14 +11,15 @@
 Every name is imported when it is first used; the environments need no torch.
 """
 
-from __future__ import annotations
-
+# No more modules than these before `__main__` has taken the working folder off the path.
 import importlib
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from svea import augment
     from svea.config import Config, configure
     from svea.envs import make_env
@@ -53,7 +54,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import the parts that need torch when they are first asked for."""
     if name not in _LAZY:
         raise AttributeError(f"module 'svea' has no attribute {name!r}")

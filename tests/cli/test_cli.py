@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -303,6 +304,33 @@ def test_warnings_for_users_are_one_line_without_code() -> None:
 
     assert cli.one_line_warning("slow", UserWarning, "a.py", 3) == "warning: slow\n"
     assert cli.one_line_warning("old", FutureWarning, "a.py", 3) == "a.py:3: FutureWarning: old\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits are those of Linux")
+@pytest.mark.parametrize(
+    ("limit", "at_most", "words"),
+    [("RLIMIT_AS", 600_000 * 1024, "not enough memory of 585 MiB"),
+     ("RLIMIT_NOFILE", 10, "too many open files; 10 are allowed")],
+)  # fmt: skip
+def test_what_a_limit_keeps_from_starting_is_one_sentence(
+    limit: str, at_most: int, words: str, tmp_path: Path
+) -> None:
+    number = getattr(resource, limit)
+    done = subprocess.run(
+        [sys.executable, "-m", "svea", "train", "walker_walk", "--preset", "quick",
+         "--decisions", "100", "--warmup", "50", "--out", str(tmp_path / "run")],
+        preexec_fn=lambda: resource.setrlimit(number, (at_most, at_most)),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and words in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("error", [ImportError("no name"), RuntimeError("a bug"), OSError("x")])
+def test_other_errors_are_not_taken_for_limits(error: Exception) -> None:
+    from svea import cli
+
+    assert cli.exhausted(error) == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

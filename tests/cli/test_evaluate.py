@@ -343,6 +343,7 @@ def test_ctrl_c_stops_all_agents_and_the_same_command_continues(
 ) -> None:
     """SIGINT from outside, in a process of its own: signals come to its main thread alone."""
     arguments = ["eval", *map(str, three), "--modes", "train", "--envs", "1", "--jobs", "3"]
+    arguments += ["--trust"]
     command = [sys.executable, "-m", "svea", *arguments, "--episodes", "4000"]
     path = os.pathsep.join(p for p in sys.path if p)
     child = subprocess.Popen(
@@ -407,7 +408,7 @@ def test_a_second_ctrl_c_ends_all_processes_at_once(
     path = os.pathsep.join([str(tmp_path / "modules"), *(p for p in sys.path if p)])
     arguments = ["eval", *map(str, three), "--modes", "train", "--envs", "1", "--jobs", str(jobs)]
     command = [sys.executable, "-m", "svea", *arguments]
-    command += ["--task", "stuck:make", "--episodes", "400"]
+    command += ["--task", "stuck:make", "--episodes", "400", "--trust"]
     environment = os.environ | {"PYTHONPATH": path, "STUCK_FOLDER": str(folder)}
     child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     try:

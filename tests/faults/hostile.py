@@ -302,6 +302,15 @@ def configurations(folder: Path) -> Iterator[tuple[str, Path, Open]]:
         run.mkdir(parents=True)
         (run / "config.json").write_bytes(data)
         yield f"configuration: {name}", run, lambda run=run: load_config(run)
+    huge: dict[str, Any] = {"network.hidden": 65_536, "network.projection": 65_536,
+                            "image_size": 1024, "network.filters": 4096}  # fmt: skip
+    for name, number in huge.items():
+        run = sealed(folder / name)
+        stored = json.loads((run / "config.json").read_text())
+        part, _, option = name.rpartition(".")
+        (stored[part] if part else stored)[option] = number
+        (run / "config.json").write_text(json.dumps(stored))
+        yield f"configuration: {name} {number:,}", run, lambda run=run: load_agent(run)
 
 
 def archives(folder: Path) -> Iterator[tuple[str, Path, Open]]:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,6 +68,39 @@ def test_an_agent_without_a_target_encoder_can_be_exported(tmp_path: Path) -> No
     images = np.random.default_rng(0).integers(0, 256, (5, 9, 16, 16), dtype=np.uint8)
     copy = load_agent(export(run, tmp_path / "exported"))
     assert np.array_equal(load_agent(run).act(images), copy.act(images))
+
+
+@pytest.mark.parametrize(
+    ("option", "number"), [("hidden", 65_536), ("projection", 65_536), ("image_size", 1024)]
+)
+def test_sizes_in_config_json_are_compared_with_the_weights_before_memory_is_taken(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, number: int
+) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    stored = json.loads((copy / "config.json").read_text())
+    (stored if option in stored else stored["network"])[option] = number
+    (copy / "config.json").write_text(json.dumps(stored))
+    made = []
+
+    def make(config: Any, actions: int, device: Any, *rest: Any) -> Any:
+        made.append(str(device))
+        assert made == ["meta"], "memory is taken"
+        return make_agent(config, actions, device, *rest)
+
+    monkeypatch.setattr("svea.runs.load.make_agent", make)
+    with pytest.raises(StorageError, match=r"do not fit its config\.json"):
+        load_agent(copy)
+    assert made == ["meta"]
+
+
+@pytest.mark.parametrize("decision", ["many", math.nan, math.inf, -3, None, [1], True, 10**30])
+def test_an_export_that_does_not_count_its_decisions_is_refused(
+    exported: Path, tmp_path: Path, decision: Any
+) -> None:
+    path = exported / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"decision": decision}))
+    with pytest.raises(StorageError, match="decision"):
+        export(exported, tmp_path / "again")
 
 
 def test_an_export_can_be_exported_again(exported: Path, tmp_path: Path) -> None:

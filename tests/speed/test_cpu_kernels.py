@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -510,6 +512,90 @@ def test_a_damaged_library_is_built_again(fresh: Path, left: int) -> None:
     assert not compiled.is_whole(file)
     assert cpu.library().random_convolution
     assert compiled.is_whole(file)
+
+
+@builds
+def test_a_cache_that_others_may_write_to_is_closed_and_built_again(fresh: Path) -> None:
+    before = os.umask(0)
+    try:
+        cpu.library()
+    finally:
+        os.umask(before)
+    folder = fresh / "cache" / "svea"
+    (file,) = folder.iterdir()
+    assert (folder.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+    folder.chmod(0o777)
+    file.chmod(0o666)
+    assert not compiled.is_whole(file)
+    cpu.library()
+    assert (folder.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+    assert compiled.is_whole(file)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernels are made for Linux")
+def test_what_belongs_to_another_user_is_not_loaded(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (fresh / "cache" / "svea").mkdir(parents=True)
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(cpu.BuildError, match="belongs to another user"):
+        cpu.library()
+    compiled.write(fresh / "code", b"code")
+    assert compiled.read(fresh / "code") == b""
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_code_that_is_no_plain_file_is_not_read(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "kernels.so"
+    {"pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": os.mkdir}[
+        kind
+    ](file)
+    assert not compiled.is_whole(file)
+    if kind != "folder":
+        compiled.write(file, b"code")
+        assert compiled.read(file) == b"code" and not file.is_symlink()
+
+
+def test_a_relative_cache_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert compiled.path_for(["a"], "so").parent == Path.home() / ".cache" / "svea"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernels are made for Linux")
+def test_a_compiler_that_does_not_answer_is_given_up_with_all_it_started(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = fresh / "cc"
+    compiler.write_text(f"#!/bin/sh\nsleep 600 &\necho $! >{fresh}/started\nwait\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    monkeypatch.setattr(compiled, "COMPILER_SECONDS", 0.5)
+    with pytest.raises(cpu.BuildError, match="still at work"):
+        cpu.library()
+    started = int((fresh / "started").read_text())
+    with pytest.raises(ProcessLookupError):
+        for _ in range(600):
+            os.kill(started, 0)
+            if b"Z" in Path(f"/proc/{started}/stat").read_bytes().rpartition(b")")[2][:3]:
+                raise ProcessLookupError  # nothing has read its end yet
+            time.sleep(0.05)
+    refusal = pytest.raises(cpu.BuildError, match="another process is still compiling")
+    with compiled.own_folder(fresh / "cache/svea") as folder, compiled._alone(folder), refusal:
+        cpu.library()
+
+
+@builds
+def test_a_library_without_our_functions_is_named(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = fresh / "other.c"
+    other.write_text("int other;\n")
+    with pytest.raises(cpu.BuildError, match="has no function random_convolution"):
+        compiled.load_c([other], [], "random_convolution")
+    real = compiled.load_c
+    monkeypatch.setattr(compiled, "load_c", lambda parts, *rest: real([other], *rest))
+    with pytest.warns(UserWarning, match="run uncompiled"):
+        assert speed.choose_speed("auto", CPU) == "eager"
 
 
 @builds

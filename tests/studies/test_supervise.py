@@ -419,9 +419,9 @@ def test_a_process_is_asked_once_to_stop_and_its_code_comes_back(
     real = subprocess.Popen
 
     def popen(command: list[str], **options: Any) -> Any:
-        assert command[1:3] == ["-m", "svea.cli.child"] and command[3] == str(os.getpid())
+        assert command[1:5] == ["-P", "-m", "svea.cli.child", str(os.getpid())]
         assert options["start_new_session"], "Ctrl-C must reach the driver alone"
-        return real([sys.executable, str(child_script), command[3], command[4]], **options)
+        return real([sys.executable, str(child_script), *command[4:]], **options)
 
     monkeypatch.setattr(supervise.subprocess, "Popen", popen)
     lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)

@@ -129,7 +129,7 @@ def test_evaluations_and_the_updates_after_the_warm_up_show_their_progress(
     out = capsys.readouterr().out
     assert "decision 0/40 (frame 0)  evaluating in train: 1 of 2 episodes\n" in out
     assert "warm-up: 4 updates to go" in out
-    assert f"next: `svea eval {run}`" in out
+    assert f"next: `svea eval {run} --trust`" in out
 
 
 def test_runs_of_one_process_are_told_apart(tmp_path: Path) -> None:

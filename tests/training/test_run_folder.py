@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from svea.runs import checkpoint, lock
 from svea.runs.load import load_config
 from svea.training import Trainer, train
 from svea.training.evaluators import Evaluators
+from svea.training.run_folder import open_folder
 
 torch.set_num_threads(1)
 
@@ -28,6 +33,36 @@ def test_a_finished_run_is_left_alone(copied: Path, capsys: pytest.CaptureFixtur
     train(tiny(copied))
     assert "is finished (40 decisions); a larger --decisions extends it" in capsys.readouterr().out
     assert {p: p.read_bytes() for p in copied.rglob("*.safetensors")} == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kit of faults reads /proc")
+def test_a_run_killed_at_any_call_that_writes_its_configuration_can_begin_again(
+    tmp_path: Path,
+) -> None:
+    from faults.disks import Hooked, hooked
+
+    def begin(folder: Path) -> None:
+        with ExitStack() as stack:
+            open_folder(tiny(folder), stack)
+
+    def die(name: str, arguments: tuple[Any, ...]) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with hooked(Hooked()) as counted:
+        begin(tmp_path / "counted")
+    for number in range(1, len(counted.calls) + 1):
+        folder = tmp_path / str(number)
+        child = os.fork()
+        if not child:
+            with hooked(Hooked(number, die)):
+                begin(folder)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        begin(folder)
+        assert [path.name for path in folder.iterdir()] == ["config.json"], counted.calls[number]
+    (tmp_path / "counted" / "config.json").rename(tmp_path / "counted" / "thesis.tex")
+    with pytest.raises(UserError, match="not empty and not a run"):
+        begin(tmp_path / "counted")
 
 
 def test_another_configuration_is_refused_by_name(copied: Path) -> None:

@@ -80,7 +80,7 @@ class Agent(Optimising, Saving):
             options: the numbers of the algorithm.
             masker: the numbers of the masker before the trunk, if there is one (MaDi).
             make_auxiliary: makes the auxiliary task, if there is one.
-            device: where it computes.
+            device: where it computes; meta: nowhere, and it takes no memory.
             seed: of the weights and of every later draw.
         """
         self.options = options = options or self.Options()
@@ -88,7 +88,8 @@ class Agent(Optimising, Saving):
         self.streams, self.view_maker, self.actions = streams, views, actions
         self.projection, self.hidden = projection, hidden
         self.decision = 0  # how many decisions it has been trained for
-        self.generator = torch.Generator(self.device).manual_seed(seed_for(seed, "agent"))
+        drawn_on = "cpu" if self.device.type == "meta" else self.device  # meta has shapes alone
+        self.generator = torch.Generator(drawn_on).manual_seed(seed_for(seed, "agent"))
         self.overlap: Overlap = in_turn
         self.optimisers: dict[str, torch.optim.Adam] = {}
         self.has_target_trunk = options.encoder_tau < 1  # else the target shares the trunk

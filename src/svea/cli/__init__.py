@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
+import resource
 import signal
 import sys
 import warnings
@@ -11,6 +13,7 @@ import warnings
 from svea import __version__
 from svea.cli.encoding import write_what_streams_can_show
 from svea.errors import SveaError, UserError, install_hint, unknown_name
+from svea.files import trust
 
 VERBS = {
     "demo": "Show trained agents in unseen worlds, train one here, and report on both.",
@@ -41,7 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
     write_what_streams_can_show()
     if arguments is not None:
         return answer(arguments)
-    code = answer(sys.argv[1:])
+    trust.count_typed_alone()
+    code = answer(sys.argv[1:], ends=True)
     for number in (signal.SIGINT, signal.SIGTERM):
         # Everything is done, but Python takes a while to exit, and a signal during that time would
         # make the run look killed.
@@ -49,8 +53,13 @@ def main(arguments: list[str] | None = None) -> int:
     return code
 
 
-def answer(arguments: list[str]) -> int:
-    """Run the verb that the arguments name; errors become a message and an exit code."""
+def answer(arguments: list[str], ends: bool = False) -> int:
+    """Run the verb that the arguments name; errors become a message and an exit code.
+
+    Args:
+        arguments: a verb and its own.
+        ends: whether the process ends with it.
+    """
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
@@ -58,6 +67,7 @@ def answer(arguments: list[str]) -> int:
         print(f"svea {__version__}")
         return 0
     warnings.formatwarning = one_line_warning
+    trust.trust_typed(arguments)
     try:
         return run_verb(arguments[0], arguments[1:])
     except SveaError as error:
@@ -77,14 +87,46 @@ def answer(arguments: list[str]) -> int:
     except BrokenPipeError:  # `svea methods | head`
         sys.stderr.close()
         return 0
-    except OSError as error:
-        if error.errno not in (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM):
-            raise
-        print(f"svea: cannot use {error.filename!r}: {error.strerror}", file=sys.stderr)
-        return UserError.exit_code
     except KeyboardInterrupt:
         print("svea: stopped", file=sys.stderr)
         return 130
+    except (OSError, MemoryError, SystemError, ImportError, RuntimeError) as error:
+        what = _unusable(error) or exhausted(error)
+        if not what:
+            raise
+        print(f"svea: {what}", file=sys.stderr)
+        if ends and not isinstance(error, OSError):
+            sys.stdout.flush()
+            os._exit(UserError.exit_code)  # without memory, Python's own end has tracebacks
+        return UserError.exit_code
+
+
+def _unusable(error: BaseException) -> str:
+    """Which path that a user named cannot be used, if that is what an error means."""
+    kinds = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM)
+    if isinstance(error, OSError) and error.errno in kinds:
+        return f"cannot use {error.filename!r}: {error.strerror}"
+    return ""
+
+
+def exhausted(error: BaseException) -> str:
+    """What this process has no more of, and how to give it more; empty if that is not why.
+
+    Without memory Python itself fails in many ways, most of them while a library is imported.
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.EMFILE, errno.ENFILE):
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"too many open files; {allowed} are allowed here. Allow more: ulimit -n 1024"
+    said = str(error)
+    signs = ("failed to map segment", "annot allocate memory", "can't start new thread")
+    without = isinstance(error, MemoryError | SystemError) or number == errno.ENOMEM
+    if not without and not any(sign in said for sign in signs):
+        return ""
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    limit = "" if allowed == resource.RLIM_INFINITY else f" of {allowed >> 20:,} MiB (ulimit -v)"
+    cure = "Raise the limit" if limit else "End other programs, or ask for less (--replay, --envs)"
+    return f"there is not enough memory{limit}. {cure}"
 
 
 def one_line_warning(

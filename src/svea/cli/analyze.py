@@ -52,6 +52,7 @@ def q_variance(
     draws: int = 16,
     seed: int = 0,
     device: str = "cpu",
+    trust: bool = False,
 ) -> int:
     """Variance of the Q-target over draws of the view that feeds it, and of the strong view.
 
@@ -63,6 +64,7 @@ def q_variance(
         draws: of the view, for each transition.
         seed: of transitions and draws.
         device: auto, cuda, mps or cpu.
+        trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     found = q_variance_table(runs, transitions=transitions, draws=draws, seed=seed, device=device)
     return print_results(*found)
@@ -75,6 +77,7 @@ def q_gap(
     draws: int = 4,
     seed: int = 0,
     device: str = "cpu",
+    trust: bool = False,
 ) -> int:
     """Mean |Q(s, a) - Q(aug(s), a)| for each augmentation.
 
@@ -87,6 +90,7 @@ def q_gap(
         draws: of the augmentation, for each transition.
         seed: of transitions and draws.
         device: auto, cuda, mps or cpu.
+        trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     found = q_gap_table(
         runs, augment, transitions=transitions, draws=draws, seed=seed, device=device
@@ -125,6 +129,7 @@ def saliency(
     device: str = "cpu",
     data_dir: str = "",
     task: str = "",
+    trust: bool = False,
 ) -> int:
     """Where the agent looks: pixels that move its Q-value, and attention for a ViT.
 
@@ -143,6 +148,7 @@ def saliency(
         data_dir: folder with benchmark data; overrides SVEA_DATA.
         task: play in this task instead of the run's, e.g. module:function of your environment
             in another look.
+        trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     from svea.envs.given import name_task
 
@@ -169,6 +175,7 @@ def tid(
     seed: int = 0,
     device: str = "cpu",
     data_dir: str = "",
+    trust: bool = False,
 ) -> int:
     """Does Q look at the task? SimGRL's score and variance, by MuJoCo's segmentation.
 
@@ -184,6 +191,7 @@ def tid(
         seed: of the evaluation.
         device: auto, cuda, mps or cpu.
         data_dir: folder with benchmark data; overrides SVEA_DATA.
+        trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     options = {"quantile": quantile, "samples": samples, "seed": seed, "device": device}
     return print_results(*tid_table(runs, modes, data_dir=data_dir or None, **options))

@@ -14,7 +14,7 @@ import tyro
 from tyro.conf import Positional
 
 from svea.errors import UserError
-from svea.files import check_path
+from svea.files import check_path, trust
 from svea.machine import wants_plain_text
 
 if wants_plain_text():  # tyro heeds the terminal, but not NO_COLOR
@@ -75,6 +75,8 @@ def _with_checked_paths(function: Callable[..., int | None]) -> Callable[..., in
     @functools.wraps(function)
     def command(*positional: Any, **named: Any) -> int | None:
         given = signature.bind(*positional, **named).arguments
+        if given.get("trust"):
+            trust.trust(trust.EVERYTHING)
         for name, value in given.items():
             for path in value if isinstance(value, tuple) else (value,):
                 if isinstance(path, Path):

@@ -51,6 +51,7 @@ def command(
     data_dir: str = "",
     task: str = "",
     json: bool = False,
+    trust: bool = False,
 ) -> int:
     """Evaluate agents over whole episodes, and record every episode in RUN/eval.jsonl.
 
@@ -81,6 +82,7 @@ def command(
         task: play in this task instead of the run's, e.g. module:function of your environment
             in another look; tables show it as a mode.
         json: print the records as JSON lines instead of a table.
+        trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     from svea.envs.episodes import parse_episodes
     from svea.envs.given import name_task

@@ -13,7 +13,9 @@ def run(arguments: list[str]) -> int:
     return parse(command, "export", arguments)
 
 
-def command(run: Positional[Path], folder: Positional[Path], small: bool = False) -> int:
+def command(
+    run: Positional[Path], folder: Positional[Path], small: bool = False, trust: bool = False
+) -> int:
     """Export the newest checkpoint; `svea eval` and `load_agent` take the folder like a run.
 
     Example: svea export runs/walker_walk-svea-0 exported
@@ -22,6 +24,7 @@ def command(run: Positional[Path], folder: Positional[Path], small: bool = False
         run: folder made by `svea train`.
         folder: a new folder.
         small: the acting part alone, in 8 bits: a tenth of the size, without Q-values.
+        trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     from svea.cli.terminal import Steps
 

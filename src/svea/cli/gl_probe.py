@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from json import JSONDecodeError, loads
-from pathlib import Path
 from typing import Any
 
 from svea.errors import RendererError, UserError
+from svea.machine import child_environment, python_child
 
 GL_TIMEOUT_SECONDS = 60
 """A driver that has not drawn 20 small pictures by then hangs; software takes half a second."""
@@ -44,11 +42,10 @@ def measure_gl() -> dict[str, Any]:
     Raises:
         SveaError: Nothing could be drawn; the message has the cure.
     """
-    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.getenv("PYTHONPATH"))))
     try:
         child = subprocess.run(
-            [sys.executable, "-c", _DRAW],
-            env={**os.environ, "PYTHONPATH": path},
+            python_child("-c", _DRAW),
+            env=child_environment(),
             capture_output=True,
             text=True,
             timeout=GL_TIMEOUT_SECONDS,

@@ -34,6 +34,7 @@ def command(
     envs: int = 0,
     device: str = "cpu",
     data_dir: str = "",
+    trust: bool = False,
 ) -> int:
     """Open a local page: change colours, videos, camera and light, and watch agents live.
 
@@ -55,6 +56,7 @@ def command(
             number, returns are the same to the last digit. 0 is one per core.
         device: auto, cuda, mps or cpu.
         data_dir: folder with benchmark data; overrides SVEA_DATA.
+        trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     check_extra()
     from svea.envs.given import name_task

@@ -14,9 +14,11 @@ from svea import studies
 from svea.cli.arguments import Out, Positional, parse, tyro
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.cli.terminal import Steps, print_table
+from svea.config.names import own_modules
 from svea.envs.episodes import parse_episodes
 from svea.errors import SveaError, UserError, unknown_name
 from svea.files import output_folder
+from svea.files.trust import require_trust
 from svea.studies.cost import measured_speeds, updates_left
 from svea.studies.engines import slurm
 from svea.studies.together import record_error
@@ -54,6 +56,7 @@ def sweep(
     episodes: Words = None,
     export: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None,
     out: Out = None,
+    trust: bool = False,
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = DEFAULT_ENGINE,
 ) -> int:
     """Plan every combination and run it. The same command again continues where it stopped.
@@ -78,6 +81,7 @@ def sweep(
         export: folder for a small export of each agent (`svea export --small`), under its run's
             name, once it is trained.
         out: the study's folder; default runs/sweep, or runs/NAME for a file NAME.toml.
+        trust: import the module of a method of your own that study.json names.
         engine: where and how to run.
     """
     axes = _given(
@@ -124,12 +128,13 @@ def _read_file(
     return grids, given | flags
 
 
-def print_status(study: Positional[Path], json: bool = False) -> int:
+def print_status(study: Positional[Path], json: bool = False, trust: bool = False) -> int:
     """Show the progress of a study, from its folders.
 
     Args:
         study: its folder.
         json: print JSON instead of a table.
+        trust: import the module of a method of your own that study.json names.
     """
     states = studies.read_states(studies.read_study(study))
     if json:
@@ -140,11 +145,12 @@ def print_status(study: Positional[Path], json: bool = False) -> int:
     return 0
 
 
-def cancel(study: Positional[Path]) -> int:
+def cancel(study: Positional[Path], trust: bool = False) -> int:
     """Let every run of a study save and stop, on any machine.
 
     Args:
         study: its folder.
+        trust: import the module of a method of your own that study.json names.
     """
     found = studies.read_study(study)
     found.cancel()
@@ -157,12 +163,15 @@ def cancel(study: Positional[Path]) -> int:
     return 0
 
 
-def train_runs(study: Positional[Path], runs: Positional[tuple[str, ...]]) -> int:
+def train_runs(
+    study: Positional[Path], runs: Positional[tuple[str, ...]], trust: bool = False
+) -> int:
     """Train some runs of a study side by side in this process: what --together starts.
 
     Args:
         study: its folder.
         runs: their names.
+        trust: import the module of a method of your own that study.json names.
     """
     found, chosen = _chosen(study, runs)
     from svea.training import train_each
@@ -171,12 +180,15 @@ def train_runs(study: Positional[Path], runs: Positional[tuple[str, ...]]) -> in
     return _conclude(found, [*zip(chosen, train_each(configs), strict=True)])
 
 
-def export_runs(study: Positional[Path], runs: Positional[tuple[str, ...]]) -> int:
+def export_runs(
+    study: Positional[Path], runs: Positional[tuple[str, ...]], trust: bool = False
+) -> int:
     """Export some runs of a study to where its plan says, the acting part of each alone.
 
     Args:
         study: its folder.
         runs: their names.
+        trust: import the module of a method of your own that study.json names.
     """
     found, chosen = _chosen(study, runs)
     if bad := [run.name for run in chosen if not run.export]:
@@ -218,7 +230,10 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
             raise unknown_name("run of this study", name, planned)
         if names.count(name) > 1:
             raise UserError(f"run {name} is named {names.count(name)} times; name each run once")
-    return found, [planned[name] for name in names]
+    chosen = [planned[name] for name in names]
+    for run in chosen:
+        require_trust(own_modules(run.values), study)
+    return found, chosen
 
 
 def _conclude(

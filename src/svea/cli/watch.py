@@ -25,6 +25,7 @@ def command(
     device: str = "cpu",
     data_dir: str = "",
     task: str = "",
+    trust: bool = False,
 ) -> int:
     """Write a video: the same episode in each mode, with return and Q-value drawn in.
 
@@ -46,6 +47,7 @@ def command(
         data_dir: folder with benchmark data; overrides SVEA_DATA.
         task: play in this task instead of the run's, e.g. module:function of your environment
             in another look.
+        trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     from svea.cli.terminal import Steps, collected, print_problems, starting
     from svea.envs.given import name_task

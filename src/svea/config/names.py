@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from svea.config.augmentations import own_names
 from svea.envs.importing import import_named, is_import_path
+from svea.envs.tasks import is_foreign
 from svea.errors import UserError, unknown_name
 from svea.methods import METHODS, Method
 from svea.recipes import OWN, RECIPES, Recipe
@@ -25,6 +27,19 @@ ENCODERS: dict[str, dict[str, dict[str, Any]]] = {
     "frames": {"paper": {}, "quick": {"network": {"frame_layers": 2}}},
 }
 """What an encoder changes, by preset: everything that the paper changes for its ViT."""
+
+
+def own_modules(values: dict[str, Any]) -> list[str]:
+    """What a stored configuration names as `module:name`: using it imports these modules.
+
+    >>> own_modules({"task": "my_env:make", "method": "svea", "augment": "conv|my_colours:gamma"})
+    ['my_env:make', 'my_colours:gamma']
+    """
+    texts = {name: str(values.get(name, "")) for name in ("task", "method", "encoder", "augment")}
+    of_notebook = texts["task"].startswith("__main__:")  # which no other process can import
+    named = [texts["task"]] if is_foreign(texts["task"]) and not of_notebook else []
+    named += [texts[part] for part in ("method", "encoder") if is_import_path(texts[part])]
+    return named + own_names(texts["augment"])
 
 
 VIEWS = ("clean", "weak", "strong")

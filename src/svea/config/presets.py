@@ -10,10 +10,11 @@ from typing import Any
 from svea import envs
 from svea.config.checks import check
 from svea.config.codec import build, merge
-from svea.config.names import encoder_defaults, find_method, is_whole
+from svea.config.names import encoder_defaults, find_method, is_whole, own_modules
 from svea.config.run import Config
 from svea.envs.given import Factory, name_task
 from svea.errors import UserError, unknown_name
+from svea.files.trust import trust
 from svea.methods import Method
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -67,6 +68,7 @@ def configure(task: str | Factory, **explicit: Any) -> Config:
 def resolve(task: str | Factory, **explicit: Any) -> Config:
     """As `configure`, but without the checks: more flags may follow and make it valid."""
     task = name_task(task)
+    trust(*own_modules({**explicit, "task": task}))
     preset, method = explicit.get("preset", "paper"), explicit.get("method", "svea")
     encoder = explicit.pop("encoder", "")
     for name, value in {"preset": preset, "encoder": encoder, "method": method}.items():

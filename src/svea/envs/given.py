@@ -24,6 +24,7 @@ import gymnasium as gym
 
 from svea.envs.importing import import_named
 from svea.errors import UserError
+from svea.machine import working_folder_last
 
 Factory = Callable[..., gym.Env[Any, Any]]
 
@@ -132,6 +133,8 @@ def _name_of_id(task: str) -> str:
 
 def _make_by_id(name: str) -> gym.Env[Any, Any]:
     """Make `module:id`, which also is how Gymnasium names an id and the module to import first."""
+    if name.partition(":")[0] not in sys.modules:
+        working_folder_last()
     try:
         return gym.make(name)
     except (gym.error.Error, ImportError) as error:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from typing import Any
 
 from svea.envs.tracebacks import where_raised
 from svea.errors import UserError
+from svea.machine import working_folder_last
 
 
 def is_import_path(text: str) -> bool:
@@ -31,8 +30,7 @@ def import_named(kind: str, path: str) -> Any:
     module, _, name = path.partition(":")
     if not module or module.startswith(".") or not name:
         raise UserError(f"{kind} is {path!r}; one of yours is named as module:function.")
-    if os.getcwd() not in sys.path:  # the worker processes look there, so this one must, too
-        sys.path.append(os.getcwd())
+    working_folder_last()
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 
 from svea.errors import UserError
 
@@ -78,8 +79,9 @@ def check_task(task: str) -> None:
     """
     if task.startswith("zoo:"):
         raise UserError(
-            f"task is {task!r}, which is an agent of the zoo and not a task. `svea eval {task}` "
-            "evaluates it, `svea tasks` lists tasks; a module of yours needs another name than zoo"
+            f"task is {task!r}, which is an agent of the zoo and not a task. "
+            f"`svea eval {shlex.quote(task)}` evaluates it, `svea tasks` lists tasks; a module "
+            "of yours needs another name than zoo"
         )
     if is_foreign(task) or task in TASKS:
         return

@@ -124,9 +124,9 @@ def partial(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
 
 
-def sweep(folder: Path) -> None:
-    """Remove what a killed process was writing in a folder."""
-    for path in folder.glob(f".*{PARTIAL}"):
+def sweep(folder: Path, name: str = "") -> None:
+    """Remove what a killed process was writing in a folder: everything, or files of a name."""
+    for path in folder.glob(f".{name}*{PARTIAL}"):
         remove(path)
 
 

@@ -16,7 +16,9 @@ from svea.agents.auxiliary import PAD
 from svea.augment import Augment, augmentation
 from svea.config import Config, from_dict
 from svea.config.augmentations import own_names, uses_pictures
-from svea.errors import StorageError, UserError
+from svea.config.names import is_own_encoder, own_modules
+from svea.errors import LARGEST, StorageError, UserError
+from svea.files import trust as modules
 from svea.runs import checkpoint, layout, quantised, tensors, zoo
 from svea.runs.records import parse_line
 from svea.speed import EXACT, choose_device
@@ -32,9 +34,19 @@ EXPORTED = {
 }
 
 
-def load_config(run: str | Path) -> Config:
-    """The configuration of a run or an export; its augmentation may be unknown here."""
+def load_config(run: str | Path, trust: bool = False, to_play: bool = True) -> Config:
+    """The configuration of a run or an export; its augmentation may be unknown here.
+
+    Args:
+        run: its folder.
+        trust: as in `load_agent`.
+        to_play: False where its environment is not made.
+    """
     stored = {key: value for key, value in read_config(run).items() if key not in ABOUT}
+    if trust:
+        modules.trust(*own_modules(stored))
+    not_now = {"augment": ""} if to_play else {"augment": "", "task": ""}
+    modules.require_trust(own_modules(stored | not_now), run)
     return from_dict(stored, to_train=False)
 
 
@@ -55,7 +67,7 @@ def read_config(run: str | Path) -> dict[str, Any]:
     return stored
 
 
-def load_agent(run: str | Path, device: str = "cpu") -> Agent:
+def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> Agent:
     """The agent of a run (its newest checkpoint), of an export, or of the zoo.
 
     On a GPU, float32 is multiplied from then on as the run's `precision` says.
@@ -63,6 +75,8 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
     Args:
         run: folder of a run or of an export, or `zoo:NAME` (`svea zoo` lists them).
         device: where it computes: auto, cuda, mps or cpu.
+        trust: import the modules of an encoder, a method and an augmentation of your own that its
+            config.json names; those that you have imported, or named in Python, need no trust.
 
     Example:
         >>> agent = load_agent("zoo:walker_walk-svea")
@@ -70,10 +84,10 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
         (6,)
     """
     run = zoo.source(run)
-    config, stored = load_config(run), read_config(run)
+    config, stored = load_config(run, trust, to_play=False), read_config(run)
     exported = layout.is_export(run) or "files" in stored  # whose weights may have been lost
     if exported:
-        state, decision = _exported_state(run, stored), int(stored.get("decision", 0))
+        state, decision = _exported_state(run, stored), _decision(run, stored)
     else:
         newest = checkpoint.load(run, replay=False)
         if newest is None:
@@ -83,6 +97,7 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
     multiply_float32(chosen, config.precision == EXACT)
     try:
         actions = BASES[config.base].actions_in(state)
+        _check_sizes(run, config, actions, state, exported)
         agent = _agent_to_act(run, config, actions, chosen)
         if exported:
             state = _completed(agent, state, run)
@@ -93,6 +108,31 @@ def load_agent(run: str | Path, device: str = "cpu") -> Agent:
         ) from error
     agent.decision = decision
     return agent
+
+
+def _decision(run: Path, stored: dict[str, Any]) -> int:
+    """For how many decisions an exported agent was trained."""
+    decision = stored.get("decision", 0)
+    if type(decision) is not int or not 0 <= decision <= LARGEST:
+        raise StorageError(
+            f"{run / layout.CONFIG} gives {str(decision)[:40]!r} as decision; allowed: 0 to "
+            f"{LARGEST}. Restore it from a copy"
+        )
+    return decision
+
+
+def _check_sizes(
+    run: Path, config: Config, actions: int, state: dict[str, Tensor], exported: bool
+) -> None:
+    """Refuse weights of other names or shapes than config.json describes, before memory is taken.
+
+    An encoder of a user's own is made once, with the agent: nothing is known of it before.
+    """
+    if is_own_encoder(config.encoder):
+        return
+    with torch.device("meta"):
+        described = make_agent(config, actions, "meta", lambda x, generator=None: x)
+    described.check_state_dict(_completed(described, state, run) if exported else state)
 
 
 def _without_weights(run: Path, config: Config) -> UserError:
@@ -124,6 +164,7 @@ def _agent_to_act(run: Path, config: Config, actions: int, device: torch.device)
     if uses_pictures(config.augment) and not (config.overlay_dir or own_names(config.augment)):
         return make_agent(config, actions, device, _made_when_asked(config, device))
     try:
+        modules.require_trust(own_names(config.augment), run)
         return make_agent(config, actions, device)
     except UserError as error:
         missing = str(error)

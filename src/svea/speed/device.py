@@ -6,13 +6,13 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import warnings
 from collections.abc import Iterator
 
 import torch
 
 from svea.errors import DeviceError, UserError, unknown_name
+from svea.machine import child_environment, python_child
 
 SPEEDS = ("eager", "compiled", "captured")
 EXACT = "float32-exact"
@@ -64,7 +64,9 @@ def cpu_computes_bfloat16() -> bool:
         "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); "
         "assert bool(((x @ x) == 64).all())"
     )
-    done = subprocess.run([sys.executable, "-c", trial], capture_output=True, check=False)
+    done = subprocess.run(
+        python_child("-c", trial), env=child_environment(), capture_output=True, check=False
+    )
     return done.returncode == 0
 
 

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from svea.envs.episodes import check_episodes
+from svea.envs.importing import is_import_path
 from svea.errors import LARGEST, UserError
 from svea.files import read_json, replace_json
+from svea.files.trust import require_trust
 from svea.studies.plan import PlannedRun
 
 FORMAT = 1
@@ -148,6 +150,8 @@ def read_study(folder: Path) -> Study:
     try:
         content = read_json(path, STUDY_BYTES)
         runs = tuple(_planned(entry) for entry in content["runs"])
+        methods = [str(run.values.get("method", "")) for run in runs]
+        require_trust([name for name in methods if is_import_path(name)], path)
         _check_kinds(content, {"title": str, "attempts": int})
         return Study(folder, runs, content["title"], content["attempts"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

@@ -14,16 +14,17 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from svea import files
+from svea.config.names import own_modules
 from svea.envs.episodes import as_words
 from svea.errors import StorageError, UserError
 from svea.files import plain
+from svea.machine import child_environment, python_child
 from svea.runs import layout, lock
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
@@ -188,11 +189,11 @@ def _commands(study: Path, run: PlannedRun) -> Iterator[list[str]]:
     if not progress.ended:
         return
     if progress.missing_export:
-        yield ["export", str(folder), str(run.export_folder), "--small"]
+        yield ["export", str(folder), str(run.export_folder), "--small", *trusting(run)]
     if progress.missing_modes:
         yield evaluation_command([folder], run, progress.missing_modes)
     for name in progress.missing_analyses:
-        yield ["analyze", name, str(folder), *_device(run)]
+        yield ["analyze", name, str(folder), *_device(run), *trusting(run)]
 
 
 def evaluation_command(
@@ -203,8 +204,13 @@ def evaluation_command(
     return [
         "eval", *map(str, folders), "--modes", *modes, "--episodes", *as_words(run.episodes, modes),
         *_device(run), *(["--data-dir", data] if data else []),
-        *(["--jobs", str(jobs)] if jobs > 1 else []),
+        *(["--jobs", str(jobs)] if jobs > 1 else []), *trusting(run),
     ]  # fmt: skip
+
+
+def trusting(*runs: PlannedRun) -> list[str]:
+    """The flag that lets other verbs import what the plan names."""
+    return ["--trust"] if any(own_modules(run.values) for run in runs) else []
 
 
 def _device(run: PlannedRun) -> list[str]:
@@ -237,11 +243,11 @@ class Process:
 
     def __init__(self, environment: dict[str, str], *locks: int) -> None:
         """Take further variables, and the descriptors that hold the locks."""
-        self.environment, self.locks = os.environ | environment, locks
+        self.environment, self.locks = child_environment() | environment, locks
 
     def __call__(self, command: list[str], log: Path, must_stop: MustStop) -> int:
         """Wait for the command's exit code; when it must stop, let it save first."""
-        child_command = [sys.executable, "-m", "svea.cli.child", str(os.getpid()), *command]
+        child_command = python_child("-m", "svea.cli.child", str(os.getpid()), *command)
         with os.fdopen(plain.descriptor(log, APPEND), "ab") as output:
             child = subprocess.Popen(
                 child_command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,

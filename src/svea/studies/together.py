@@ -32,6 +32,7 @@ from svea.studies.supervise import (
     either,
     evaluation_command,
     locked_journal,
+    trusting,
     write_entry,
 )
 
@@ -119,8 +120,8 @@ class _Group:
     def train(self, runs: Locked) -> Locked:
         """Train them, as long as two are left to train; returns them without refused ones."""
         while len(waiting := self._waiting(runs, "trained")) > 1:
-            names = [run.name for run, _ in waiting]
-            self._share("trained", waiting, ["sweep", "train", str(self.study), *names])
+            names, trust = [run.name for run, _ in waiting], trusting(*(run for run, _ in waiting))
+            self._share("trained", waiting, ["sweep", "train", *trust, str(self.study), *names])
             states = {run.name: read_state(self.study, run, self.attempts) for run, _ in waiting}
             refused = {name for name, state in states.items() if state.refused}
             runs = [one for one in runs if one[0].name not in refused]  # again would not help
@@ -129,8 +130,8 @@ class _Group:
     def export(self, runs: Locked) -> None:
         """Export those that have ended: importing torch takes longer than an export."""
         if len(waiting := self._waiting(runs, "exported")) > 1:
-            names = [run.name for run, _ in waiting]
-            self._share("exported", waiting, ["sweep", "export", str(self.study), *names])
+            names, trust = [run.name for run, _ in waiting], trusting(*(run for run, _ in waiting))
+            self._share("exported", waiting, ["sweep", "export", *trust, str(self.study), *names])
 
     def evaluate(self, runs: Locked, at_once: int) -> None:
         """Evaluate those that have ended, in one process for all that are evaluated alike."""

@@ -15,6 +15,7 @@ from typing import Any
 from svea import speed
 from svea.augment import augmentation
 from svea.config import Config, check, configure
+from svea.config.names import own_modules
 from svea.envs.given import Factory
 from svea.errors import SveaError, UserError
 from svea.runs import incidents
@@ -181,7 +182,7 @@ def open_trainer(
     if saved and is_finished(config, saved):
         print(
             f"{config.folder} is finished ({saved.decision:,} decisions); a larger --decisions "
-            f"extends it\n{next_commands(config.folder, config.task)}"
+            f"extends it\n{next_commands(config.folder, config.task, own_modules(vars(config)))}"
         )
         return None
     return Trainer(config, saved, stack, interrupt, runs_in_process, learn_only, name)

@@ -104,11 +104,11 @@ class Display:
         self._returns = ", ".join(f"{mode} {mean:.1f}" for mode, mean in means.items())
         self.stay(f"evaluation: {self._returns}")
 
-    def done(self, folder: Path, task: str) -> None:
+    def done(self, folder: Path, task: str, own: Sequence[str] = ()) -> None:
         """The last lines of a run: its returns, and what to type next."""
         returns = f"; last returns: {self._returns}" if self._returns else ""
         said = f"done: {self.decision:,} decisions in {folder}{returns}"
-        self.say(f"{said}\n{next_commands(folder, task)}")
+        self.say(f"{said}\n{next_commands(folder, task, own)}")
 
     def _where(self) -> str:
         frames = self.decision * self.action_repeat
@@ -137,17 +137,18 @@ class Display:
         return Panel(Group(head, bar, table), title=self.title, title_align="left")
 
 
-def next_commands(folder: Path, task: str) -> str:
+def next_commands(folder: Path, task: str, own: Sequence[str] = ()) -> str:
     """What one does with a finished run, as commands.
 
     Of a task that was handed over as a function, other processes cannot make the environment: what
-    plays in it is a line of Python.
+    plays in it is a line of Python. What is the user's `own` is imported if the command says so.
     """
     run = shlex.quote(str(folder))
     if fingerprint(task) is not None:
         here = f"`svea.evaluate({str(folder)!r}, modes=['train', 'picture_colors'])`"
         return f"next: in Python {here}; then `svea report {run}`"
-    return "next: " + ", ".join(f"`svea {verb} {run}`" for verb in ("eval", "report", "watch"))
+    trust = " --trust" if own else ""
+    return f"next: `svea eval {run}{trust}`, `svea report {run}`, `svea watch {run}{trust}`"
 
 
 def run_names(configs: Sequence[Config]) -> list[str]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from svea import speed
 from svea.agents import finite
+from svea.config.names import own_modules
 from svea.envs.workers.episode import Step
 from svea.evidence.evaluation.play import Interrupted
 from svea.seeds import TRAINING, episode_seed
@@ -183,7 +184,7 @@ class Trainer(TrainingState):
     def report_end(self) -> None:
         """The last line: done, out of time, or interrupted."""
         if self.decision >= self.config.decisions and self.next_evaluation > self.decision:
-            self.display.done(self.folder, self.config.task)
+            self.display.done(self.folder, self.config.task, own_modules(vars(self.config)))
             return
         if self.interrupt.signal_number is not None:
             raise Stopped(self.interrupt.signal_number, self.what_is_left)

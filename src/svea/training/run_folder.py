@@ -37,7 +37,9 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     """
     folder, settings = files.output_folder(config.folder), to_dict(config)
     is_run = (folder / layout.CONFIG).exists()
-    if not is_run and folder.exists() and any(folder.iterdir()):
+    unfinished = f".{layout.CONFIG}.*{files.PARTIAL}"  # of a run that was killed as it began
+    others = (path for path in folder.glob("*") if not path.match(unfinished))
+    if not is_run and folder.exists() and any(others):
         raise UserError(f"{folder} is not empty and not a run; name another --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -46,6 +48,7 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
             f"cannot make the run folder {folder}: {error}; name another --out"
         ) from error
     stack.enter_context(lock.training(folder))
+    files.sweep(folder, layout.CONFIG)
     saved = checkpoint.load(folder)
     if saved and saved_state.is_empty(saved):
         saved = None

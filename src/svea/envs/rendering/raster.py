@@ -53,7 +53,7 @@ _ROUND = {2: shapes.sphere, 3: shapes.capsule, 4: shapes.sphere, 5: shapes.cylin
 @functools.cache
 def library() -> ctypes.CDLL:
     """The program, compiled unless an earlier process did it."""
-    made = compiled.load_c(PARTS, compiled.OPTIMISE)
+    made = compiled.load_c(PARTS, compiled.OPTIMISE, "raster_begin")
     made.raster_begin.restype = ctypes.c_void_p
     for name, count in (("begin", 0), ("end", 1), ("draw", 2), ("border", 2)):
         getattr(made, f"raster_{name}").argtypes = [ctypes.c_void_p] * count

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import IO, Any
@@ -20,6 +19,7 @@ from svea.envs.tasks import is_foreign
 from svea.envs.tracebacks import where_stuck
 from svea.envs.workers.memory import COUNT_FORMAT, anonymous_file
 from svea.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
+from svea.machine import child_environment, python_child
 
 SEND_SECONDS = 30.0  # a process that does not read for longer is stuck
 PATIENT_SECONDS = 30.0  # without an answer, until it is said where a process without a limit is
@@ -153,14 +153,14 @@ class Worker:
         self._last_words = anonymous_file("svea-last-words")  # the stack of a crash
         with theirs:
             self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "svea.envs.workers.process"),
+                python_child(
+                    *("-m", "svea.envs.workers.process"),
                     *(str(theirs.fileno()), str(self._last_words.fileno())),
-                ],
+                ),
                 pass_fds=[theirs.fileno(), self._last_words.fileno()],
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # a terminal's Ctrl-C is for the parent, which saves first
-                env=child_environment(),
+                env=drawing_environment(),
             )
         _processes[self.process.pid] = self.process
         self._received = b""
@@ -216,10 +216,9 @@ def kill_all() -> None:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def child_environment() -> dict[str, str]:
-    """The variables of a process that draws: it imports from where this one does."""
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    return os.environ | backend.environment_of_workers() | {"PYTHONPATH": path}
+def drawing_environment() -> dict[str, str]:
+    """The variables of a process that draws."""
+    return child_environment() | backend.environment_of_workers()
 
 
 def _raised(answer: dict[str, Any]) -> SveaError:

@@ -12,6 +12,7 @@ from svea.envs.episodes import Episodes
 from svea.envs.given import Factory, name_task
 from svea.errors import SveaError
 from svea.evidence.evaluation.requests import POLICIES, Request, evaluate_runs
+from svea.files import trust as modules
 from svea.runs.load import load_config
 from svea.runs.records import Record
 
@@ -29,6 +30,7 @@ def evaluate(
     device: str = "cpu",
     data_dir: str | None = None,
     task: str | Factory = "",
+    trust: bool = False,
 ) -> list[Record]:
     """Evaluate a run's (or an exported) agent, and return one record per episode.
 
@@ -45,13 +47,15 @@ def evaluate(
         task: play in this task instead of the run's: a function that makes your world in another
             look, or its ``module:function``; it stands in the records' mode. A run of a function
             of a notebook needs that function here in another process.
+        trust: import the modules that the run's config.json names, as in `load_agent`.
 
     Example:
         >>> records = evaluate("runs/demo", ["train", "color_hard"], episodes=10)  # doctest: +SKIP
         >>> sum(r["return"] for r in records if r["mode"] == "train") / 10  # doctest: +SKIP
     """
     modes, task = tuple(modes), name_task(task)
-    if task == load_config(run).task:
+    modules.trust(task)
+    if task == load_config(run, trust).task:
         task = ""
     request = Request(modes, episodes, seed, (policy,), environments, device, data_dir, task)
 

@@ -18,6 +18,7 @@ from svea.errors import SveaError, UserError
 from svea.evidence.playground import wire
 from svea.evidence.playground.player import Player, Seat
 from svea.evidence.playground.setting import Setting
+from svea.files import trust
 
 
 def main() -> None:
@@ -30,6 +31,7 @@ def main() -> None:
         start = json.loads(lines.readline() or b"null")
         if start is None:
             return
+        trust.trust(trust.EVERYTHING)  # the parent has asked, before it started this one
         torch.set_num_threads(start["threads"])
         server = _Serving(end, start["agent"])
         server.answer({"do": "start"} | start)

@@ -7,14 +7,13 @@ import contextlib
 import dataclasses
 import json
 import socket
-import sys
 from typing import Any
 
-from svea.envs.workers.worker import child_environment
+from svea.envs.workers.worker import drawing_environment
 from svea.errors import SveaError, WorkerError
 from svea.evidence.playground import wire
 from svea.evidence.playground.setting import Setting
-from svea.machine import usable_cores
+from svea.machine import python_child, usable_cores
 
 START_SECONDS = 120.0  # import torch and the simulator, on a busy machine
 ANSWER_SECONDS = 30.0
@@ -49,11 +48,11 @@ class AgentProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "svea.evidence.playground.process", str(theirs.fileno())),
+                *python_child("-m", "svea.evidence.playground.process", str(theirs.fileno())),
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
                 process_group=0,
-                env=child_environment(),
+                env=drawing_environment(),
             )
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
         greeting = {"agent": self.number, "seat": self._seat, "threads": self._threads}

@@ -57,7 +57,7 @@ class Step:
 def next_steps(groups: Sequence[Group], results: Sequence[Result]) -> list[Step]:
     """What is missing on the page, the most useful first."""
     runs = [run for group in groups for run in group.runs]
-    names = " ".join(run.name for run in runs) if len(runs) <= FEW_CARDS else "RUNS"
+    names = shlex.join(run.name for run in runs) if len(runs) <= FEW_CARDS else "RUNS"
     tested = {id(result.group) for result in results if result.mode != "train"}
     steps: list[Step] = []
     if unfinished := [run for run in runs if not run.finished and _can_continue(run)]:

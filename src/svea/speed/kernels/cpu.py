@@ -37,7 +37,8 @@ BuildError = compiled.BuildError
 @functools.cache
 def library(layers: str = "", precision: torch.dtype = torch.float32) -> ctypes.CDLL:
     """The kernels for a network's layers, compiled unless an earlier run did it."""
-    return compiled.load_c(PARTS, (*defined(layers, precision), *OPTIMISE))
+    options = (*defined(layers, precision), *OPTIMISE)
+    return compiled.load_c(PARTS, options, "random_convolution")
 
 
 def defined(layers: str, precision: torch.dtype) -> tuple[str, ...]:

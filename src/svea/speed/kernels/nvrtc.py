@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from svea.errors import StorageError, UserError
-from svea.files.compiled import HASH, is_whole, path_for, write
+from svea.files.compiled import own_folder, path_for, read, write
 
 MOST_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 PLAIN_SHARED_MEMORY = 48 * 1024  # more must be asked for
@@ -104,10 +104,13 @@ def compiled(
     options += [f"-D{name}={value}" for name, value in macros]
     source = "\n".join(path.read_text() for path in sources)
     try:
-        file = path_for([source, *options, str(torch.version.cuda)], "cubin")
-        if not is_whole(file):
-            write(file, compile_source(source, options))
-        return file.read_bytes()[:-HASH]
+        path = path_for([source, *options, str(torch.version.cuda)], "cubin")
+        with own_folder(path.parent) as folder:
+            if kept := read(folder / path.name):
+                return kept
+            made = compile_source(source, options)
+            write(folder / path.name, made)
+        return made
     except (OSError, RuntimeError, StorageError) as error:  # RuntimeError: there is no home folder
         raise BuildError(f"{error}; XDG_CACHE_HOME says where compiled kernels are kept") from error
 

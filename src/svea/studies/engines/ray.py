@@ -9,12 +9,15 @@ reports no usage.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import cloudpickle
 
 from svea.errors import SveaError, UserError, install_hint
 from svea.machine import usable_cores
@@ -60,7 +63,7 @@ def run_on(
 ) -> None:
     """Supervise runs on a cluster that is connected already."""
     cpus, gpus = resources.cpus or 1.0, _gpus_per_run(ray, resources)
-    task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=-1)(supervise_run)
+    task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=-1)(as_task(os.getcwd()))
     in_flight: dict[Any, PlannedRun] = {}
     try:
         most = resources.jobs or IN_FLIGHT * _runs_at_once(ray, cpus, gpus)
@@ -87,7 +90,8 @@ def _schedule(
     while in_flight or (waiting and not is_cancelled(study.folder)):
         while waiting and len(in_flight) < most and not is_cancelled(study.folder):
             run = waiting.popleft()
-            in_flight[task.remote(study.folder, run, study.attempts, execute=execute)] = run
+            call = functools.partial(supervise_run, study.folder, run, study.attempts)
+            in_flight[task.remote(cloudpickle.dumps((call, {"execute": execute})))] = run
         ready, _ = ray.wait(list(in_flight), num_returns=1, timeout=1.0)
         if ready:
             ready, _ = ray.wait(list(in_flight), num_returns=len(in_flight), timeout=0)
@@ -104,6 +108,26 @@ def _schedule(
                     raise
                 waiting.append(run)
         refresh()
+
+
+def as_task(folder: str) -> Callable[[bytes], Any]:
+    """A task that makes a pickled call, after it has put a folder last on the path.
+
+    Ray puts the driver's working folder first. So the task is a function that is pickled by value,
+    and its argument is bytes: the path is right before anything of svea is imported.
+    """
+
+    def task(pickled: bytes) -> Any:
+        import pickle
+        import sys
+
+        if folder in sys.path:
+            sys.path.remove(folder)
+            sys.path.append(folder)
+        call, named = pickle.loads(pickled)
+        return call(**named)
+
+    return task
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ submitit puts it back into the queue, from where it resumes from the run's folde
 from __future__ import annotations
 
 import importlib.util
+import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -15,7 +17,7 @@ from typing import Any
 
 from svea.errors import UserError, install_hint
 from svea.files import read_json, replace_json
-from svea.machine import ANSWER_SECONDS, answer
+from svea.machine import ANSWER_SECONDS, answer, child_environment
 from svea.studies.engines import Resources
 from svea.studies.folder import STUDY_BYTES, Study
 from svea.studies.plan import PlannedRun
@@ -36,6 +38,7 @@ class Job:
 
     def __call__(self) -> str:
         """Supervise the run."""
+        os.environ.pop("PYTHONSAFEPATH", None)  # of this process, not of a user's programs
         return supervise_run(self.study, self.run, self.attempts)
 
     def checkpoint(self) -> Any:
@@ -96,6 +99,11 @@ def run_study(
     return [submitted[run.name] for run in new]
 
 
+def _path() -> dict[str, str]:
+    """The variables with which a job imports nothing from the folder it was submitted in."""
+    return {"PYTHONPATH": child_environment()["PYTHONPATH"], "PYTHONSAFEPATH": "1"}
+
+
 def make_executor(study: Study, resources: Resources, cluster: str = "slurm") -> Any:
     """A submitit executor with a run's resources."""
     import submitit
@@ -117,6 +125,7 @@ def make_executor(study: Study, resources: Resources, cluster: str = "slurm") ->
             "slurm_array_parallelism": resources.jobs or ARRAY,
             "slurm_signal_delay_s": min(WARNING_SECONDS, int(seconds // 3)),
             "slurm_use_srun": True,
+            "slurm_setup": [f"export {k}={shlex.quote(v)}" for k, v in _path().items()],
             "slurm_additional_parameters": {"requeue": True, **resources.slurm_options()},
         }
     executor.update_parameters(**options)
