@@ -176,7 +176,7 @@ def test_agents_shown_side_by_side_were_trained_equally_long() -> None:
         spelled = re.sub(
             r"(zoo:[^\s{]+){(.*?)}", lambda m: m[1] + f" {m[1]}".join(m[2].split(",")), line
         )
-        cards = [ROOT / "zoo" / name / "card.json" for name in re.findall(r"zoo:(\S+)", spelled)]
+        cards = [ROOT / "zoo" / name / "card.json" for name in re.findall(r"zoo:([\w-]+)", spelled)]
         lengths = {json.loads(card.read_text())["decisions"] for card in cards}
         assert len(lengths) == 1, line
 
