@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import json
 import re
 import textwrap
 from pathlib import Path
@@ -162,6 +164,30 @@ def test_the_readme_is_short_and_its_moving_picture_small() -> None:
     assert len(lines) <= 120
     assert [line for line in lines if len(line) > 100 and line[0] not in "|!"] == []
     assert (ROOT / "docs/images/hero.webp").stat().st_size <= 3_000_000
+
+
+def test_agents_shown_side_by_side_were_trained_equally_long() -> None:
+    """Else a picture, or what a reader opens, shows training and not methods."""
+    files = [*PAGES, ROOT / "src/svea/cli/play.py", ROOT / "scripts/hero.py"]
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    shown = [line for line in lines if re.search(r"(svea play|scripts/hero.py) zoo:", line)]
+    assert len(shown) >= 5
+    for line in shown:
+        spelled = re.sub(
+            r"(zoo:[^\s{]+){(.*?)}", lambda m: m[1] + f" {m[1]}".join(m[2].split(",")), line
+        )
+        cards = [ROOT / "zoo" / name / "card.json" for name in re.findall(r"zoo:([\w-]+)", spelled)]
+        lengths = {json.loads(card.read_text())["decisions"] for card in cards}
+        assert len(lengths) == 1, line
+
+
+def test_the_moving_picture_shows_the_median_lead_of_the_episodes_that_all_have() -> None:
+    spec = importlib.util.spec_from_file_location("hero", ROOT / "scripts/hero.py")
+    hero = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hero)
+    first, second = {0: 10.0, 1: 20.0, 2: 5.0, 3: 0.0}, {0: 11.0, 1: 0.0, 2: 90.0, 3: 0.0}
+    assert hero.typical([first, second, {0: 0.0, 1: 0.0, 2: 0.0}]) == 0  # leads 1, -20, 85
+    assert hero.typical([first, second]) == 3  # leads 1, -20, 85, 0: the lower of 0 and 1
 
 
 def test_commands_shown_in_the_readme_name_real_verbs_and_methods() -> None:

@@ -47,6 +47,13 @@ def test_a_take_is_the_evaluations_first_episode(run: Path) -> None:
     assert len(played.totals) == LENGTH and played.rate == 10
 
 
+def test_a_take_of_a_number_is_that_episode(run: Path) -> None:
+    """What scripts/hero.py needs: the second episode, as `svea eval` plays and numbers it."""
+    played = record(load_agent(run), load_config(run), "train", seed=4, number=1, size=None)
+    observation, _ = Toy().reset(seed=evaluation_seeds(4, 2)[1])
+    np.testing.assert_array_equal(played.observations[0], observation)
+
+
 def bright_column(picture: np.ndarray) -> float:
     """Where the toy's column stands, as a share of the picture's width."""
     return float(np.mean(np.nonzero(picture[len(picture) // 2, :, 0] > 150)[0] + 0.5)) / len(

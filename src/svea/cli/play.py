@@ -38,7 +38,7 @@ def command(
 ) -> int:
     """Open a local page: change colours, videos, camera and light, and watch agents live.
 
-    Example: svea play zoo:walker_walk-svea zoo:walker_walk-drq
+    Example: svea play zoo:walker_walk-svea-drift zoo:walker_walk-drq
 
     It serves this machine alone, at an address with a random token. Ctrl-C ends it.
 

@@ -72,8 +72,9 @@ def record(
     task: str = "",
     objects: bool = False,
     seconds: float = 0.0,
+    number: int = 0,
 ) -> Recording:
-    """Play an evaluation's first episode in a mode, in this process, and keep what there is to see.
+    """Play one episode of an evaluation in a mode, in this process, and keep what there is to see.
 
     Args:
         agent: who plays.
@@ -85,6 +86,7 @@ def record(
         task: another task than the run's.
         objects: also keep where the task is, by the simulator's segmentation.
         seconds: only the beginning of the episode; 0: all of it.
+        number: of the episode in the evaluation, as its record has it; 0 is the first.
     """
     chosen: dict[str, Any] = {"seed": 0}  # as in workers, for a user's function that takes a seed
     if size:
@@ -92,7 +94,7 @@ def record(
     environment = make_env(**config.environment_in(mode, data_dir, task) | chosen)
     policy = deployed_policy(agent, config)
     worlds = provenance_of(environment).get("worlds", 1)
-    episode = EpisodeResult(evaluation_seeds(seed, 1, worlds)[0])
+    episode = EpisodeResult(evaluation_seeds(seed, number + 1, worlds)[number])
     rate = environment.metadata.get("render_fps", 25)
     recording = Recording(label_mode(mode, task), rate, upper_bound=config.mask == "oracle")
     most = max(1, round(seconds * rate)) if seconds else math.inf
