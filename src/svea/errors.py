@@ -63,6 +63,18 @@ class DeviceError(SveaError):
     exit_code = 7
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C or a termination stopped a training; the run is saved, if it had begun.
+
+    As a KeyboardInterrupt it passes `except Exception`: a loop over runs that skips those that
+    fail ends, too. To continue after a stopped run, catch this class.
+    """
+
+    def __init__(self, signal_number: int, where: str) -> None:
+        super().__init__(f"stopped and {where}")
+        self.exit_code = 128 + signal_number
+
+
 DISTRIBUTION = "svea-rl"
 """Our name among installed packages. On public package indexes `svea` is another project."""
 

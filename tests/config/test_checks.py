@@ -122,7 +122,7 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
             ["506x506", "overlay, which", "at most 250 pixels"],
         ),
         ({"augment": "conv+crop"}, ["augment is 'conv+crop'", "--crop 16", "--method rad"]),
-        ({"augment": "conv | crop"}, ["augment is 'conv | crop'", "leave it out"]),
+        ({"augment": "conv | crop"}, ["augment is 'conv|crop'", "leave it out"]),
     ],
 )
 def test_wrong_values_are_named_with_what_is_allowed(changes: Any, words: list[str]) -> None:

@@ -10,7 +10,7 @@ import warnings
 
 from svea import __version__
 from svea.cli.encoding import write_what_streams_can_show
-from svea.errors import SveaError, UserError, install_hint, unknown_name
+from svea.errors import Stopped, SveaError, UserError, install_hint, unknown_name
 
 VERBS = {
     "demo": "Show trained agents in unseen worlds, train one here, and report on both.",
@@ -82,6 +82,9 @@ def answer(arguments: list[str]) -> int:
             raise
         print(f"svea: cannot use {error.filename!r}: {error.strerror}", file=sys.stderr)
         return UserError.exit_code
+    except Stopped as stopped:
+        print(f"svea: {stopped}", file=sys.stderr)
+        return stopped.exit_code
     except KeyboardInterrupt:
         print("svea: stopped", file=sys.stderr)
         return 130

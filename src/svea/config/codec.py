@@ -6,6 +6,7 @@ import dataclasses
 import typing
 from typing import Any
 
+from svea.config.augmentations import spelled
 from svea.config.checks import check
 from svea.config.run import MAY_CHANGE, Config
 from svea.errors import UserError, unknown_name
@@ -29,6 +30,8 @@ def to_dict(config: Config) -> dict[str, Any]:
 def with_defaults(values: dict[str, Any], kind: type = Config) -> dict[str, Any]:
     """A stored configuration, with the defaults of options that did not exist when it was stored.
 
+    An augmentation has the spelling that is stored now.
+
     A new option's default is what earlier runs did, so a run from before it can be continued.
     """
     filled, hints = dict(values), typing.get_type_hints(kind)
@@ -39,6 +42,8 @@ def with_defaults(values: dict[str, Any], kind: type = Config) -> dict[str, Any]
             filled[name] = with_defaults(given, hints[name])
         elif given is not dataclasses.MISSING:
             filled[name] = given
+    if isinstance(filled.get("augment"), str):
+        filled["augment"] = spelled(filled["augment"])
     return filled
 
 
