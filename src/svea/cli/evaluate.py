@@ -16,7 +16,8 @@ from svea.cli.terminal import Steps, print_results, starting
 from svea.errors import StorageError, SveaError, UserError
 from svea.evidence.read import look_for_runs, read_runs
 from svea.evidence.results import caveat_notes, group_runs
-from svea.evidence.tables.results import all_results, brief
+from svea.evidence.tables.brief import brief
+from svea.evidence.tables.results import all_results
 from svea.runs import zoo
 from svea.runs.records import Record, append_records, latest, protocol_key, read_records
 from svea.words import listed, plural

@@ -13,7 +13,7 @@ from svea.files import output_folder
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-    return parse(command, "paper", arguments)
+    return parse(command, "paper", arguments or ["list"])
 
 
 def command(

@@ -96,7 +96,8 @@ def build(kind: type, values: Any, prefix: str) -> Any:
     arguments = {}
     for name, value in values.items():
         if name not in hints:
-            raise unknown_name("option", prefix + str(name), [prefix + h for h in hints])
+            whole, allowed = f"{prefix}{name}", [prefix + hint for hint in hints]
+            raise unknown_name("option", whole, allowed, option_types(kind))
         nested = dataclasses.is_dataclass(hints[name])
         arguments[name] = build(hints[name], value, f"{prefix}{name}.") if nested else value
     missing = [
@@ -109,3 +110,16 @@ def build(kind: type, values: Any, prefix: str) -> Any:
     if missing:
         raise UserError(f"config lacks {', '.join(missing)}, which has no default; add it")
     return kind(**arguments)
+
+
+def option_types(kind: type, prefix: str = "") -> dict[str, Any]:
+    """Dotted names of all options and their types."""
+    found: dict[str, Any] = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        nested = dataclasses.is_dataclass(hint)
+        found |= (
+            option_types(typing.cast(type, hint), f"{prefix}{name}.")
+            if nested
+            else {prefix + name: hint}
+        )
+    return found

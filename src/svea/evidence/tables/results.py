@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from svea.envs import describe
@@ -191,34 +190,6 @@ COLUMNS: dict[str, Literal["number", "main", "text", "paper"]] = {
     "worlds": "number",
     "paper": "paper",
 }
-
-
-BRIEF = {
-    "task": "task",
-    "setting": "setting",
-    "mode": "mode",
-    "mean ± std": "mean",
-    "mean [95 %]": "[95 %]",
-    "success [95 %]": "success",
-    "episodes": "episodes",
-}
-"""Columns of the short table, and what they are called there."""
-
-
-def brief(table: Table) -> Table:
-    """The columns of `all_results` that fit a terminal, without notes."""
-    places = {column.title: place for place, column in enumerate(table.columns)}
-    shown = {title: places[title] for title in BRIEF if title in places}
-
-    def short(title: str, cell: Cell) -> Cell:
-        return Cell(number(cell.value)) if title == "mean ± std" else cell
-
-    rows = [
-        replace(row, cells=tuple(short(title, row.cells[n]) for title, n in shown.items()))
-        for row in table.rows
-    ]
-    columns = [Column(BRIEF[title], kind=COLUMNS[title]) for title in shown]
-    return replace(table, columns=tuple(columns), rows=tuple(rows), notes=())
 
 
 def _listed(result: Result, success: Result | None) -> dict[str, Cell]:
