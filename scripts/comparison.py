@@ -57,8 +57,8 @@ class Comparison:
         ]
         note = (
             f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions, "
-            f"{from_to(_played(whole, MEANS))} episodes a mode; 95 % over worlds and seeds, too "
-            "narrow for so few seeds."
+            f"{from_to(_played(whole, MEANS))} episodes a mode; 95 % intervals over worlds and "
+            "seeds (too narrow: few seeds)."
         )
         columns = tuple(map(Column, ("setting", *MEANS, "seeds")))
         return Table("means", "", columns, tuple(rows), (note,))

@@ -40,8 +40,8 @@ def caption(groups: Iterable[Group]) -> str:
     *ends, last = (number(line.curve.returns[-1]) for line in training_curves(groups, others))
     seeds = from_to({len(runs) for runs in _runs_of(groups, SETTINGS).values()})
     return (
-        f"{seeds} seeds per task. The one of `{method}` on {task} did not learn; without that task "
-        f"the lines end at {', '.join(ends)} and {last}, in the order of the legend."
+        f"{seeds} seeds per task. On {task} the only run of `{method}` did not learn; without that "
+        f"task the lines end at {', '.join(ends)} and {last}, in the order of the legend."
     )
 
 

@@ -219,7 +219,6 @@ def test_the_lines_in_the_documentation_are_sveas_loss():
         return torch.zeros(len(pictures))
 
     given = {
-        "torch": torch,
         "observations": batch["observations"],
         "next_observations": batch["successors"],
         "actions": batch["actions"],

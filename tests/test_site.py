@@ -260,11 +260,26 @@ def test_navigation_reaches_every_page(
 
 
 @pytest.mark.slow
+def test_search_answers_where_a_page_is_opened_as_a_file(
+    site: Path, browser: tuple[chromium.Browser, str]
+) -> None:
+    tab, _ = browser
+    tab.open((site / "index.html").as_uri())
+    tab.until(f"location.protocol === 'file:' && {READY}")
+    search(tab, "load_agent")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["overlay_drift", "color_hard", "load_agent", "SLURM", "GPU"])
 def test_search_answers(browser: tuple[chromium.Browser, str], word: str) -> None:
     browser[0].resize(1400, 900)
-    tab = go(browser, "index.html")
-    tab.run("document.querySelector('.md-search__input').focus()")
+    search(go(browser, "index.html"), word)
+
+
+def search(tab: chromium.Browser, word: str) -> None:
+    """Type a word, and wait for answers that have it."""
+    tab.run("document.querySelector('[data-md-toggle=search]').click()")
+    tab.until("!document.querySelector('.md-search-result__meta').textContent.includes('Init')")
     tab.run(
         f"(() => {{ const i = document.querySelector('.md-search__input'); i.value = {word!r};"
         " i.dispatchEvent(new Event('input', {bubbles: true}));"

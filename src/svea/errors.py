@@ -63,6 +63,18 @@ class DeviceError(SveaError):
     exit_code = 7
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C or a termination stopped a training; the run is saved, if it had begun.
+
+    As a KeyboardInterrupt it passes `except Exception`: a loop over runs that skips those that
+    fail ends, too. To continue after a stopped run, catch this class.
+    """
+
+    def __init__(self, signal_number: int, where: str) -> None:
+        super().__init__(f"stopped and {where}")
+        self.exit_code = 128 + signal_number
+
+
 DISTRIBUTION = "svea-rl"
 """Our name among installed packages. On public package indexes `svea` is another project."""
 
@@ -76,8 +88,16 @@ def install_hint(extra: str = "train") -> str:
     return f"in a clone of svea run pip install '.[{extra}]'"
 
 
-def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> UserError:
+def unknown_name(
+    kind: str, given: str, allowed: Iterable[str], nested: Iterable[str] = ()
+) -> UserError:
     """An error for a name that is not registered, with the nearest names first.
+
+    Args:
+        kind: what it is a name of.
+        given: the name.
+        allowed: the names that there are.
+        nested: dotted names; those that end in the given one are suggested first.
 
     >>> print(unknown_name("task", "waler_walk", ["walker_walk", "finger_spin"]))
     unknown task 'waler_walk'. Did you mean 'walker_walk'? Allowed: finger_spin, walker_walk
@@ -85,7 +105,8 @@ def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> UserError:
     names = sorted(allowed)
     lower = {name.lower(): name for name in names}
     found = difflib.get_close_matches(given.lower(), lower, n=3, cutoff=0.5)
-    near = [lower[name] for name in found]
+    within = [name for name in nested if name.endswith(f".{given}")][:3]
+    near = within or [lower[name] for name in found]
     hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
     shown = ", ".join(names[:80]) + (f", ... ({len(names)} in all)" if len(names) > 80 else "")
     return UserError(f"unknown {kind} {given!r}.{hint} Allowed: {shown}")

@@ -129,6 +129,12 @@ def test_the_ways_of_a_choice_have_one_size():
     assert augmentation("crop|conv + crop")(observations(side=90), seeded(0)).shape[-1] == 84
 
 
+@pytest.mark.parametrize("spec", ["conv", "conv+blur", "conv|blur"])
+def test_numpy_arrays_are_refused(spec):
+    with pytest.raises(UserError, match="tensor; got ndarray"):
+        augmentation(spec)(observations().numpy())
+
+
 def test_unknown_names_get_a_suggestion():
     with pytest.raises(UserError, match=r"unknown augmentation 'cnv'\. Did you mean 'conv'"):
         augmentation("cutout|cnv")

@@ -43,6 +43,40 @@ def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
         assert all(f"svea {verb} " in shown for verb in cli.VERBS)
 
 
+def test_without_a_word_there_is_a_list(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = {"gallery": "augmentations", "paper": "table1", "analyze": "q-gap", "data": "check"}
+    for verb, one in listed.items():
+        assert call([verb]) == 0
+        assert one in capsys.readouterr().out
+    assert call(["tasks", "walker", "push"]) == 0
+    shown = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:5]]
+    assert shown == ["walker_walk", "walker_stand", "robot_push", "walker_run"]
+    assert call(["tasks", "nothing_of_it"]) == 2
+
+
+def test_the_list_of_verbs_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["--help"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_help_has_no_lines_that_end_early(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["eval", "--help"]) == 0
+    lines = [line.strip("│ ") for line in capsys.readouterr().out.splitlines()]
+    first = next(n for n, line in enumerate(lines) if line.startswith("where to evaluate"))
+    assert all(len(line) > 40 for line in lines[first : first + 4])
+
+
+@pytest.mark.parametrize(
+    ("words", "allowed"),
+    [("--decisions 10k", "10_000"), ("--sac.learning-rate small", "1e-4")],
+)
+def test_a_text_that_is_no_number_is_answered_with_one(
+    words: str, allowed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["train", "walker_walk", *words.split()]) == 2
+    assert allowed in capsys.readouterr().err
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["--version"]) == 0
     assert capsys.readouterr().out == f"svea {__version__}\n"
@@ -232,7 +266,7 @@ def test_eval_and_export_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     run = train(tiny(tmp_path / "run", decisions=14))
     capsys.readouterr()
     flags = ["--modes", "train", "--episodes", "2", "--envs", "1", "--random-policy"]
-    assert call(["eval", str(run), *flags, "--videos"]) == 0
+    assert call(["eval", str(run), *flags, "--verbose", "--videos"]) == 0
     header, row = capsys.readouterr().out.splitlines()[:2]
     assert "random" in header.split() and row.split()[:5] == (
         ["toy:make", "svea", "+", "conv", "train"]

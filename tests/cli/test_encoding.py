@@ -42,7 +42,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("tasks", b"walker_walk"),
         ("train --help", b"--decisions"),
         ("analyze walltime RUNS", b"x fastest"),
-        ("compare svea drq --runs RUNS", b"P(svea > drq)"),
+        ("compare svea drq --verbose --runs RUNS", b"P(svea > drq)"),
         ("report RUNS -o PAGE", b".html"),
         ("sweep --tasks walker_walk --out OUT --dry-run", b"svea train walker_walk"),
     ],
@@ -66,7 +66,7 @@ def test_scores_keep_their_plus_minus(runs: Path) -> None:
         "from svea.cli.encoding import write_what_streams_can_show\n"
         "from svea.cli.evaluate import print_scores\n"
         "write_what_streams_can_show()\n"
-        f"print_scores(sorted(Path({str(runs)!r}).iterdir()))\n"
+        f"print_scores(sorted(Path({str(runs)!r}).iterdir()), verbose=True)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=False, timeout=120,

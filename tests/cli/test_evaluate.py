@@ -23,7 +23,7 @@ from tiny_runs import tiny
 
 import svea
 from svea.cli import evaluate, main, terminal
-from svea.cli.evaluate import evaluate_and_print
+from svea.cli.evaluate import evaluate_and_print, print_scores
 from svea.errors import StorageError, UserError
 from svea.evidence.evaluation import Request, requests
 from svea.evidence.read import read_run
@@ -576,6 +576,24 @@ def test_verbs_name_what_is_wrong(
     assert words in error and "Traceback" not in error
 
 
+def test_the_short_table_fits_80_columns_and_warns(tmp_path, capsys):
+    for method, level in (("svea", 300.0), ("drq", 200.0)):
+        write_run(tmp_path / method, method=method, final={"train": level, "color_hard": level})
+    (tmp_path / "drq/metrics.jsonl").unlink()
+    print_scores([tmp_path])
+    short = capsys.readouterr().out.splitlines()
+    assert short[0].split() == ["task", "setting", "mode", "mean", "[95", "%]", "episodes"]
+    assert len(short) == 1 + 4 + 2, "a warning, and how to see the rest"
+    assert "metrics.jsonl" in short[5] and "--verbose" in short[6]
+    assert max(map(len, short)) <= 80
+    command = ["compare", "svea", "drq", "--runs", str(tmp_path)]
+    assert main(command) == 0
+    short = capsys.readouterr().out.splitlines()
+    assert "seeds" not in short[0] and "P(" not in short[0] and "metrics.jsonl" in short[-1]
+    assert main([*command, "--verbose"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) > len(short)
+
+
 def test_the_analyses_print_a_row_per_run_and_the_mean_over_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -593,7 +611,7 @@ def test_the_analyses_print_a_row_per_run_and_the_mean_over_seeds(
     assert drq.split()[-2:] == ["–", "–"] and svea.split()[-1] == "1", "drq never gets there"
     picture = np.asarray(Image.open(tmp_path / "w.png").convert("L"))
     assert (picture < 128).mean() > 0.005, "something is drawn"
-    assert main(["compare", "svea", "drq", "--runs", str(tmp_path)]) == 0
+    assert main(["compare", "svea", "drq", "--verbose", "--runs", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "P(svea > drq)" in out and "1.00 [1.00, 1.00]" in out
     assert "train: svea is better in 1 of 1" in out

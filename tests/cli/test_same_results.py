@@ -39,7 +39,7 @@ def test_every_verb_prints_the_same_intervals(
             records = tmp_path / "runs" / run.name / "eval.jsonl"
             if one.unit == "success":
                 rewrite(records, lambda r: {"success": r["episode"] % 3 == 0})
-    print_scores([tmp_path / "runs"], modes)
+    print_scores([tmp_path / "runs"], modes, verbose=True)
     printed = capsys.readouterr().out.splitlines()
     page = rows(write_report([tmp_path / "runs"], tmp_path / "report.html").read_text())
     _, text = render(gather(one, SMALLEST, tmp_path), tmp_path / "paper")

@@ -122,7 +122,7 @@ def test_a_dry_run_lists_everything_and_writes_nothing(
     assert shown.count("svea train ") == 20
     assert "queued   svea train walker_walk --method svea --seed 3  # about 2 min\n" in shown
     common = f"each with --decisions 1000 --replay 1000 --out {tmp_path}/runs/sweep/runs/NAME\n"
-    assert f"{common}20 runs\n" in shown
+    assert f"{common}20 runs, 20,000 updates left\n" in shown
     assert (
         "about 8 min (--decisions-per-second; evaluations" in shown
     )  # 20 runs x 100 s on 4 processes
@@ -159,6 +159,24 @@ def test_on_a_small_disk_a_dry_run_warns_and_a_start_is_refused(
     assert cli.main(verb) == 2
     assert capsys.readouterr().err.startswith("svea: the study will need ")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "code"),
+    [(None, [], 2), (None, ["--yes"], 0), ("y", [], 0), ("n", [], 2), ("", [], 2)],
+)
+def test_the_paper_s_runs_start_after_a_yes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, words: list[str], code: int
+) -> None:
+    begun: list[int] = []
+    monkeypatch.setattr(local, "run_study", lambda *_: begun.append(1))
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: answer is not None)
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    monkeypatch.setattr("svea.studies.paper.pages.render", lambda *_: (tmp_path, ""))
+    study = ["paper", "fig-base", "--scale", "0.001", "--seeds", "0", "--out", str(tmp_path / "s")]
+    assert cli.main([*study, *words]) == code
+    assert bool(begun) == (code == 0) == (tmp_path / "s").exists()
 
 
 def test_lines_of_a_dry_run_fit_the_terminal(
@@ -390,8 +408,8 @@ def test_a_run_that_is_exported_is_not_exported_again(
 def test_the_cost_in_words(tmp_path: Path) -> None:
     study = Study(tmp_path, short(seeds="0-19"))
     first, time, gpu, disk = cost_lines(cost.estimate_cost(read_states(study), at_once=2))
-    assert first == "20 runs" and "unknown" in time
-    assert gpu == "GPU hours: 0" and disk.startswith("disk: up to")
+    assert first == "20 runs, 2,000 updates left" and "unknown" in time
+    assert gpu.startswith("GPU hours: none") and disk.startswith("disk: up to")
     unknown = cost.estimate_cost(read_states(study), at_once=2, gpus=0.5)
     assert cost_lines(unknown)[2] == "GPU hours: unknown"
     write_finished(tmp_path, study.runs[0])

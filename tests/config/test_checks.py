@@ -53,6 +53,7 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"sac": {"discount": 1.01}}, ["sac.discount is 1.01", "0 to 1"]),
         ({"sac": {"discount": float("nan")}}, ["sac.discount is nan", "0 to 1"]),
         ({"sac": {"learning_rate": 0}}, ["sac.learning_rate is 0", "above 0"]),
+        ({"learning_rate": 1}, ["Did you mean 'sac.learning_rate' or 'ddpg.learning_rate'"]),
         ({"recipe": {"alpha": -0.1}}, ["recipe.alpha is -0.1", "0 to"]),
         ({"recipe": {"alpha": 0, "beta": 0}}, ["recipe.alpha and recipe.beta are both 0"]),
         ({"recipe": {"K": 0}}, ["recipe.K is 0"]),
@@ -122,7 +123,7 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
             ["506x506", "overlay, which", "at most 250 pixels"],
         ),
         ({"augment": "conv+crop"}, ["augment is 'conv+crop'", "--crop 16", "--method rad"]),
-        ({"augment": "conv | crop"}, ["augment is 'conv | crop'", "leave it out"]),
+        ({"augment": "conv | crop"}, ["augment is 'conv|crop'", "leave it out"]),
     ],
 )
 def test_wrong_values_are_named_with_what_is_allowed(changes: Any, words: list[str]) -> None:

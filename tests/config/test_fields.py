@@ -14,7 +14,17 @@ from typing import Any
 
 import pytest
 
-from svea.config import AUGMENTATION_NAMES, Config, Role, configure, fields_with, parse_augmentation
+from svea.config import (
+    AUGMENTATION_NAMES,
+    Config,
+    Role,
+    configure,
+    differences,
+    fields_with,
+    from_dict,
+    parse_augmentation,
+    to_dict,
+)
 from svea.errors import Bounds, UserError
 
 
@@ -118,6 +128,15 @@ def test_ways_and_sequences_of_augmentations() -> None:
         ("conv", "cut_out"),
         ("blur",),
     )
+
+
+def test_a_setting_is_stored_in_one_spelling() -> None:
+    for typed in ("overlay-drift", " overlay_drift", "overlay_drift:6", "overlay-drift:06"):
+        assert configure("walker_walk", augment=typed).augment == "overlay_drift"
+    old = to_dict(configure("walker_walk", augment="conv|overlay_drift:12"))
+    stored = old | {"augment": "conv | overlay-drift:12"}
+    assert from_dict(stored) == from_dict(old)
+    assert not differences(stored, old)  # a run from before continues
 
 
 def test_the_replay_holds_what_a_run_makes_and_no_more() -> None:

@@ -92,7 +92,7 @@ def test_an_upper_bound_is_marked_at_its_side(
 ) -> None:
     for method, mask in (("simgrl", "none"), ("oracle_mask", "oracle")):
         write_run(tmp_path / method, method=method, mask=mask, final={"train": 9})
-    command = ["compare", "simgrl", "oracle_mask", "--runs", str(tmp_path)]
+    command = ["compare", "simgrl", "oracle_mask", "--verbose", "--runs", str(tmp_path)]
     assert main(command) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "oracle_mask [upper bound]" in said and "simgrl [upper bound]" not in said
@@ -151,7 +151,7 @@ def test_one_episode_on_each_side_is_compared_without_an_interval(
         records = write_run(tmp_path / method, method=method, final={"train": level}) / "eval.jsonl"
         lines = records.read_text().splitlines(keepends=True)
         records.write_text(lines[0])
-    command = ["compare", "svea", "drq", "--runs", str(tmp_path)]
+    command = ["compare", "svea", "drq", "--verbose", "--runs", str(tmp_path)]
     assert main(command) == 0
     said = capsys.readouterr().out
     row = next(line for line in said.splitlines() if line.startswith("walker_walk"))
@@ -230,7 +230,7 @@ def test_agents_of_the_zoo_are_sides_once_they_are_evaluated(
     assert cure in capsys.readouterr().err
     for name in "ab":
         shutil.copy(tmp_path / "zoo" / name / "eval.jsonl", tmp_path / "runs/zoo" / name)
-    assert main(["compare", "zoo:a", "zoo:b", "--modes", "train"]) == 0
+    assert main(["compare", "zoo:a", "zoo:b", "--verbose", "--modes", "train"]) == 0
     assert "zoo:a is better in 0 of 1" in capsys.readouterr().out
 
 
@@ -240,7 +240,7 @@ def test_one_pair_of_seeds_is_not_shown_as_certain(
     for method, level in (("svea", 300.0), ("drq", 200.0)):
         write_run(tmp_path / "one" / method, method=method, final={"train": level})
     note = "where both sides have one seed, the interval of the difference is over worlds"
-    command = ["compare", "svea", "drq", "--modes", "train", "--runs"]
+    command = ["compare", "svea", "drq", "--verbose", "--modes", "train", "--runs"]
     assert main([*command, str(tmp_path / "one")]) == 0
     said = capsys.readouterr().out
     row = next(line for line in said.splitlines() if line.startswith("walker_walk"))

@@ -127,6 +127,14 @@ def test_a_replication_carries_no_dagger(tmp_path):
     assert "ot a replication" not in text
 
 
+def test_a_page_with_a_title_keeps_the_order_of_its_runs(tmp_path):
+    runs = [write_run(tmp_path / name, method=name) for name in ("svea", "drq", "mix-all")]
+    page = write_report(runs, tmp_path / "a.html", title="Three agents").read_text()
+    assert "<title>Three agents" in page
+    places = [page.index(f"<h3>{name} + conv<") for name in ("svea", "drq", "mix-all")]
+    assert places == sorted(places)
+
+
 def test_decisions_and_frames_are_both_named(tmp_path):
     _, text = make(tmp_path, write_run(tmp_path / "demo"))
     assert "6,000 decisions = 24,000 frames" in text

@@ -42,6 +42,13 @@ def test_seeds_group_and_settings_do_not(tmp_path):
     ]
 
 
+def test_two_spellings_of_an_augmentation_are_one_setting(tmp_path):
+    for seed, spelling in enumerate(("overlay_drift", "overlay-drift", "overlay_drift:6")):
+        write_run(tmp_path / str(seed), seed=seed, augment=spelling)
+    (group,) = groups_of(*(tmp_path / str(seed) for seed in range(3)))
+    assert group.label == "svea + overlay_drift" and [r.seed for r in group.runs] == [0, 1, 2]
+
+
 def test_runs_from_before_an_option_existed_group_with_its_default(tmp_path):
     groups = groups_of(
         write_run(tmp_path / "a", seed=0),

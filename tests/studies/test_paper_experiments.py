@@ -128,5 +128,5 @@ def test_paper_list_and_dry_run(
     shown = capsys.readouterr().out
     assert shown.startswith("SCALED") and shown.count("svea train") == 25
     assert max(len(line) for line in shown.splitlines() if "svea train" in line) < 80
-    assert "\n25 runs\n" in shown
+    assert "\n25 runs, " in shown
     assert list(tmp_path.iterdir()) == []

@@ -158,3 +158,12 @@ def test_after_training_on_a_function_the_next_command_is_one_that_works() -> No
         "next: in Python `svea.evaluate('my runs/a', modes=['train', 'picture_colors'])`; then "
         "`svea report 'my runs/a'`"
     )
+
+
+def test_the_panel_leaves_room_for_the_echo_of_ctrl_c() -> None:
+    """At the whole width the echo begins a line of its own, and the panel is torn."""
+    display = Display("svea", decisions=10, action_repeat=4)
+    display.console = Console(width=60, file=io.StringIO())
+    display.console.print(display)
+    lines = display.console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(map(len, lines)) <= 60 - len("^C")

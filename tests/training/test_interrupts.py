@@ -16,7 +16,7 @@ from tiny_runs import tiny
 from whole_runs import assert_same
 
 from svea.runs import checkpoint
-from svea.training import train
+from svea.training import Stopped, train
 
 torch.set_num_threads(1)
 
@@ -58,6 +58,31 @@ def test_control_c_saves_and_the_same_command_continues(tmp_path: Path) -> None:
     assert second.returncode == 0, errors
     assert f"resumed at decision {saved.decision:,}" in output
     assert_same(train(tiny(tmp_path / "whole", decisions=length, replay=60)), run)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_loop_that_skips_failed_runs(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    came: list[int] = []
+
+    def interrupt(record: dict[str, object]) -> None:
+        if not came:
+            came.append(number)
+            os.kill(os.getpid(), number)
+
+    def loop() -> None:
+        for run in ("first", "second"):
+            try:
+                train(tiny(tmp_path / run), callback=interrupt)
+            except Exception:
+                continue
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        loop()
+    assert isinstance(stopped.value, Stopped) and stopped.value.exit_code == 128 + number
+    assert checkpoint.load(tmp_path / "first") is not None
+    assert not (tmp_path / "second").exists()
 
 
 def test_the_time_limit_saves_and_says_so(

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from svea.augment.colour import Pictures
 from svea.augment.find import find
-from svea.augment.registry import AUGMENTATIONS, Augment, Augmentation
+from svea.augment.registry import AUGMENTATIONS, Augment, Augmentation, check
 from svea.config.augmentations import parse_augmentation, uses_pictures
 
 
@@ -45,6 +45,8 @@ class Choice:
 
     def __call__(self, x: Tensor, generator: Generator | None = None) -> Tensor:
         """Augment every sample."""
+        if not isinstance(x, Tensor):
+            check(x)  # type: ignore[unreachable]  # raises
         batch, share = len(x), -(-len(x) // len(self.steps))
         keys = torch.rand(share * len(self.steps), generator=generator, device=x.device)
         dealt = keys.argsort()  # the sample in each place; argsort does not wait for the device

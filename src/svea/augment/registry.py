@@ -89,6 +89,8 @@ def check(x: Tensor, what: Augmentation | None = None) -> None:
     Values are checked on the CPU only: elsewhere the check would wait for the device.
     """
     name = what.name if what else "augmentation"
+    if not isinstance(x, Tensor):
+        raise UserError(f"{name} takes a torch tensor; got {type(x).__name__}. torch.from_numpy(x)")
     expected = f"{name} takes observations shaped (batch, 3 * frames, height, width)"
     if x.ndim != 4:
         raise UserError(f"{expected}; got {x.ndim} axes: {tuple(x.shape)}")

@@ -12,16 +12,16 @@ import warnings
 
 from svea import __version__
 from svea.cli.encoding import write_what_streams_can_show
-from svea.errors import SveaError, UserError, install_hint, unknown_name
+from svea.errors import Stopped, SveaError, UserError, install_hint, unknown_name
 from svea.files import trust
 
 VERBS = {
-    "demo": "Show trained agents in unseen worlds, train one here, and report on both.",
+    "demo": "Show trained agents in new worlds, train one, report on both.",
     "train": "Train an agent, or continue a run (the same command again).",
     "eval": "Evaluate runs or exports in any mode.",
     "watch": "Film an agent in several modes side by side.",
-    "play": "Open a page to change the world by hand and watch agents in it.",
-    "analyze": "Analyse agents as the paper does: Q-targets, Q-values, wall time, saliency.",
+    "play": "Change the world by hand on a page, and watch agents in it.",
+    "analyze": "Analyse as the paper does: Q-values, wall time, saliency.",
     "compare": "Compare two methods over tasks and seeds.",
     "report": "Write one self-contained HTML page about runs.",
     "export": "Write a small folder to share: actor, critic, configuration.",
@@ -29,12 +29,12 @@ VERBS = {
     "methods": "List methods: which views feed which part.",
     "tasks": "List tasks, and the modes in which they can be evaluated.",
     "gallery": "Write contact sheets to look at.",
-    "bench": "Measure speed on this machine: augmentations, environments, updates, training.",
-    "sweep": "Run a study of many runs: here, on a Ray cluster or under SLURM.",
+    "bench": "Measure the speed of augmentations, environments, training.",
+    "sweep": "Run many runs: here, on a Ray cluster or under SLURM.",
     "paper": "Run and draw the paper's tables, figures and claims.",
-    "data": "List, check or download benchmark data; none of it is needed to train.",
-    "doctor": "Check this machine: versions, device, renderer, data; and say how to fix problems.",
-    "completion": "Print a script that lets bash or zsh complete verbs and flags.",
+    "data": "List, check or download benchmark data; training needs none.",
+    "doctor": "Check this machine, and say how to fix problems.",
+    "completion": "Print a script: bash or zsh then complete verbs and flags.",
 }
 """What each verb does, for `svea --help`; `eval` is a name of Python's, so its module is longer."""
 
@@ -87,6 +87,9 @@ def answer(arguments: list[str], ends: bool = False) -> int:
     except BrokenPipeError:  # `svea methods | head`
         sys.stderr.close()
         return 0
+    except Stopped as stopped:
+        print(f"svea: {stopped}", file=sys.stderr)
+        return stopped.exit_code
     except KeyboardInterrupt:
         print("svea: stopped", file=sys.stderr)
         return 130

@@ -6,6 +6,10 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import re
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -30,6 +34,7 @@ SWITCHES = (*STYLE, tyro.conf.FlagCreatePairsOff)
 PATH_FLAGS = ("--out", "-o", "--export", "--figures", "--runs", "--data-dir", "--overlay-dir")
 
 __all__ = [
+    "NUMBERS",
     "STYLE",
     "Out",
     "Positional",
@@ -41,21 +46,59 @@ __all__ = [
 ]
 
 
+NUMBERS = tyro.constructors.ConstructorRegistry()
+"""How numbers are read: Python's own words for a text that is none do not help."""
+
+
+@NUMBERS.primitive_rule
+def _number(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
+    """A whole number or a number; what else is typed is answered with an example."""
+    kinds = {int: "a whole number such as 10000 or 10_000", float: "a number such as 0.5 or 1e-4"}
+    if info.type not in kinds:
+        return None
+
+    def read(words: list[str]) -> Any:
+        try:
+            return info.type(words[0])
+        except ValueError:
+            raise ValueError(f"{words[0]!r} given; allowed: {kinds[info.type]}") from None
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=info.type.__name__.upper(),
+        instance_from_str=read,
+        is_instance=lambda value: isinstance(value, int | info.type),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
 def parse(function: Callable[..., int | None], verb: str, arguments: list[str]) -> int:
     """Let tyro read the arguments of a function and call it."""
     refuse_dashes(arguments)
     command = _with_checked_paths(function)
-    return tyro.cli(command, prog=f"svea {verb}", args=arguments, config=SWITCHES) or 0
+    found = tyro.cli(
+        command, prog=f"svea {verb}", args=arguments, config=SWITCHES, registry=NUMBERS
+    )
+    return found or 0
 
 
 def parse_parts(
     parts: dict[str, Callable[..., int | None]], verb: str, arguments: list[str]
 ) -> int:
-    """A verb with parts of its own, such as `svea data check`."""
+    """A verb with parts of its own, such as `svea data check`; without one they are listed."""
     refuse_dashes(arguments)
+    if not arguments:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
+        for name, function in parts.items():
+            head = f"  svea {verb} {name:<10} "
+            about = (function.__doc__ or "").partition("\n")[0]
+            below = " " * len(head)
+            print(textwrap.fill(about, width, initial_indent=head, subsequent_indent=below))
+        return 0
     commands = {name: _with_checked_paths(function) for name, function in parts.items()}
     read = tyro.extras.subcommand_cli_from_dict
-    return read(commands, prog=f"svea {verb}", args=arguments, config=SWITCHES) or 0
+    found = read(commands, prog=f"svea {verb}", args=arguments, config=SWITCHES, registry=NUMBERS)
+    return found or 0
 
 
 def refuse_dashes(arguments: list[str]) -> None:
@@ -85,11 +128,17 @@ def _with_checked_paths(function: Callable[..., int | None]) -> Callable[..., in
 
     defaults = {name: one.default for name, one in signature.parameters.items()}
     hints = _without_empty_defaults(get_type_hints(function, include_extras=True), defaults)
+    command.__doc__ = _unwrapped(function)
     del command.__wrapped__  # type: ignore[attr-defined]  # tyro would read its annotations
     command.__annotations__ = hints
     parameters = [p.replace(annotation=hints[p.name]) for p in signature.parameters.values()]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return command
+
+
+def _unwrapped(function: Callable[..., Any]) -> str:
+    """A docstring whose arguments have a line each: tyro would keep the breaks, and wrap again."""
+    return re.sub(r"\n {8}(?=\S)", " ", inspect.getdoc(function) or "")
 
 
 Flags = TypeVar("Flags", bound=type)

@@ -16,6 +16,7 @@ from svea.evidence import compare
 from svea.evidence.results import Group, caveat_notes
 from svea.evidence.tables.comparison import comparison_table
 from svea.runs import zoo
+from svea.words import plural
 
 LONGEST_NAME = 16  # in the head of a column
 
@@ -31,9 +32,10 @@ def command(
     runs: Path = Path("runs"),
     modes: tuple[str, ...] = (),
     measure: Literal["return", "area", "success"] = "return",
+    verbose: bool = False,
     json: bool = False,
 ) -> int:
-    """Probability of improvement and difference, with 95 % bootstrap intervals.
+    """Two methods: their difference and the probability that one is better, with 95 % intervals.
 
     Example: svea compare svea drq --modes color_hard
 
@@ -47,15 +49,16 @@ def command(
         runs: where names are looked for.
         modes: which modes or groups of modes; default all that both have.
         measure: final return, area under the evaluation curve (sample efficiency), or success.
+        verbose: also the probability and the seeds, and what to know before quoting any of it.
         json: print JSON instead of a table.
     """
     with Steps("comparisons") as steps:
         steps.doing("reading runs")
-        made, names, notes = comparisons(a, b, runs, modes, measure)
+        made, names, notes = comparisons(a, b, runs, modes, measure, verbose)
     if json:
         print(jsonlib.dumps([one.to_json() for one in made], indent=1))
         return 0
-    return print_results(comparison_table(made, *names), notes)
+    return print_results(comparison_table(made, *names, verbose=verbose), notes)
 
 
 def comparisons(
@@ -64,8 +67,11 @@ def comparisons(
     beneath: Path,
     modes: Sequence[str],
     measure: compare.Measure,
+    verbose: bool = True,
 ) -> tuple[list[compare.Comparison], tuple[str, str], list[str]]:
     """`svea compare`: one comparison per mode (all that both have if none is named).
+
+    Without `verbose` the notes are about missing and damaged runs, and how many others there are.
 
     Returns:
         The comparisons, what columns call the two sides, and notes.
@@ -78,8 +84,11 @@ def comparisons(
     sides = [pair.ours for pair in pairs], [pair.theirs for pair in pairs]
     notes = [] if a_name == ours else [f"A: {ours}; B: {theirs}"]
     shown = _spelled_out(modes, _common_modes(pairs))
-    told = caveat_notes([*sides[0], *sides[1]], () if measure == "area" else shown)
+    groups, about = [*sides[0], *sides[1]], () if measure == "area" else shown
+    every = caveat_notes(groups, about)
+    told = every if verbose else caveat_notes(groups, about, warnings_only=True)
     caveats = dict.fromkeys([*twice, *unread_a, *unread_b, *alone, *told])
+    wins = []
     made = []
     for mode in shown:
         found = compare.compare(pairs, mode, measure)
@@ -87,11 +96,13 @@ def comparisons(
             notes.append(f"{mode}: no {measure} on both sides of any task")
             continue
         made.append(found)
-        notes.append(f"{mode}: {a_name} is better in {found.wins} of {len(found.names)}")
+        wins.append(f"{mode}: {a_name} is better in {found.wins} of {len(found.names)}")
     if not made:
         cure = [_evaluate_both((ours, theirs), beneath, modes)] if measure == "return" else []
         raise UserError("nothing to compare:\n" + "\n".join([*cure, *notes, *caveats]))
-    notes += _about_intervals(made)
+    over, *seeds = _about_intervals(made)
+    more = plural(len([*wins, *seeds, *every]) - len(told), "note")
+    notes += [*wins, over, *seeds] if verbose else [f"{over}. More columns and {more}: --verbose"]
     marked = _marked(a_name, sides[0]), _marked(b_name, sides[1])
     return made, marked, [*notes, *(f"note: {text}" for text in caveats)]
 

@@ -140,7 +140,7 @@ def show_zoo(page: Path, is_all: bool = False) -> list[Path]:
             without = film(copy) or without
     if shown:
         make_folder(page.parent)
-        write_report(shown, page)
+        write_report(shown, page, title="Trained agents in worlds they never saw")
         print(f"  open {page} in a browser, {without or 'with their videos'}\n")
     return shown
 
@@ -176,7 +176,8 @@ def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
         "seconds": round(time.monotonic() - started, 1),
     }
     replace_json(run / "summary.json", summary)
-    write_report([run, *shown], page)
+    title = "Agents in worlds they never saw; the last one learned on this machine"
+    write_report([*shown, run], page, title=title)
     print(f"\n{TASK}, mean return over {EPISODES} episodes, most likely actions, of at most 1,000")
     print(f"  random policy              {summary['random_return']:7.1f}")
     print(f"  SVEA, training colours     {summary['train_return']:7.1f}")

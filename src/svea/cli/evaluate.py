@@ -16,6 +16,7 @@ from svea.cli.terminal import Steps, print_results, starting
 from svea.errors import StorageError, SveaError, UserError
 from svea.evidence.read import look_for_runs, read_runs
 from svea.evidence.results import caveat_notes, group_runs
+from svea.evidence.tables.brief import brief
 from svea.evidence.tables.results import all_results
 from svea.runs import zoo
 from svea.runs.records import (
@@ -50,6 +51,7 @@ def command(
     device: str = "cpu",
     data_dir: str = "",
     task: str = "",
+    verbose: bool = False,
     json: bool = False,
     trust: bool = False,
 ) -> int:
@@ -81,6 +83,8 @@ def command(
         data_dir: folder with benchmark data; overrides SVEA_DATA.
         task: play in this task instead of the run's, e.g. module:function of your environment
             in another look; tables show it as a mode.
+        verbose: all columns (IQM, seeds, the paper's numbers, ...) and how to read them,
+            as in the report.
         json: print the records as JSON lines instead of a table.
         trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
@@ -94,7 +98,9 @@ def command(
     policies = POLICIES if random_policy else POLICIES[:1]
     other = name_task(task)
     request = Request(modes, count, seed, policies, envs, device, data_dir or None, other, jobs)
-    return evaluate_and_print(runs, request, again=again, videos=videos, as_json=json)
+    return evaluate_and_print(
+        runs, request, again=again, videos=videos, as_json=json, verbose=verbose
+    )
 
 
 class Scoring:
@@ -216,7 +222,13 @@ def _recorded(run: Path) -> list[Record]:
 
 
 def evaluate_and_print(
-    runs: Sequence[Path], request: Request, *, again: bool, videos: bool, as_json: bool
+    runs: Sequence[Path],
+    request: Request,
+    *,
+    again: bool,
+    videos: bool,
+    as_json: bool,
+    verbose: bool = False,
 ) -> int:
     """The verb: returns its exit code, which is not 0 if anything could not be evaluated."""
     from svea.envs.modes import mode_of_label
@@ -240,7 +252,7 @@ def evaluate_and_print(
             were = "was" if known == 1 else "were"
             print(f"{plural(known, 'episode')} {were} recorded before; --again plays all again")
         modes = {record["mode"] for records in scoring.records.values() for record in records}
-        print_scores(list(scoring.records), modes, scoring.records)
+        print_scores(list(scoring.records), modes, scoring.records, verbose=verbose)
         for line in _adaptation_notes(scoring.records):
             print(line)
     for problem, places in scoring.problems.items():
@@ -277,6 +289,7 @@ def print_scores(
     runs: Sequence[Path],
     modes: Collection[str] | None = None,
     played: Mapping[Path, list[Record]] | None = None,
+    verbose: bool = False,
 ) -> None:
     """The table of runs, with what a reader must know about it.
 
@@ -284,10 +297,17 @@ def print_scores(
         runs: folders.
         modes: which modes; all if None.
         played: records that count, also where a folder could not be written to.
+        verbose: all columns and notes, not the few that fit a terminal.
     """
     found, problems = read_runs(runs)
     own = played or {}
     found = [replace(r, episodes=latest([*r.episodes, *own.get(r.folder, ())])) for r in found]
     groups = group_runs(found)
-    notes = [f"note: {text}" for text in caveat_notes(groups, modes)]
-    print_results(all_results(groups, modes), [*problems, *notes])
+    table, notes = all_results(groups, modes), caveat_notes(groups, modes)
+    if verbose:
+        print_results(table, [*problems, *(f"note: {text}" for text in notes)])
+        return
+    warnings = caveat_notes(groups, modes, warnings_only=True)
+    more = plural(len(table.notes) + len(notes) - len(warnings), "note")
+    how = f"[95 %]: of the mean, over seeds and worlds. More columns and {more}: --verbose"
+    print_results(brief(table), [*problems, *(f"note: {text}" for text in warnings), how])

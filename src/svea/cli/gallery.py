@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from svea.cli.arguments import Out, Positional, parse
 from svea.errors import UserError
 from svea.files import output_file
 
+Sheet = Literal["augmentations", "environments", "robot"]
+
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
+    if not arguments:
+        print("\n".join(f"  svea gallery {name}" for name in get_args(Sheet)))
+        return 0
     return parse(command, "gallery", arguments)
 
 
 def command(
-    sheet: Positional[Literal["augmentations", "environments", "robot"]],
+    sheet: Positional[Sheet],
     out: Out = None,
     overlay_dir: str = "",
     data_dir: str = "",

@@ -13,7 +13,7 @@ from svea.files import output_folder
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-    return parse(command, "paper", arguments)
+    return parse(command, "paper", arguments or ["list"])
 
 
 def command(
@@ -23,6 +23,7 @@ def command(
     set: tuple[str, ...] = (),
     out: Out = None,
     render: bool = False,
+    yes: bool = False,
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = DEFAULT_ENGINE,
 ) -> int:
     """Train the runs behind a table or figure of the paper, and draw ours next to it.
@@ -38,6 +39,7 @@ def command(
         set: options of `svea train` that differ from the paper's; marked as such everywhere.
         out: the folder that all experiments share; default runs/paper, or runs/paper-scaled-...
         render: draw what is there and train nothing.
+        yes: start without asking; needed where there is no terminal to ask on.
         engine: where and how to run.
     """
     from svea import studies
@@ -57,7 +59,7 @@ def command(
                 "has written its runs to, or no --out"
             )
         return print_claims(size, folder)
-    return run_and_draw(what, size, folder, engine, render)
+    return run_and_draw(what, size, folder, engine, render, confirm=not yes)
 
 
 def list_experiments() -> list[dict[str, Any]]:
@@ -93,7 +95,9 @@ def print_claims(size: Any, folder: Path) -> int:
     return 0
 
 
-def run_and_draw(what: str, size: Any, folder: Path, engine: Any, only_draw: bool) -> int:
+def run_and_draw(
+    what: str, size: Any, folder: Path, engine: Any, only_draw: bool, confirm: bool
+) -> int:
     """Train what an experiment of the paper needs, then draw it from the run folders."""
     from svea.cli.terminal import Steps, say
     from svea.studies.paper.experiments import experiment
@@ -105,7 +109,7 @@ def run_and_draw(what: str, size: Any, folder: Path, engine: Any, only_draw: boo
         say(line)
     if not only_draw:
         study = size.study(one, folder, engine.attempts)
-        code = run_study(study, engine)
+        code = run_study(study, engine, confirm)
         if engine.dry_run or engine.on == "slurm":
             return code
     with Steps("pages") as steps:

@@ -67,8 +67,14 @@ class EngineFlags(Resources):
 DEFAULT_ENGINE = EngineFlags()
 
 
-def run_study(study: Study, flags: EngineFlags) -> int:
-    """Run a study, or list what it would run; returns the exit code."""
+def run_study(study: Study, flags: EngineFlags, confirm: bool = False) -> int:
+    """Run a study, or list what it would run; returns the exit code.
+
+    Args:
+        study: its runs.
+        flags: where and how.
+        confirm: ask before anything starts.
+    """
     flags.check()
     states = read_states(study)
     cost = _cost(states, flags)
@@ -91,6 +97,8 @@ def run_study(study: Study, flags: EngineFlags) -> int:
         return _print_end(study, states, flags)
     engine.require(study, flags)
     _require_exports(study, due)
+    if confirm:
+        _ask(f"start {plural(len(runs), 'run')}?")
     study.save()
     display = StudyDisplay(study)
     with _sigterm_as_interrupt(study), display.show():
@@ -101,6 +109,21 @@ def run_study(study: Study, flags: EngineFlags) -> int:
         print(f"submitted; `svea sweep status {study.folder}` shows its progress")
         return 0
     return _print_end(study, read_states(study), flags)
+
+
+def _ask(question: str) -> None:
+    """Go on if the user says yes; where none can be asked, --yes has to."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError(
+            f"{question} There is no terminal to ask on; allowed: --yes, or --dry-run, which lists "
+            "the runs"
+        )
+    try:
+        answer = input(f"{question} [y/N] ")
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise UserError("nothing was started; --dry-run lists the runs, --scale makes them shorter")
 
 
 def dry_run_lines(study: Study, states: Sequence[RunState], cost: Cost | None = None) -> list[str]:
@@ -182,9 +205,9 @@ def cost_lines(cost: Cost, flags: EngineFlags = DEFAULT_ENGINE) -> list[str]:
         calls = math.ceil(cost.wall_seconds / limit)
         time += f", at least {calls:,} calls with --time-limit {flags.time_limit}"
     gpu = "unknown" if cost.gpu_hours is None else f"about {cost.gpu_hours:,.1f}"
-    gpu = "0" if cost.gpu_hours == 0 else gpu
+    gpu = "none, all runs compute on CPU cores" if cost.gpu_hours == 0 else gpu
     return [
-        runs,
+        f"{runs}, {cost.updates:,} updates left",
         f"time left ({plural(left, 'run')}): {time} ({cost.basis})",
         f"GPU hours: {gpu}",
         f"disk: up to {cost.disk_bytes / 1e9:,.1f} GB",

@@ -16,7 +16,7 @@ from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.cli.terminal import Steps, print_table
 from svea.config.names import own_modules
 from svea.envs.episodes import parse_episodes
-from svea.errors import SveaError, UserError, unknown_name
+from svea.errors import Stopped, SveaError, UserError, unknown_name
 from svea.files import output_folder
 from svea.files.trust import require_trust
 from svea.studies.cost import measured_speeds, updates_left
@@ -198,7 +198,7 @@ def export_runs(
         return 0
     from svea.runs.load import export
 
-    ends: list[tuple[studies.PlannedRun, Exception | None]] = []
+    ends: list[tuple[studies.PlannedRun, Exception | Stopped | None]] = []
     with Steps("exports", len(missing)) as steps:
         for run in missing:
             steps.doing(f"exporting {run.name}")
@@ -237,7 +237,7 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
 
 
 def _conclude(
-    study: studies.Study, ends: Sequence[tuple[studies.PlannedRun, Exception | None]]
+    study: studies.Study, ends: Sequence[tuple[studies.PlannedRun, Exception | Stopped | None]]
 ) -> int:
     """Say in each run's journal what ended it, and raise the first error."""
     errors = [(run, error) for run, error in ends if error is not None]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json as jsonlib
 
-from svea.cli.arguments import parse
+from svea.cli.arguments import Positional, parse
+from svea.errors import unknown_name
 
 
 def run(arguments: list[str]) -> int:
@@ -12,12 +13,13 @@ def run(arguments: list[str]) -> int:
     return parse(command, "tasks", arguments)
 
 
-def command(json: bool = False) -> int:
+def command(names: Positional[tuple[str, ...]] = (), json: bool = False) -> int:
     """List every task with the length of a decision and of an episode, and all modes.
 
     With --json each task has the modes that it has; shift is defined for five domains only.
 
     Args:
+        names: only tasks with one of these words in their names, such as walker.
         json: print JSON instead of a table.
     """
     from svea.cli.terminal import print_table, say
@@ -36,7 +38,10 @@ def command(json: bool = False) -> int:
             "frames per episode": EPISODE_FRAMES[task],
         }
         for task in TASKS
+        if not names or any(name in task for name in names)
     ]
+    if not rows:
+        raise unknown_name("task", " ".join(names), TASKS)
     if json:
         rows = [row | {"modes": list(modes_of(str(row["task"])))} for row in rows]
         print(jsonlib.dumps(rows, indent=1))

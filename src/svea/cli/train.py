@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from svea.cli.arguments import STYLE, Positional, brief_help, refuse_dashes, tyro
+from svea.cli.arguments import NUMBERS, STYLE, Positional, brief_help, refuse_dashes, tyro
 from svea.cli.terminal import starting
 from svea.config import Config, check, resolve
 from svea.envs.given import name_task
@@ -61,6 +61,7 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
             args=arguments,
             default=Train(**values | {"task": tyro.MISSING}),
             config=STYLE,
+            registry=NUMBERS,
         )
         seeds[:] = parse_seeds(flags.seeds)
         if len(set(seeds)) < len(seeds):

@@ -60,6 +60,23 @@ def parse_augmentation(
     return ways
 
 
+def spelled(spec: str) -> str:
+    """A composition as it is stored: one spelling for all that mean the same.
+
+    >>> spelled(" conv + overlay-drift:012 | overlay_drift:6")
+    'conv+overlay_drift:12|overlay_drift'
+    """
+    return "|".join("+".join(map(_spelled_name, way)) for way in _split(spec))
+
+
+def _spelled_name(name: str) -> str:
+    """A name without a number that is the usual one; what is wrong with it is said elsewhere."""
+    plain, _, text = name.partition(":")
+    if plain not in NUMBERS or not text.isdecimal():
+        return name
+    return plain if int(text) == DRIFT else f"{plain}:{int(text)}"
+
+
 def uses_pictures(spec: str) -> bool:
     """Whether a composition mixes pictures in.
 

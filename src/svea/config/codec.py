@@ -6,6 +6,7 @@ import dataclasses
 import typing
 from typing import Any
 
+from svea.config.augmentations import spelled
 from svea.config.checks import check
 from svea.config.run import MAY_CHANGE, Config
 from svea.errors import UserError, unknown_name
@@ -29,6 +30,8 @@ def to_dict(config: Config) -> dict[str, Any]:
 def with_defaults(values: dict[str, Any], kind: type = Config) -> dict[str, Any]:
     """A stored configuration, with the defaults of options that did not exist when it was stored.
 
+    An augmentation has the spelling that is stored now.
+
     A new option's default is what earlier runs did, so a run from before it can be continued.
     """
     filled, hints = dict(values), typing.get_type_hints(kind)
@@ -39,6 +42,8 @@ def with_defaults(values: dict[str, Any], kind: type = Config) -> dict[str, Any]
             filled[name] = with_defaults(given, hints[name])
         elif given is not dataclasses.MISSING:
             filled[name] = given
+    if isinstance(filled.get("augment"), str):
+        filled["augment"] = spelled(filled["augment"])
     return filled
 
 
@@ -91,7 +96,8 @@ def build(kind: type, values: Any, prefix: str) -> Any:
     arguments = {}
     for name, value in values.items():
         if name not in hints:
-            raise unknown_name("option", prefix + str(name), [prefix + h for h in hints])
+            whole, allowed = f"{prefix}{name}", [prefix + hint for hint in hints]
+            raise unknown_name("option", whole, allowed, option_types(kind))
         nested = dataclasses.is_dataclass(hints[name])
         arguments[name] = build(hints[name], value, f"{prefix}{name}.") if nested else value
     missing = [
@@ -104,3 +110,16 @@ def build(kind: type, values: Any, prefix: str) -> Any:
     if missing:
         raise UserError(f"config lacks {', '.join(missing)}, which has no default; add it")
     return kind(**arguments)
+
+
+def option_types(kind: type, prefix: str = "") -> dict[str, Any]:
+    """Dotted names of all options and their types."""
+    found: dict[str, Any] = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        nested = dataclasses.is_dataclass(hint)
+        found |= (
+            option_types(typing.cast(type, hint), f"{prefix}{name}.")
+            if nested
+            else {prefix + name: hint}
+        )
+    return found

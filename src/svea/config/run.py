@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from svea.config.augmentations import spelled
 from svea.config.options import (
     CURLOptions,
     DDPGOptions,
@@ -176,6 +177,11 @@ class Config:
     """Also log to Weights & Biases."""
     wandb_project: Annotated[str, WHERE] = ""
     """The project there; given, it turns --wandb on. Default: WANDB_PROJECT, or svea."""
+
+    def __post_init__(self) -> None:
+        """One setting has one spelling, however it was typed or stored."""
+        if isinstance(self.augment, str):  # else the checks say what is wrong
+            object.__setattr__(self, "augment", spelled(self.augment))
 
     @property
     def folder(self) -> Path:

@@ -190,11 +190,17 @@ def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
     ['train', 'color_easy', 'color_hard', 'video_easy', 'video_hard', 'distracting_cs']
     >>> expand_modes(["all"], "robot_push")
     ['train', 'test']
+    >>> expand_modes(["distracting_cs:.10", "distracting_cs:0.1"])
+    ['distracting_cs:0.1']
     """
     expanded = [name for mode in modes for name in _members(mode, task)]
-    for mode in expanded:
-        check_mode(mode, task)
-    return list(dict.fromkeys(expanded))
+    return list(dict.fromkeys(_spelled(mode, task) for mode in expanded))
+
+
+def _spelled(mode: str, task: str | None) -> str:
+    """A mode as records name it: a value after a colon has one spelling."""
+    name, options = parse_mode(mode, task)
+    return ":".join([name, *(f"{value:.12g}" for value in options.values())])
 
 
 def _members(mode: str, task: str | None) -> list[str]:

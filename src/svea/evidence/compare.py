@@ -146,8 +146,8 @@ def _short(group: Group) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name however its blanks were typed: `svea+conv` is `svea + conv`."""
-    return name.replace(" ", "")
+    """A name however it was typed: `svea+overlay-drift` is `svea + overlay_drift`."""
+    return name.replace(" ", "").replace("-", "_")
 
 
 def matches(

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from svea.config.augmentations import uses_pictures
+from svea.config.augmentations import spelled, uses_pictures
 from svea.envs.modes import in_order
 from svea.evidence.stats import EPISODE
 from svea.methods import SAME_RUN
@@ -64,7 +64,7 @@ class Run:
     @property
     def augment(self) -> str:
         """The strong augmentation, `none` without one."""
-        return self._setting("augment", "none")
+        return spelled(self._setting("augment", "none"))
 
     @property
     def encoder(self) -> str:

@@ -29,6 +29,8 @@ class Cost:
     done: int
     stopped: int
     """For good, before their last decision."""
+    updates: int
+    """That the others still have to make."""
     seconds: float | None
     """Of their processes, one after the other; None where no speed is known."""
     wall_seconds: float | None
@@ -81,6 +83,7 @@ def estimate_cost(
         runs=len(states),
         done=sum(state.state == "done" for state in states),
         stopped=sum(state.state == "stopped" for state in states),
+        updates=updates_left(left),
         seconds=seconds,
         wall_seconds=None if seconds is None else seconds / max(min(at_once, len(processes)), 1),
         gpu_hours=_gpu_hours(seconds, gpus),

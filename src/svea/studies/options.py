@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-import typing
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from svea.config import Config
-from svea.config.codec import DEEPEST
+from svea.config.codec import DEEPEST, option_types
 from svea.errors import UserError, unknown_name
 
 Values = dict[str, Any]
@@ -45,7 +43,7 @@ def parse_settings(words: Iterable[str]) -> Values:
     {'decisions': 500000, 'eval_every': 100, 'recipe.alpha': 1.0}
     """
     values: Values = {}
-    kinds = _option_types(Config)
+    kinds = option_types(Config)
     for word in words:
         name, equals, text = word.partition("=")
         name = name.strip().lstrip("-").replace("-", "_")
@@ -90,19 +88,6 @@ def flatten(values: Values, prefix: str = "") -> Values:
         path = prefix + str(name).replace("-", "_")
         flat |= flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
     return flat
-
-
-def _option_types(kind: type, prefix: str = "") -> dict[str, Any]:
-    """Dotted names of all options and their types."""
-    found: dict[str, Any] = {}
-    for name, hint in typing.get_type_hints(kind).items():
-        nested = dataclasses.is_dataclass(hint)
-        found |= (
-            _option_types(typing.cast(type, hint), f"{prefix}{name}.")
-            if nested
-            else {prefix + name: hint}
-        )
-    return found
 
 
 def _parse_value(name: str, kind: Any, text: str) -> Any:

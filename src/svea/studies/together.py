@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from svea.errors import SveaError
+from svea.errors import Stopped, SveaError
 from svea.files import plain
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
@@ -99,7 +99,7 @@ def supervise_together(
 
 def record_error(study: Path, run: PlannedRun, error: BaseException) -> None:
     """Say in a run's journal what ended it, from the process that trained it."""
-    code = error.exit_code if isinstance(error, SveaError) else 1
+    code = error.exit_code if isinstance(error, SveaError | Stopped) else 1
     journal = plain.descriptor(journal_path(study, run), APPEND)
     try:
         write_entry(journal, event="error", code=code, reason=str(error))

@@ -17,11 +17,11 @@ from svea.augment import augmentation
 from svea.config import Config, check, configure
 from svea.config.names import own_modules
 from svea.envs.given import Factory
-from svea.errors import SveaError, UserError
+from svea.errors import Stopped, SveaError, UserError
 from svea.runs import incidents
 from svea.runs.log import check_loggers
 from svea.training.display import next_commands, run_names
-from svea.training.interrupts import Interrupt, Stopped, interrupts
+from svea.training.interrupts import Interrupt, interrupts
 from svea.training.loop import Trainer
 from svea.training.run_folder import is_finished, open_folder, settle_renderer
 
@@ -48,6 +48,9 @@ def train(config: Config | str | Factory, callback: Callback | None = None, **op
             `kind` (train, eval, episode), `decision` and its values. If it returns False, the run
             saves and stops; what it raises ends the run.
         **options: of `configure`, where a task is given.
+
+    Raises:
+        Stopped: At Ctrl-C or a termination, with the run saved: a KeyboardInterrupt.
 
     Example:
         >>> run = train(configure("walker_walk", preset="quick"))  # doctest: +SKIP
@@ -87,7 +90,7 @@ def train_together(configs: Sequence[Config]) -> list[Path]:
     return [config.folder for config in configs]
 
 
-def train_each(configs: Sequence[Config]) -> list[Exception | None]:
+def train_each(configs: Sequence[Config]) -> list[Exception | Stopped | None]:
     """As `train_together`, but returns how each run ended: None, or the error that ended it.
 
     On a GPU each run has a lane of its own: while one waits for its environments or its actions,
@@ -195,7 +198,7 @@ class _Turns:
         self.config, self.name = config, name
         self.opened = ExitStack()
         self.trainer: Trainer | None = None
-        self.error: Exception | None = None
+        self.error: Exception | Stopped | None = None
 
     def open(self, interrupt: Interrupt, runs_in_process: int, number: int) -> None:
         """Start the trainer, unless the run is finished already or refused."""
@@ -235,16 +238,16 @@ class _Turns:
 
     @contextmanager
     def _ends_alone(self) -> Iterator[None]:
-        """What ends this run does not end the others: it is said at once, and kept."""
+        """Print and keep the error that ends this run, so that the others continue."""
         try:
             with incidents.recorded(self.config.folder), speed.explained():
                 yield
-        except Exception as error:
+        except (Exception, Stopped) as error:
             self.trainer, self.error = None, error
             self.opened.__exit__(type(error), error, error.__traceback__)
             if self.name:
                 error.args = (f"{self.name}: {error}",)
-            if isinstance(error, SveaError):
+            if isinstance(error, SveaError | Stopped):
                 print(error, file=sys.stderr)
             else:
                 traceback.print_exc()

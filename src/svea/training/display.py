@@ -134,7 +134,10 @@ class Display:
         head = Text(f"{self._where()}   {self._eta()}   {self._doing}")
         bar = Table.grid(expand=True)  # a bar alone does not end its line: the next row was cut off
         bar.add_row(ProgressBar(total=self.decisions, completed=self.decision))
-        return Panel(Group(head, bar, table), title=self.title, title_align="left")
+        # Not the whole width: what the terminal shows for Ctrl-C would begin a line of its own, and
+        # the panel be drawn over from one line too low.
+        wide, framed = self.console.width - 4, Group(head, bar, table)
+        return Panel(framed, title=self.title, title_align="left", width=wide)
 
 
 def next_commands(folder: Path, task: str, own: Sequence[str] = ()) -> str:

@@ -9,15 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from svea.config import seconds
-from svea.errors import SveaError
-
-
-class Stopped(SveaError):
-    """Training was asked to stop; the run is saved, if it had begun."""
-
-    def __init__(self, signal_number: int, where: str) -> None:
-        super().__init__(f"stopped and {where}")
-        self.exit_code = 128 + signal_number
 
 
 class Interrupt:

@@ -18,10 +18,10 @@ from svea import speed
 from svea.agents import finite
 from svea.config.names import own_modules
 from svea.envs.workers.episode import Step
+from svea.errors import Stopped
 from svea.evidence.evaluation.play import Interrupted
 from svea.seeds import TRAINING, episode_seed
 from svea.training.evaluators import target_variance
-from svea.training.interrupts import Stopped
 from svea.training.state import TrainingState
 
 

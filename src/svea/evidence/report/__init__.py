@@ -15,7 +15,7 @@ from pathlib import Path
 from svea import files
 from svea.evidence import figures, plots
 from svea.evidence.figures import Exhibit
-from svea.evidence.read import read_runs
+from svea.evidence.read import find_runs, read_runs
 from svea.evidence.report.page import render
 from svea.evidence.results import Aggregate, Group, Result, aggregate, group_runs, summarise
 from svea.evidence.run import Run
@@ -81,6 +81,7 @@ def write_report(
     runs: Sequence[Path],
     out: Path,
     *,
+    title: str = "",
     figures_dir: Path | None = None,
     generated: datetime | None = None,
     on_problem: Callable[[str], None] = lambda problem: None,
@@ -91,6 +92,8 @@ def write_report(
     Args:
         runs: Run folders, or folders with runs beneath them.
         out: The page; or an existing folder, which then gets `report.html`.
+        title: Of the page, whose agents then stand in the order of `runs`; by default settings and
+            tasks, in alphabetical order.
         figures_dir: Also write the figures, tables and numbers as files into this folder.
         generated: The date printed on the page; now, unless given.
         on_problem: Called with each folder that is not a run, and each damage to one that is.
@@ -104,10 +107,13 @@ def write_report(
         StorageError: A file cannot be written.
     """
     evidence = gather(runs, on_step)
+    if title:
+        places = {folder: n for n, folder in enumerate(find_runs(map(Path, runs)))}
+        evidence.groups.sort(key=lambda group: min(places[run.folder] for run in group.runs))
     on_step("writing the page")
     out = Path(out)
     out = out / "report.html" if out.is_dir() else out
-    files.write_whole(out, render(evidence, generated or datetime.now(UTC)).encode())
+    files.write_whole(out, render(evidence, generated or datetime.now(UTC), title).encode())
     if figures_dir is not None:
         on_step(f"writing figures and tables into {figures_dir}")
         write_figures(evidence, Path(figures_dir))

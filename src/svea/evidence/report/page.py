@@ -61,7 +61,7 @@ class Section:
         return list(dict.fromkeys(note for table in self.tables for note in table.notes))
 
 
-def render(evidence: Evidence, generated: datetime) -> str:
+def render(evidence: Evidence, generated: datetime, title: str = "") -> str:
     """The whole page as text."""
     media = Media(evidence.groups)
     caveats: dict[str, list[str]] = {p: [] for p in (*evidence.problems, *media.left_out)}
@@ -90,7 +90,7 @@ def render(evidence: Evidence, generated: datetime) -> str:
     fixed = ("overview", "caveats", "results", "next", "runs")
     shown = [s for s in sections if s.anchor in fixed or s.figures or s.tables or s.blocks]
     return _template().render(
-        title=_title(groups),
+        title=title or _title(groups),
         date=generated.strftime("%Y-%m-%d %H:%M %Z").strip(),
         sections=shown,
         groups=groups,

@@ -26,15 +26,18 @@ FEW_EPISODES = 5
 FEW_RUNS = 3  # more are not named in a command
 
 
-def all_caveats(groups: Sequence[Group], modes: Collection[str] | None = None) -> Caveats:
+def all_caveats(
+    groups: Sequence[Group], modes: Collection[str] | None = None, warnings_only: bool = False
+) -> Caveats:
     """All caveats of groups and warnings about their runs, equal ones once.
 
     Args:
         groups: those that are shown.
         modes: the modes that are shown; all if None.
+        warnings_only: what is missing, damaged or too few; not how settings differ from the paper.
     """
     found: Caveats = {}
-    for group in groups:
+    for group in () if warnings_only else groups:
         for text in caveats_of(group):
             found.setdefault(text, []).append(group.name)
     for task in dict.fromkeys(group.task for group in groups):
@@ -54,9 +57,11 @@ def all_caveats(groups: Sequence[Group], modes: Collection[str] | None = None) -
     return found
 
 
-def caveat_notes(groups: Sequence[Group], modes: Collection[str] | None = None) -> list[str]:
+def caveat_notes(
+    groups: Sequence[Group], modes: Collection[str] | None = None, warnings_only: bool = False
+) -> list[str]:
     """All of them as lines below a table, each with what it is about."""
-    found = all_caveats(groups, modes)
+    found = all_caveats(groups, modes, warnings_only)
     about = {text: listed(who, most=3, between="; ") for text, who in found.items()}
     return [text + (f" ({who})" if who else "") for text, who in about.items()]
 

@@ -37,8 +37,8 @@ def settings_of(run: Run) -> dict[str, str]:
             continue
         inner = value if isinstance(value, dict) else {"": value}
         settings |= {f"{name}.{key}".rstrip("."): str(given) for key, given in inner.items()}
-    if "method" in settings:
-        settings["method"] = run.method
+    own = {"method": run.method, "augment": run.augment}  # one spelling of each
+    settings |= {name: value for name, value in own.items() if name in settings}
     if pictures := run.pictures:  # where they lay does not matter then
         settings.pop("overlay_dir", None)
         source, digest = pictures.get("source"), str(pictures.get("sha256"))[:8]

@@ -15,15 +15,20 @@ from svea.evidence.tables.results import show
 from svea.words import interval, number, rate
 
 
-def comparison_table(found: Sequence[Comparison], ours: str, theirs: str) -> Table:
+def comparison_table(
+    found: Sequence[Comparison], ours: str, theirs: str, verbose: bool = True
+) -> Table:
     """For each comparison a row per match, and a last one over all.
 
     Args:
         found: One comparison per mode.
         ours: What the columns call our side.
         theirs: What they call the other.
+        verbose: Also with the seeds and the probability.
     """
     rows = [row for comparison in found for row in _rows(comparison, ours, theirs)]
+    if not verbose:
+        rows = [{k: v for k, v in row.items() if k != "seeds" and k[:2] != "P("} for row in rows]
     return Table.of("comparison", rows)
 
 

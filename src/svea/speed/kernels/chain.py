@@ -317,7 +317,7 @@ def count(images: Tensor, others: Tensor | None) -> int:
 
 
 def at(tensor: Tensor | None) -> Tensor | int:
-    """A tensor for a kernel; of nothing the address is 0."""
+    """A tensor for a kernel, or 0, the null pointer, where there is none."""
     return 0 if tensor is None else tensor
 
 
