@@ -145,7 +145,8 @@ def test_the_page_is_there_with_the_token_and_nothing_else_is(door: Door):
     for path in ("/", "/wrong/", f"/{token}", f"/{token}x/", f"/x{token}/app.js", f"//{token}/"):
         assert door.get(path).status in (403, 404, 307), path
     for path in ("server.py", "../server.py", "%2e%2e/server.py", "..%2fserver.py", "page/app.js",
-                 "films/0", "films/-1", "films/..%2f..%2fetc%2fpasswd", "%00"):  # fmt: skip
+                 "films/0", "films/-1", "films/..%2f..%2fetc%2fpasswd", "%00",
+                 "films/" + "1" * 5000):  # fmt: skip
         assert door.get(f"/{token}/{path}").status == 404, path
 
 
@@ -316,6 +317,14 @@ def test_connections_without_a_request_are_closed(door: Door, monkeypatch: pytes
         time.sleep(0.6)
         line.send('{"do": "reset"}')  # a page that has begun stays
         wait_for(lambda: StandIn.asked.count("begin") >= 2)
+
+
+@pytest.mark.parametrize("asked", ["GET /x/", "OPTIONS *", "GET foo", "CONNECT a.example:1"])
+def test_a_refusal_closes_the_connection(door: Door, asked: str):
+    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as line:
+        line.sendall(f"{asked} HTTP/1.1\r\nHost: {door.host}\r\n\r\nGET".encode())
+        answer = b"".join(iter(lambda: line.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 403") and b"\r\nconnection: close" in answer.lower()
 
 
 def test_a_page_that_does_not_read_holds_no_other_up(door: Door):
