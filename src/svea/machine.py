@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from svea.errors import DeviceError, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.segment import Segment
 
 ANSWER_SECONDS = 60  # that a program has to say something
+CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
+"""What stands for each control character but tab and line feed."""
 HEADROOM = 0.9  # of what is free; the rest is for networks, workers and the system
 
 
@@ -93,8 +98,32 @@ def console(stderr: bool = False) -> Console:
     """
     from rich.console import Console  # not at the top: `svea doctor` may run without it
 
-    kind = None if wants_plain_text() else "auto"
-    return Console(stderr=stderr, color_system=kind, highlight=False)  # type: ignore[arg-type]
+    class Harmless(Console):
+        """Its own escape codes are written, and none that are in a text."""
+
+        def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
+            for each in super().render(*arguments, **options):
+                yield each if each.control else each._replace(text=harmless(each.text))
+
+    kind: Any = None if wants_plain_text() else "auto"
+    file = opened(sys.stderr if stderr else sys.stdout)
+    return Harmless(file=file, stderr=stderr, color_system=kind, highlight=False)
+
+
+def harmless(text: str) -> str:
+    r"""Text of others, in which a terminal finds no command.
+
+    >>> harmless("a\x1b[2Jb")
+    'a�[2Jb'
+    """
+    return text.translate(CONTROLS)
+
+
+def opened(stream: Any) -> Any:
+    """The stream itself, under whatever filters what is printed to it."""
+    while (beneath := getattr(stream, "rich_proxied_file", None)) is not None:
+        stream = beneath
+    return stream
 
 
 def wants_plain_text() -> bool:

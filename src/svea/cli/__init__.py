@@ -38,9 +38,13 @@ VERBS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb and return the exit code; user errors are one message on stderr."""
+    caller = sys.stdout, sys.stderr
     write_what_streams_can_show()
     if arguments is not None:
-        return answer(arguments)
+        try:
+            return answer(arguments)
+        finally:
+            sys.stdout, sys.stderr = caller
     code = answer(sys.argv[1:])
     for number in (signal.SIGINT, signal.SIGTERM):
         # Everything is done, but Python takes a while to exit, and a signal during that time would
