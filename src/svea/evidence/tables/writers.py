@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from svea.evidence.tables import Record, Table
 
-
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 
 
