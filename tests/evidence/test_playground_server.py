@@ -378,6 +378,16 @@ def test_the_terminal_says_why_no_agent_is_left(
     assert all(f"svea: {name}: the disk is gone [it left the page]" in said for name in "ab")
 
 
+def test_a_page_is_told_how_long_its_film_is(door: Door, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recording, "SECONDS", 1.0)
+    monkeypatch.setattr(recording.Films, "write", lambda self, film: (0, "a.mp4"))
+    with door.connect() as line:
+        start(line)
+        line.send('{"do": "record"}')
+        assert until(line, "recording") == {"do": "recording", "seconds": 1, "writing": True}
+        assert until(line, "recorded")["film"] == 0
+
+
 def test_a_film_has_ten_seconds_and_a_pause_is_cut(monkeypatch: pytest.MonkeyPatch):
     now = [100.0]
     monkeypatch.setattr(recording.time, "monotonic", lambda: now[0])
