@@ -145,21 +145,28 @@ def _meminfo() -> int | None:
     return int(lines["MemAvailable"].split()[0]) * 1024
 
 
-def _control_groups() -> list[Path]:
-    """Linux containers: the control group of this process and those above it."""
+def _control_groups(prefix: str = "0::", below: str = "") -> list[Path]:
+    """Linux containers: the control group of this process and those above it.
+
+    Args:
+        prefix: Of its line: version 2; of version 1 each controller has a line of its own.
+        below: The controller's folder in version 1.
+    """
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
-    own = next((line[3:] for line in lines if line.startswith("0::")), "/").lstrip("/")
-    root = Path("/sys/fs/cgroup")
-    groups = [root / own, *(root / own).parents]
-    return [group for group in groups if group.is_relative_to(root)]
+    named = (line.partition(prefix)[2] for line in lines if prefix in line)
+    root = Path("/sys/fs/cgroup") / below
+    own = root / next(named, "").lstrip("/")
+    return [group for group in (own, *own.parents) if group.is_relative_to(root)]
 
 
 def _cgroup() -> int | None:
     """Memory that every control group still allows."""
     allowed = [_allowed(group) for group in _control_groups()]
+    names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+    allowed += [_allowed(group, *names) for group in _control_groups(":memory:", "memory")]
     return min((value for value in allowed if value is not None), default=None)
 
 
@@ -172,16 +179,21 @@ def _core_quota(group: Path) -> float | None:
         return None
 
 
-def _allowed(group: Path) -> int | None:
+def _allowed(
+    group: Path,
+    most: str = "memory.max",
+    current: str = "memory.current",
+    cached: str = "inactive_file",
+) -> int | None:
     """What one control group still allows; None where it sets no limit.
 
     The kernel counts cached files as used, but gives them up before it refuses memory: what has not
     been read lately (`inactive_file`) is as good as free.
     """
     try:
-        limit = int((group / "memory.max").read_text())
-        used = int((group / "memory.current").read_text())
+        limit = int((group / most).read_text())
+        used = int((group / current).read_text())
         stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):  # no such group, or "max"
         return None
-    return limit - used + int(stat.get("inactive_file", 0))
+    return limit - used + int(stat.get(cached, 0))
