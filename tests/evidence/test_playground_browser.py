@@ -162,7 +162,7 @@ def test_a_page_says_that_it_starts_what_is_the_most_and_what_was_changed_by_han
     shown = "[...document.querySelectorAll('.scene > :not(figcaption)')]"
     shown = f"{shown}.filter((one) => !one.hidden).map((one) => one.tagName).join()"
     browser.open(serving.address + "#light=2")
-    browser.until("document.querySelector('.agent')")
+    browser.until("!!document.querySelector('.agent')")
     assert browser.run(shown) == "P", "no picture that is broken"
     browser.until("document.querySelector('.history').textContent", 240)
     assert browser.run(shown) == "IMG"
