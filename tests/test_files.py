@@ -34,6 +34,15 @@ def test_json_in_files_is_finite(bad: float) -> None:
         files.to_json({"loss": bad})
 
 
+def test_what_a_killed_writer_left_of_a_file_goes_with_the_next_one(tmp_path: Path) -> None:
+    dead = 2**22 + 1  # no process has this id
+    (tmp_path / f".page.html.{dead}.partial").write_bytes(b"half")
+    other = tmp_path / f".other.html.{dead}.partial"
+    other.write_bytes(b"half")
+    files.write_whole(tmp_path / "page.html", b"whole")
+    assert {path.name for path in tmp_path.iterdir()} == {"page.html", other.name}
+
+
 def test_a_failed_read_is_a_storage_error(tmp_path: Path) -> None:
     path = tmp_path / "missing"
     with pytest.raises(StorageError, match=r"cannot read .*missing: No such file"):  # noqa: SIM117

@@ -66,6 +66,17 @@ def test_the_tightest_control_group_above_a_process_counts(
     assert machine._cgroup() is None
 
 
+def test_limits_of_the_first_version_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = in_control_group(tmp_path, monkeypatch)
+    own.write_text("8:pids:/a\n4:memory:/slurm/job\n0::/\n")
+    group = tmp_path / "memory/slurm/job"
+    group.mkdir(parents=True)
+    (group / "memory.limit_in_bytes").write_text("1000\n")
+    (group / "memory.usage_in_bytes").write_text("400\n")
+    (group / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 250\n")
+    assert machine._cgroup() == 850
+
+
 LINUX = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
 
 

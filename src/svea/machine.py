@@ -6,15 +6,19 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from svea.errors import DeviceError, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.segment import Segment
 
 ANSWER_SECONDS = 60  # that a program has to say something
+CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
+"""What stands for each control character but tab and line feed."""
 HEADROOM = 0.9  # of what is free; the rest is for networks, workers and the system
 
 
@@ -128,8 +132,32 @@ def console(stderr: bool = False) -> Console:
     """
     from rich.console import Console  # not at the top: `svea doctor` may run without it
 
-    kind = None if wants_plain_text() else "auto"
-    return Console(stderr=stderr, color_system=kind, highlight=False)  # type: ignore[arg-type]
+    class Harmless(Console):
+        """Its own escape codes are written, and none that are in a text."""
+
+        def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
+            for each in super().render(*arguments, **options):
+                yield each if each.control else each._replace(text=harmless(each.text))
+
+    kind: Any = None if wants_plain_text() else "auto"
+    file = opened(sys.stderr if stderr else sys.stdout)
+    return Harmless(file=file, stderr=stderr, color_system=kind, highlight=False)
+
+
+def harmless(text: str) -> str:
+    r"""Text of others, in which a terminal finds no command.
+
+    >>> harmless("a\x1b[2Jb")
+    'a�[2Jb'
+    """
+    return text.translate(CONTROLS)
+
+
+def opened(stream: Any) -> Any:
+    """The stream itself, under whatever filters what is printed to it."""
+    while (beneath := getattr(stream, "rich_proxied_file", None)) is not None:
+        stream = beneath
+    return stream
 
 
 def wants_plain_text() -> bool:
@@ -151,21 +179,28 @@ def _meminfo() -> int | None:
     return int(lines["MemAvailable"].split()[0]) * 1024
 
 
-def _control_groups() -> list[Path]:
-    """Linux containers: the control group of this process and those above it."""
+def _control_groups(prefix: str = "0::", below: str = "") -> list[Path]:
+    """Linux containers: the control group of this process and those above it.
+
+    Args:
+        prefix: Of its line: version 2; of version 1 each controller has a line of its own.
+        below: The controller's folder in version 1.
+    """
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
-    own = next((line[3:] for line in lines if line.startswith("0::")), "/").lstrip("/")
-    root = Path("/sys/fs/cgroup")
-    groups = [root / own, *(root / own).parents]
-    return [group for group in groups if group.is_relative_to(root)]
+    named = (line.partition(prefix)[2] for line in lines if prefix in line)
+    root = Path("/sys/fs/cgroup") / below
+    own = root / next(named, "").lstrip("/")
+    return [group for group in (own, *own.parents) if group.is_relative_to(root)]
 
 
 def _cgroup() -> int | None:
     """Memory that every control group still allows."""
     allowed = [_allowed(group) for group in _control_groups()]
+    names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+    allowed += [_allowed(group, *names) for group in _control_groups(":memory:", "memory")]
     return min((value for value in allowed if value is not None), default=None)
 
 
@@ -178,16 +213,21 @@ def _core_quota(group: Path) -> float | None:
         return None
 
 
-def _allowed(group: Path) -> int | None:
+def _allowed(
+    group: Path,
+    most: str = "memory.max",
+    current: str = "memory.current",
+    cached: str = "inactive_file",
+) -> int | None:
     """What one control group still allows; None where it sets no limit.
 
     The kernel counts cached files as used, but gives them up before it refuses memory: what has not
     been read lately (`inactive_file`) is as good as free.
     """
     try:
-        limit = int((group / "memory.max").read_text())
-        used = int((group / "memory.current").read_text())
+        limit = int((group / most).read_text())
+        used = int((group / current).read_text())
         stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):  # no such group, or "max"
         return None
-    return limit - used + int(stat.get("inactive_file", 0))
+    return limit - used + int(stat.get(cached, 0))

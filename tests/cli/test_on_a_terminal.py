@@ -69,6 +69,18 @@ def test_without_colours_no_verb_writes_escape_codes_and_tables_fit(columns, fol
         assert all(len(line) <= columns for line in ruled), command
 
 
+def test_no_name_gives_the_terminal_a_command(tmp_path):
+    title = "\x1b]0;title\x07\x9b1A"
+    for seed in (0, 1):
+        final = {"train": 9.0, f"color_hard{title}": 8.0}
+        write_run(tmp_path / f"runs/{title}{seed}", seed=seed, augment=title, final=final)
+    runs = f"runs/{title}0 runs/{title}1"
+    commands = [f"compare {runs}", f"analyze walltime {runs}", f"eval {title}"]
+    for command, (text, _) in all_on_a_terminal(commands, 80, tmp_path).items():
+        assert "\ufffd" in text, command
+        assert not set("\x07\x9b") & set(text) and "\x1b]" not in text, command
+
+
 @pytest.mark.parametrize("columns", [60, 80])
 def test_help_fits_and_has_no_escape_codes_without_colours(columns, folder):
     written = all_on_a_terminal([f"{verb} --help" for verb in VERBS], columns, folder, NO_COLOR="1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 import shutil
 import stat
 import struct
@@ -20,7 +21,16 @@ from small_media import picture, put
 from svea.data import inventory
 from svea.data.check import check_data
 from svea.data.folders import DAVIS
-from svea.data.get import SOURCES, ArchiveError, DownloadError, Source, fetch, get_data, unpack
+from svea.data.get import (
+    SOURCES,
+    ArchiveError,
+    DownloadError,
+    Source,
+    _alone_in,
+    fetch,
+    get_data,
+    unpack,
+)
 from svea.envs.looks.videos import VideoMode
 from svea.errors import StorageError, UserError
 
@@ -41,7 +51,8 @@ def benchmark(video) -> bytes:
 
 def get(name: str, folder: Path, url: str, md5: str | None = None) -> int:
     sources: dict[str, Source] = dict(SOURCES)
-    sources[name] = replace(SOURCES[name], url=url, md5=md5, size=100_000)
+    checksum = md5 and f"md5:{md5}"
+    sources[name] = replace(SOURCES[name], url=url, checksum=checksum, size=100_000)
     return get_data(name, folder, sources=sources)
 
 
@@ -59,7 +70,7 @@ class TestGet:
             assert get("dmcgb", root, server.url) == 0
         out = capsys.readouterr().out
         assert VideoMode("video_hard", root).provenance["clips"] == 1
-        assert "unverified" in out
+        assert "not pinned" in out
         files = sorted(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
         assert files == [
             "dmcgb/LICENSE", "dmcgb/video_easy/video0.mp4", "dmcgb/video_hard/video99.mp4",
@@ -68,7 +79,7 @@ class TestGet:
         record = json.loads((root / "downloads.json").read_text())["dmcgb"]
         assert record["sha256"] == hashlib.sha256(benchmark).hexdigest()
         assert record["url"] == server.url
-        assert record["verified_md5"] is None
+        assert record["verified"] is None
 
     def test_what_was_downloaded_is_compared_afterwards(self, tmp_path, benchmark, video, capsys):
         with serve(send(benchmark)) as server:
@@ -141,12 +152,40 @@ class TestGet:
         assert not (root / "dmcgb").exists()
 
     def test_an_archive_that_is_there_is_not_fetched_again(self, tmp_path, benchmark):
-        put(tmp_path / ".downloads/dmcgb.zip", benchmark)
-        put(tmp_path / ".downloads/dmcgb/half-unpacked", b"")
+        put(tmp_path / ".downloads/dmcgb/dmcgb.zip", benchmark)
+        put(tmp_path / ".downloads/dmcgb/tmp1234", b"of a killed download")
+        put(tmp_path / ".downloads/dmcgb/unpacked/dmcgb/half-unpacked", b"")
         with serve(status(500)) as server:
             assert get("dmcgb", tmp_path, server.url) == 0
         assert server.requests == []
         assert not (tmp_path / "dmcgb/half-unpacked").exists()
+        assert not (tmp_path / ".downloads").exists()
+
+    @pytest.mark.parametrize("kind", ["pipe", "link"])
+    def test_only_a_plain_file_is_taken_for_an_archive(self, tmp_path, benchmark, kind):
+        work, other = tmp_path / "root/.downloads/dmcgb", put(tmp_path / "other", b"mine")
+        work.mkdir(parents=True)
+        if kind == "pipe":
+            os.mkfifo(work / "dmcgb.zip")
+        else:
+            (work / "dmcgb.zip").symlink_to(other)
+            (work / "unpacked").symlink_to(tmp_path)
+        with serve(send(benchmark)) as server:
+            assert get("dmcgb", tmp_path / "root", server.url) == 0
+        assert other.read_bytes() == b"mine"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "root"]
+
+    def test_a_linked_working_folder_is_refused(self, tmp_path):
+        kept = put(tmp_path / "elsewhere/dmcgb/kept", b"mine")
+        (tmp_path / ".downloads").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(StorageError, match="is a link"):
+            get_data("dmcgb", tmp_path)
+        assert kept.read_bytes() == b"mine"
+
+    def test_two_downloads_at_once_do_not_meet(self, tmp_path):
+        work = tmp_path / ".downloads/dmcgb"
+        with _alone_in(work, work / "x"), pytest.raises(UserError, match="another process"):
+            get_data("dmcgb", tmp_path)
 
     def test_what_exists_is_not_written_over(self, tmp_path):
         kept = put(tmp_path / "dmcgb/video_easy/video0.mp4", b"mine")
@@ -190,6 +229,9 @@ class TestFetching:
 
     def test_a_dropped_connection_leaves_nothing(self, tmp_path):
         fails(send(bytes(5000), cut=3000), tmp_path, "cannot download")
+
+    def test_a_file_without_a_length_is_refused_where_it_becomes_too_large(self, tmp_path):
+        fails(send(bytes(40_001), length=0), tmp_path, "it is not the archive")
 
     def test_a_file_that_is_far_too_large_is_refused_before_it_is_sent(self, tmp_path):
         fails(send(b"", length=40_001), tmp_path, "it is not the archive")

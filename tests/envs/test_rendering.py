@@ -254,12 +254,23 @@ def test_garbage_of_dm_controls_is_not_freed_while_we_draw(neighbours, monkeypat
 
 
 def run_python(code, **variables):
-    drawing = ("MUJOCO_GL", "PYOPENGL_PLATFORM", "LP_NUM_THREADS")
+    drawing = ("MUJOCO_GL", "PYOPENGL_PLATFORM", "LP_NUM_THREADS",
+               "MESA_SHADER_CACHE_DISABLE")  # fmt: skip
     settings = {name: value for name, value in os.environ.items() if name not in drawing}
     settings |= {"PYTHONPATH": os.pathsep.join(sys.path), **variables}
     return subprocess.run(
         [sys.executable, "-c", code], env=settings, capture_output=True, text=True
     )
+
+
+@linux_only
+def test_mesa_keeps_no_cache_whose_full_disk_would_end_the_process(tmp_path):
+    code = (
+        "from svea.envs.rendering.backend import make_gl_context, prepare_simulator\n"
+        "prepare_simulator(); make_gl_context(64)"
+    )
+    assert run_python(code, XDG_CACHE_HOME=str(tmp_path)).returncode == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 @linux_only

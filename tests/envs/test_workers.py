@@ -494,6 +494,15 @@ def test_numbers_of_any_kind_are_told_in_the_info() -> None:
     assert info["is_success"] is True and info["distance"] == 0.5 and "seen" not in info
 
 
+def test_a_full_disk_is_not_taken_for_a_lack_of_memory(one: tuple[Workers, Incidents]) -> None:
+    workers, incidents = one
+    workers.reset([4])
+    os.kill(pids(workers)[0], signal.SIGBUS)
+    send_alike(workers, 0.5, [None])
+    workers.receive()
+    assert "memory" not in incidents.causes[0]
+
+
 def test_a_crash_in_native_code_leaves_its_stack(one: tuple[Workers, Incidents]) -> None:
     workers, incidents = one
     workers.reset([4])

@@ -100,6 +100,24 @@ def test_changes_by_hand_change_what_the_agent_sees_and_does(player: Player):
     assert len(before) == 3 * 48 * 48 * 3
 
 
+@pytest.mark.parametrize("changes", [{"mode": "camera_hard"}, {"roll": 20, "shift_x": 0.3}])
+def test_pictures_between_decisions_stand_as_the_scene_and_change_nothing(
+    player: Player, changes: dict[str, Any]
+):
+    setting = read_setting(changes, [])
+    total = play(player, setting)
+    player.begin(setting)
+    while not player.done:
+        player.decide(between=3)
+        assert len(player.between) == player.repeat - 1
+        # What the last step looks like is known: the scene itself.
+        last = player._mode.draw_between([player.repeat], setting.size)
+        player.decide()
+        scene = np.asarray(player.env.render())
+        np.testing.assert_array_equal(last, [scene])
+    assert player.episode.total == total
+
+
 def test_the_scene_has_the_size_that_is_asked_for(player: Player):
     player.begin(read_setting({"size": 480}, []))
     assert Image.open(io.BytesIO(player.scene())).size == (480, 480)

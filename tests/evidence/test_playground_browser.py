@@ -154,6 +154,27 @@ def test_recording_writes_a_film_that_plays(page: chromium.Browser, folders: lis
 
 
 @pytest.mark.slow
+def test_a_page_says_that_it_starts_what_is_the_most_and_what_was_changed_by_hand(tmp_path: Path):
+    if chromium.find() is None:
+        pytest.skip(f"none of {', '.join(chromium.NAMES)} is installed")
+    serving = Serving(make_export(tmp_path / "short", "walker_walk", episode_frames=80))
+    browser = chromium.Browser(tmp_path / "profile")
+    shown = "[...document.querySelectorAll('.scene > :not(figcaption)')]"
+    shown = f"{shown}.filter((one) => !one.hidden).map((one) => one.tagName).join()"
+    browser.open(serving.address + "#light=2")
+    browser.until("!!document.querySelector('.agent')")
+    assert browser.run(shown) == "P", "no picture that is broken"
+    browser.until("document.querySelector('.history').textContent", 240)
+    assert browser.run(shown) == "IMG"
+    assert browser.run("document.querySelector('.most').textContent").endswith(" 80")
+    assert "in train, changed by hand" in browser.run(
+        "document.querySelector('.history').textContent"
+    )
+    browser.close()
+    assert serving.close() == 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 768, 1400])
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_is_wider_than_the_window(page: chromium.Browser, width: int, dark: bool):

@@ -145,7 +145,8 @@ def test_the_page_is_there_with_the_token_and_nothing_else_is(door: Door):
     for path in ("/", "/wrong/", f"/{token}", f"/{token}x/", f"/x{token}/app.js", f"//{token}/"):
         assert door.get(path).status in (403, 404, 307), path
     for path in ("server.py", "../server.py", "%2e%2e/server.py", "..%2fserver.py", "page/app.js",
-                 "films/0", "films/-1", "films/..%2f..%2fetc%2fpasswd", "%00"):  # fmt: skip
+                 "films/0", "films/-1", "films/..%2f..%2fetc%2fpasswd", "%00",
+                 "films/" + "1" * 5000):  # fmt: skip
         assert door.get(f"/{token}/{path}").status == 404, path
 
 
@@ -318,6 +319,14 @@ def test_connections_without_a_request_are_closed(door: Door, monkeypatch: pytes
         wait_for(lambda: StandIn.asked.count("begin") >= 2)
 
 
+@pytest.mark.parametrize("asked", ["GET /x/", "OPTIONS *", "GET foo", "CONNECT a.example:1"])
+def test_a_refusal_closes_the_connection(door: Door, asked: str):
+    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as line:
+        line.sendall(f"{asked} HTTP/1.1\r\nHost: {door.host}\r\n\r\nGET".encode())
+        answer = b"".join(iter(lambda: line.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 403") and b"\r\nconnection: close" in answer.lower()
+
+
 def test_a_page_that_does_not_read_holds_no_other_up(door: Door):
     with door.connect() as deaf, door.connect() as calm:
         start(deaf)
@@ -367,6 +376,16 @@ def test_the_terminal_says_why_no_agent_is_left(
             line.recv(timeout=20)
     said = capsys.readouterr().err
     assert all(f"svea: {name}: the disk is gone [it left the page]" in said for name in "ab")
+
+
+def test_a_page_is_told_how_long_its_film_is(door: Door, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recording, "SECONDS", 1.0)
+    monkeypatch.setattr(recording.Films, "write", lambda self, film: (0, "a.mp4"))
+    with door.connect() as line:
+        start(line)
+        line.send('{"do": "record"}')
+        assert until(line, "recording") == {"do": "recording", "seconds": 1, "writing": True}
+        assert until(line, "recorded")["film"] == 0
 
 
 def test_a_film_has_ten_seconds_and_a_pause_is_cut(monkeypatch: pytest.MonkeyPatch):

@@ -568,12 +568,18 @@ def test_a_browser_reads_bars_and_offers_figures_and_tables_as_files(browser, la
       figure.querySelectorAll(".take button").forEach((button) => button.click());
       document.querySelector("#returns").parentElement.querySelector(".take button").click();
       for (let k = 0; k < 100 && saved.length < 3; k++) await pause();
-      return {tip, saved, csv: asCsv(document.querySelector("#returns table")).split("\\n").length};
+      const lines = () => asCsv(document.querySelector("#returns table")).split("\\n");
+      const csv = lines().length;
+      const cell = document.querySelector("#returns td");
+      delete cell.dataset.value;
+      cell.textContent = "=1+1";
+      return {tip, saved, csv, formula: lines().some((line) => line.startsWith("'=1+1"))};
     """
     seen = browse(browser, large_page, script, 1200, tmp_path / "profile")
     assert any(digit.isdigit() for digit in seen["tip"])
     assert {kind for kind, _ in seen["saved"]} == {"image/svg+xml", "image/png", "text/csv"}
     assert all(size > 200 for _, size in seen["saved"])
+    assert seen["formula"], "a spreadsheet takes it for text"
     assert seen["csv"] > 4  # a head, a row per result, and the last line break
 
 

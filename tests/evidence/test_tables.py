@@ -9,7 +9,13 @@ from fake_runs import write_run
 
 from svea.evidence.report import gather
 from svea.evidence.tables import Cell, Column, Row, Table, results
-from svea.evidence.tables.writers import to_csv, to_latex, to_markdown, to_rows
+from svea.evidence.tables.writers import (
+    records_to_csv,
+    to_csv,
+    to_latex,
+    to_markdown,
+    to_rows,
+)
 
 
 def returns(*folders):
@@ -132,6 +138,14 @@ def test_latex_escapes_what_it_would_read_as_a_command():
         "\\end{tabular}\n"
         "\\end{table}\n"
     )
+
+
+def test_no_csv_cell_is_a_formula():
+    texts = ["=1+1", "@SUM(A1)", "+cmd", "-cmd", "\t=1", "-0.5", "+3", "a=b"]
+    head, *cells = records_to_csv({"=name": text} for text in texts).splitlines()
+    assert head == "'=name"
+    assert cells == ["'=1+1", "'@SUM(A1)", "'+cmd", "'-cmd", "'\t=1", "-0.5", "+3", "a=b"]
+    assert records_to_csv([{"mean": -0.5}]) == "mean\n-0.5\n"
 
 
 def test_terminal_rows_and_csv_show_the_same_table():

@@ -57,12 +57,13 @@ def send(content: bytes, *, cut: int | None = None, length: int | None = None) -
     Args:
         content: The file.
         cut: Close the connection after this many bytes.
-        length: Claim this Content-Length.
+        length: Claim this Content-Length; 0 claims none.
     """
 
     def reply(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
-        handler.send_header("Content-Length", str(length or len(content)))
+        if length != 0:
+            handler.send_header("Content-Length", str(length or len(content)))
         handler.end_headers()
         handler.wfile.write(content[:cut])
 

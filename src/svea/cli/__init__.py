@@ -41,9 +41,13 @@ VERBS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb and return the exit code; user errors are one message on stderr."""
+    caller = sys.stdout, sys.stderr
     write_what_streams_can_show()
     if arguments is not None:
-        return answer(arguments)
+        try:
+            return answer(arguments)
+        finally:
+            sys.stdout, sys.stderr = caller
     trust.count_typed_alone()
     code = answer(sys.argv[1:], ends=True)
     for number in (signal.SIGINT, signal.SIGTERM):

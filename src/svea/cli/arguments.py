@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import tyro
 from tyro.conf import Positional
 
+from svea.cli.encoding import unfiltered
 from svea.errors import UserError
 from svea.files import check_path, trust
 from svea.machine import wants_plain_text
@@ -76,10 +77,11 @@ def parse(function: Callable[..., int | None], verb: str, arguments: list[str]) 
     """Let tyro read the arguments of a function and call it."""
     refuse_dashes(arguments)
     command = _with_checked_paths(function)
-    found = tyro.cli(
-        command, prog=f"svea {verb}", args=arguments, config=SWITCHES, registry=NUMBERS
-    )
-    return found or 0
+    with unfiltered():
+        call = tyro.cli(
+            command, prog=f"svea {verb}", args=arguments, config=SWITCHES, registry=NUMBERS
+        )
+    return call() or 0
 
 
 def parse_parts(
@@ -97,8 +99,11 @@ def parse_parts(
         return 0
     commands = {name: _with_checked_paths(function) for name, function in parts.items()}
     read = tyro.extras.subcommand_cli_from_dict
-    found = read(commands, prog=f"svea {verb}", args=arguments, config=SWITCHES, registry=NUMBERS)
-    return found or 0
+    with unfiltered():
+        call = read(
+            commands, prog=f"svea {verb}", args=arguments, config=SWITCHES, registry=NUMBERS
+        )
+    return call() or 0
 
 
 def refuse_dashes(arguments: list[str]) -> None:
@@ -111,12 +116,14 @@ def refuse_dashes(arguments: list[str]) -> None:
             )
 
 
-def _with_checked_paths(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Refuse paths that cannot exist before the command sees them."""
+def _with_checked_paths(
+    function: Callable[..., int | None],
+) -> Callable[..., Callable[[], int | None]]:
+    """The call of a command with its arguments; paths that cannot exist are refused."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def command(*positional: Any, **named: Any) -> int | None:
+    def command(*positional: Any, **named: Any) -> Callable[[], int | None]:
         given = signature.bind(*positional, **named).arguments
         if given.get("trust"):
             trust.trust(trust.EVERYTHING)
@@ -124,7 +131,7 @@ def _with_checked_paths(function: Callable[..., int | None]) -> Callable[..., in
             for path in value if isinstance(value, tuple) else (value,):
                 if isinstance(path, Path):
                     check_path(path, name)
-        return function(*positional, **named)
+        return functools.partial(function, *positional, **named)
 
     defaults = {name: one.default for name, one in signature.parameters.items()}
     hints = _without_empty_defaults(get_type_hints(function, include_extras=True), defaults)

@@ -1,9 +1,14 @@
-"""What a terminal or a pipe can show: an older encoding gets plain words instead of an error."""
+"""What a terminal or a pipe is given: words in its encoding, and no commands to a terminal."""
 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import sys
+from collections.abc import Iterator
+from typing import Any
+
+from svea.machine import harmless, opened
 
 PLAIN = {
     "±": "+-", "×": "x", "−": "-", "–": "-", "—": "-", "≤": "<=", "≥": ">=", "→": "->", "…": "...",
@@ -13,12 +18,40 @@ PLAIN = {
 """How the symbols in our texts are written without them."""
 
 
+class Filtered:
+    """A stream without control characters: a folder's name may have commands to the terminal."""
+
+    def __init__(self, stream: Any) -> None:
+        """Take the stream itself, under the name by which `opened` and rich find it."""
+        self.rich_proxied_file = stream
+
+    def write(self, text: str) -> int:
+        """Write what is left."""
+        return int(self.rich_proxied_file.write(harmless(text)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
 def write_what_streams_can_show() -> None:
-    """Let stdout and stderr spell out what their encoding lacks (LC_ALL=C), as it was meant."""
+    """Let stdout and stderr spell out what their encoding lacks (LC_ALL=C), and filter them."""
     codecs.register_error("svea-plain", spell_out)
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        stream = opened(getattr(sys, name))
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="svea-plain")
+        setattr(sys, name, Filtered(stream))
+
+
+@contextlib.contextmanager
+def unfiltered() -> Iterator[None]:
+    """For what colours its own words, and has no others: the help."""
+    kept = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(opened, kept)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = kept
 
 
 def spell_out(error: UnicodeError) -> tuple[str, int]:

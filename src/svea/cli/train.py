@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 
 from svea.cli.arguments import NUMBERS, STYLE, Positional, brief_help, refuse_dashes, tyro
+from svea.cli.encoding import unfiltered
 from svea.cli.terminal import starting
 from svea.config import Config, check, resolve
 from svea.envs.given import name_task
@@ -54,15 +55,16 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
 
     def read(defaults: Config) -> Config:
         values = {f.name: getattr(defaults, f.name) for f in dataclasses.fields(Config)}
-        flags = tyro.cli(
-            Train,
-            prog="svea train",
-            description=DESCRIPTION,
-            args=arguments,
-            default=Train(**values | {"task": tyro.MISSING}),
-            config=STYLE,
-            registry=NUMBERS,
-        )
+        with unfiltered():
+            flags = tyro.cli(
+                Train,
+                prog="svea train",
+                description=DESCRIPTION,
+                args=arguments,
+                default=Train(**values | {"task": tyro.MISSING}),
+                config=STYLE,
+                registry=NUMBERS,
+            )
         seeds[:] = parse_seeds(flags.seeds)
         if len(set(seeds)) < len(seeds):
             raise UserError(f"seeds is {' '.join(flags.seeds)}; allowed: each seed once")

@@ -7,10 +7,14 @@ its source spells out, so an archive cannot choose where a file lands.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import lzma
+import os
 import re
 import shutil
+import stat
 import struct
 import sys
 import tarfile
@@ -46,6 +50,7 @@ RECORD = "downloads.json"
 RECORD_BYTES = 2**30  # 100 bytes for the hash of each of 1.8 million files, and room
 
 _WORK = ".downloads"
+NOT_PINNED = "not pinned: no checksum of it is published"
 _DAMAGE = (
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, RuntimeError, ValueError),
@@ -68,8 +73,8 @@ class Source:
     """The folder it becomes, below the data folder."""
     pattern: str
     """Which members are taken, by their whole name; group 1 is the path below `into`."""
-    md5: str | None = None
-    """As published; None where none is."""
+    checksum: str | None = None
+    """As published, with its kind in front; None where none is."""
 
 
 SOURCES = {
@@ -88,6 +93,9 @@ SOURCES = {
         size=832_766_765,
         into="DAVIS",
         pattern=rf"DAVIS/(JPEGImages/480p/(?:{'|'.join(DAVIS)})/\d{{5}}\.jpg)",
+        checksum=(  # of tensorflow_datasets/video/davis/checksums.tsv
+            "sha256:e3d0b5b77c3d031b000a19e0e25e3e2cac65d183755601bc2cf066df1a2aa492"
+        ),
     ),
     "places365-val": Source(
         url="https://data.csail.mit.edu/places/places365/val_256.tar",
@@ -97,7 +105,7 @@ SOURCES = {
         size=525_158_400,
         into="places365_standard/val",
         pattern=r"val_256/(Places365_val_\d{8}\.jpg)",
-        md5="e27b17d8d44f4af9a78502beb927f808",  # published in torchvision.datasets.Places365
+        checksum="md5:e27b17d8d44f4af9a78502beb927f808",  # of torchvision.datasets.Places365
     ),
 }
 """What `svea data get` knows."""
@@ -126,7 +134,7 @@ def get_data(name: str, folder: Path, *, sources: Mapping[str, Source] = SOURCES
     if name not in sources:
         raise unknown_name("data set", name, sources)
     source, root = sources[name], Path(folder).expanduser()
-    destination, work = root / source.into, root / _WORK
+    destination = root / source.into
     if destination.exists():
         raise UserError(
             f"{destination} exists. Check it with `svea data check {root}`; to download it again, "
@@ -134,28 +142,52 @@ def get_data(name: str, folder: Path, *, sources: Mapping[str, Source] = SOURCES
         )
     record = read_record(root)
     print(f"{name}: {source.about}, about {source.size // 10**6} MB, from {source.url}")
-    archive, staging = work / f"{name}.{source.kind}", work / name
-    with storage_errors(work):
-        work.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(staging, ignore_errors=True)  # of an interrupted run
+    archive = root / _WORK / name / f"{name}.{source.kind}"
+    with storage_errors(archive.parent), _alone_in(archive.parent, archive):
         fetch(source, archive)
         print("unpacking", file=sys.stderr, flush=True)
-        unpack(source, archive, staging)
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        staging.rename(destination)  # all of it appears at once
-        described = _describe(root, name, source, archive)
+        staging = archive.parent / "unpacked"
+        unpack(source, archive, staging / source.into)
+        described = _describe(staging, name, source, archive)
         content = json.dumps(record | {name: described}, indent=1) + "\n"
         files.replace(root / RECORD, [content.encode()])
-        archive.unlink()
-        if not any(work.iterdir()):
-            work.rmdir()
-    verified = f"md5 {source.md5} as published" if source.md5 else "unverified: none is published"
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        (staging / source.into).rename(destination)  # all of it appears at once
+        shutil.rmtree(archive.parent)
+    with contextlib.suppress(OSError):  # another download is there
+        (root / _WORK).rmdir()
+    verified = f"{source.checksum}, as published" if source.checksum else NOT_PINNED
     print(f"archive sha256 {described['sha256']} ({verified}); recorded in {root / RECORD}")
     for part in inventory(root):
         if part.source == name:
             print(f"{part.name:<15} {part.summary}")
     print(f"use it with --data-dir {root} or export SVEA_DATA={root}")
     return 0
+
+
+@contextmanager
+def _alone_in(work: Path, archive: Path) -> Iterator[None]:
+    """A folder for one download at a time; of what a killed one left, only the archive is kept."""
+    for folder in (work.parent, work):
+        if folder.is_symlink():
+            raise StorageError(f"{folder} is a link; remove it and run the command again.")
+    work.mkdir(parents=True, exist_ok=True)
+    lock = os.open(work, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"another process downloads into {work}; wait for its end.") from None
+        except OSError:  # a file system without locks
+            pass
+        for entry in work.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry != archive or not stat.S_ISREG(entry.lstat().st_mode):
+                entry.unlink()
+        yield
+    finally:
+        os.close(lock)
 
 
 def fetch(source: Source, archive: Path) -> None:
@@ -171,13 +203,12 @@ def fetch(source: Source, archive: Path) -> None:
     _check_url(source.url)
     if not archive.exists():
         files.require_space(archive.parent, 2 * source.size, f"downloading {archive.stem}")
-    known = f"md5:{source.md5}" if source.md5 else None
     pooch.get_logger().setLevel("WARNING")  # it would ask users to note the hash
     try:
         with _progress(archive.name) as progress:
             pooch.retrieve(
                 source.url,
-                known,
+                source.checksum,
                 archive.name,
                 archive.parent,
                 downloader=pooch.HTTPDownloader(
@@ -285,14 +316,27 @@ def _content(open_member: Callable[[], IO[bytes] | None]) -> Iterator[bytes]:
 
 
 def _check_response(source: Source, response: Any) -> None:
-    """Refuse a redirect away from https, and a file that is far too large."""
+    """Refuse a redirect away from https, and a file that is far too large, or becomes it."""
     _check_url(response.url)
-    size = int(response.headers.get("content-length", 0))
+    _check_size(source, int(response.headers.get("content-length", 0)))
+    read = response.iter_content
+
+    def counted(*given: Any, **options: Any) -> Iterator[bytes]:
+        size = 0
+        for piece in read(*given, **options):
+            size += len(piece)
+            _check_size(source, size)
+            yield piece
+
+    response.iter_content = counted
+
+
+def _check_size(source: Source, size: int) -> None:
     if size > LIMIT * source.size:
         raise DownloadError(
-            f"{source.url} has {words.size(size)}, where about {words.size(source.size)} are "
-            "expected: it is not the archive. Get the data elsewhere, laid out as docs/data.md "
-            "shows."
+            f"{source.url} sends {words.size(size)} or more, where about {words.size(source.size)} "
+            "are expected: it is not the archive. Get the data elsewhere, laid out as "
+            "docs/data.md shows."
         )
 
 
@@ -348,6 +392,6 @@ def _describe(root: Path, name: str, source: Source, archive: Path) -> dict[str,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "bytes": archive.stat().st_size,
         "sha256": content_sha256(archive),
-        "verified_md5": source.md5,
+        "verified": source.checksum,
         "files": {file.relative_to(root).as_posix(): content_sha256(file) for file in found},
     }

@@ -90,9 +90,13 @@ def to_json(value: Any) -> bytes:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, making its folder; a failure is a StorageError."""
+    """Write a file whole or not at all, making its folder; a failure is a StorageError.
+
+    What killed processes left of the same file is removed.
+    """
     with writing(path, len(content)):
         make_folder(path.parent)
+        sweep_one(path)
         replace(path, [content])
 
 

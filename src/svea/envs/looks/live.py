@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,8 @@ ROBOT_BODY, ROBOT_FLOOR = "arm", "table"
 
 # The visual part of a model: what modes write, and what is put back before another one begins.
 _VISUAL = ("mat_", "cam_", "light_", "geom_rgba", "geom_matid", "site_rgba", "tendon_rgba")
-
-
 _UNPAINTED = (NEUTRAL.paint, None, 0)
+Places = dict[str, np.ndarray]
 
 
 class LiveMode(PictureMode):
@@ -59,6 +59,9 @@ class LiveMode(PictureMode):
         self._screen, self._stale = 0, False
         self._frame = 0.0
         self._last: np.ndarray | None = None
+        self._found: Places = {}
+        """Camera and lights as the simulator left them, before the mode and adjustments."""
+        self._between: Between | None = None
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -156,8 +159,9 @@ class LiveMode(PictureMode):
         """Dress the scene as the mode does, then adjust it."""
         self._scene, self._rng = scene, copy.deepcopy(rng)
         self._draws = np.random.default_rng(self._seed)  # of noise and dropped frames
-        self._frame, self._last = 0.0, None
+        self._frame, self._last, self._between = 0.0, None, None
         if scene is not None:
+            self._found = {name: array.copy() for name, array in _places(scene).items()}
             self._upload()
             self._unpaint()
             self._undo("head_")  # the environment has restored the rest
@@ -166,11 +170,31 @@ class LiveMode(PictureMode):
         self._dress()
 
     def advance(self, scene: Scene) -> None:
-        """Let the mode move on by a simulator step."""
+        """Let the mode move on by a simulator step; draw it, if it is one that was asked for."""
         self.base.advance(scene)
+        if self._between is not None and scene is not None:
+            self._between.step += 1
+            if self._between.step in self._between.wanted:
+                with self._between.placed(scene):
+                    picture = self.compose(scene.renderer.draw(self._between.size))
+                self._between.pictures.append(np.array(picture))
+
+    def draw_between(self, steps: Collection[int], size: int) -> list[np.ndarray]:
+        """Have pictures drawn after some simulator steps of the next decision, for people.
+
+        Camera and lights stand in them as they stood to the simulator's own at the last decision.
+        The agent's observations do not depend on them.
+        """
+        if self._scene is None:  # a user's environment: there is a picture alone
+            return []
+        self._between = Between(steps, size, self._found, _places(self._scene))
+        return self._between.pictures
 
     def update(self, scene: Scene | None) -> None:
         """Let the mode move on by a decision, without the adjustments of the last one."""
+        self._between = None
+        if scene is not None:
+            self._found = {name: array.copy() for name, array in _places(scene).items()}
         self._undo("light_d", "light_a", "light_s", "head_", "mat_")  # all that the model holds
         self.base.update(scene)  # type: ignore[arg-type]
         self._frame += self.adjustments.video_speed
@@ -203,14 +227,12 @@ class LiveMode(PictureMode):
         """Remember how the mode left the scene, and put the adjustments on."""
         if self._scene is None:
             return
-        model, data, camera = self._scene.model, self._scene.data, self._scene.camera
+        model = self._scene.model
         head = model.vis.headlight
         lights = {"light_diffuse": model.light_diffuse, "light_ambient": model.light_ambient,
                   "light_specular": model.light_specular, "head_diffuse": head.diffuse,
                   "head_ambient": head.ambient, "head_specular": head.specular}  # fmt: skip
-        places = {"cam_xpos": data.cam_xpos[camera], "cam_xmat": data.cam_xmat[camera],
-                  "light_xpos": data.light_xpos, "light_xdir": data.light_xdir}  # fmt: skip
-        self._now = lights | places | {"mat_rgba": model.mat_rgba}
+        self._now = lights | _places(self._scene) | {"mat_rgba": model.mat_rgba}
         self._kept = {name: array.copy() for name, array in self._now.items()}
         self._put_on()
 
@@ -328,6 +350,37 @@ class LiveMode(PictureMode):
             return int(getattr(self._model, kind)(name).id)
         except KeyError:
             return -1
+
+
+class Between:
+    """Pictures between two decisions."""
+
+    def __init__(self, wanted: Collection[int], size: int, found: Places, shown: Places) -> None:
+        """Take the steps to draw after, and how camera and lights were found and are shown."""
+        self.wanted, self.size, self.step = wanted, size, 0
+        self.pictures: list[np.ndarray] = []
+        axes, turned = (each["cam_xmat"].reshape(3, 3) for each in (found, shown))
+        self._turn = axes.T @ turned
+        self._moved = {name: shown[name] - found[name] for name in found if name != "cam_xmat"}
+
+    @contextmanager
+    def placed(self, scene: Scene) -> Iterator[None]:
+        """Move camera and lights in the same way, from where the simulator has them now."""
+        places = _places(scene)
+        kept = {name: array.copy() for name, array in places.items()}
+        places["cam_xmat"][...] = (places["cam_xmat"].reshape(3, 3) @ self._turn).ravel()
+        for name, moved in self._moved.items():
+            places[name] += moved
+        yield
+        for name, array in kept.items():
+            places[name][...] = array
+
+
+def _places(scene: Scene) -> Places:
+    """Where the camera and the lights are: the simulator sets it in every step."""
+    data, camera = scene.data, scene.camera
+    return {"cam_xpos": data.cam_xpos[camera], "cam_xmat": data.cam_xmat[camera],
+            "light_xpos": data.light_xpos, "light_xdir": data.light_xdir}  # fmt: skip
 
 
 def _visual_arrays(model: Any) -> Iterator[tuple[str, np.ndarray]]:

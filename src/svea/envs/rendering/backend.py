@@ -54,7 +54,7 @@ def prepare_simulator() -> None:
     >>> import mujoco
     """
     _check_mujoco_version()
-    _draw_without_threads()
+    _configure_mesa()
     allowed = _BACKENDS.get(platform.system(), _BACKENDS["Linux"])
     given = os.environ.get("MUJOCO_GL", "").strip().lower()
     if given:
@@ -225,13 +225,16 @@ def _choose_linux_backend() -> str:
     )
 
 
-def _draw_without_threads() -> None:
-    """Keep llvmpipe from starting threads; to be called before anything asks EGL.
+def _configure_mesa() -> None:
+    """Draw without threads and without a cache on disk; to be called before anything asks EGL.
 
-    It has one per core by default. An 84 px picture is too small to gain from them, they take the
-    core that the learner needs, and a process that is forked later would wait for them forever.
+    llvmpipe has a thread per core by default. An 84 px picture is too small to gain from them, they
+    take the core that the learner needs, and a process that is forked later would wait for them
+    forever. The cache of shaders saves a process a second, and ends it with SIGBUS when its disk is
+    full.
     """
     os.environ.setdefault("LP_NUM_THREADS", "0")
+    os.environ.setdefault("MESA_SHADER_CACHE_DISABLE", "true")
 
 
 def _can_load(*names: str) -> bool:
@@ -250,7 +253,7 @@ def _egl_vendor() -> str | None:
 
     The variable `MUJOCO_EGL_DEVICE_ID` restricts the choice to one device.
     """
-    _draw_without_threads()
+    _configure_mesa()
     if not _can_load("OpenGL", "GL", "libOpenGL.so.0", "libGL.so.1"):
         return None
     try:

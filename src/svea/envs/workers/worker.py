@@ -191,10 +191,10 @@ class Worker:
         except subprocess.TimeoutExpired:
             status = None
         how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
-        return self._with_last_words(
-            f"{self} (process {self.process.pid}) died with {how}. If the machine ran out "
-            "of memory, use fewer environments (--envs)."
-        )
+        cure = "If the machine ran out of memory, use fewer environments (--envs)."
+        if status == -signal.SIGBUS:  # a page of a file could not be had
+            cure = "A disk that it writes to is full."
+        return self._with_last_words(f"{self} (process {self.process.pid}) died with {how}. {cure}")
 
     def _with_last_words(self, message: str) -> WorkerError:
         """An error with the stack that a crashing process wrote."""

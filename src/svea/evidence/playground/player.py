@@ -21,6 +21,7 @@ from svea.envs.actions import as_action, describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.looks.live import PATH, LiveMode
 from svea.envs.modes import make_mode
+from svea.envs.tasks import TASKS
 from svea.evidence.evaluation.adaptation import deployed_policy
 from svea.evidence.evaluation.lines import check_actions
 from svea.evidence.evaluation.play import (
@@ -86,9 +87,11 @@ class Player:
         self.agent, self.config = seat.load()
         self.task = seat.task or self.config.task
         arguments = self.config.environment_in(PATH, seat.data_dir, seat.task)
+        self.repeat, self._frames = arguments["action_repeat"], arguments["episode_frames"]
         self._data_dir = data_folder(arguments["data_dir"])
         shown = {"seed": 0, "render_mode": "rgb_array", "render_size": setting.size}
         self.env = make_env(**arguments | shown)
+        self.rate = float(self.env.metadata.get("render_fps", 25))
         self._mode: LiveMode = self.env.get_wrapper_attr("mode")
         actions, choices = describe_actions(self.env.action_space)
         if self.agent is not None:
@@ -99,6 +102,7 @@ class Player:
         self.problem = ""
         self.setting = setting
         self.episode, self.done, self.numbers = EpisodeResult(0), True, Numbers()
+        self.between: list[NDArray[np.uint8]] = []
         self.observation = np.zeros(self.env.observation_space.shape or (), np.uint8)
         self._wear(setting)
 
@@ -113,7 +117,8 @@ class Player:
             "decisions": agent.decision if agent else 0,
             "has_q": agent is not None and has_critic(agent),
             "has_mask": agent is not None and agent.masker is not None,
-            "rate": float(self.env.metadata.get("render_fps", 25)),
+            "most": self._frames if self.task in TASKS else None,
+            "rate": self.rate,
             "actions": self._actions,
             "choices": self._choices,
             "size": self.config.image_size,
@@ -158,10 +163,18 @@ class Player:
         if not self.done and self.env.has_wrapper_attr("redraw"):
             self.observation = self.env.get_wrapper_attr("redraw")()
 
-    def decide(self) -> None:
-        """One decision, as evaluations take it."""
+    def decide(self, between: int = 0) -> None:
+        """One decision, as evaluations take it.
+
+        Args:
+            between: How many pictures to draw at most between the last one and the next.
+        """
+        self.between = []
         if self.done:
             return
+        if between and self.config.mask != "oracle":  # whose scene is masked
+            steps = {round(k * self.repeat / (between + 1)) for k in range(1, between + 1)}
+            self.between = self._mode.draw_between(steps - {self.repeat}, self.setting.size)
         rows = np.repeat(self.observation[None], self._rows, axis=0)
         playing = [self.episode, *[None] * (self._rows - 1)]
         action = self._policy(rows, playing)[0]
@@ -205,10 +218,7 @@ class Player:
         for env in (self.env, unwrapped):
             if hasattr(env, "render_size"):
                 env.render_size = self.setting.size
-        picture: Any = self.env.render()
-        buffer = io.BytesIO()
-        Image.fromarray(np.ascontiguousarray(picture)).save(buffer, "JPEG", quality=JPEG_QUALITY)
-        return buffer.getvalue()
+        return as_jpeg(self.env.render())
 
     def seen(self) -> list[bytes]:
         """The frames that the agent sees, oldest first, and the newest with what is laid over it.
@@ -255,3 +265,10 @@ class Player:
     def close(self) -> None:
         """Free the simulator."""
         self.env.close()
+
+
+def as_jpeg(picture: Any) -> bytes:
+    """A picture as it travels to the page."""
+    buffer = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(picture)).save(buffer, "JPEG", quality=JPEG_QUALITY)
+    return buffer.getvalue()

@@ -8,6 +8,7 @@ import json
 import signal
 import socket
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -16,9 +17,13 @@ import torch
 from svea.envs.workers.process import end_with_parent
 from svea.errors import SveaError, UserError
 from svea.evidence.playground import wire
-from svea.evidence.playground.player import Player, Seat
+from svea.evidence.playground.player import Player, Seat, as_jpeg
+from svea.evidence.playground.session import FASTEST
 from svea.evidence.playground.setting import Setting
 from svea.files import trust
+
+SMOOTH = 40  # pictures a second that are worth their time
+BUSY = 0.8  # share of the time between decisions that an agent may take
 
 
 def main() -> None:
@@ -45,6 +50,7 @@ class _Serving:
     def __init__(self, end: socket.socket, agent: int) -> None:
         self._end, self._agent = end, agent
         self._player: Player | None = None
+        self._between = 0  # pictures between two decisions
 
     def answer(self, command: dict[str, Any]) -> None:
         """Do as told and say so; what goes wrong is the answer's `error`."""
@@ -60,7 +66,7 @@ class _Serving:
 
     def _obey(self, command: dict[str, Any], header: dict[str, Any]) -> bytes:
         """Start, begin an episode, change the look, or decide; then show it if asked."""
-        do = command["do"]
+        do, began = command["do"], time.monotonic()
         if do == "start":
             self._player = Player(Seat(**command["seat"]), Setting(**command["setting"]))
             return wire.pack(header | {"about": self._player.about()})
@@ -73,7 +79,7 @@ class _Serving:
         elif setting != player.setting:
             player.change(setting)
         if do == "decide":
-            player.decide()
+            player.decide(self._between if command["draw"] else 0)
         told = header | {
             "seed": player.episode.seed,
             "length": player.episode.length,
@@ -86,8 +92,34 @@ class _Serving:
         parts = [player.scene(), *player.seen()]
         told |= player.situation() | vars(player.numbers)
         told["overlay"] = setting.overlay if len(parts) > 2 else "none"
+        told["between"] = 0
         player.numbers = type(player.numbers)()
+        if do == "decide":
+            parts += map(as_jpeg, player.between)
+            told["between"] = len(player.between)
+            interval = 1 / min(FASTEST, player.rate * setting.speed)
+            most = min(player.repeat, int(SMOOTH * interval)) - 1
+            self._between = fitting(self._between, time.monotonic() - began, interval, most)
         return wire.pack(told, *parts)
+
+
+def fitting(count: int, seconds: float, interval: float, most: int) -> int:
+    """How many pictures to draw before the next decision, so that it comes in time.
+
+    Args:
+        count: How many were drawn before this one.
+        seconds: What the decision and all its pictures took.
+        interval: Between decisions.
+        most: How many are worth it.
+
+    >>> fitting(0, 0.02, 0.1, 3), fitting(3, 0.09, 0.1, 3), fitting(1, 0.07, 0.1, 3)
+    (1, 2, 1)
+    """
+    if seconds > BUSY * interval:
+        count -= 1
+    elif seconds + seconds / (count + 1) < BUSY * interval:
+        count += 1
+    return max(0, min(count, most))
 
 
 if __name__ == "__main__":

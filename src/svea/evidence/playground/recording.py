@@ -44,6 +44,11 @@ class Film:
             self._shown.append(answers)
 
     @property
+    def seconds(self) -> int:
+        """How long it is."""
+        return int(self._seconds)
+
+    @property
     def is_whole(self) -> bool:
         """Whether it is long enough."""
         return self._seconds >= SECONDS or len(self._shown) >= MOST_PICTURES

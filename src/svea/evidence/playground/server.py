@@ -107,7 +107,9 @@ class Guard:
         if scope["type"] == "lifespan" or (refused := self._refusal(scope)) is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await PlainTextResponse(refused, 403, HEADERS)(scope, receive, send)
+            # Closed, or a stranger could hold the line with half of a second request.
+            closing = HEADERS | {"Connection": "close"}
+            await PlainTextResponse(refused, 403, closing)(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": POLICY, "reason": refused})
 
@@ -121,7 +123,7 @@ class Guard:
         must = scope["type"] == "websocket"
         if (must or origins) and origins != [f"http://{hosts[0]}"]:
             return "wrong origin: another site asked"
-        given = scope["path"].split("/")[1].encode()
+        given = f"{scope['path']}/".split("/")[1].encode()  # also of `OPTIONS *`
         if not secrets.compare_digest(given, self._token.encode()):
             return "wrong token: open the address that svea play printed, and add what follows #"
         return None
@@ -160,7 +162,7 @@ class Playground:
     def app(self, hosts: frozenset[str], any_address: bool = False) -> ASGIApp:
         """The guarded application."""
         routes = [
-            Route("/{token}/films/{number:int}", self.film),
+            Route("/{token}/films/{number}", self.film),
             Route("/{token}/{name}", self.page),
             Route("/{token}/", self.page),
             WebSocketRoute("/{token}/live", self.live),
@@ -178,10 +180,10 @@ class Playground:
 
     async def film(self, request: Request) -> Response:
         """A film that this server has written, by its number."""
-        number = request.path_params["number"]
-        if number >= len(self.films):
+        by_name = {str(number): self.films[number] for number in range(len(self.films))}
+        path = by_name.get(request.path_params["number"])
+        if path is None:
             return PlainTextResponse("not found", 404, HEADERS)
-        path = self.films[number]
         return FileResponse(path, headers=HEADERS, media_type="video/mp4", filename=path.name)
 
     async def live(self, socket: WebSocket) -> None:

@@ -195,7 +195,7 @@ class Session:
             for answer in answers:
                 await self._send_bytes(answer.raw)
         if self._film is not None and do == "decide":
-            self._keep(answers)
+            await self._keep(self._film, answers)
         if answers and do == "decide" and all(answer.header["done"] for answer in answers):
             self._next_episode()
 
@@ -225,11 +225,13 @@ class Session:
             return None
         return answer
 
-    def _keep(self, answers: list[Packet]) -> None:
+    async def _keep(self, film: recording.Film, answers: list[Packet]) -> None:
         """Add a picture to the film; when it is long enough, write it, and play on meanwhile."""
-        film = self._film
-        assert film is not None
+        before = film.seconds
         film.add(answers)
+        if film.seconds > before or film.is_whole:
+            state = {"seconds": film.seconds, "writing": film.is_whole}
+            await self._send({"do": "recording"} | state)
         if film.is_whole:
             self._film = None
             task = asyncio.create_task(self._write(film))

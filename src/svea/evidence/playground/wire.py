@@ -2,7 +2,8 @@
 
 4 bytes, little endian: length of the header
 the header, whose "parts" are the lengths of what follows
-the parts: a JPEG of the scene, the pixels that the agent sees, what is laid over the newest
+the parts: a JPEG of the scene, the pixels that the agent sees, what is laid over the newest, and
+    JPEGs of the scene between the last decision and this one
 """
 
 from __future__ import annotations

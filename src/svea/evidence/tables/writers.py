@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 from svea.evidence.tables import Record, Table
 
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
+
 
 def to_rows(table: Table) -> list[dict[str, str]]:
     """For a terminal: a dictionary per row, by the titles of the columns."""
@@ -61,12 +63,17 @@ def records_to_csv(records: Iterable[Record]) -> str:
     records = list(records)
     text = io.StringIO()
     names = list(dict.fromkeys(name for record in records for name in record))
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    for record in records:
-        missing = {k for k, v in record.items() if isinstance(v, float) and math.isnan(v)}
-        writer.writerow({k: "" if k in missing else v for k, v in record.items()})
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([_field(name) for name in names])
+    writer.writerows([_field(record.get(name, "")) for name in names] for record in records)
     return text.getvalue()
+
+
+def _field(value: object) -> object:
+    """What a spreadsheet does not take for a formula; nothing for nan."""
+    if isinstance(value, str) and _FORMULA.match(value):
+        return f"'{value}"
+    return "" if isinstance(value, float) and math.isnan(value) else value
 
 
 def _notes(table: Table) -> str:

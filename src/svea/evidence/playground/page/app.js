@@ -54,6 +54,7 @@ class Column {
     const trained = about.decisions ? `, ${about.decisions.toLocaleString("en")} decisions` : "";
     const augment = about.augment ? ` with ${about.augment}` : "";
     this.find(".about").textContent = `${about.task} · ${about.method}${augment}${trained}`;
+    if (about.most) this.find(".most").textContent = `return, at most ${about.most.toLocaleString("en")}`;
     if (!about.has_q) this.find(".q-caption").textContent = "no critic stored";
     this.bars.choices = about.choices;
     this.node.classList.remove("lost");
@@ -65,7 +66,9 @@ class Column {
     this.find(".problem").hidden = !text;
   }
 
-  show(header, scene, seen, laid) {
+  show(header, scene, seen, ...more) {
+    const between = more.splice(more.length - header.between);
+    const laid = more[0];
     const began = header.did === "begin";
     if (began) {
       this.lines.forEach((line) => line.clear());
@@ -75,9 +78,7 @@ class Column {
     this.lines[0].add(header.returns);
     this.lines[1].add(header.q);
     if (header.actions.length) this.bars.set(header.actions.at(-1));
-    if (this.url) URL.revokeObjectURL(this.url);
-    this.url = URL.createObjectURL(new Blob([scene], { type: "image/jpeg" }));
-    this.find(".scene img").src = this.url;
+    this.playScene([...between, scene]);
     this.showSeen(seen, laid, header.overlay);
     this.find(".return").textContent = header.return.toFixed(header.return < 100 ? 1 : 0);
     this.find(".decision").textContent = header.length;
@@ -88,10 +89,24 @@ class Column {
     [...this.lines, this.bars].forEach((plot) => plot.draw());
   }
 
+  /** The scenes since the last decision, in the time until the next; the last one stays. */
+  playScene(scenes, wait = 1000 / (controls.rate * controls.setting.speed * scenes.length)) {
+    clearTimeout(this.timer);
+    if (this.url) URL.revokeObjectURL(this.url);
+    this.url = URL.createObjectURL(new Blob([scenes[0]], { type: "image/jpeg" }));
+    const image = this.find(".scene img");
+    image.src = this.url;
+    image.hidden = false;
+    this.find(".wait").hidden = true;
+    const later = scenes.slice(1);
+    if (later.length) this.timer = setTimeout(() => this.playScene(later, wait), wait);
+  }
+
   finish(header) {
     this.over = true;
     const solved = header.success === null ? "" : header.success ? " ✓" : " ✗";
-    this.finished.unshift(`${header.return.toFixed(0)}${solved} in ${header.mode}`);
+    const changed = state.exact ? "" : ", changed by hand";
+    this.finished.unshift(`${header.return.toFixed(0)}${solved} in ${header.mode}${changed}`);
     this.finished.length = Math.min(this.finished.length, 4);
     this.find(".history").textContent = `ended: ${this.finished.join(" · ")}`;
   }
@@ -126,6 +141,8 @@ function toImage(rgb, side) {
 
 const handlers = {
   hello(message) {
+    state.recording = false;
+    showRecording();
     controls.offer(message);
     byId("agents").replaceChildren();
     byId("agents").classList.toggle("several", message.agents.length > 1);
@@ -152,17 +169,23 @@ const handlers = {
   lost(message) {
     columns[message.agent].node.classList.add("lost");
     columns[message.agent].about ??= {};
-    columns[message.agent].find(".about").textContent = "not playing";
+    for (const place of [".about", ".wait"]) columns[message.agent].find(place).textContent = "not playing";
     columns[message.agent].problem(message.why);
   },
   restart(message) {
     columns[message.agent].problem(`${message.why}; it is started again, and all begin the episode again`);
   },
   problem(message) {
+    state.recording = false;
+    showRecording();
     notice(message.why);
   },
   paused() {
     setPlaying(false, false);
+  },
+  recording(message) {
+    state.recording = true;
+    showRecording(message.writing ? "Writing …" : `Recorded ${message.seconds} of 10 s`);
   },
   recorded(message) {
     state.recording = false;
@@ -206,10 +229,10 @@ function setPlaying(on, tell = true) {
   if (tell) say({ do: "play", on });
 }
 
-function showRecording() {
+function showRecording(text = "Recording …") {
   byId("record").disabled = state.recording;
   byId("record").classList.toggle("recording", state.recording);
-  byId("record").textContent = state.recording ? "Recording …" : "Record 10 s";
+  byId("record").textContent = state.recording ? text : "Record 10 s";
 }
 
 byId("play").addEventListener("click", () => setPlaying(!state.playing));

@@ -188,7 +188,8 @@ function saveAsPicture(name, svg) {
 
 function asCsv(table) {
   const field = (cell) => {
-    const text = (cell.dataset.value || cell.innerText).trim().replace(/\s+/g, " ");
+    const shown = (cell.dataset.value || cell.innerText).trim().replace(/\s+/g, " ");
+    const text = shown.replace(/^(?=[=@]|[+-](?![\d.]+$))/, "'"); // no formula
     return /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const rows = all("tr", table).filter((row) => !row.hidden);
