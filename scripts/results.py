@@ -36,6 +36,7 @@ from published_runs import provenance, read_published
 from writing import digest, drawn_numbers, wrapped, write_figure
 
 from svea import files
+from svea.data.clips import DMCGB, source_of
 from svea.envs import describe
 from svea.evidence import plots, published, stats
 from svea.evidence.evaluation.lines import fingerprint
@@ -49,6 +50,7 @@ from svea.evidence.tables.results import notes_on_marks, papers
 from svea.evidence.tables.writers import records_to_csv
 from svea.runs import layout, zoo
 from svea.runs.load import load_agent
+from svea.runs.records import is_agent, read_records
 from svea.words import interval, number, plural, size
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,6 +71,8 @@ BLOCK = re.compile(
     r"(<!-- ([\w-]+): written by make results -->\n).*?(<!-- end of \2 -->)", re.DOTALL
 )
 LICENCE = "MIT"
+Returns = dict[Any, float]
+"""Of episodes, by what pairs them."""
 
 
 class Results:
@@ -100,6 +104,7 @@ class Results:
             "runs": self.provenance,
             "zoo": self.zoo,
             "stored": self.stored,
+            "clips": self.clips,
             "search": self.search,
             "candidate": self.comparison.candidates,
             "compared": self.comparison.settings,
@@ -308,21 +313,27 @@ class Results:
                 {r["seed"]: r["return"] for r in read_run(folder / kind).agent_episodes()}
                 for kind in ("float32", "stored")
             )
-            seeds = sorted(whole.keys() & small.keys())
-            gaps = stats.bootstrap_interval([[small[s] - whole[s] for s in seeds]], stats.mean)
-            rows.append(
-                {
-                    "agent": Cell(f"`{zoo.PREFIX}{folder.name}`"),
-                    "mode": Cell("train"),
-                    "paired episodes": Cell(str(len(seeds))),
-                    "float32": Cell(number(float(np.mean([whole[s] for s in seeds])))),
-                    "stored": Cell(number(float(np.mean([small[s] for s in seeds])))),
-                    "difference [95 %]": Cell(
-                        f"{gaps.point:+.1f}", f"[{gaps.low:+.1f}, {gaps.high:+.1f}]"
-                    ),
-                }
-            )
+            agent = {"agent": Cell(f"`{zoo.PREFIX}{folder.name}`"), "mode": Cell("train")}
+            rows.append(agent | _paired("float32", whole, "stored", small))
         return Table.of("stored", rows)
+
+    def clips(self) -> Table:
+        """The same episodes in front of re-coded clips and of the benchmark's own."""
+        rows, gaps = [], list[list[float]]()
+        for run in self.runs:
+            for (decision, mode), (before, now) in sorted(_in_front_of_both(run).items()):
+                name = f"{run.task}, `{run.method} + {run.augment}`, seed {run.seed}"
+                agent = {"agent": Cell(name), "decisions": Cell(f"{decision:,}")}
+                pairs = _paired("re-coded", before, "the benchmark's", now)
+                rows.append(agent | {"mode": Cell(mode)} | pairs)
+                gaps.append([now[one] - before[one] for one in now.keys() & before.keys()])
+        ends = stats.bootstrap_interval([[float(np.mean(one)) for one in gaps]], stats.mean)
+        note = (
+            "Mean return of the episodes that an agent played in front of both. Mean difference "
+            f"over the {len(gaps)} rows: {ends.point:+.0f} [{ends.low:+.0f}, {ends.high:+.0f}]. "
+            "Those with re-coded clips were played with earlier code, some on other machines."
+        )
+        return replace(Table.of("clips", rows), notes=(note,))
 
     def search(self) -> Table:
         """Every candidate of the search for a recipe that was run, the best first."""
@@ -511,6 +522,29 @@ def _final_modes(run: Run) -> set[str]:
 def _last(run: Run) -> int:
     """Decisions of a run's final agent; agents kept on the way have fewer."""
     return max((int(r["decision"]) for r in run.agent_episodes()), default=0)
+
+
+def _in_front_of_both(run: Run) -> dict[tuple[int, str], tuple[Returns, Returns]]:
+    """Returns by seed with re-coded clips and the benchmark's, by decision and mode."""
+    found: dict[tuple[int, str], tuple[Returns, Returns]] = {}
+    for record in filter(is_agent, read_records(run.folder)):
+        source = source_of(record.get("provenance") or {})
+        if record["mode"] in ("video_easy", "video_hard") and source.startswith(DMCGB):
+            both = found.setdefault((record["decision"], record["mode"]), ({}, {}))
+            both[source == DMCGB][record["seed"], record.get("world")] = record["return"]
+    return {key: both for key, both in found.items() if both[0].keys() & both[1].keys()}
+
+
+def _paired(one: str, before: Returns, other: str, now: Returns) -> dict[str, Cell]:
+    """Means of the episodes that both have, and their difference."""
+    seeds = sorted(before.keys() & now.keys())
+    gaps = stats.bootstrap_interval([[now[s] - before[s] for s in seeds]], stats.mean)
+    return {
+        "paired episodes": Cell(str(len(seeds))),
+        one: Cell(number(float(np.mean([before[s] for s in seeds])))),
+        other: Cell(number(float(np.mean([now[s] for s in seeds])))),
+        "difference [95 %]": Cell(f"{gaps.point:+.1f}", f"[{gaps.low:+.1f}, {gaps.high:+.1f}]"),
+    }
 
 
 def _return_cell(one: dict[str, Any] | None) -> Cell:
