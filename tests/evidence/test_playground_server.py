@@ -211,6 +211,16 @@ def test_pictures_are_dropped_and_never_queued(door: Door):
         assert until(line, "picture")["picture"] == sessions.ON_THEIR_WAY + 1
 
 
+def test_a_single_step_is_shown_also_to_a_page_that_confirms_nothing(door: Door):
+    with door.connect() as line:
+        start(line)
+        while until(line, "picture")["picture"] < sessions.ON_THEIR_WAY:
+            pass
+        line.send(json.dumps({"do": "play", "on": False}))
+        line.send(json.dumps({"do": "step"}))
+        assert until(line, "picture")["picture"] == sessions.ON_THEIR_WAY + 1
+
+
 def test_a_thousand_malformed_messages_close_a_thousand_connections(door: Door):
     rng, reasons = random.Random(1), set()
     for _ in range(1000):

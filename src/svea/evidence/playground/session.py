@@ -170,7 +170,7 @@ class Session:
             self._exact = False
         if self._playing or self._steps:
             self._steps = max(0, self._steps - 1)
-            draw = self._sent - self._shown < ON_THEIR_WAY
+            draw = not self._playing or self._sent - self._shown < ON_THEIR_WAY
             await self._ask("decide", draw or self._film is not None, show=draw)
             return True
         if before != self._played:
