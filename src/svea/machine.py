@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +55,16 @@ def usable_cores() -> int:
 def has_nvidia_gpu() -> bool:
     """Whether the kernel drives an NVIDIA GPU, whatever torch or GL think of it."""
     return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
+
+
+def activation() -> str:
+    """What stands before a command to type where the shell does not find this `svea` yet."""
+    script, found = Path(sys.prefix) / "bin/activate", shutil.which("svea")
+    if not script.is_file() or (found and Path(found).parent.samefile(script.parent)):
+        return ""
+    with contextlib.suppress(ValueError):
+        script = script.relative_to(Path.cwd())
+    return f"`source {shlex.quote(str(script))}`, then "
 
 
 def answer(command: list[str]) -> subprocess.CompletedProcess[str] | None:

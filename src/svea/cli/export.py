@@ -13,7 +13,9 @@ def run(arguments: list[str]) -> int:
     return parse(command, "export", arguments)
 
 
-def command(run: Positional[Path], folder: Positional[Path], small: bool = False) -> int:
+def command(
+    run: Positional[Path], folder: Positional[Path], small: bool = False, critic: bool = False
+) -> int:
     """Export the newest checkpoint; `svea eval` and `load_agent` take the folder like a run.
 
     Example: svea export runs/walker_walk-svea-0 exported
@@ -22,6 +24,7 @@ def command(run: Positional[Path], folder: Positional[Path], small: bool = False
         run: folder made by `svea train`.
         folder: a new folder.
         small: the acting part alone, in 8 bits: a tenth of the size, without Q-values.
+        critic: with --small, the Q-functions as well, for `svea play` and `svea analyze q-gap`.
     """
     from svea.cli.terminal import Steps
 
@@ -29,6 +32,6 @@ def command(run: Positional[Path], folder: Positional[Path], small: bool = False
         steps.doing(f"exporting {run}")
         from svea.runs.load import export as export_run
 
-        made = export_run(run, output_folder(folder, "folder"), small=small)
+        made = export_run(run, output_folder(folder, "folder"), small=small, critic=critic)
     print(made)
     return 0
