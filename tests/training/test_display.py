@@ -94,7 +94,8 @@ def test_evaluations_stay_on_a_terminal_and_the_end_has_returns_and_next_command
     )
     assert any(stays in line for line in lines)
     assert [line.removeprefix("\x1b[?25h") for line in lines[-2:]] == [  # the cursor is back
-        "done: 1,000 decisions in my runs/a; last returns: train 40.0, color_hard 30.0 (6 episodes each)",
+        "done: 1,000 decisions in my runs/a; last returns: train 40.0, color_hard 30.0 "
+        "(6 episodes each)",
         "next: `svea eval 'my runs/a'`, `svea report 'my runs/a'`, `svea watch 'my runs/a'`",
     ]
 

@@ -18,8 +18,8 @@ from svea.methods import Method
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
-    # Chosen by experiment (docs/notes/demo.md). SAC's numbers are not about size: with them a
-    # return reaches further back in the first thousands of decisions, and a short run is all it has.
+    # Chosen by experiment (docs/notes/demo.md). SAC's numbers are not about size: with them returns
+    # spread faster in the first thousands of decisions, which are all that a short run has.
     "quick": {
         "decisions": 15_000,
         "image_size": 48,
