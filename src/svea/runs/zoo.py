@@ -20,7 +20,7 @@ PREFIX = "zoo:"
 VARIABLE = "SVEA_ZOO"
 CARD = "card.json"
 COPIES = Path("runs/zoo")
-LIMIT = 30_000_000
+LIMIT = 40_000_000
 """Bytes that all agents may take in the repository."""
 
 _OF_A_CARD = {
