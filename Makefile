@@ -1,4 +1,5 @@
-# Everything from a fresh clone: `make demo`, `make test`. Each sets up .venv by itself.
+# Everything from a fresh clone: `make demo`, `make test`. Each sets up .venv by itself;
+# `source .venv/bin/activate` then gives a shell its `svea` and `python`.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,15 +15,22 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --disable-pip-version-check
 READY := $(VENV)/.ready
 
-.PHONY: help setup system demo results docs docs-serve test test-all faults lint format lock clean
+# What a shell needs before it finds `svea`.
+ACTIVATE := printf '\nin each new shell, before any svea command:\n\n    source $(VENV)/bin/activate\n\n'
+
+.PHONY: help setup ready system demo results docs docs-serve test test-all faults lint format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-setup: $(READY) system ## make .venv with svea in it, GL libraries for headless rendering, and a C compiler
+setup: ready ## make .venv with svea in it, GL libraries for headless rendering, and a C compiler
+	@$(ACTIVATE)
 
-demo: setup ## train SVEA on a DMControl task from pixels and write runs/demo/report.html
+ready: $(READY) system
+
+demo: ready ## train SVEA on a DMControl task from pixels and write runs/demo/report.html
 	@$(VENV)/bin/svea demo
+	@$(ACTIVATE)
 
 results: $(READY) ## write docs/results.md, the README's table, figures and model cards from results/
 	@$(PY) scripts/results.py
@@ -38,13 +46,13 @@ docs-serve: $(READY) ## show the site on 127.0.0.1:8000 while you write
 # Two processes with one thread each: more threads than cores makes small tensors slower.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist loadfile
 
-test: setup lint ## lint, then the tests (some minutes on 2 cores)
+test: ready lint ## lint, then the tests (some minutes on 2 cores)
 	@$(PYTEST)
 
-test-all: setup lint ## the tests including the slow ones
+test-all: ready lint ## the tests including the slow ones
 	@$(PYTEST) -m ""
 
-faults: setup ## the fault kit at full size: up to 2 hours on 2 cores; FAULTS="--scale 0.1" for less
+faults: ready ## the fault kit at full size: up to 2 hours on 2 cores; FAULTS="--scale 0.1" for less
 	@$(PY) tests/faults/run.py $(FAULTS)
 
 lint: $(READY) ## ruff, mypy, and the order of imports

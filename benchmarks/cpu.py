@@ -10,7 +10,7 @@ Processes with the same number of threads alternate, so that other work affects 
 Before anything is timed, plain and fast make some updates from the same weights with the same
 draws, and must come to the same losses: within 2 % of the largest where fast computes in bfloat16.
 
-    python benchmarks/cpu.py [--rounds 12] [--updates 6] [--threads 1] [--size quick|demo|paper]
+    python benchmarks/cpu.py [--rounds 12] [--updates 6] [--threads 1] [--size quick|paper]
                              [--precision float32|bfloat16] [--before TREE]
 
 `--threads 0` leaves the number to each, as `svea train` does where OMP_NUM_THREADS is not set.
@@ -42,13 +42,6 @@ CPU = torch.device("cpu")
 KINDS = ("plain", "written", "fast", "before")
 SIZES: dict[str, dict[str, Any]] = {
     "quick": {"preset": "quick"},
-    "demo": {
-        "preset": "quick",
-        "image_size": 48,
-        "batch_size": 64,
-        "sac.n_step": 3,
-        "sac.target_every": 1,
-    },
     "paper": {"batch_size": 32},
 }
 

@@ -18,6 +18,10 @@ from svea.runs.records import Record
 from svea.words import interval, number, plural, size
 
 RETURN = "return [95 %]"
+QUICK = (
+    " A small agent of preset `quick`, trained in minutes on a CPU: it is here because its "
+    "Q-functions are, not for its returns."
+)
 
 
 def returns_of(run: Run, decision: int, stored: str) -> Iterator[dict[str, Any]]:
@@ -69,7 +73,8 @@ def model_card(card: dict[str, Any], name: str, modes: Sequence[str]) -> str:
         f"# zoo:{name}",
         f"An agent for `{card['task']}` of the DeepMind Control Suite: {card['method']} with "
         f"{card['augment']}, {card['decisions']:,} decisions, training seed {card['seed']}. It "
-        "sees three stacked frames of 84 × 84 pixels and gives actions in [-1, 1].",
+        f"sees three stacked frames of {card['image_size']} × {card['image_size']} pixels and "
+        f"gives actions in [-1, 1].{QUICK if card['preset'] == 'quick' else ''}",
         "## Use",
         f"    svea watch zoo:{name}\n    svea eval zoo:{name} --modes train color_hard",
         f'In Python: `svea.load_agent("zoo:{name}").act(observation)`. It is meant for research '
@@ -84,9 +89,7 @@ def model_card(card: dict[str, Any], name: str, modes: Sequence[str]) -> str:
         f"At commit {card['commit']} on {card['machine']}, as by:",
         f"    {card['command']}",
         "## Files and licence",
-        f"`actor.safetensors` ({size(card['size'])}, SHA-256 in config.json) holds encoder and "
-        "policy: large layers in 8 bits, the rest in half precision. The Q-functions are not "
-        f"stored. Licence: {card['licence']}.",
+        f"{_files(card)} Licence: {card['licence']}.",
         f"What {card['method']} is: [Methods](../../docs/methods.md). SVEA is from Hansen, Su and "
         "Wang, *Stabilizing Deep Q-Learning with ConvNets and Vision Transformers under Data "
         "Augmentation*, NeurIPS 2021, [arXiv:2107.00644](https://arxiv.org/abs/2107.00644).",
@@ -94,6 +97,21 @@ def model_card(card: dict[str, Any], name: str, modes: Sequence[str]) -> str:
     body = "\n\n".join(part if part.startswith(("#", "|", " ")) else wrap(part) for part in parts)
     front = yaml.safe_dump(front_matter(card, name), sort_keys=False, allow_unicode=True, width=100)
     return f"---\n{front}---\n\n{body}\n"
+
+
+def _files(card: dict[str, Any]) -> str:
+    """What is stored of an agent."""
+    about = f"({size(card['size'])}, SHA-256 in config.json)"
+    how = "large layers in 8 bits, the rest in half precision."
+    if card["critic"]:
+        return (
+            f"`actor.safetensors` holds encoder and policy, `critic.safetensors` the Q-functions "
+            f"{about}: {how}"
+        )
+    return (
+        f"`actor.safetensors` {about} holds encoder and policy: {how} The Q-functions are not "
+        "stored."
+    )
 
 
 def _limits(card: dict[str, Any], modes: Sequence[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import itertools
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,21 @@ its acting part is kept."""
 KNOWN = ("no checkpoint", "unfinished")
 """Beginnings of warnings that are no surprise: weights are apart, tables say what was reached."""
 SAID = {"image_size": 84, "eval_actions": "most_likely", "encoder": "cnn"}
-"""What pages and cards say of every run: they would have to be changed for another."""
+"""What pages say of every run: they would have to be changed for another."""
+QUICK = SAID | {"preset": "quick", "image_size": 48}
+"""The same of runs whose agents are in the zoo alone."""
 FEWEST = 6  # episodes of an agent in a mode
 
 
-def read_published(folder: Path) -> list[Run]:
+def read_published(folder: Path, said: Mapping[str, Any] = SAID) -> list[Run]:
     """Every run in a folder; where one is damaged or incomplete, all that is wrong is said.
 
     `svea report` shows what can be read and warns. What is published must not become less in
     silence: without its records a row would show another run, and a lost line an episode less.
+
+    Args:
+        folder: with a folder for each run.
+        said: what pages say of all of them.
     """
     runs, problems = [], []
     for place in find_runs([folder]):
@@ -41,7 +47,7 @@ def read_published(folder: Path) -> list[Run]:
             problems.append(str(error))
             continue
         runs.append(run)
-        problems += [f"{place}: {problem}" for problem in _problems(run)]
+        problems += [f"{place}: {problem}" for problem in _problems(run, said)]
     if problems:
         raise SystemExit(
             "results/ is damaged or incomplete, so nothing was written; `git checkout results` "
@@ -55,13 +61,13 @@ def provenance(run: Run) -> dict[str, Any]:
     return dict(json.loads((run.folder / PROVENANCE).read_text()))
 
 
-def _problems(run: Run) -> Iterator[str]:
+def _problems(run: Run, said: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with a run's files."""
     yield from (warning for warning in run.warnings if not warning.startswith(KNOWN))
     if missing := [name for name in ("task", "seed", "decisions") if name not in run.config]:
         yield f"config.json lacks {', '.join(missing)}"
         return
-    for name, value in SAID.items():
+    for name, value in said.items():
         if (other := run.config.get(name, value)) != value:
             yield f"config.json has {other!r} for {name}; pages and cards say {value!r} of all runs"
     played = run.agent_episodes()

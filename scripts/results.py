@@ -32,7 +32,7 @@ from comparison import (
 )
 from learning import agents_on_the_way, caption, training_curves
 from model_cards import RETURN, model_card, returns_of, wrap
-from published_runs import provenance, read_published
+from published_runs import QUICK, provenance, read_published
 from writing import digest, drawn_numbers, wrapped, write_figure
 
 from svea import files
@@ -90,6 +90,7 @@ class Results:
         self.groups = named_groups(self.runs)
         self.searched = read_published(root / "results/search")
         self.tried = read_published(root / "results/search-100k")
+        self.quick = read_published(root / "results/quick", QUICK)
         self.comparison = Comparison(self.groups, named_groups(self.tried))
         self.blocks = {
             "headline": self.headline,
@@ -458,9 +459,11 @@ class Results:
         about = provenance(run)
         return {
             **{key: config[key] for key in ("task", "method", "augment", "encoder", "seed")},
+            **{key: config[key] for key in ("preset", "image_size")},
             "decisions": config["decision"],
             "returns": list(returns_of(run, config["decision"], fingerprint(load_agent(folder)))),
-            "size": config["files"][layout.ACTOR]["size"],
+            "size": sum(file["size"] for file in config["files"].values()),
+            "critic": layout.CRITIC in config["files"],
             "sha256": config["files"][layout.ACTOR]["sha256"],
             "licence": LICENCE,
             "run": str(run.folder.relative_to(self.root)),
@@ -473,7 +476,7 @@ class Results:
         """The run that an agent comes from."""
         key = ("task", "method", "augment", "encoder", "seed", "decisions")
         wanted = [config[name] for name in key]
-        runs = [*self.runs, *self.searched, *self.tried]
+        runs = [*self.runs, *self.searched, *self.tried, *self.quick]
         found = [run for run in runs if [run.config[name] for name in key] == wanted]
         if len(found) != 1:
             raise SystemExit(f"results/ has {plural(len(found), 'run')} of {wanted}, not one")

@@ -20,6 +20,9 @@ import pytest
 hypothesis.settings.register_profile("svea", deadline=None)
 hypothesis.settings.load_profile("svea")
 
+# As in an activated environment: what is printed to type next says first how to get there.
+os.environ["PATH"] = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ['PATH']}"
+
 # A shell starts `make test &` with Ctrl-C ignored, and so would be every process that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -21,7 +21,7 @@ from zoo_records import recorded_returns
 
 from svea.evidence.results import group_runs
 from svea.runs import zoo
-from svea.runs.load import load_agent
+from svea.runs.load import has_critic, load_agent
 
 ROOT = Path(__file__).parents[1]
 
@@ -440,6 +440,16 @@ def test_the_agents_of_the_zoo_are_small_whole_and_have_cards() -> None:
         assert agent.decision == card["decisions"] and card["returns"]
         kinds = {path.suffix for path in folder.iterdir()}
         assert kinds == {".json", ".md", ".safetensors"}
+
+
+def test_two_agents_that_can_be_compared_have_their_q_functions() -> None:
+    folders = [path.parent for path in (ROOT / "zoo").glob("*/critic.safetensors")]
+    cards = [json.loads((folder / "card.json").read_text()) for folder in folders]
+    assert {card["method"] for card in cards} >= {"svea", "drq"}
+    same = ("task", "decisions", "seed", "preset", "image_size")
+    assert len({tuple(card[key] for key in same) for card in cards}) == 1
+    assert all(card["critic"] for card in cards)
+    assert all(has_critic(load_agent(folder)) for folder in folders)
 
 
 # What the hub's specification of a card requires (hub-docs, modelcard.md).

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -91,6 +93,16 @@ def _is_working_folder(entry: str) -> bool:
         return os.path.samefile(entry or os.curdir, os.curdir)
     except OSError:  # an entry, or the folder itself, is gone
         return False
+
+
+def activation() -> str:
+    """What stands before a command to type where the shell does not find this `svea` yet."""
+    script, found = Path(sys.prefix) / "bin/activate", shutil.which("svea")
+    if not script.is_file() or (found and Path(found).parent.samefile(script.parent)):
+        return ""
+    with contextlib.suppress(ValueError):
+        script = script.relative_to(Path.cwd())
+    return f"`source {shlex.quote(str(script))}`, then "
 
 
 def answer(command: list[str]) -> subprocess.CompletedProcess[str] | None:

@@ -65,7 +65,7 @@ METHODS: dict[str, Method] = {
     "sac": Method("sac", "SAC, no augmentation"),
     "curl": Method("drq", "CURL: RAD and contrast", auxiliary="curl", crop=True),
     "pad": Method(
-        "drq", "PAD: RAD; learns at test time too", auxiliary="pad", crop=True, own_heads=True
+        "drq", "PAD: RAD; learns in tests too", auxiliary="pad", crop=True, own_heads=True, n_step=1
     ),
     "soda": Method(
         "drq",

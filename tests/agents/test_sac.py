@@ -232,6 +232,6 @@ def test_observations_of_another_size_are_refused_with_the_size_it_takes():
 
     config = configure("walker_walk", preset="quick")
     agent = make_agent(config, actions=6)
-    with pytest.raises(UserError, match=r"\(9, 84, 84\).*\(9, 40, 40\)"):
+    with pytest.raises(UserError, match=r"\(9, 84, 84\).*\(9, 48, 48\)"):
         agent.act(np.zeros((9, 84, 84), np.uint8))
-    assert agent.act(np.zeros((9, 40, 40), np.uint8)).shape == (6,)
+    assert agent.act(np.zeros((9, 48, 48), np.uint8)).shape == (6,)

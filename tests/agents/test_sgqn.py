@@ -187,7 +187,7 @@ def test_the_guided_gradient_of_encoder_frames() -> None:
     settings = {"preset": "quick", "method": "simgrl", "overlay_dir": "procedural"}
     agent = configured_agent(configure("walker_walk", **settings), actions=A)
     w, actions = weights_of(agent), torch.rand(2, A)
-    pixels = torch.rand(2, 9, 40, 40, requires_grad=True)
+    pixels = torch.rand(2, 9, 48, 48, requires_grad=True)
 
     def layers(part: str, x: Tensor) -> Tensor:
         names = [name for name in w if name.startswith(f"trunk.{part}.") and "weight" in name]
@@ -262,7 +262,7 @@ def test_fast_versions_are_put_aside_and_come_back() -> None:
         speed.accelerate(fast, "compiled")
     except BuildError:
         pytest.skip("no C compiler is here")
-    images, actions = torch.rand(2, 9, 40, 40), torch.rand(2, 6)
+    images, actions = torch.rand(2, 9, 48, 48), torch.rand(2, 6)
     before = vars(fast.trunk).get("forward")
     wanted, found = (guided_gradient(each, images, actions) for each in (plain, fast))
     torch.testing.assert_close(found, wanted)

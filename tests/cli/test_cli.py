@@ -108,7 +108,7 @@ def test_help_has_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> N
     [
         ("", ["500000", "84", "conv"]),
         ("--preset paper", ["500000", "84", "conv"]),
-        ("cartpole_swingup --preset quick --method drq", ["6000", "40", "none"]),
+        ("cartpole_swingup --preset quick --method drq", ["15000", "48", "none"]),
         ("walker_walk --encoder vit", ["300000", "96", "conv"]),
         ("no_such_task --method drq", ["500000", "84", "none"]),
     ],

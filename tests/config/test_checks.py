@@ -72,7 +72,6 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"base": "sac", "action_bins": 3}, ["action_bins is 3", "--base dqn"]),
         ({"base": "ddpg", "action_bins": 3}, ["base ddpg has continuous", "--action-bins 0"]),
         ({"base": "dqn", "action_bins": 1}, ["action_bins is 1", "2 to 4096"]),
-        ({"base": "ddpg", "method": "pad"}, ["consecutive", "--ddpg.n-step 1"]),
         ({"method": "pad", "sac": {"n_step": 2}}, ["looks 2 decisions ahead", "--sac.n-step 1"]),
         ({"method": "sac", "auxiliary": "curl"}, ["method sac", "--method curl"]),
         ({"method": "drq", "auxiliary": "curl", "shift": 0}, ["a shift of 0", "--method curl"]),
@@ -135,7 +134,7 @@ def test_sensible_relatives_of_what_is_refused() -> None:
     """The cures that the messages name."""
     for changes in (
         {"base": "dqn", "action_bins": 3},
-        {"method": "pad", "base": "ddpg", "ddpg.n_step": 1},
+        {"method": "pad", "base": "ddpg"},
         {"method": "pad", "base": "ddpg", "pad": {"task": "rotation"}},
         {"method": "drq", "auxiliary": "curl"},
         {"encoder": "vit", "image_size": 80},

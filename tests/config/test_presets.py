@@ -107,13 +107,13 @@ def test_crop_methods_render_larger_pictures(method: str) -> None:
     config = configure("walker_walk", method=method, encoder="vit")
     assert (config.image_size, config.environment["image_size"]) == (96, 112)
     config = configure("walker_walk", method=method, preset="quick")
-    assert (config.image_size, config.environment["image_size"]) == (40, 48)
+    assert (config.image_size, config.environment["image_size"]) == (48, 56)
     assert configure("walker_walk", method=method, crop=8).rendered_size == 92
 
 
 def test_method_over_encoder_over_preset(monkeypatch: pytest.MonkeyPatch) -> None:
     config = configure("walker_walk", preset="quick", encoder="vit")
-    assert (config.image_size, config.network.width, config.network.hidden) == (40, 64, 256)
+    assert (config.image_size, config.network.width, config.network.hidden) == (48, 64, 256)
     monkeypatch.setitem(ENCODERS["drqv2"], "paper", {"augment": "blur", "batch_size": 9})
     config = configure("walker_walk", encoder="drqv2")
     assert (config.augment, config.batch_size) == ("conv", 9), "method over encoder"
@@ -130,13 +130,14 @@ def test_pad_splits_convolutions_and_shares_a_vit_whole() -> None:
     assert configure("walker_walk", method="pad").network.layers == 11
 
 
-@pytest.mark.parametrize("base", ["ddpg", "dqn"])
-def test_exploration_noise_is_no_part_of_an_evaluation(base: str) -> None:
-    settings: dict[str, Any] = {"preset": "quick", "base": base}
-    settings |= {"action_bins": 3} if base == "dqn" else {}
-    assert configure("walker_walk", preset="quick").eval_actions == "sampled"
-    assert configure("walker_walk", **settings).eval_actions == "most_likely"
-    assert configure("walker_walk", **settings, eval_actions="sampled").eval_actions == "sampled"
+def test_quick_is_the_recipe_that_was_measured() -> None:
+    """docs/demo.md has its returns; another recipe needs other numbers there."""
+    config = configure("walker_stand", preset="quick")
+    sac = config.sac
+    assert (config.decisions, config.image_size, config.batch_size) == (15_000, 48, 64)
+    assert (config.rendering, config.eval_actions) == ("full", "most_likely")
+    assert (sac.n_step, sac.discount, sac.initial_temperature) == (3, 0.97, 0.1)
+    assert (sac.q_tau, sac.target_every, config.shift) == (0.02, 1, 2)
 
 
 def test_the_numbers_in_use_are_those_of_the_base() -> None:
@@ -154,7 +155,6 @@ def test_every_method_goes_with_every_encoder_and_base(
     for method in METHODS:
         settings: dict[str, Any] = {"preset": preset, "encoder": encoder, "base": base}
         settings |= {"action_bins": 3} if base == "dqn" else {}
-        settings |= {"ddpg.n_step": 1} if (method, base) == ("pad", "ddpg") else {}
         config = configure("walker_walk", method=method, **settings)
         assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_runs import tiny
 
+from svea.cli import main
 from svea.errors import UserError
 from svea.evidence.evaluation import evaluate
 from svea.evidence.evaluation.lines import fingerprint
@@ -76,9 +77,27 @@ def test_an_agent_without_a_critic_says_so_where_q_values_are_needed(
     assert len(recording.totals) == 10 and np.isnan(recording.q).all()
 
 
+def test_a_small_export_may_keep_its_critic(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quantised, "LARGE", 64)
+    assert main(["export", str(run), str(tmp_path / "small"), "--small", "--critic"]) == 0
+    names = sorted(path.name for path in (tmp_path / "small").iterdir())
+    assert names == ["actor.safetensors", "config.json", "critic.safetensors"]
+    original, copy = load_agent(run), load_agent(tmp_path / "small")
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (20, 9, 16, 16), dtype=torch.uint8, generator=generator)
+    actions = torch.rand(20, 1, generator=generator) * 2 - 1
+    wanted, found = original.q_value(images, actions), copy.q_value(images, actions)
+    assert 0 < (wanted - found).abs().max() < 0.02 * wanted.abs().max()
+    assert np.isfinite(record(copy, load_config(run), "train", size=None).q).all()
+
+
 def test_a_small_export_can_only_be_exported_small(small: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no critic to export; --small"):
         export(small, tmp_path / "whole")
+    with pytest.raises(UserError, match="no critic to export"):
+        export(small, tmp_path / "other", small=True, critic=True)
     again = export(small, tmp_path / "again", small=True)
     images = np.random.default_rng(1).integers(0, 256, (5, 9, 16, 16), dtype=np.uint8)
     assert np.allclose(load_agent(small).act(images), load_agent(again).act(images), atol=1e-5)

@@ -40,7 +40,7 @@ torch.set_num_threads(1)
 pytestmark = builds
 
 SIZES = [
-    ({"image_size": 40, "layers": 4, "filters": 16, "strided_layers": 2}, 37),  # quick
+    ({"image_size": 48, "layers": 4, "filters": 16, "strided_layers": 2}, 37),  # quick
     ({"image_size": 27, "layers": 3, "filters": 16, "strided_layers": 1, "drqv2": True}, 3),
     ({"image_size": 16, "layers": 2, "channels": 3, "filters": 16, "strided_layers": 0}, 1),
     ({"image_size": 17, "layers": 1, "filters": 16, "strided_layers": 1}, 40),

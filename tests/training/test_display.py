@@ -20,11 +20,13 @@ def test_without_a_terminal_every_line_has_its_place_and_the_time_left(
 ) -> None:
     shown = Display("walker", decisions=1000, action_repeat=4, start=100, name="walker s3")
     with shown.show():
-        shown.evaluation(100, {"train": 5.0})
+        shown.evaluation(100, {"train": 5.0}, 1)
         shown.progress(200)
         shown.line("12 updates/s")
     first, second = capsys.readouterr().out.splitlines()
-    assert first == "walker s3: decision 100/1,000 (frame 400)  evaluation: train 5.0"
+    assert (
+        first == "walker s3: decision 100/1,000 (frame 400)  evaluation: train 5.0 (1 episode each)"
+    )
     assert second.startswith("walker s3: decision 200/1,000 (frame 800)  12 updates/s  ETA ")
 
 
@@ -82,15 +84,18 @@ def test_evaluations_stay_on_a_terminal_and_the_end_has_returns_and_next_command
 ) -> None:
     shown = Display("svea · walker", decisions=1000, action_repeat=4)
     with shown.show():
-        shown.evaluation(500, {"train": 25.6, "color_hard": 8.0})
+        shown.evaluation(500, {"train": 25.6, "color_hard": 8.0}, 6)
         shown.progress(1000, values={"critic_loss": 0.25})
-        shown.evaluation(1000, {"train": 40.0, "color_hard": 30.0})
+        shown.evaluation(1000, {"train": 40.0, "color_hard": 30.0}, 6)
     shown.done(Path("my runs/a"), "walker_walk")
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    stays = "decision 500/1,000 (frame 2,000)  evaluation: train 25.6, color_hard 8.0"
+    stays = (
+        "decision 500/1,000 (frame 2,000)  evaluation: train 25.6, color_hard 8.0 (6 episodes each)"
+    )
     assert any(stays in line for line in lines)
     assert [line.removeprefix("\x1b[?25h") for line in lines[-2:]] == [  # the cursor is back
-        "done: 1,000 decisions in my runs/a; last returns: train 40.0, color_hard 30.0",
+        "done: 1,000 decisions in my runs/a; last returns: train 40.0, color_hard 30.0 "
+        "(6 episodes each)",
         "next: `svea eval 'my runs/a'`, `svea report 'my runs/a'`, `svea watch 'my runs/a'`",
     ]
 

@@ -16,23 +16,8 @@ from svea.errors import SveaError, UserError
 from svea.words import plural
 
 TASK = "walker_stand"
-SETTINGS: dict[str, Any] = {
-    "preset": "quick",
-    "decisions": 15_000,
-    "image_size": 48,
-    "batch_size": 64,
-    "sac.n_step": 3,
-    "sac.discount": 0.97,
-    "sac.initial_temperature": 0.1,
-    "sac.q_tau": 0.02,
-    "sac.target_every": 1,
-    "eval_actions": "most_likely",
-    "eval_every": 5_000,
-    "eval_episodes": 3,
-    "time_limit": "8m",
-}
-"""How they were chosen: docs/notes/demo.md. A slow or busy machine stops training at the limit and
-shows what it has; a repeat continues."""
+SETTINGS: dict[str, Any] = {"preset": "quick", "time_limit": "8m"}
+"""A slow or busy machine stops training at the limit and shows what it has; a repeat continues."""
 
 MODES = ("train", "color_hard")
 EPISODES = 30
@@ -153,11 +138,15 @@ def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
     from svea.files import replace_json
     from svea.runs.records import append_records
     from svea.training import train
+    from svea.training.display import next_commands
 
     started = time.monotonic() - _seconds_so_far(folder)
     print(f"now SVEA learns {TASK} from pixels on this machine; Ctrl-C saves, a repeat continues")
     run = train(configure(TASK, seed=seed, out=str(folder), **SETTINGS))
-    print("evaluating: the agent in train and color_hard, then the random policy")
+    print(
+        f"evaluating with {EPISODES} episodes each instead of those few: the agent in train and "
+        "color_hard, then the random policy"
+    )
     with Steps("parts", 3) as steps:
         steps.begin("playing the agent")
         agent = evaluate(run, list(MODES), EPISODES)
@@ -183,6 +172,7 @@ def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
     print(f"  SVEA, training colours     {summary['train_return']:7.1f}")
     print(f"  SVEA, colours never seen   {summary['color_hard_return']:7.1f}")
     print(f"\n{summary['seconds']:.0f} s. Open {page} in a browser, {without or 'with videos'}")
+    print(next_commands(folder, TASK))
 
 
 def _mean(records: list[dict[str, Any]], mode: str) -> float:

@@ -14,7 +14,11 @@ def run(arguments: list[str]) -> int:
 
 
 def command(
-    run: Positional[Path], folder: Positional[Path], small: bool = False, trust: bool = False
+    run: Positional[Path],
+    folder: Positional[Path],
+    small: bool = False,
+    critic: bool = False,
+    trust: bool = False,
 ) -> int:
     """Export the newest checkpoint; `svea eval` and `load_agent` take the folder like a run.
 
@@ -24,6 +28,7 @@ def command(
         run: folder made by `svea train`.
         folder: a new folder.
         small: the acting part alone, in 8 bits: a tenth of the size, without Q-values.
+        critic: with --small, the Q-functions as well, for `svea play` and `svea analyze q-gap`.
         trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     from svea.cli.terminal import Steps
@@ -32,6 +37,6 @@ def command(
         steps.doing(f"exporting {run}")
         from svea.runs.load import export as export_run
 
-        made = export_run(run, output_folder(folder, "folder"), small=small)
+        made = export_run(run, output_folder(folder, "folder"), small=small, critic=critic)
     print(made)
     return 0

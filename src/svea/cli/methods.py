@@ -41,7 +41,7 @@ def views_row(name: str) -> dict[str, str]:
         for view, coefficient in recipe.prediction
     )
     target = "each stream its own" if recipe.target == OWN else recipe.target
-    if method.n_step:
+    if method.n_step > 1:
         target += f" ({method.n_step}-step)"
     policy = ", ".join(recipe.policy)
     if recipe.policy_q != OWN:

@@ -25,7 +25,7 @@ from svea.cli.arguments import brief_help
 from svea.envs.episodes import episodes_in
 from svea.errors import UserError, at_least
 from svea.files import make_folder
-from svea.machine import can_redraw, console, usable_cores
+from svea.machine import activation, can_redraw, console, usable_cores
 from svea.studies import RunState, Study, as_flags, read_states
 from svea.studies.cost import Cost, estimate_cost, require_space, unfinished, updates_made
 from svea.studies.engines import Resources
@@ -374,4 +374,4 @@ def _next_commands(study: Study, states: Sequence[RunState]) -> str:
     """What one does with runs that are trained, as commands."""
     folder = shlex.quote(str(study.folder))
     evaluate = "" if any(state.run.modes for state in states) else f"`svea eval {folder}`, "
-    return f"next: {evaluate}`svea report {folder}`"
+    return f"next: {activation()}{evaluate}`svea report {folder}`"

@@ -12,7 +12,7 @@
     tensorboard/, wandb/        with --tensorboard and --wandb
 
 An export, which `svea export` makes, has config.json and ACTOR and CRITIC instead; with --small it
-has no CRITIC.
+has no CRITIC unless it is asked for.
 """
 
 from __future__ import annotations

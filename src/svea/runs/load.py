@@ -230,7 +230,9 @@ def _completed(agent: Agent, state: dict[str, Tensor], run: Path) -> dict[str, T
     return state | {k: v for k, v in targets.items() if k.split(".")[0] in agent.networks}
 
 
-def export(run: str | Path, folder: str | Path, *, small: bool = False) -> Path:
+def export(
+    run: str | Path, folder: str | Path, *, small: bool = False, critic: bool = False
+) -> Path:
     """Write actor.safetensors, critic.safetensors and config.json: enough to act and evaluate.
 
     An export is whole or absent. What a killed one left is replaced.
@@ -239,20 +241,28 @@ def export(run: str | Path, folder: str | Path, *, small: bool = False) -> Path:
         run: a run or an export.
         folder: a new one.
         small: the acting part alone, most of it in 8 bits: a tenth of the size, no Q-values.
+        critic: a small export has the Q-functions, too.
     """
     folder = Path(folder)
     target = folder.resolve()
     if target == Path.cwd() or (target.exists() and not layout.is_unfinished_export(target)):
         raise UserError(f"{folder} is not an empty folder; name a new one")
     agent = load_agent(run)
-    if not has_critic(agent) and not small:
-        raise UserError(f"{run} holds no critic to export; --small exports the acting part alone")
-    write_export(target, agent, read_config(run), small=small)
+    if not has_critic(agent) and (critic or not small):
+        raise UserError(
+            f"{run} holds no critic to export; --small without --critic exports the acting part"
+        )
+    write_export(target, agent, read_config(run), small=small, critic=critic)
     return folder
 
 
 def write_export(
-    target: Path, agent: Agent, config: dict[str, Any], *, small: bool = False
+    target: Path,
+    agent: Agent,
+    config: dict[str, Any],
+    *,
+    small: bool = False,
+    critic: bool = False,
 ) -> None:
     """Write the files of an export to a folder of another name, and rename it.
 
@@ -261,6 +271,7 @@ def write_export(
         agent: whose networks.
         config: config.json of its run.
         small: the acting part alone.
+        critic: a small export has the Q-functions, too.
     """
     state, stored = agent.state_dict(), config | {"decision": agent.decision}
     unfinished = files.partial(target)
@@ -269,7 +280,7 @@ def write_export(
         files.sweep_one(target)
         files.make_folder(unfinished)
         stored["files"] = {}
-        for file, networks in (_acting(agent) if small else EXPORTED).items():
+        for file, networks in (_small(agent, critic) if small else EXPORTED).items():
             part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
             part = quantised.shrink(part) if small else part
             stored["files"][file] = files.write(unfinished / file, tensors.blocks(part))
@@ -280,11 +291,12 @@ def write_export(
         files.rename(unfinished, target)
 
 
-def _acting(agent: Agent) -> dict[str, tuple[str, ...]]:
+def _small(agent: Agent, critic: bool) -> dict[str, tuple[str, ...]]:
     """What it takes to act: DQN reads its policy off the Q-function, PAD adapts as it acts."""
     policy = "critic" if agent.discrete else "actor"
     adapts = ("auxiliary",) if isinstance(agent.auxiliary, PAD) else ()
-    return {layout.ACTOR: ("trunk", policy, "masker", "log_temperature", *adapts)}
+    asked = {layout.CRITIC: ("critic",)} if critic and not agent.discrete else {}
+    return {layout.ACTOR: ("trunk", policy, "masker", "log_temperature", *adapts)} | asked
 
 
 def _exported_state(folder: Path, config: dict[str, Any]) -> dict[str, Tensor]:

@@ -19,8 +19,8 @@ from rich.text import Text
 from svea.config import Config, Role, fields_with
 from svea.config.naming import flat
 from svea.envs.given import fingerprint
-from svea.machine import can_redraw, console
-from svea.words import duration
+from svea.machine import activation, can_redraw, console
+from svea.words import duration, plural
 
 QUIET_SECONDS = 30.0  # the longest that a log file shows no line while something is done
 
@@ -98,10 +98,11 @@ class Display:
         """Print a line that stays, above the panel if there is one."""
         self.say("  ".join(filter(None, (self._where(), text, self._eta()))))
 
-    def evaluation(self, decision: int, means: dict[str, float]) -> None:
-        """The mean returns of an evaluation, by mode: a line that stays."""
+    def evaluation(self, decision: int, means: dict[str, float], episodes: int) -> None:
+        """The mean returns of an evaluation, by mode, and of how many episodes: it stays."""
         self.progress(decision, values={f"return_{mode}": mean for mode, mean in means.items()})
-        self._returns = ", ".join(f"{mode} {mean:.1f}" for mode, mean in means.items())
+        shown = ", ".join(f"{mode} {mean:.1f}" for mode, mean in means.items())
+        self._returns = f"{shown} ({plural(episodes, 'episode')} each)"
         self.stay(f"evaluation: {self._returns}")
 
     def done(self, folder: Path, task: str, own: Sequence[str] = ()) -> None:
@@ -149,9 +150,10 @@ def next_commands(folder: Path, task: str, own: Sequence[str] = ()) -> str:
     run = shlex.quote(str(folder))
     if fingerprint(task) is not None:
         here = f"`svea.evaluate({str(folder)!r}, modes=['train', 'picture_colors'])`"
-        return f"next: in Python {here}; then `svea report {run}`"
+        return f"next: in Python {here}; then {activation()}`svea report {run}`"
     trust = " --trust" if own else ""
-    return f"next: `svea eval {run}{trust}`, `svea report {run}`, `svea watch {run}{trust}`"
+    verbs = (f"eval {run}{trust}", f"report {run}", f"watch {run}{trust}")
+    return f"next: {activation()}" + ", ".join(f"`svea {verb}`" for verb in verbs)
 
 
 def run_names(configs: Sequence[Config]) -> list[str]:

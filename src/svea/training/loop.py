@@ -157,7 +157,7 @@ class Trainer(TrainingState):
             for mode, values in played.items():
                 self.write_log("eval", mode=mode, **values)
             means = {mode: values["return_mean"] for mode, values in played.items()}
-            self.display.evaluation(self.decision, means)
+            self.display.evaluation(self.decision, means, self.config.eval_episodes)
             self.plan_evaluation()
 
     def report(self) -> None:
