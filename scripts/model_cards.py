@@ -19,8 +19,8 @@ from svea.words import interval, number, plural, size
 
 RETURN = "return [95 %]"
 QUICK = (
-    " A small agent of preset `quick`, trained in minutes on a CPU: it is here because its "
-    "Q-functions are, not for its returns."
+    " A small agent of preset `quick`, trained in minutes on a CPU. It is in the zoo because it "
+    "has its Q-functions, not for its returns."
 )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,10 @@ def test_a_small_export_may_keep_its_critic(
     wanted, found = original.q_value(images, actions), copy.q_value(images, actions)
     assert 0 < (wanted - found).abs().max() < 0.02 * wanted.abs().max()
     assert np.isfinite(record(copy, load_config(run), "train", size=None).q).all()
+    gap = ["analyze", "q-gap", str(tmp_path / "small"), "--augment", "conv", "--transitions", "4"]
+    assert main(gap) == 0
+    found = json.loads((tmp_path / "small/analysis/q-gap.json").read_text())
+    assert found["transitions"] == 4 and found["rows"][0]["gap"] > 0
 
 
 def test_a_small_export_can_only_be_exported_small(small: Path, tmp_path: Path) -> None:

@@ -84,9 +84,9 @@ def q_gap(
     Example: svea analyze q-gap runs/walker_walk-drq-0 --augment conv overlay
 
     Args:
-        runs: folders made by `svea train`.
+        runs: folders made by `svea train`, or exports with Q-functions.
         augment: which augmentations; `all` is the paper's six and shift.
-        transitions: from each run's replay buffer.
+        transitions: from each run's replay buffer; of an export, from an episode in train.
         draws: of the augmentation, for each transition.
         seed: of transitions and draws.
         device: auto, cuda, mps or cpu.
@@ -228,7 +228,7 @@ def q_gap_table(runs: Sequence[Path], augmentations: Sequence[str], **options: A
         notes.update({one["why"]: None for one in gaps if one["gap"] is None})
         return {one["augment"]: math.nan if one["gap"] is None else one["gap"] for one in gaps}
 
-    table, problems = _table("q-gap", runs, _of_sample(row, **options))
+    table, problems = _table("q-gap", runs, _of_sample(row, gap=True, **options))
     return table, list(notes), problems
 
 
@@ -257,14 +257,20 @@ def tid_table(runs: Sequence[Path], modes: Sequence[str], **options: Any) -> Fin
 
 
 def _of_sample(
-    row: Callable[[Sample], dict[str, Any]], *, transitions: int, draws: int, seed: int, device: str
+    row: Callable[[Sample], dict[str, Any]],
+    *,
+    transitions: int,
+    draws: int,
+    seed: int,
+    device: str,
+    gap: bool = False,
 ) -> Analysis:
-    """An analysis of transitions from a run's replay."""
+    """An analysis of transitions from a run's replay, or as `Sample` has it for a gap."""
     from svea.evidence.analysis import Sample
 
     def analyse(run: Path, say: Callable[[str], None]) -> tuple[int, dict[str, Any]]:
         say(f"reading {run}")
-        sample = Sample.of(run, transitions, draws, seed, device)
+        sample = Sample.of(run, transitions, draws, seed, device, gap)
         say(f"analysing {transitions} transitions of {run}")
         return sample.agent.decision, row(sample)
 

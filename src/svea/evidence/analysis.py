@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from svea import files, machine
@@ -22,9 +23,10 @@ from svea.augment.images import ImageBank
 from svea.config.augmentations import split_number
 from svea.envs.importing import is_import_path
 from svea.errors import StorageError, UserError, unknown_name
+from svea.evidence.film.episode import record
 from svea.replay import Batch, Replay
 from svea.runs import checkpoint, layout, tensors
-from svea.runs.load import load_agent, load_config
+from svea.runs.load import has_critic, load_agent, load_config
 
 if TYPE_CHECKING:
     from svea.agents.agent import Agent
@@ -67,6 +69,19 @@ def open_replay(run: Path, seed: int = 0) -> Replay:
     return replay
 
 
+def _played(agent: Agent, config: Config, transitions: int, seed: int) -> Batch:
+    """Moments of an episode in train; without rewards, which a gap does not need."""
+    recording = record(agent, config, "train", seed=seed, size=None)
+    chosen = np.linspace(0, len(recording.actions) - 1, transitions).round().astype(int)
+    chosen = np.unique(chosen)
+    observations, actions = (
+        torch.as_tensor(np.stack(values)[chosen])
+        for values in (recording.observations, recording.actions)
+    )
+    none = torch.zeros(len(chosen))
+    return Batch(observations, actions, none, none, observations)
+
+
 @dataclass(frozen=True)
 class Sample:
     """An agent, and transitions of its own run."""
@@ -79,14 +94,23 @@ class Sample:
     seed: int
 
     @classmethod
-    def of(cls, run: Path, transitions: int, draws: int, seed: int, device: str) -> Sample:
-        """Load the agent of a run and draw transitions from its replay."""
+    def of(
+        cls, run: Path, transitions: int, draws: int, seed: int, device: str, gap: bool = False
+    ) -> Sample:
+        """Load the agent of a run and draw transitions from its replay.
+
+        For `q_gap` (`gap`), an export that has its critic plays an episode instead.
+        """
         for name, value, least in (("transitions", transitions, 1), ("draws", draws, 2)):
             if not least <= value <= 65_536:
                 raise UserError(f"{name} is {value}; allowed: {least} to 65536")
         agent = load_agent(run, device=device)
-        batch = open_replay(run, seed).sample(transitions).to(agent.device)
-        return cls(run, load_config(run), agent, batch, draws, seed)
+        config = load_config(run)
+        if gap and layout.is_export(run) and has_critic(agent):
+            batch = _played(agent, config, transitions, seed)
+        else:
+            batch = open_replay(run, seed).sample(transitions)
+        return cls(run, config, agent, batch.to(agent.device), draws, seed)
 
     def generator(self) -> torch.Generator:
         """A fresh generator of the sample's seed: each quantity sees the same draws."""
