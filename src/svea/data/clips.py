@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -170,7 +169,7 @@ def find(
 
 def published_hashes(name: str) -> dict[str, str]:
     """How the SHA-256 of the benchmark's own files of a mode begin, by the clip's name."""
-    return dict(zip(CLIP_SETS[name].names, json.loads(HASHES.read_text())[name], strict=True))
+    return dict(zip(CLIP_SETS[name].names, files.read_json(HASHES, 2**16)[name], strict=True))
 
 
 def source_of(provenance: Mapping[str, Any]) -> str:
