@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from svea.data.clips import DMCGB, source_of
 from svea.envs import GEOMETRY_MODES, LIGHT_MODES, PAPER_TASKS
 from svea.evidence import plots, published, stats
 from svea.evidence.results import Group, group_runs
@@ -14,7 +15,7 @@ from svea.evidence.results.settings import changed_settings, settings_of
 from svea.evidence.run import Run, by_world
 from svea.evidence.tables import Cell, Column, Row, Table
 from svea.methods import METHODS
-from svea.runs.records import Record
+from svea.runs.records import Record, is_agent, latest, read_records
 from svea.words import interval, number, plural
 
 MODES = ("train", "color_hard", "video_easy", "video_hard", "distracting_cs:0.1",
@@ -31,6 +32,8 @@ NAMED_LATER = {"svea + overlay|overlay_drift, sac.n_step=3": "svea-motion"}
 """Settings that became methods after they had run."""
 FEW_SEEDS = "One seed says nothing about others, and over two or three an interval is too narrow."
 KINDS = {"geometry": tuple(GEOMETRY_MODES), "lights": tuple(LIGHT_MODES)}
+
+RECODED_CLIPS = "Videos: re-coded clips, which cost agents a little less than the benchmark's."
 
 Compared = dict[str, dict[str, list[list[Record]]]]
 """Records of each seed, by setting and task."""
@@ -58,7 +61,7 @@ class Comparison:
         note = (
             f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions, "
             f"{from_to(_played(whole, MEANS))} episodes a mode; 95 % intervals over worlds and "
-            "seeds (too narrow: few seeds)."
+            f"seeds (too narrow: few seeds). {RECODED_CLIPS}"
         )
         columns = tuple(map(Column, ("setting", *MEANS, "seeds")))
         return Table("means", "", columns, tuple(rows), (note,))
@@ -76,7 +79,7 @@ class Comparison:
             f"and worlds (train: episodes). {FEW_SEEDS} Worlds are shown in turn; "
             f"{from_to(_played(self.shown, MODES))} episodes of each agent. A mean over tasks "
             "stands where all of them have run; each task counts once, however many seeds it has. "
-            "The rest of this comparison has not yet been run."
+            f"The rest of this comparison has not yet been run. {RECODED_CLIPS}"
         )
         titles = ("task", "setting", "seeds", *MODES)
         rows += self._means(_whole(self.shown))
@@ -94,7 +97,7 @@ class Comparison:
                     sizes |= _played({label: {task: [records]}}, MODES)
         note = (
             "Mean return of one agent with its 95 % interval over worlds (train: episodes), "
-            f"{from_to(sizes)} episodes per cell."
+            f"{from_to(sizes)} episodes per cell. {RECODED_CLIPS}"
         )
         titles = ("task", "setting", "seed", *MODES)
         return Table("seeds", "", tuple(map(Column, titles)), tuple(rows), (note,))
@@ -217,7 +220,7 @@ def records_at_100k(groups: Iterable[Group]) -> Compared:
     first: dict[tuple[str, str], dict[str, str]] = {}
     for group in groups:
         records = [
-            [r for r in run.agent_episodes() if round(r["decision"], -3) == COMPARED_AT]
+            [r for r in _comparable(run) if round(r["decision"], -3) == COMPARED_AT]
             for run in group.runs
         ]
         if not any(records):
@@ -233,6 +236,20 @@ def records_at_100k(groups: Iterable[Group]) -> Compared:
         for seeds in tasks.values():
             seeds.sort(key=lambda records: records[0]["run_seed"] if records else -1)
     return found
+
+
+def _comparable(run: Run) -> list[Record]:
+    """A run's episodes, those with videos in front of re-coded clips: all agents have these.
+
+    Most of the compared agents' weights are gone, so not all could play in front of the
+    benchmark's own clips, and a mean over both would be of neither.
+    """
+    records = filter(is_agent, read_records(run.folder))
+    return latest(
+        r
+        for r in records
+        if source_of(r.get("provenance") or {}) != DMCGB or not r["mode"].startswith("video")
+    )
 
 
 def _episodes_in(records: Sequence[Sequence[Record]], mode: str) -> stats.Episodes:
