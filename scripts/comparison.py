@@ -33,7 +33,7 @@ NAMED_LATER = {"svea + overlay|overlay_drift, sac.n_step=3": "svea-motion"}
 FEW_SEEDS = "One seed says nothing about others, and over two or three an interval is too narrow."
 KINDS = {"geometry": tuple(GEOMETRY_MODES), "lights": tuple(LIGHT_MODES)}
 
-RECODED_CLIPS = "Videos: re-coded clips, which cost agents a little less than the benchmark's."
+RECODED_CLIPS = "Videos: re-coded clips, a little easier than the benchmark's."
 
 Compared = dict[str, dict[str, list[list[Record]]]]
 """Records of each seed, by setting and task."""
@@ -60,7 +60,7 @@ class Comparison:
         ]
         note = (
             f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions, "
-            f"{from_to(_played(whole, MEANS))} episodes a mode; 95 % intervals over worlds and "
+            f"{from_to(_played(whole, MEANS))} episodes a mode; 95 % over worlds and "
             f"seeds (too narrow: few seeds). {RECODED_CLIPS}"
         )
         columns = tuple(map(Column, ("setting", *MEANS, "seeds")))

@@ -64,7 +64,7 @@ class TestCheck:
         assert check_data(folder) == 0
         out = capsys.readouterr().out
         sha256 = hashlib.sha256((folder / "dmcgb/video_easy/video0.mp4").read_bytes()).hexdigest()
-        assert f"video0.mp4  5 frames  sha256 {sha256}  not the benchmark's own" in out
+        assert f"video0.mp4  5 frames  sha256 {sha256}  unverified, not the benchmark's own" in out
         assert "480p/bear  2 frames" in out
         assert "photos  2 sound pictures" in out
         assert "note: video_easy has 2 of 10 clips" in out
@@ -75,7 +75,7 @@ class TestCheck:
         known = dict.fromkeys(clips.CLIP_SETS["video_easy"].names, "") | {"video0": own}
         monkeypatch.setattr(clips, "published_hashes", lambda mode: known)
         assert check_data(folder) == 0
-        assert "  the benchmark's own" in capsys.readouterr().out
+        assert ", the benchmark's own" in capsys.readouterr().out
 
     def test_each_unsound_clip_is_named(self, folder, video, capsys):
         put(folder / "dmcgb/video_easy/video1.mp4", b"")

@@ -477,7 +477,7 @@ def test_who_draws_depends_on_what_is_asked_and_on_nothing_else(
     monkeypatch.setattr(machine, "usable_cores", lambda: 64 if together else 1)
     if gpu:
         monkeypatch.setattr(
-            renderers, "opengl_name", lambda: "OpenGL: NVIDIA H200, 4.6.0 NVIDIA 580"
+            renderers.backend, "opengl_name", lambda: "OpenGL: NVIDIA H200, 4.6.0 NVIDIA 580"
         )
     if variable is not None:
         monkeypatch.setenv("SVEA_DRAWING", variable)
@@ -505,7 +505,7 @@ def test_an_unknown_drawing_is_an_error_that_names_the_choices(monkeypatch):
 @pytest.mark.parametrize(("opengl", "drawn"), [("llvmpipe", 0), ("NVIDIA H200", 1)])
 def test_a_gpus_driver_may_light_edges_in_its_own_way(stage, monkeypatch, capsys, opengl, drawn):
     """In software a difference like that is a fault. Ours are the same on both."""
-    monkeypatch.setattr(renderers, "opengl_name", lambda: opengl)
+    monkeypatch.setattr(renderers.backend, "opengl_name", lambda: opengl)
     monkeypatch.setattr(painting, "WAYS", ("centroid",))  # this is Mesa
     assert stage("walker_walk", raster=None).drawn == drawn
     assert ("not MuJoCo's" in capsys.readouterr().err) == (not drawn)

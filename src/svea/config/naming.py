@@ -21,9 +21,9 @@ def run_name(config: Config) -> str:
     """The default name of a run's folder.
 
     >>> from svea.config import configure
-    >>> options = {"recipe.K": 2, "envs": 4, "rendering": "full"}
+    >>> options = {"recipe.K": 2, "envs": 4, "rendering": "fast"}
     >>> run_name(configure("walker_walk", preset="quick", **options))
-    'walker_walk-svea-quick-envs4-K2-full-0'
+    'walker_walk-svea-quick-envs4-K2-fast-0'
     """
     return bounded("-".join([*_first_words(config), *_differing(config)]), config.seed, LONGEST)
 

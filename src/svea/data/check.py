@@ -149,7 +149,7 @@ def _report(root: Path, path: Path, detail: str, problem: str, known: Mapping[st
             standing = "as downloaded" if recorded else "unverified"
             is_clip = name.startswith("dmcgb/video_")
             if is_clip and (own := clips.published_hashes(path.parent.name).get(path.stem)):
-                standing = f"{'' if sha256.startswith(own) else 'not '}the benchmark's own"
+                standing += f", {'' if sha256.startswith(own) else 'not '}the benchmark's own"
             print(f"ok       {name}  {detail}  sha256 {sha256}  {standing}")
             return 0
         problem = f"has changed since it was downloaded: sha256 {sha256}, recorded {recorded}"
