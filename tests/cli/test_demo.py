@@ -102,7 +102,7 @@ def test_the_whole_demo_at_a_small_size(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "SETTINGS", SMALL)
     monkeypatch.setattr(demo, "EPISODES", 2)
-    monkeypatch.setattr(demo, "AGENTS", ("walker_walk-svea",))  # the quicker one
+    monkeypatch.setattr(demo, "AGENTS", ("walker_walk-svea-100k",))  # the quicker one
     assert main(["demo"]) == 0
     out = capsys.readouterr().out
     assert "walker_walk-svea" in out and "SVEA, colours never seen" in out

@@ -21,7 +21,7 @@ SETTINGS: dict[str, Any] = {"preset": "quick", "time_limit": "8m"}
 
 MODES = ("train", "color_hard")
 EPISODES = 30
-AGENTS = ("walker_walk-svea", "walker_walk-drq", "finger_spin-svea")
+AGENTS = ("walker_walk-svea-100k", "walker_walk-drq", "finger_spin-svea")
 """Of the zoo; those that are there are shown."""
 
 
