@@ -5,18 +5,21 @@
 Each part is the end of one evaluation episode of a mode, played by all agents with the same seed.
 The episode is a typical one, not the best: of those that are recorded in results/ for all agents,
 that in which the lead of the second agent over the first is the median (of an even number, the
-lower of the two in the middle). The bar under a picture is the return so far; full is 1,000, the
-most that an episode can return.
+lower of the two in the middle). Videos are generated ones, since the benchmark's are not ours to
+publish; of these, five episodes are played to choose from. The bar under a picture is the return so
+far; full is 1,000, the most that an episode can return.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from svea.data.folders import VARIABLE
 from svea.evidence.evaluation.lines import fingerprint
 from svea.evidence.film.episode import Recording, record
 from svea.evidence.read import read_run
@@ -31,6 +34,7 @@ PARTS = {
     "video_easy": "a video as background (video_easy)",
     "video_hard": "a video instead of sky and floor (video_hard)",
 }
+GENERATED = ("video_easy", "video_hard")
 SIZE, RATE, MOST = 208, 12.0, 1000
 INK, PAPER, GOOD = (235, 235, 240), (17, 19, 26), (255, 138, 76)
 Returns = dict[int, float]  # of the episodes of a mode, by number
@@ -42,11 +46,11 @@ def main() -> None:
     parser.add_argument("agents", nargs="+")
     parser.add_argument("out", type=Path)
     parser.add_argument("--length", type=int, default=40, help="last decisions that are shown")
-    parser.add_argument("--data-dir", default=None)
     options = parser.parse_args()
+    os.environ.pop(VARIABLE, None)
     returns = [returns_of(name) for name in options.agents]
     chosen = {mode: typical([each[mode] for each in returns]) for mode in PARTS}
-    agents = [play(name, chosen, options.data_dir) for name in options.agents]
+    agents = [play(name, chosen) for name in options.agents]
     frames: list[Image.Image] = []
     for mode, caption in PARTS.items():
         shown = [(label, recordings[mode]) for label, recordings in agents]
@@ -58,14 +62,18 @@ def main() -> None:
 
 
 def returns_of(name: str) -> dict[str, Returns]:
-    """What an agent of the zoo returned in each part's recorded episodes."""
+    """What an agent of the zoo returned in episodes of each part, by their numbers."""
     folder = zoo.home() / name.removeprefix(zoo.PREFIX)
     run = read_run(ROOT / json.loads((folder / zoo.CARD).read_text())["run"])
-    weights = fingerprint(load_agent(folder))
+    config, agent = load_config(folder), load_agent(folder)
+    weights = fingerprint(agent)
     found: dict[str, Returns] = {mode: {} for mode in PARTS}
     for each in run.agent_episodes():
         if each["weights"] == weights and each["mode"] in found:
             found[each["mode"]][each["episode"]] = each["return"]
+    for mode in GENERATED:
+        played = (record(agent, config, mode, number=k, size=SIZE) for k in range(5))
+        found[mode] = {k: one.totals[-1] for k, one in enumerate(played)}
     return found
 
 
@@ -76,17 +84,14 @@ def typical(agents: list[Returns]) -> int:
     return leads[(len(leads) - 1) // 2][1]
 
 
-def play(
-    name: str, chosen: dict[str, int], data_dir: str | None
-) -> tuple[str, dict[str, Recording]]:
+def play(name: str, chosen: dict[str, int]) -> tuple[str, dict[str, Recording]]:
     """An agent's method, and its episode of every mode."""
     run = zoo.working_copy(Path(name))
     config, agent = load_config(run), load_agent(run)
     label = {"svea": "SVEA", "drq": "DrQ", "sac": "SAC"}.get(config.method, config.method)
     recordings = {}
     for mode, episode in chosen.items():
-        more = {"number": episode, "size": SIZE, "data_dir": data_dir}
-        recordings[mode] = record(agent, config, mode, **more)
+        recordings[mode] = record(agent, config, mode, number=episode, size=SIZE)
         print(f"{name} in {mode}, episode {episode}: {recordings[mode].totals[-1]:.0f}")
     return label, recordings
 
