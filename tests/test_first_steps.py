@@ -47,5 +47,6 @@ def test_later_pages_say_once_how_the_shell_finds_svea(page: Path) -> None:
 
 @pytest.mark.parametrize("target", ["setup", "demo"])
 def test_make_ends_with_how_the_shell_finds_svea(target: str) -> None:
-    said = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
+    command = ["make", "-n", "--no-print-directory", target]  # `make test` runs this test
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ACTIVATE in said.stdout.splitlines()[-1], said.stderr
