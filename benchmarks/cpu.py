@@ -35,7 +35,7 @@ from svea.agents import make_agent
 from svea.bench.noise import ACTIONS, noise_replay
 from svea.bench.timing import machine
 from svea.config import configure
-from svea.machine import usable_cores
+from svea.core.machine import usable_cores
 from svea.speed import Learner, choose_speed
 
 CPU = torch.device("cpu")

@@ -29,15 +29,15 @@ from safetensors.torch import save_file
 
 from svea.agents import make_agent
 from svea.config import Config, configure, to_dict
+from svea.core.files import replace_json
+from svea.core.machine import usable_cores
+from svea.core.seeds import evaluation_seeds
 from svea.envs import expand_modes
 from svea.envs.workers.pool import Workers
-from svea.evidence.evaluation import evaluate
-from svea.evidence.evaluation.play import parallel_environments, play
-from svea.files import replace_json
-from svea.machine import usable_cores
+from svea.evaluation.play import parallel_environments, play
+from svea.evaluation.requests import evaluate
 from svea.runs import layout
 from svea.runs.load import EXPORTED, load_agent
-from svea.seeds import evaluation_seeds
 
 Seconds = NDArray[np.float64]
 """Of wall time and of processor time."""

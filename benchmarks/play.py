@@ -16,8 +16,8 @@ import statistics
 import sys
 import time
 
-from svea.evidence.playground.seats import AgentProcess
-from svea.evidence.playground.setting import DEFAULT, read_setting
+from svea.play.seats import AgentProcess
+from svea.play.setting import DEFAULT, read_setting
 
 WARMUP, DECISIONS, ROUNDS = 20, 50, 5
 LOOKS = {

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
+from svea.core.errors import SveaError
 from svea.envs.rendering.painting import PROGRAM
-from svea.errors import SveaError
-from svea.evidence import stats
-from svea.evidence.evaluation import Request, evaluate_runs
+from svea.evaluation.requests import Request, evaluate_runs
+from svea.results import stats
 from svea.runs.records import Record, append_records, read_records
 
 DRAWING = {"raster": "cpu", "opengl": "opengl"}

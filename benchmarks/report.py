@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests/support")]
 
 from fake_runs import write_analysis, write_run  # noqa: E402
 
-from svea.evidence.report import write_report  # noqa: E402
+from svea.results.report import write_report  # noqa: E402
 
 TASKS = ("walker_walk", "walker_stand", "cartpole_swingup", "ball_in_cup_catch", "finger_spin")
 SETTINGS = (

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from svea.machine import usable_cores
+from svea.core.machine import usable_cores
 from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs, read_states, read_study
 from svea.studies.cost import estimate_cost
 from svea.studies.engines import Resources

@@ -19,8 +19,8 @@ import torch
 from torch import Generator, Tensor
 
 from svea.augment import Draw, register
-from svea.errors import UserError
-from svea.evidence.film import sheets
+from svea.core.errors import UserError
+from svea.evaluation.film import sheets
 
 
 def draw_gamma(x: Tensor, generator: Generator | None = None, *, strongest: float = 3.0) -> Draw:

@@ -7,16 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from svea.core.words import interval, number, plural
 from svea.data.clips import DMCGB, source_of
 from svea.envs import GEOMETRY_MODES, LIGHT_MODES, PAPER_TASKS
-from svea.evidence import plots, published, stats
-from svea.evidence.results import Group, group_runs
-from svea.evidence.results.settings import changed_settings, settings_of
-from svea.evidence.run import Run, by_world
-from svea.evidence.tables import Cell, Column, Row, Table
 from svea.methods import METHODS
+from svea.results import Group, group_runs, plots, published, stats
+from svea.results.run import Run, by_world
+from svea.results.settings import changed_settings, settings_of
+from svea.results.tables import Cell, Column, Row, Table
 from svea.runs.records import Record, is_agent, latest, read_records
-from svea.words import interval, number, plural
 
 MODES = ("train", "color_hard", "video_easy", "video_hard", "distracting_cs:0.1",
          "distracting_cs:0.2")  # fmt: skip

@@ -21,10 +21,10 @@ from typing import Any
 
 from PIL import Image
 
-from svea import files
+from svea.core import files
 from svea.envs.modes import GEOMETRY_MODES, LIGHT_MODES, MODES, PICTURE_MODES
-from svea.evidence.film.episode import Recording, record
-from svea.evidence.film.video import write_video
+from svea.evaluation.film.episode import Recording, record
+from svea.evaluation.film.video import write_video
 from svea.runs import zoo
 from svea.runs.load import load_agent, load_config
 

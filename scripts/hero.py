@@ -19,13 +19,13 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from svea.core.words import number
 from svea.data.folders import VARIABLE
-from svea.evidence.evaluation.lines import fingerprint
-from svea.evidence.film.episode import Recording, record
-from svea.evidence.read import read_run
+from svea.evaluation.film.episode import Recording, record
+from svea.evaluation.lines import fingerprint
+from svea.results.read import read_run
 from svea.runs import zoo
 from svea.runs.load import load_agent, load_config
-from svea.words import number
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = {

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from comparison import COMPARED_AT, MEANS, TASKS, from_to, mean_cell
 
-from svea.evidence import plots
-from svea.evidence.results import Group
-from svea.evidence.run import Curve, Run, by_world
-from svea.evidence.tables import Cell, Column, Row, Table
+from svea.core.words import number
+from svea.results import Group, plots
+from svea.results.run import Curve, Run, by_world
+from svea.results.tables import Cell, Column, Row, Table
 from svea.runs.records import Record
-from svea.words import number
 
 SETTINGS = ("drq", "drq + conv", "svea + conv", "svea + overlay")
 """What the paper compares: no strong augmentation, naive, and SVEA's."""

@@ -8,14 +8,14 @@ from typing import Any
 
 import yaml
 
+from svea.core.words import interval, number, plural, size
 from svea.data.clips import source_of
 from svea.envs import describe
-from svea.evidence import stats
-from svea.evidence.run import Run, by_world
-from svea.evidence.tables import Cell, Table
-from svea.evidence.tables.writers import to_markdown
+from svea.results import stats
+from svea.results.run import Run, by_world
+from svea.results.tables import Cell, Table
+from svea.results.tables.writers import to_markdown
 from svea.runs.records import Record
-from svea.words import interval, number, plural, size
 
 RETURN = "return [95 %]"
 QUICK = (

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from svea.errors import SveaError
-from svea.evidence.read import find_runs, read_run
-from svea.evidence.run import Run, is_plausible
-from svea.words import plural
+from svea.core.errors import SveaError
+from svea.core.words import plural
+from svea.results.read import find_runs, read_run
+from svea.results.run import Run, is_plausible
 
 PROVENANCE = "provenance.json"
 FACTS = ("commit", "command", "made_by", "machine", "precision", "asked_for_decisions",

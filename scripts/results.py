@@ -35,23 +35,22 @@ from model_cards import RETURN, model_card, returns_of, wrap
 from published_runs import QUICK, provenance, read_published
 from writing import digest, drawn_numbers, wrapped, write_figure
 
-from svea import files
+from svea.core import files
+from svea.core.words import interval, number, plural, size
 from svea.data.clips import DMCGB, source_of
 from svea.envs import describe
-from svea.evidence import plots, published, stats
-from svea.evidence.evaluation.lines import fingerprint
-from svea.evidence.read import read_run
-from svea.evidence.report import gather
-from svea.evidence.results import Group, group_runs
-from svea.evidence.results.summary import Result, summarise_mode
-from svea.evidence.run import Run
-from svea.evidence.tables import Cell, Column, Row, Table
-from svea.evidence.tables.results import notes_on_marks, papers
-from svea.evidence.tables.writers import records_to_csv
+from svea.evaluation.lines import fingerprint
+from svea.results import Group, group_runs, plots, published, stats
+from svea.results.read import read_run
+from svea.results.report import gather
+from svea.results.run import Run
+from svea.results.summary import Result, summarise_mode
+from svea.results.tables import Cell, Column, Row, Table
+from svea.results.tables.results import notes_on_marks, papers
+from svea.results.tables.writers import records_to_csv
 from svea.runs import layout, zoo
 from svea.runs.load import load_agent
 from svea.runs.records import is_agent, read_records
-from svea.words import interval, number, plural, size
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (

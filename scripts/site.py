@@ -24,8 +24,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from svea.cli.methods import views_row
+from svea.core.words import interval, number, plural
 from svea.methods import METHODS
-from svea.words import interval, number, plural
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )((?:\.\./)*[^)\s:#]+)(#[^)\s]*)?(?=\)|$)", re.M)

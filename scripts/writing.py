@@ -12,10 +12,10 @@ from typing import Any
 from model_cards import wrap
 from PIL import Image, PngImagePlugin
 
-from svea import files
-from svea.evidence import plots
-from svea.evidence.tables import Table
-from svea.evidence.tables.writers import to_markdown
+from svea.core import files
+from svea.results import plots
+from svea.results.tables import Table
+from svea.results.tables.writers import to_markdown
 
 
 def wrapped(table: Table) -> str:

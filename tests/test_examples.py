@@ -15,8 +15,8 @@ from gymnasium.utils.env_checker import check_env
 from tiny_runs import tiny
 from torch import Tensor
 
+from svea.core.errors import UserError
 from svea.envs import MODES
-from svea.errors import UserError
 from svea.recipes import RECIPES, RecipeOptions, streams
 from svea.training import train
 from svea.views import Views

@@ -1,4 +1,4 @@
-"""What lies in a run or data folder is read through `svea.files` alone."""
+"""What lies in a run or data folder is read through `svea.core.files` alone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from svea import files
-from svea.errors import StorageError
+from svea.core import files
+from svea.core.errors import StorageError
 
 ROOT = Path(__file__).parents[1] / "src/svea"
 READERS = {"open", "read_text", "read_bytes", "load_file", "safe_open", "fdopen"}
@@ -17,12 +17,12 @@ ALLOWED = {
     "files": "the reader itself",
     "machine.py": "/proc and /sys",
     "cli/diagnosis.py": "/proc",
-    "speed/kernels": "sources of this package, and its own cache",
+    "kernels": "sources of this package, and its own cache",
     "envs/looks/colors.py": "a table of this package",
     "envs/robot": "models of this package",
     "envs/workers": "pipes and anonymous memory between processes",
-    "evidence/report/page.py": "styles of this package",
-    "evidence/playground/server.py": "the page's own files, of this package",
+    "results/report/page.py": "styles of this package",
+    "play/server.py": "the page's own files, of this package",
     "data/get.py": "archives that were downloaded, each member of a bounded size",
     "runs/tensors.py": "safetensors, after the file was opened as a plain one",
     "studies/plan.py": "the user's own study file, which may be any file",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.recipes import RECIPES, RecipeOptions, streams
 
 

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from zoo_records import recorded_returns
 
-from svea.evidence.results import group_runs
+from svea.results import group_runs
 from svea.runs import zoo
 from svea.runs.load import has_critic, load_agent
 

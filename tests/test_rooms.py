@@ -1,4 +1,4 @@
-"""The layout of `src/svea`: a room imports only rooms below it, and some rooms need no torch."""
+"""The layout of `src/svea`: five layers, four wings behind one door each, and a budget of lines."""
 
 from __future__ import annotations
 
@@ -12,35 +12,54 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "src/svea"
 
-# From the top to the bottom. Rooms on one line are siblings: they do not import one another.
-ORDER = [
-    "cli",
-    "bench",
-    "studies",
-    "training",
-    "evidence",
-    "runs",
-    "speed",
-    "agents",
-    "views augment networks replay",
-    "config",
-    "methods",
-    "recipes",
-    "envs",
-    "data",
-    "files machine seeds",
-    "errors words",
+LAYERS = [
+    "core",
+    "recipes methods config data",
+    "views augment networks replay agents | envs",
+    "speed runs evaluation training",
+    "results studies bench cli",
 ]
-LEVEL = {room: -level for level, rooms in enumerate(ORDER) for room in rooms.split()}
+"""From the bottom to the top. A room imports rooms below it and, without circles, those of its own
+layer; what a bar separates never imports one another: the method knows no environment."""
+
+WINGS = {
+    "kernels": {"speed"},
+    "raster": {"envs"},
+    "play": {"cli"},
+    "paper": {"cli"},
+}
+"""Heavy or special, and the only room that may import each."""
+
+NOT_YET = {
+    ("agents", "evaluation"),
+    ("augment", "envs"),
+    ("networks", "envs"),
+    ("config", "envs"),
+    ("evaluation", "results"),
+    ("training", "results"),
+}
+"""Imports that the layers forbid and that still stand. It may only shrink."""
+
+SIDE = {
+    room: (number, side)
+    for number, layer in enumerate(LAYERS)
+    for side, rooms in enumerate(layer.split("|"))
+    for room in rooms.split()
+}
 FILES = sorted(ROOT.rglob("*.py"))
 TORCH_FREE = [
-    "errors", "words", "files", "machine", "seeds", "data", "envs", "recipes", "methods", "config",
+    "core.errors", "core.words", "core.files", "core.machine", "core.seeds", "data", "envs",
+    "recipes", "methods", "config",
     "runs.layout", "runs.lock", "runs.records", "runs.footprint", "runs.incidents", "runs.zoo",
-    "evidence.read", "evidence.results", "evidence.stats", "evidence.published", "evidence.tables",
-    "evidence.compare", "evidence.film.sheets", "evidence.playground.session", "studies",
+    "results", "results.read", "results.stats", "results.published", "results.tables",
+    "results.compare", "evaluation.film.sheets", "play.session", "studies",
     "studies.cost", "studies.watch", "studies.supervise", "studies.engines", "cli",
 ]  # fmt: skip
 """Each is imported alone, in a fresh interpreter."""
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -55,27 +74,49 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (a.name for a in node.names if a.name.startswith("svea."))
 
 
+def rooms_imported_by(path: Path) -> set[str]:
+    rooms = {name.split(".")[1] for name in imported(ast.parse(path.read_text()))}
+    return rooms - {room_of(path), "__version__"}
+
+
+def allowed(room: str, other: str) -> bool:
+    if other in WINGS:
+        return room in WINGS[other]
+    if room in WINGS:
+        return True
+    (layer, side), (below, other_side) = SIDE[room], SIDE[other]
+    return below < layer or (below == layer and side == other_side)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_down(path: Path) -> None:
-    room = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    room = room_of(path)
     if room in ("__init__", "__main__"):  # the package's own face may import everything
         return
-    rooms = {name.split(".")[1] for name in imported(ast.parse(path.read_text()))}
-    below = {other for other, level in LEVEL.items() if level < LEVEL.get(room, 0)}
-    wrong = rooms - below - {room, "__version__"}
-    assert not wrong
+    wrong = {other for other in rooms_imported_by(path) if not allowed(room, other)}
+    assert not {(room, other) for other in wrong} - NOT_YET
+
+
+def test_no_circle_among_rooms() -> None:
+    edges: dict[str, set[str]] = {}
+    for path in FILES:
+        if (room := room_of(path)) in SIDE:
+            edges.setdefault(room, set()).update(rooms_imported_by(path) & set(SIDE))
+    edges = {a: {b for b in others if (a, b) not in NOT_YET} for a, others in edges.items()}
+    while leaves := {room for room, others in edges.items() if not others}:
+        edges = {room: others - leaves for room, others in edges.items() if room not in leaves}
+    assert not edges
 
 
 def test_every_room_has_its_place() -> None:
     entries = {path.name.removesuffix(".py") for path in ROOT.iterdir() if path.name[0] != "."}
     rooms = entries - {"__pycache__", "__init__", "__main__", "py.typed"}
-    assert rooms == set(LEVEL)
-    assert len(entries - {"__pycache__"}) <= 25
+    assert rooms == set(SIDE) | set(WINGS)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_file_is_longer_than_400_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 400
+def test_no_file_is_longer_than_600_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 600
 
 
 @pytest.mark.parametrize("module", TORCH_FREE)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from svea import augment
     from svea.config import Config, configure
     from svea.envs import make_env
-    from svea.evidence.evaluation import evaluate
+    from svea.evaluation.requests import evaluate
     from svea.runs.load import load_agent
     from svea.training import train
 
@@ -42,7 +42,7 @@ _LAZY = {
     "augment": "svea.augment",  # the room itself
     "Config": "svea.config",
     "configure": "svea.config",
-    "evaluate": "svea.evidence.evaluation",
+    "evaluate": "svea.evaluation.requests",
     "load_agent": "svea.runs.load",
     "make_env": "svea.envs",
     "train": "svea.training",
@@ -61,7 +61,7 @@ def __getattr__(name: str) -> "Any":
     try:
         module = importlib.import_module(_LAZY[name])
     except ModuleNotFoundError as error:
-        from svea.errors import install_hint
+        from svea.core.errors import install_hint
 
         if error.name is None or error.name.startswith("svea"):
             raise

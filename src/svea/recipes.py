@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from svea.errors import UserError, at_least, between
+from svea.core.errors import UserError, at_least, between
 
 OWN = "own"  # each stream of the prediction bootstraps from its own view of the successor
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from svea.agents.finite import check_update, not_finite
-from svea.errors import NumericsError
+from svea.core.errors import NumericsError
 
 
 def agent(device: str = "cpu") -> Any:

@@ -27,7 +27,7 @@ from torch import nn
 from svea.agents import DDPG, DQN, SAC, Agent
 from svea.agents import make_agent as configured_agent
 from svea.config import ENCODERS, MaDiOptions, configure
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.networks import CNN, Masker, Trunk
 from svea.recipes import RecipeOptions
 from svea.runs.load import load_agent, write_export

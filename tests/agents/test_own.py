@@ -17,7 +17,7 @@ from svea.cli.train import train_flags
 from svea.config import configure, from_dict, to_dict
 from svea.config.names import find_method
 from svea.config.naming import run_name
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.methods import METHODS, Method
 from svea.networks import OwnEncoder
 from svea.recipes import RECIPES, Recipe, streams

@@ -228,7 +228,7 @@ def test_a_generator_of_another_device_is_left_alone():
 def test_observations_of_another_size_are_refused_with_the_size_it_takes():
     from svea.agents import make_agent
     from svea.config import configure
-    from svea.errors import UserError
+    from svea.core.errors import UserError
 
     config = configure("walker_walk", preset="quick")
     agent = make_agent(config, actions=6)

@@ -40,9 +40,9 @@ from svea.agents import make_agent as configured_agent
 from svea.agents.guided import guided, guided_gradient, influence, most_influential
 from svea.agents.sgqn import SGQN
 from svea.config import MaDiOptions, SGQNOptions, configure
+from svea.kernels.cpu import BuildError
 from svea.networks.decoder import AttributionDecoder
 from svea.replay import Batch
-from svea.speed.kernels.cpu import BuildError
 
 RATE, RHO = 4e-3, 0.9
 OPTIONS = SGQNOptions(learning_rate=RATE, quantile=RHO)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from svea import augment
 from svea.augment import affine
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 def test_warp_agrees_with_kornia():

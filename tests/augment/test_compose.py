@@ -16,7 +16,7 @@ from svea import augment
 from svea.augment import AUGMENTATIONS, Augmentation, augmentation
 from svea.augment.find import try_out
 from svea.augment.images import ImageBank
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 def mark(monkeypatch, name: str, value: float) -> None:

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from svea.augment import images
 from svea.augment.images import TRIES, ImageBank, _crop_sizes, resize_all
+from svea.core.errors import UserError
 from svea.data.decode import OVERLAY_SIDE as SIDE
-from svea.errors import UserError
 
 
 def seeded(seed: int) -> Generator:

@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from svea import augment
 from svea.augment import AUGMENTATIONS, augmentation
 from svea.augment.images import ImageBank
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 @few

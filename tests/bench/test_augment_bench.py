@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from svea.bench.augment import REFERENCE, time_augmentations
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 def test_every_augmentation_is_timed_with_its_loop_next_to_a_yardstick() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from svea.bench.env import time_environments
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 def test_environment_rows_compare_with_the_first_mode(monkeypatch):

@@ -9,7 +9,7 @@ from tiny_runs import TINY
 
 from svea.bench.train import time_training
 from svea.cli.bench import training_line
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 def test_training_counts_the_decisions_of_all_seeds() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from svea.bench.update import UpdateRow, time_updates
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 CPU = torch.device("cpu")
 

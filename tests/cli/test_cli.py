@@ -19,7 +19,7 @@ from tiny_runs import tiny
 from svea import __version__, cli
 from svea.cli.train import train_flags
 from svea.config import PRESETS, configure
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.methods import METHODS
 from svea.training import train
 

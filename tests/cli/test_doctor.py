@@ -12,11 +12,11 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from svea import errors, machine
 from svea.cli import diagnosis, doctor, gl_probe
-from svea.evidence.evaluation import play
+from svea.core import errors, machine
+from svea.evaluation import play
+from svea.kernels import cpu
 from svea.speed import device, host
-from svea.speed.kernels import cpu
 
 # Kept before `healthy` replaces them.
 MEASURE_GL = gl_probe.measure_gl

@@ -24,12 +24,13 @@ from tiny_runs import tiny
 import svea
 from svea.cli import evaluate, main, terminal
 from svea.cli.evaluate import evaluate_and_print, print_scores
-from svea.errors import StorageError, UserError
-from svea.evidence.evaluation import Request, requests
-from svea.evidence.read import read_run
-from svea.evidence.results import group_runs
-from svea.evidence.tables.results import all_results
-from svea.evidence.tables.writers import to_rows
+from svea.core.errors import StorageError, UserError
+from svea.evaluation import requests
+from svea.evaluation.requests import Request
+from svea.results import group_runs
+from svea.results.read import read_run
+from svea.results.tables.results import all_results
+from svea.results.tables.writers import to_rows
 from svea.runs.load import export
 from svea.runs.records import read_records
 from svea.training import train

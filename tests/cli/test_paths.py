@@ -10,8 +10,8 @@ import pytest
 from exit_codes import call
 from fake_runs import write_run
 
-from svea import files
-from svea.errors import UserError
+from svea.core import files
+from svea.core.errors import UserError
 
 WRITERS = [
     "train walker_walk --preset quick --out",

@@ -12,7 +12,7 @@ pytest.importorskip("starlette", reason="needs the extra play")
 
 from svea.cli import main
 from svea.cli import play as verb
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.runs import zoo
 
 
@@ -73,7 +73,7 @@ def test_a_task_that_cannot_be_made_is_refused_without_a_traceback(
 def test_other_machines_are_let_in_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    from svea.evidence.playground import server
+    from svea.play import server
 
     async def serve(made: Any, playground: Any, socket: Any, ready: Any) -> None:
         ready()

@@ -10,10 +10,10 @@ import pytest
 from paper_runs import SMALL, SMALLEST, rewrite, write_results
 
 from svea.cli.evaluate import print_scores
-from svea.evidence.report import write_report
-from svea.studies.paper.experiments import experiment
-from svea.studies.paper.pages import render
-from svea.studies.paper.results import gather
+from svea.paper.experiments import experiment
+from svea.paper.pages import render
+from svea.paper.results import gather
+from svea.results.report import write_report
 
 INTERVAL = re.compile(r"[\d.,]+ \[[\d.,]+, [\d.,]+\]")
 

@@ -16,8 +16,9 @@ import pytest
 from exit_codes import call
 from fake_studies import SHORT, short, write_export, write_finished, write_journal
 
-from svea import cli, files
+from svea import cli
 from svea.cli.study import cost_lines, dry_run_lines
+from svea.core import files
 from svea.studies import (
     Grid,
     PlannedRun,
@@ -173,7 +174,7 @@ def test_the_paper_s_runs_start_after_a_yes(
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: answer is not None)
     monkeypatch.setattr("builtins.input", lambda _: answer)
-    monkeypatch.setattr("svea.studies.paper.pages.render", lambda *_: (tmp_path, ""))
+    monkeypatch.setattr("svea.paper.pages.render", lambda *_: (tmp_path, ""))
     study = ["paper", "fig-base", "--scale", "0.001", "--seeds", "0", "--out", str(tmp_path / "s")]
     assert cli.main([*study, *words]) == code
     assert bool(begun) == (code == 0) == (tmp_path / "s").exists()

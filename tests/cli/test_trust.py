@@ -15,10 +15,10 @@ from tiny_runs import tiny
 
 from svea.cli import main
 from svea.config import configure
-from svea.errors import UserError
-from svea.evidence.evaluation import evaluate
-from svea.files import trust
-from svea.machine import child_environment
+from svea.core.errors import UserError
+from svea.core.files import trust
+from svea.core.machine import child_environment
+from svea.evaluation.requests import evaluate
 from svea.runs.load import export, load_agent, load_config
 from svea.studies import Grid, open_study, plan_runs, read_study
 from svea.training import train

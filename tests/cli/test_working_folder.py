@@ -1,6 +1,6 @@
 """A working folder in which anything may lie: its modules are imported only when a user names one.
 
-`svea.machine.python_child` and `child_environment` start every Python child.
+`svea.core.machine.python_child` and `child_environment` start every Python child.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import cloudpickle
 import pytest
 from tiny_runs import TINY
 
-from svea import machine
 from svea.cli import gl_probe, main
 from svea.config import configure
+from svea.core import machine
 from svea.envs.workers.pool import Workers
 from svea.speed.device import cpu_computes_bfloat16
 from svea.studies import Study, supervise
@@ -85,8 +85,8 @@ def test_trials_of_drawing_and_of_bfloat16(within: Path) -> None:
 
 
 def test_an_agent_of_the_playground(within: Path) -> None:
-    from svea.evidence.playground.seats import AgentProcess
-    from svea.evidence.playground.setting import DEFAULT
+    from svea.play.seats import AgentProcess
+    from svea.play.setting import DEFAULT
 
     async def start_and_end() -> None:
         agent = AgentProcess(0, {"run": "", "task": "walker_walk"}, 1)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from svea.config import configure, seconds
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 def message(**changes: Any) -> str:

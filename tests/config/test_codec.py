@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svea.config import MAY_CHANGE, Config, configure, differences, from_dict, to_dict
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 FIELDS = {
     field.name: getattr(Config("walker_walk"), field.name) for field in dataclasses.fields(Config)

@@ -25,7 +25,7 @@ from svea.config import (
     parse_augmentation,
     to_dict,
 )
-from svea.errors import Bounds, UserError
+from svea.core.errors import Bounds, UserError
 
 
 def notes_of(kind: Any) -> dict[str, tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from svea.config import ENCODERS, PRESETS, configure, from_dict, to_dict
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.methods import METHODS
 
 

@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 from small_media import picture, put
 
+from svea.core.errors import UserError
 from svea.data import clips
 from svea.data.check import check_data, list_data
 from svea.data.folders import DAVIS
 from svea.data.get import SOURCES
-from svea.errors import UserError
 
 
 class TestList:

@@ -12,10 +12,10 @@ import pytest
 from imageio_ffmpeg import write_frames
 from PIL import Image
 
+from svea.core.errors import UserError
 from svea.data import clips, decode
 from svea.data.clips import in_data_folder, in_folder
 from svea.data.decode import SIDE
-from svea.errors import UserError
 
 COLOURS = [(200, 40, 40), (40, 160, 60), (60, 60, 200), (220, 220, 220), (20, 20, 20)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from svea.core.errors import UserError
 from svea.data.folders import CLIP_SETS, DAVIS, data_folder
-from svea.errors import UserError
 
 
 def test_the_argument_beats_the_variable_and_both_must_exist(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ import pytest
 from archive_server import make_tar, make_zip, redirect, send, serve, status
 from small_media import picture, put
 
+from svea.core.errors import StorageError, UserError
 from svea.data import inventory
 from svea.data.check import check_data
 from svea.data.folders import DAVIS
@@ -32,7 +33,6 @@ from svea.data.get import (
     unpack,
 )
 from svea.envs.looks.videos import VideoMode
-from svea.errors import StorageError, UserError
 
 
 @pytest.fixture

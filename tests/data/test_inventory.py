@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from svea.core.errors import UserError
 from svea.data import inventory
 from svea.data.folders import DAVIS
 from svea.envs.looks.distracting import DistractingMode
 from svea.envs.looks.videos import VideoMode
-from svea.errors import UserError
 
 
 def parts(root: Path) -> dict[str, inventory.Part]:

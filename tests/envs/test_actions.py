@@ -7,10 +7,10 @@ import pytest
 from gymnasium.spaces import Discrete
 from toy import Toy
 
+from svea.core.errors import UserError
 from svea.envs import make_env
 from svea.envs.actions import DiscreteActions
 from svea.envs.workers.pool import Workers
-from svea.errors import UserError
 
 
 class Wide(Toy):

@@ -9,10 +9,10 @@ import re
 import numpy as np
 import pytest
 
+from svea.core.errors import UserError
 from svea.envs import PAPER_TASKS, TASKS, make_env, prepare_simulator
 from svea.envs.looks.colors import COLOR_MODES, ColorMode, texture
 from svea.envs.rendering import Renderer
-from svea.errors import UserError
 
 # The hash of each table as JSON, converted from the benchmark's files.
 GOLDEN = {

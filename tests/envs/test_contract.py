@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from svea.core.errors import NumericsError, UserError
 from svea.envs import (
     ACTION_REPEAT,
     GEOMETRY_MODES,
@@ -28,7 +29,6 @@ from svea.envs import (
     make_env,
     modes_of,
 )
-from svea.errors import NumericsError, UserError
 
 SMALL = {"image_size": 48, "rendering": "fast"}
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from small_media import picture
 
+from svea.core.errors import UserError
 from svea.envs import make_env
 from svea.envs.looks.distracting import (
     DAVIS,
@@ -21,7 +22,6 @@ from svea.envs.looks.distracting import (
     to_cartesian,
     to_sphere,
 )
-from svea.errors import UserError
 
 SMALL = {"image_size": 32, "rendering": "fast"}
 

@@ -14,10 +14,10 @@ from gymnasium.wrappers import AddRenderObservation, FrameStackObservation
 from hypothesis import given
 from hypothesis import strategies as st
 
+from svea.core.errors import NumericsError, UserError
 from svea.envs import make_env
 from svea.envs.workers.episode import OpenEpisode
 from svea.envs.workers.pool import Workers
-from svea.errors import NumericsError, UserError
 
 STEPS = 6  # of an episode of a Gradient
 

@@ -13,10 +13,10 @@ import pytest
 import toy
 
 from svea.config import configure
+from svea.core.errors import UserError
 from svea.envs import make_env
 from svea.envs.given import _GIVEN, find_factory, fingerprint, name_task, pack
 from svea.envs.workers.pool import Workers
-from svea.errors import UserError
 
 gym.register("toys/Toy-v3", entry_point="toy:make", max_episode_steps=7)
 

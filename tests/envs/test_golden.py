@@ -20,7 +20,7 @@ from PIL import Image
 
 from svea.envs import make_env
 from svea.envs.looks import EPISODES_VERSION
-from svea.envs.rendering import raster
+from svea.raster import raster
 
 KEPT = Path(__file__).parents[1] / "support" / "golden_episodes.json"
 OWN = " with frames of our own"

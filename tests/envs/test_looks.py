@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from svea.core.errors import UserError
 from svea.envs import make_env
-from svea.errors import UserError
 
 
 def worlds(mode: str, seeds: Iterable[int | None]) -> list[int | str]:

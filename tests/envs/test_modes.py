@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import svea.envs
+from svea.core.errors import UserError
 from svea.envs import (
     MODES,
     expand_modes,
     make_env,
     parse_mode,
 )
-from svea.errors import UserError
 
 
 def test_all_is_train_and_the_five_modes():

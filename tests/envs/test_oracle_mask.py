@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from svea.config import configure
+from svea.core.errors import UserError
 from svea.envs import describe, make_env
-from svea.errors import UserError
 
 SIZE = 48
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from small_media import write_video
 
+from svea.core.errors import UserError
 from svea.data.clips import in_folder
 from svea.envs import make_env
 from svea.envs.looks import describe, provenance_of
 from svea.envs.looks.pictures import SETTINGS, color_setting
 from svea.envs.workers.pool import Workers
-from svea.errors import UserError
 
 TOY = {"task": "toy:make", "image_size": 16}
 PICTURE = ("picture_colors", "picture_video", "own_looks:NightMode")

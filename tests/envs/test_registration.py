@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import svea.envs
+from svea.core.errors import UserError
 from svea.envs import (
     TASKS,
     make_env,
 )
-from svea.errors import UserError
 
 
 class PictureEnv(gym.Env):

@@ -16,10 +16,10 @@ import weakref
 import numpy as np
 import pytest
 
+from svea.core.errors import RendererError, UserError
 from svea.envs import PAPER_TASKS, gl_info, prepare_simulator
 from svea.envs.rendering import Renderer, backend
 from svea.envs.rendering.renderer import Context, configure_drawing
-from svea.errors import RendererError, UserError
 
 linux_only = pytest.mark.skipif(platform.system() != "Linux", reason="the choice is Linux's")
 

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from svea.core.errors import UserError
 from svea.envs import make_env, prepare_simulator
-from svea.errors import UserError
 
 prepare_simulator()
 

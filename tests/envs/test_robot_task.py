@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from svea.core.errors import UserError
 from svea.envs import ROBOT_TASKS, make_env, prepare_simulator
-from svea.errors import UserError
 
 prepare_simulator()
 

@@ -9,6 +9,7 @@ import json
 import numpy as np
 import pytest
 
+from svea.core.errors import UserError
 from svea.envs import expand_modes, make_env, parse_mode
 from svea.envs.robot.worlds import (
     CAMERA,
@@ -20,7 +21,6 @@ from svea.envs.robot.worlds import (
     draw,
     stored,
 )
-from svea.errors import UserError
 
 LEAST_RED = 10  # pixels of 84 x 84: about a third of the mark
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from svea.core.errors import UserError
 from svea.envs import (
     ACTION_REPEAT,
     PAPER_TASKS,
@@ -13,7 +14,6 @@ from svea.envs import (
     is_foreign,
     prepare_simulator,
 )
-from svea.errors import UserError
 
 
 def test_tasks_are_those_of_the_suite():

@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 from small_media import full_frames, write_video
 
+from svea.core.errors import UserError
 from svea.data.clips import in_folder
 from svea.envs import make_env
 from svea.envs.looks.videos import VideoMode, is_green
 from svea.envs.rendering import Renderer
-from svea.errors import UserError
 
 SMALL = {"image_size": 32, "rendering": "fast"}
 

@@ -16,7 +16,7 @@ import numpy as np
 from faults.profiles import TOY
 from faults.tally import Tally, expect
 from svea.config import Config, configure, from_dict, to_dict
-from svea.errors import SveaError, UserError
+from svea.core.errors import SveaError, UserError
 
 ODD: tuple[Any, ...] = (
     *(0, -1, 1, 2, 7, 16, 84, 10**6, 10**12, -(10**30), 2**63, 0.5, 1e-9, 1e308),

@@ -18,7 +18,7 @@ from PIL import Image
 from faults.disks import check_whole, later_save
 from faults.profiles import TOY, config
 from faults.tally import Tally, expect
-from svea.errors import SveaError
+from svea.core.errors import SveaError
 
 Damage = Callable[[bytes, np.random.Generator], bytes]
 
@@ -119,7 +119,7 @@ def data_kinds(folder: Path) -> dict[str, Kind]:
 def run_kinds(run: Path) -> dict[str, Kind]:
     """The configuration and the log: text without a checksum, so they may say something else."""
     from svea.config import to_dict
-    from svea.evidence.read import read_run
+    from svea.results.read import read_run
     from svea.runs.load import load_config
 
     run.mkdir()
@@ -140,9 +140,9 @@ def run_kinds(run: Path) -> dict[str, Kind]:
 
 def export_kind(folder: Path) -> Kind:
     """The weights of an export."""
-    from svea import files
     from svea.agents import make_agent
     from svea.config import to_dict
+    from svea.core import files
     from svea.runs import tensors
     from svea.runs.load import EXPORTED, load_agent
 

@@ -17,8 +17,8 @@ import torch
 
 from faults.profiles import NO_FILMS, TOY, can_film, config, digest, left_behind
 from faults.tally import Tally, expect
-from svea import files
-from svea.errors import SveaError
+from svea.core import files
+from svea.core.errors import SveaError
 from svea.replay import Replay
 from svea.replay.segments import counters
 from svea.runs import checkpoint
@@ -295,7 +295,7 @@ def count_video(folder: Path) -> int:
 
 def write_movie(path: Path) -> None:
     """A short video."""
-    from svea.evidence.film.video import write_video
+    from svea.evaluation.film.video import write_video
 
     pictures = [np.full((32, 32, 3), 10 * k, np.uint8) for k in range(6)]
     write_video(path, pictures, 10)

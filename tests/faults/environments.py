@@ -16,9 +16,9 @@ from faults.faulty import KINDS
 from faults.kills import can_draw, children
 from faults.profiles import TOY, config, digest
 from faults.tally import Tally, expect
+from svea.core.errors import WorkerError
+from svea.core.seeds import TRAINING, episode_seed
 from svea.envs.workers import pool
-from svea.errors import WorkerError
-from svea.seeds import TRAINING, episode_seed
 from svea.training import state, train
 
 EPISODES = 6  # of each environment

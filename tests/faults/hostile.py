@@ -26,8 +26,8 @@ from faults.damage import quiet
 from faults.disks import Saver
 from faults.profiles import TOY, config
 from faults.tally import Tally, expect
-from svea import files
-from svea.errors import SveaError
+from svea.core import files
+from svea.core.errors import SveaError
 from svea.runs import checkpoint
 
 MOST_BYTES = 256 * 2**20  # besides the file's own size
@@ -432,7 +432,7 @@ def videos(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
 
 def logs(folder: Path) -> Iterator[tuple[str, Path, Open]]:
     """Hostile logs of somebody else's run."""
-    from svea.evidence.read import read_run
+    from svea.results.read import read_run
 
     content = {
         "a line nested 100,000 deep": b'{"a":' * 100_000 + b"\n",

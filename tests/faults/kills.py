@@ -154,8 +154,8 @@ def is_alive(pid: int) -> bool:
 
 def can_draw() -> bool:
     """Whether this machine has the simulator and an OpenGL library."""
+    from svea.core.errors import SveaError
     from svea.envs import prepare_simulator
-    from svea.errors import SveaError
 
     try:
         import dm_control  # noqa: F401

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from faults.hostile import newest, open_within_limits
 from faults.tally import Tally, expect
-from svea import files
 from svea.config import Config
-from svea.errors import SveaError
+from svea.core import files
+from svea.core.errors import SveaError
 from svea.runs import tensors
 
 VALUES: tuple[Any, ...] = (

@@ -29,7 +29,7 @@ from faults import (
     undefined,
 )
 from faults.tally import Part, Tally, shards
-from svea import files
+from svea.core import files
 from svea.runs import checkpoint, layout
 
 SEED = 1  # another than the full kit's

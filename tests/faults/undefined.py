@@ -17,9 +17,9 @@ from faults.kills import can_draw
 from faults.profiles import TOY, config, digest, metrics
 from faults.tally import Tally, expect
 from svea import training
-from svea.errors import NumericsError
+from svea.core.errors import NumericsError
+from svea.core.seeds import TRAINING, episode_seed
 from svea.runs import checkpoint
-from svea.seeds import TRAINING, episode_seed
 from svea.speed import learner
 
 PROFILE = TOY | {"decisions": 60, "warmup": 12, "save_every": 10, "eval_every": 30}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.networks import CNN, HeadCNN
 from svea.networks.head_cnn import without_last
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.networks import FrameCNN, HeadCNN
 from svea.networks.head_cnn import without_last
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.networks import ViT
 
 SMALL = {"image_size": 16, "patch": 4, "width": 12, "depth": 2, "heads": 3, "mlp_ratio": 2.0}

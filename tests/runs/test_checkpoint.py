@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from faults.disks import Hooked, hooked
-from svea import files
-from svea.errors import NumericsError, StorageError
+from svea.core import files
+from svea.core.errors import NumericsError, StorageError
 from svea.replay import Replay
 from svea.replay.segments import counters
 from svea.runs import checkpoint, tensors

@@ -13,7 +13,7 @@ from tiny_runs import TINY, tiny
 
 from faults.profiles import command
 from svea.cli import main
-from svea.errors import UserError, WorkerError
+from svea.core.errors import UserError, WorkerError
 from svea.runs import incidents, layout
 from svea.training import train
 

@@ -15,8 +15,8 @@ from tiny_runs import tiny
 
 from svea.agents import make_agent
 from svea.augment.images import ImageBank
-from svea.errors import StorageError, UserError
-from svea.evidence.evaluation import evaluate
+from svea.core.errors import StorageError, UserError
+from svea.evaluation.requests import evaluate
 from svea.runs import checkpoint
 from svea.runs.load import export, load_agent, load_config
 from svea.training import train
@@ -126,7 +126,7 @@ def test_an_export_is_whole_or_absent_and_an_unfinished_one_is_replaced(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("svea.files.rename", killed)
+        patch.setattr("svea.core.files.rename", killed)
         with pytest.raises(KeyboardInterrupt):
             export(run, target)
     assert not target.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.runs import lock
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from svea.config import configure
-from svea.errors import NumericsError, StorageError, UserError
+from svea.core.errors import NumericsError, StorageError, UserError
 from svea.runs.log import Accumulator, Log, WeightsAndBiases, check_loggers, scalars
 
 CPU = torch.device("cpu")

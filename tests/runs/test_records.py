@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from svea.errors import StorageError
+from svea.core.errors import StorageError
 from svea.runs.records import (
     PROTOCOL,
     append_records,

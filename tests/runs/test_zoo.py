@@ -11,9 +11,9 @@ from tiny_runs import tiny
 
 import svea
 from svea.cli import main
-from svea.errors import StorageError, UserError
-from svea.evidence.read import find_runs
-from svea.files import replace_json
+from svea.core.errors import StorageError, UserError
+from svea.core.files import replace_json
+from svea.results.read import find_runs
 from svea.runs import zoo
 from svea.runs.load import export, load_agent, load_config
 from svea.runs.records import read_records

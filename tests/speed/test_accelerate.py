@@ -18,7 +18,7 @@ import torch
 from tiny_runs import tiny
 from torch import Tensor
 
-from svea import speed, views
+from svea import kernels, speed, views
 from svea.agents import Agent, make_agent
 from svea.augment import (
     AUGMENTATIONS,
@@ -33,14 +33,13 @@ from svea.augment import (
 from svea.augment.images import ImageBank
 from svea.bench.update import noise_replay
 from svea.config import configure
-from svea.errors import UserError
+from svea.core.errors import UserError
+from svea.kernels import cpu, nvrtc, random_convolution, trunk
+from svea.kernels.cpu_pictures import PicturesInC
 from svea.networks import FrameCNN, Masker
-from svea.speed import kernels
 from svea.speed.accelerate import compiled, fast_augmentation, with_kernels
 from svea.speed.fusing import fuse_convolutions, put_channels_last
 from svea.speed.graphs import SideStream
-from svea.speed.kernels import cpu, nvrtc, random_convolution, trunk
-from svea.speed.kernels.cpu_pictures import PicturesInC
 
 CPU = torch.device("cpu")
 KERNELS = [f"{kernels.__name__}.{module.name}" for module in pkgutil.iter_modules(kernels.__path__)]
@@ -174,7 +173,7 @@ def test_windows_have_the_precision_of_the_update(
     augment: Augmentation, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `views.pixels` makes them of an eager update's windows: no pass converts them again."""
-    kernels = types.ModuleType("svea.speed.kernels.windows")
+    kernels = types.ModuleType("svea.kernels.windows")
     monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
     asked: list[torch.dtype] = []
 
@@ -205,10 +204,10 @@ def test_strong_views_of_bfloat16_come_from_the_kernel_in_cuda(
     monkeypatch.setattr(agent, "device", torch.device("cuda"))
     monkeypatch.setitem(speed.accelerate.__globals__, "compile_networks", lambda *_: None)
     speed.accelerate(agent, "captured")
-    windows = types.ModuleType("svea.speed.kernels.windows")
+    windows = types.ModuleType("svea.kernels.windows")
     windows.windows = lambda x, corner, height, width, pad, dtype: views.scaled(x, dtype)  # type: ignore[attr-defined]
     windows.scaled = views.scaled  # type: ignore[attr-defined]
-    in_triton = types.ModuleType("svea.speed.kernels.random_convolution_triton")
+    in_triton = types.ModuleType("svea.kernels.random_convolution_triton")
     in_triton.convolve = lambda x, weight: torch.full_like(x, 0.25)  # type: ignore[attr-defined]
     for module in (windows, in_triton):
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -233,7 +232,7 @@ def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(
 ) -> None:
     bank = ImageBank(torch.zeros(2, 3, 40, 40, dtype=torch.uint8), "black")
     drifting = AUGMENTATIONS["overlay_drift"].bind(images=bank, drift=2)
-    kernels = types.ModuleType("svea.speed.kernels.pictures")
+    kernels = types.ModuleType("svea.kernels.pictures")
     monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
     kernels.FastPictures = lambda bank, place: types.SimpleNamespace(check=lambda: None, bank=bank)  # type: ignore[attr-defined]
     fast = with_kernels(drifting, torch.device("cuda"))
@@ -253,7 +252,7 @@ def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(
 def test_a_drifting_overlay_is_mixed_in_by_our_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a kernel that computes what its own test compares it with."""
     drifting = AUGMENTATIONS["overlay_drift"]
-    windows = types.ModuleType("svea.speed.kernels.windows")
+    windows = types.ModuleType("svea.kernels.windows")
     called = []
 
     def mixed_drifting(

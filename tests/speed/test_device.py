@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from svea.errors import DeviceError, UserError
+from svea.core.errors import DeviceError, UserError
 from svea.speed import device
 
 CPU = torch.device("cpu")

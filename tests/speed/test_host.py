@@ -11,7 +11,7 @@ from tiny_runs import tiny
 
 from svea import speed
 from svea.config import configure
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.runs import load
 from svea.runs.load import load_config
 from svea.speed import EXACT, host, learner

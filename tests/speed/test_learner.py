@@ -11,10 +11,10 @@ from tiny_runs import tiny
 from svea import speed
 from svea.agents import make_agent
 from svea.augment import Augmentation, transform
+from svea.kernels import random_convolution
 from svea.replay import Batch
 from svea.speed.accelerate import with_kernels
 from svea.speed.host import prepare
-from svea.speed.kernels import random_convolution
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 torch.set_num_threads(1)
@@ -323,8 +323,8 @@ def test_several_runs_in_lanes_of_their_own_are_the_runs_alone() -> None:
 
 @cuda
 def test_our_convolutions_are_the_librarys() -> None:
+    from svea.kernels.convolutions import FusedConvolutions
     from svea.networks import CNN
-    from svea.speed.kernels.convolutions import FusedConvolutions
 
     torch.manual_seed(0)
     network = CNN().cuda()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fake_studies import short, write_finished
 
-from svea import files
-from svea.errors import UserError
+from svea.core import files
+from svea.core.errors import UserError
 from svea.runs.footprint import replay_bytes
 from svea.studies import Grid, Study, cost, plan_runs, read_states
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fake_studies import SHORT, short
 
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.studies import Grid, open_study, plan_runs, read_study
 
 

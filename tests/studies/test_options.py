@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.studies import as_flags, parse_seeds, parse_settings
 
 

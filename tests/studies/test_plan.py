@@ -9,7 +9,7 @@ import pytest
 from fake_studies import SHORT, short
 
 from svea.cli.train import train_flags
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.studies import Grid, plan_runs, read_study_file
 
 

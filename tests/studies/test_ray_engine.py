@@ -19,7 +19,7 @@ from fake_studies import write_finished
 from tiny_studies import importable, result, tiny_runs, tiny_study
 
 from svea import cli
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.studies import Study, read_journal, read_states
 from svea.studies.engines import Resources, local, ray
 

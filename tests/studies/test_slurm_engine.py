@@ -23,7 +23,7 @@ from tiny_studies import importable, result, tiny_runs, tiny_study
 
 from svea import cli
 from svea.cli.study import EngineFlags, run_study
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.studies import PlannedRun, Study, read_journal, read_states
 from svea.studies.engines import Resources, local, slurm
 

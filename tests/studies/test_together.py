@@ -17,7 +17,7 @@ from tiny_studies import importable, result, tiny_study
 import svea
 from svea import cli
 from svea.config import configure
-from svea.errors import UserError, WorkerError
+from svea.core.errors import UserError, WorkerError
 from svea.runs.records import read_records
 from svea.studies import Grid, PlannedRun, Study, flatten, plan_runs, read_journal, read_states
 from svea.studies.engines import Resources, local, ray, slurm

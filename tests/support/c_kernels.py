@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from svea.files import compiled
-from svea.speed.kernels import cpu
+from svea.core.files import compiled
+from svea.kernels import cpu
 
 
 def cannot_build() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 
-from svea.evidence.playground.setting import LONGEST_MESSAGE
+from svea.play.setting import LONGEST_MESSAGE
 
 
 def malformed(rng: random.Random) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 from fake_runs import write_run
 
+from svea.paper.experiments import Scale, experiment
 from svea.studies import PlannedRun
-from svea.studies.paper.experiments import Scale, experiment
 
 SMALL, SMALLEST = Scale(0.01, seeds="0-1"), Scale(0.01, seeds="0")
 

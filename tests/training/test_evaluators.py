@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from svea.config import configure
+from svea.core.errors import UserError
+from svea.core.seeds import world_order
 from svea.envs import LIGHT_MODES
 from svea.envs.rendering import backend
 from svea.envs.workers.pool import PER_GPU_PROCESS
-from svea.errors import UserError
-from svea.evidence.evaluation.play import EpisodeResult
-from svea.seeds import world_order
+from svea.evaluation.play import EpisodeResult
 from svea.training import evaluators
 
 

@@ -12,8 +12,8 @@ from tiny_runs import tiny
 from whole_runs import assert_same
 
 import svea
-from svea.errors import UserError
-from svea.evidence.read import find_runs
+from svea.core.errors import UserError
+from svea.results.read import find_runs
 from svea.runs import layout
 from svea.training import train
 

@@ -11,8 +11,8 @@ import toy
 from tiny_runs import TINY
 
 import svea
+from svea.core.errors import UserError
 from svea.envs.given import _GIVEN
-from svea.errors import UserError
 
 SMALL = TINY | {"decisions": 20, "save_every": 5, "eval_every": 100}
 

@@ -12,11 +12,11 @@ from toy import LENGTH, Toy
 from whole_runs import assert_same, metrics, outcome
 
 from svea.agents.agent import Agent, Phase
-from svea.errors import NumericsError
-from svea.evidence.evaluation import evaluate
+from svea.core.errors import NumericsError
+from svea.core.seeds import TRAINING, episode_seed
+from svea.evaluation.requests import evaluate
 from svea.runs import checkpoint, layout
 from svea.runs.load import load_agent
-from svea.seeds import TRAINING, episode_seed
 from svea.training import Trainer, train
 
 torch.set_num_threads(1)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from tiny_runs import tiny
 
-from svea import files, machine
 from svea.config import configure
-from svea.errors import StorageError, UserError
+from svea.core import files, machine
+from svea.core.errors import StorageError, UserError
 from svea.training import preflight, train
 
 torch.set_num_threads(1)

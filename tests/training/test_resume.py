@@ -12,8 +12,8 @@ import torch
 from tiny_runs import tiny
 from whole_runs import assert_same, metrics, train_until
 
-from svea import files
-from svea.errors import StorageError, UserError
+from svea.core import files
+from svea.core.errors import StorageError, UserError
 from svea.runs import checkpoint
 from svea.speed.device import missing_for_compiling
 from svea.training import Trainer, state, train

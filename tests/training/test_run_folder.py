@@ -17,8 +17,8 @@ from PIL import Image
 from tiny_runs import tiny
 from whole_runs import metrics
 
-from svea.errors import UserError
-from svea.evidence.evaluation import evaluate
+from svea.core.errors import UserError
+from svea.evaluation.requests import evaluate
 from svea.runs import checkpoint, lock
 from svea.runs.load import load_config
 from svea.training import Trainer, train

@@ -28,7 +28,7 @@ from faults.sealed import (
 )
 from svea.agents import make_agent, make_replay
 from svea.agents.agent import Phase
-from svea.errors import StorageError
+from svea.core.errors import StorageError
 from svea.runs import checkpoint, tensors
 from svea.training import saved_state, train
 

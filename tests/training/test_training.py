@@ -13,8 +13,8 @@ from tiny_runs import tiny
 from whole_runs import assert_same
 
 from svea.config import Config
+from svea.core.errors import SveaError, UserError
 from svea.envs.workers.pool import Workers
-from svea.errors import SveaError, UserError
 from svea.runs import checkpoint
 from svea.training import Interrupt, Trainer, train, train_each, train_together
 

@@ -18,10 +18,10 @@ from svea.augment import Augment, augmentation, centre_crop, crop, shift
 from svea.augment.images import ImageBank
 from svea.config.augmentations import uses_pictures
 from svea.config.names import find_method, is_own_encoder
+from svea.core.seeds import seed_for
 from svea.networks import CNN, FrameCNN, OwnEncoder, Trunk, ViT
 from svea.recipes import streams
 from svea.replay import Replay
-from svea.seeds import seed_for
 from svea.views import ViewMaker
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from svea.agents.optimising import Losses, Optimising
 from svea.agents.saving import Saving
 from svea.agents.targets import critic_parts, follow, frozen_copy, parameters_of
 from svea.config.options import AgentOptions, MaDiOptions
+from svea.core.seeds import seed_for
 from svea.networks import Masker, Trunk
 from svea.networks.heads import Noise
 from svea.networks.trunk import drawing_weights
 from svea.recipes import Streams
 from svea.replay import Batch, on_device
-from svea.seeds import seed_for
 from svea.views import ViewMaker, Views
 
 if TYPE_CHECKING:

@@ -136,7 +136,7 @@ class SODA(Auxiliary):
 class PAD(Auxiliary):
     """Policy adaptation during deployment (Hansen et al., 2021): a task that needs no reward.
 
-    It is trained with the agent and continues at test time (``svea.evidence.evaluation``). It
+    It is trained with the agent and continues at test time (``svea.evaluation``). It
     shares the first convolutions with policy and critic and has the last ones for itself.
     """
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from svea.errors import NumericsError
+from svea.core.errors import NumericsError
 
 if TYPE_CHECKING:
     from svea.agents import Agent

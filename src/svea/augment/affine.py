@@ -11,7 +11,7 @@ from svea.augment.corruptions import working_dtype
 from svea.augment.crops import pick
 from svea.augment.draws import integers, uniform
 from svea.augment.registry import Draw, register
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 GREY = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the grey level (Rec. 601)."""

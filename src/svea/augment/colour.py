@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from svea.augment.registry import Draw, register
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 def _draw_conv(x: Tensor, generator: Generator | None = None) -> Draw:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from svea.augment.colour import as_frames
 from svea.augment.draws import integers, uniform
 from svea.augment.registry import Draw, register
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 def _draw_cutout(

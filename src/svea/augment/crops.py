@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 
 from svea.augment.draws import integers
 from svea.augment.registry import Draw, register
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 def _draw_shift(x: Tensor, generator: Generator | None = None, *, pad: int = 4) -> Draw:

@@ -10,7 +10,7 @@ from svea.augment.crops import windows
 from svea.augment.draws import integers
 from svea.augment.registry import Draw, register
 from svea.config.augmentations import DRIFT, check_drift
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 def _draw_overlay_drift(

@@ -25,6 +25,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
+from svea.core.errors import UserError
+from svea.core.files.plain import open_plain
 from svea.data.clips import PROCEDURAL
 from svea.data.decode import (
     OVERLAY_SIDE,
@@ -38,8 +40,6 @@ from svea.data.decode import (
 from svea.data.folders import PICTURE_FOLDERS, data_folder
 from svea.data.inventory import find_picture_folder, pictures_below, storage_errors
 from svea.data.procedural import VERSION, procedural_pictures
-from svea.errors import UserError
-from svea.files.plain import open_plain
 
 MOST_PICTURES = 2048
 """At most this many pictures are kept: 400 MB, and some seconds to decode on two cores."""

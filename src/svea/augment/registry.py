@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from svea.config.augmentations import AUGMENTATION_NAMES
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 Draw = dict[str, Any]
 """Tensors with one row per sample, and plain numbers that hold for the whole batch."""

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 from svea.augment.colour import conv
 from svea.augment.draws import uniform
 from svea.augment.registry import Draw, register
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 def _draw_spectrum(

@@ -14,7 +14,7 @@ from svea.augment import AUGMENTATIONS, Augment, find
 from svea.augment.images import ImageBank
 from svea.bench.timing import fastest_ms
 from svea.config.augmentations import WITH_PICTURES
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.speed import choose_speed
 from svea.speed.accelerate import with_kernels
 

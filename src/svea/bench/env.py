@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from svea.bench.timing import median_ms_in_turns
+from svea.core.errors import UserError
 from svea.envs import describe, expand_modes, make_env
-from svea.errors import UserError
 
 
 @dataclass(frozen=True)

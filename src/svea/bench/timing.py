@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from svea.core.words import plural
 from svea.speed import synchronise
-from svea.words import plural
 
 
 def fastest_ms(call: Callable[[], object], repeats: int) -> float:

@@ -12,7 +12,7 @@ import torch
 
 from svea import speed
 from svea.config import configure
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.training import Interrupt, open_trainer
 
 

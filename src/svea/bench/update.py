@@ -15,7 +15,7 @@ from svea.bench.noise import ACTIONS, noise_replay
 from svea.bench.timing import median_ms
 from svea.config import Config, configure
 from svea.config.names import find_method
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.methods import METHODS
 
 PEAKS = {"NVIDIA H200": (989e12, 4.8e12), "NVIDIA H100": (989e12, 3.35e12)}

@@ -12,8 +12,8 @@ import warnings
 
 from svea import __version__
 from svea.cli.encoding import write_what_streams_can_show
-from svea.errors import Stopped, SveaError, UserError, install_hint, unknown_name
-from svea.files import trust
+from svea.core.errors import Stopped, SveaError, UserError, install_hint, unknown_name
+from svea.core.files import trust
 
 VERBS = {
     "demo": "Show trained agents in new worlds, train one, report on both.",

@@ -7,21 +7,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from svea import files
 from svea.cli.arguments import Out, Positional, parse_parts
 from svea.cli.terminal import Steps, collected, print_problems, print_results, starting
+from svea.core import files
+from svea.core.errors import SveaError, UserError
+from svea.core.words import mean_std, number, significant
 from svea.envs.modes import in_order
-from svea.errors import SveaError, UserError
-from svea.evidence.read import find_runs, read_run, read_runs
-from svea.evidence.results import WallTime, common_level, group_runs, wall_times
-from svea.evidence.results.labels import UPPER_BOUND
-from svea.evidence.stats import mean_and_std
-from svea.evidence.tables import Cell, Table
+from svea.results import WallTime, common_level, group_runs, wall_times
+from svea.results.labels import UPPER_BOUND
+from svea.results.read import find_runs, read_run, read_runs
+from svea.results.stats import mean_and_std
+from svea.results.tables import Cell, Table
 from svea.runs import layout, zoo
-from svea.words import mean_std, number, significant
 
 if TYPE_CHECKING:
-    from svea.evidence.analysis import Sample
+    from svea.evaluation.analysis import Sample
 
 Rows = list[dict[str, Any]]
 
@@ -153,7 +153,7 @@ def saliency(
     from svea.envs.given import name_task
 
     with starting():
-        from svea.evidence.film.saliency import saliency as draw
+        from svea.evaluation.film.saliency import saliency as draw
     run = zoo.working_copy(run)
     picture = files.output_file(out or run / layout.ANALYSIS / "saliency.png")
     with collected() as problems, Steps("pictures", 1) as steps:
@@ -200,7 +200,7 @@ def tid(
 def q_variance_table(runs: Sequence[Path], **options: Any) -> Findings:
     """`svea analyze q-variance`: a row per run, and the mean over seeds below."""
     with starting():
-        from svea.evidence.analysis import q_variance
+        from svea.evaluation.analysis import q_variance
 
     def row(sample: Sample) -> dict[str, Any]:
         found = {one["view"]: one for one in q_variance(sample)}
@@ -219,7 +219,7 @@ def q_variance_table(runs: Sequence[Path], **options: Any) -> Findings:
 def q_gap_table(runs: Sequence[Path], augmentations: Sequence[str], **options: Any) -> Findings:
     """`svea analyze q-gap`: a row per run with a column per augmentation; means over seeds."""
     with starting():
-        from svea.evidence.analysis import q_gap
+        from svea.evaluation.analysis import q_gap
 
     notes = {"mean |Q(s, a) - Q(aug(s), a)|": None}
 
@@ -235,7 +235,7 @@ def q_gap_table(runs: Sequence[Path], augmentations: Sequence[str], **options: A
 def tid_table(runs: Sequence[Path], modes: Sequence[str], **options: Any) -> Findings:
     """`svea analyze tid`: a row per run with two columns per mode; means over seeds."""
     with starting():
-        from svea.evidence.tid import tid
+        from svea.evaluation.tid import tid
 
     unfit: list[SveaError] = []
 
@@ -266,7 +266,7 @@ def _of_sample(
     gap: bool = False,
 ) -> Analysis:
     """An analysis of transitions from a run's replay, or as `Sample` has it for a gap."""
-    from svea.evidence.analysis import Sample
+    from svea.evaluation.analysis import Sample
 
     def analyse(run: Path, say: Callable[[str], None]) -> tuple[int, dict[str, Any]]:
         say(f"reading {run}")
@@ -373,7 +373,7 @@ def wall_time_table(
 
 def draw_wall_times(times: Sequence[WallTime], mode: str, out: Path) -> Path:
     """The paper's K, M figure: return against wall time, one line per setting, as PNG or PDF."""
-    from svea.evidence import plots
+    from svea.results import plots
 
     series = [
         plots.Series(one.group.label, one.curve, color=place) for place, one in enumerate(times)

@@ -18,9 +18,9 @@ import tyro
 from tyro.conf import Positional
 
 from svea.cli.encoding import unfiltered
-from svea.errors import UserError
-from svea.files import check_path, trust
-from svea.machine import wants_plain_text
+from svea.core.errors import UserError
+from svea.core.files import check_path, trust
+from svea.core.machine import wants_plain_text
 
 if wants_plain_text():  # tyro heeds the terminal, but not NO_COLOR
     tyro._experimental_options["ansi_codes"] = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from svea.cli.arguments import parse_parts
 from svea.cli.terminal import Steps, print_table, say, starting
-from svea.words import plural
+from svea.core.words import plural
 
 if TYPE_CHECKING:
     from svea.bench.augment import AugmentRow

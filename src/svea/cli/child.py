@@ -25,7 +25,7 @@ def main() -> int:
     threading.Thread(target=stop_with_parent, args=(parent,), daemon=True).start()
     sys.argv = ["svea", *arguments]  # config.json records the command as a user would type it
     from svea.cli import main as svea
-    from svea.files import trust
+    from svea.core.files import trust
 
     trust.count_typed_alone()
     return svea(arguments)

@@ -10,13 +10,12 @@ from typing import Literal
 
 from svea.cli.arguments import Positional, parse
 from svea.cli.terminal import Steps, print_results
+from svea.core.errors import UserError
+from svea.core.words import plural
 from svea.envs.modes import expand_modes, in_order, is_group
-from svea.errors import UserError
-from svea.evidence import compare
-from svea.evidence.results import Group, caveat_notes
-from svea.evidence.tables.comparison import comparison_table
+from svea.results import Group, caveat_notes, compare
+from svea.results.tables.comparison import comparison_table
 from svea.runs import zoo
-from svea.words import plural
 
 LONGEST_NAME = 16  # in the head of a column
 

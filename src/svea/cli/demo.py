@@ -12,8 +12,8 @@ from typing import Any
 
 from svea.cli.arguments import Out, parse
 from svea.cli.terminal import Steps, starting
-from svea.errors import SveaError, UserError
-from svea.words import plural
+from svea.core.errors import SveaError, UserError
+from svea.core.words import plural
 
 TASK = "walker_stand"
 SETTINGS: dict[str, Any] = {"preset": "quick", "time_limit": "8m"}
@@ -69,7 +69,7 @@ def check_drawing() -> None:
 
 def film(run: Path, again: bool = False) -> str:
     """Record an episode in each mode, or only in those without one; why not, if that fails."""
-    from svea.evidence.film.video import record_episode
+    from svea.evaluation.film.video import record_episode
     from svea.runs import layout
 
     try:
@@ -88,9 +88,9 @@ def show_zoo(page: Path, is_all: bool = False) -> list[Path]:
         page: to write.
         is_all: whether nothing follows; without any agent that is an error.
     """
-    from svea.evidence.evaluation import evaluate
-    from svea.evidence.report import write_report
-    from svea.files import make_folder
+    from svea.core.files import make_folder
+    from svea.evaluation.requests import evaluate
+    from svea.results.report import write_report
     from svea.runs import zoo
     from svea.runs.records import append_records
 
@@ -133,9 +133,9 @@ def show_zoo(page: Path, is_all: bool = False) -> list[Path]:
 def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
     """Train from scratch, evaluate, and add it to the page."""
     from svea.config import configure
-    from svea.evidence.evaluation import evaluate
-    from svea.evidence.report import write_report
-    from svea.files import replace_json
+    from svea.core.files import replace_json
+    from svea.evaluation.requests import evaluate
+    from svea.results.report import write_report
     from svea.runs.records import append_records
     from svea.training import train
     from svea.training.display import next_commands
@@ -199,7 +199,7 @@ def _of_agent(run: Path, mode: str) -> list[dict[str, Any]]:
 
 def _seconds_so_far(run: Path) -> float:
     """Wall time that earlier, interrupted parts of the run took."""
-    from svea.evidence.read import read_run
+    from svea.results.read import read_run
     from svea.runs import layout
 
     return read_run(run).seconds or 0.0 if (run / layout.METRICS).exists() else 0.0

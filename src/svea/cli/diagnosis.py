@@ -18,12 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from svea import machine
 from svea.cli.gl_probe import measure_gl
+from svea.core import machine
+from svea.core.errors import DISTRIBUTION, StorageError, SveaError, UserError, install_hint
+from svea.core.words import one_line, plural
 from svea.data.folders import data_folder
 from svea.data.inventory import inventory
-from svea.errors import DISTRIBUTION, StorageError, SveaError, UserError, install_hint
-from svea.words import one_line, plural
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

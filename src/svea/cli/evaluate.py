@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from svea.cli.arguments import Positional, parse
 from svea.cli.interrupts import second_ends_at_once
 from svea.cli.terminal import Steps, print_results, starting
-from svea.errors import StorageError, SveaError, UserError
-from svea.evidence.read import look_for_runs, read_runs
-from svea.evidence.results import caveat_notes, group_runs
-from svea.evidence.tables.brief import brief
-from svea.evidence.tables.results import all_results
+from svea.core.errors import StorageError, SveaError, UserError
+from svea.core.words import listed, plural
+from svea.results import caveat_notes, group_runs
+from svea.results.read import look_for_runs, read_runs
+from svea.results.tables.brief import brief
+from svea.results.tables.results import all_results
 from svea.runs import zoo
 from svea.runs.records import (
     Record,
@@ -27,10 +28,9 @@ from svea.runs.records import (
     read_records,
     replayed,
 )
-from svea.words import listed, plural
 
 if TYPE_CHECKING:
-    from svea.evidence.evaluation import Request
+    from svea.evaluation.requests import Request
 
 
 def run(arguments: list[str]) -> int:
@@ -88,12 +88,12 @@ def command(
         json: print the records as JSON lines instead of a table.
         trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
-    from svea.envs.episodes import parse_episodes
     from svea.envs.given import name_task
+    from svea.evaluation.episodes import parse_episodes
 
     count = parse_episodes(episodes, zoo.is_name)
     with starting():
-        from svea.evidence.evaluation import POLICIES, Request
+        from svea.evaluation.requests import POLICIES, Request
 
     policies = POLICIES if random_policy else POLICIES[:1]
     other = name_task(task)
@@ -136,7 +136,7 @@ class Scoring:
 
     def play(self) -> None:
         """Play and record; what fails is named, and the rest is played."""
-        from svea.evidence.evaluation import evaluate_runs
+        from svea.evaluation.requests import evaluate_runs
 
         request = self.request
         counts = [count for run in self.runs for count in self._episodes(run)]
@@ -184,8 +184,8 @@ class Scoring:
 
     def _episodes(self, run: Path) -> list[int | str]:
         """How many episodes a run is to play in each of its modes."""
-        from svea.envs.episodes import episodes_in
         from svea.envs.modes import modes_for
+        from svea.evaluation.episodes import episodes_in
         from svea.runs.load import load_config
 
         try:
@@ -232,7 +232,7 @@ def evaluate_and_print(
 ) -> int:
     """The verb: returns its exit code, which is not 0 if anything could not be evaluated."""
     from svea.envs.modes import mode_of_label
-    from svea.evidence.film.video import record_episode
+    from svea.evaluation.film.video import record_episode
 
     scoring = Scoring(runs, request, again)
     if scoring.copies:

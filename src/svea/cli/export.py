@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from svea.cli.arguments import Positional, parse
-from svea.files import output_folder
+from svea.core.files import output_folder
 
 
 def run(arguments: list[str]) -> int:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from svea.cli.arguments import Out, Positional, parse
-from svea.errors import UserError
-from svea.files import output_file
+from svea.core.errors import UserError
+from svea.core.files import output_file
 
 Sheet = Literal["augmentations", "environments", "robot"]
 
@@ -44,7 +44,7 @@ def command(
         tasks: columns of environments; default walker_walk and cartpole_swingup.
     """
     from svea.cli.terminal import Steps
-    from svea.evidence.film import sheets
+    from svea.evaluation.film import sheets
 
     if sheet != "environments" and (modes or tasks):
         raise UserError(

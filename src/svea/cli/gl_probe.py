@@ -7,15 +7,15 @@ import subprocess
 from json import JSONDecodeError, loads
 from typing import Any
 
-from svea.errors import RendererError, UserError
-from svea.machine import child_environment, python_child
+from svea.core.errors import RendererError, UserError
+from svea.core.machine import child_environment, python_child
 
 GL_TIMEOUT_SECONDS = 60
 """A driver that has not drawn 20 small pictures by then hangs; software takes half a second."""
 
 _DRAW = """
 import json
-from svea.errors import RendererError, SveaError, install_hint
+from svea.core.errors import RendererError, SveaError, install_hint
 
 try:
     from svea.envs.rendering import gl_info

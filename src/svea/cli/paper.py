@@ -7,8 +7,8 @@ from typing import Any
 
 from svea.cli.arguments import Out, Positional, parse, tyro
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
-from svea.errors import UserError
-from svea.files import output_folder
+from svea.core.errors import UserError
+from svea.core.files import output_folder
 
 
 def run(arguments: list[str]) -> int:
@@ -44,7 +44,7 @@ def command(
     """
     from svea import studies
     from svea.cli.terminal import print_table
-    from svea.studies.paper import experiments as papers
+    from svea.paper import experiments as papers
 
     if what == "list":
         print_table(list_experiments())
@@ -64,8 +64,8 @@ def command(
 
 def list_experiments() -> list[dict[str, Any]]:
     """The rows of `svea paper list`."""
+    from svea.paper.experiments import EXPERIMENTS, SEEDS
     from svea.studies import parse_seeds
-    from svea.studies.paper.experiments import EXPERIMENTS, SEEDS
 
     return [
         {
@@ -81,7 +81,7 @@ def list_experiments() -> list[dict[str, Any]]:
 def print_claims(size: Any, folder: Path) -> int:
     """Each claim, the paper's number, the rule that decides it, and ours."""
     from svea.cli.terminal import Steps, say
-    from svea.studies.paper.claims import verdicts
+    from svea.paper.claims import verdicts
 
     for line in size.caveats:
         say(line)
@@ -100,9 +100,9 @@ def run_and_draw(
 ) -> int:
     """Train what an experiment of the paper needs, then draw it from the run folders."""
     from svea.cli.terminal import Steps, say
-    from svea.studies.paper.experiments import experiment
-    from svea.studies.paper.pages import render
-    from svea.studies.paper.results import gather
+    from svea.paper.experiments import experiment
+    from svea.paper.pages import render
+    from svea.paper.results import gather
 
     one, code = experiment(what), 0
     for line in (*size.caveats, *one.notes):

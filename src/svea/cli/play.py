@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from svea.cli.arguments import Positional, parse
-from svea.errors import SveaError, UserError, WorkerError, install_hint
+from svea.core.errors import SveaError, UserError, WorkerError, install_hint
 
 MOST_AGENTS = 4
 
@@ -132,9 +132,9 @@ def check_seats(seats: list[dict[str, Any]]) -> None:
 
 def take_seat(seat: dict[str, Any]) -> None:
     """Load an agent and make its environment, as a page does, and let go of both."""
-    from svea.envs.tracebacks import where_raised
-    from svea.evidence.playground.player import Player, Seat
-    from svea.evidence.playground.setting import DEFAULT
+    from svea.core.tracebacks import where_raised
+    from svea.play.player import Player, Seat
+    from svea.play.setting import DEFAULT
 
     try:
         Player(Seat(**seat), DEFAULT).close()
@@ -161,7 +161,7 @@ def play(
     """Serve until Ctrl-C."""
     from svea.data.folders import data_folder
     from svea.envs.looks.adjustments import find_clips
-    from svea.evidence.playground.server import Playground, listen, make_server, serve
+    from svea.play.server import Playground, listen, make_server, serve
 
     clips = list(find_clips(data_folder(data_dir or None)))
     playground = Playground(seats, clips, pages, names=names, tasks=tasks)

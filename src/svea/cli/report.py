@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from svea.cli.arguments import Out, Positional, parse
-from svea.errors import UserError
-from svea.files import output_file, output_folder
+from svea.core.errors import UserError
+from svea.core.files import output_file, output_folder
 
 
 def run(arguments: list[str]) -> int:
@@ -34,7 +34,7 @@ def command(
             Markdown, into this folder.
     """
     from svea.cli.terminal import Steps
-    from svea.evidence.report import write_report
+    from svea.results.report import write_report
     from svea.runs import zoo
 
     runs = tuple(map(zoo.working_copy, runs))  # first: the page lies in the copy

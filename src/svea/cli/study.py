@@ -22,10 +22,11 @@ from rich.live import Live
 from rich.table import Table
 
 from svea.cli.arguments import brief_help
-from svea.envs.episodes import episodes_in
-from svea.errors import UserError, at_least
-from svea.files import make_folder
-from svea.machine import activation, can_redraw, console, usable_cores
+from svea.core.errors import UserError, at_least
+from svea.core.files import make_folder
+from svea.core.machine import activation, can_redraw, console, usable_cores
+from svea.core.words import duration, listed, plural
+from svea.evaluation.episodes import episodes_in
 from svea.studies import RunState, Study, as_flags, read_states
 from svea.studies.cost import Cost, estimate_cost, require_space, unfinished, updates_made
 from svea.studies.engines import Resources
@@ -34,7 +35,6 @@ from svea.studies.folder import is_cancelled
 from svea.studies.state import export_is_taken, worker
 from svea.studies.supervise import LOCK_SECONDS
 from svea.studies.watch import MOST_ROWS, active, headline, reached, table, what_continues
-from svea.words import duration, listed, plural
 
 FAILED = 1  # exit code of a study in which runs failed
 REFRESH_SECONDS = 2.0  # between reads of the folders; ten times as long as a read, if that is more

@@ -15,15 +15,15 @@ from svea.cli.arguments import Out, Positional, parse, tyro
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.cli.terminal import Steps, print_table
 from svea.config.names import own_modules
-from svea.envs.episodes import parse_episodes
-from svea.errors import Stopped, SveaError, UserError, unknown_name
-from svea.files import output_folder
-from svea.files.trust import require_trust
+from svea.core.errors import Stopped, SveaError, UserError, unknown_name
+from svea.core.files import output_folder
+from svea.core.files.trust import require_trust
+from svea.core.words import duration, plural
+from svea.evaluation.episodes import parse_episodes
 from svea.studies.cost import measured_speeds, updates_left
 from svea.studies.engines import slurm
 from svea.studies.together import record_error
 from svea.studies.watch import active, headline, rows, table, what_continues
-from svea.words import duration, plural
 
 Words = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[STR [STR ...]]")]
 """What is typed after a flag; None where the flag is not given."""

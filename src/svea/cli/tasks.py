@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 
 from svea.cli.arguments import Positional, parse
-from svea.errors import unknown_name
+from svea.core.errors import unknown_name
 
 
 def run(arguments: list[str]) -> int:

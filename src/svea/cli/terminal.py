@@ -22,10 +22,10 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from svea.errors import SveaError
-from svea.evidence.tables import Table as Results
-from svea.evidence.tables.writers import to_rows
-from svea.machine import can_redraw, console
+from svea.core.errors import SveaError
+from svea.core.machine import can_redraw, console
+from svea.results.tables import Table as Results
+from svea.results.tables.writers import to_rows
 
 LINE_SECONDS = 10.0  # between lines about progress where there is no terminal
 

@@ -9,8 +9,8 @@ from svea.cli.arguments import NUMBERS, STYLE, Positional, brief_help, refuse_da
 from svea.cli.encoding import unfiltered
 from svea.cli.terminal import starting
 from svea.config import Config, check, resolve
+from svea.core.errors import UserError
 from svea.envs.given import name_task
-from svea.errors import UserError
 from svea.studies import parse_seeds
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from svea.cli.arguments import Out, Positional, parse
-from svea.files import output_file
+from svea.core.files import output_file
 
 
 def run(arguments: list[str]) -> int:
@@ -54,7 +54,7 @@ def command(
     from svea.runs import zoo
 
     with starting():
-        from svea.evidence.film.video import watch as film
+        from svea.evaluation.film.video import watch as film
     run = zoo.working_copy(run)
     video = output_file(out or run / "watch.mp4")
     with collected() as problems, Steps("modes") as steps:

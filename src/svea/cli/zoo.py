@@ -6,7 +6,7 @@ import json as jsonlib
 from typing import Any
 
 from svea.cli.arguments import parse
-from svea.words import number, size
+from svea.core.words import number, size
 
 MODES = ("train", "color_hard", "video_easy", "video_hard")
 """Those with a column: more do not fit next to the names on 80 columns."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from svea.core.errors import UserError, between, unknown_name
+from svea.core.importing import is_import_path
 from svea.data.decode import OVERLAY_SIDE
-from svea.envs.importing import is_import_path
 from svea.envs.stacking import FRAMES
-from svea.errors import UserError, between, unknown_name
 
 AUGMENTATION_NAMES = {
     "shift", "crop", "rotation", "conv", "overlay", "overlay_drift", "cutout", "blur",

@@ -9,12 +9,13 @@ import typing
 from collections.abc import Hashable
 from typing import Any, Literal
 
-from svea import envs, files
+from svea import envs
 from svea.config.augmentations import check_drift, drifts, parse_augmentation
 from svea.config.names import check_encoder, find_method, is_whole
 from svea.config.run import Config
 from svea.config.shapes import check_patches, output_size
-from svea.errors import Bounds, UserError, unknown_name
+from svea.core import files
+from svea.core.errors import Bounds, UserError, unknown_name
 from svea.methods import uses_strong
 from svea.recipes import streams
 

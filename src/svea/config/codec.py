@@ -9,7 +9,7 @@ from typing import Any
 from svea.config.augmentations import spelled
 from svea.config.checks import check
 from svea.config.run import MAY_CHANGE, Config
-from svea.errors import UserError, unknown_name
+from svea.core.errors import UserError, unknown_name
 
 
 def from_dict(values: dict[str, Any], to_train: bool = True) -> Config:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from svea.errors import above, at_least, between
+from svea.core.errors import above, at_least, between
 
 Positive = Annotated[float, above(0)]
 Share = Annotated[float, between(0, 1)]

@@ -23,8 +23,8 @@ from svea.config.options import (
     SGQNOptions,
     SODAOptions,
 )
+from svea.core.errors import at_least, between
 from svea.envs.modes import expand_modes
-from svea.errors import at_least, between
 from svea.recipes import RecipeOptions
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from svea.core.errors import UserError
 from svea.envs.stacking import FRAMES
-from svea.errors import UserError
 
 WINDOW = FRAMES + 1  # frames that a stored transition points to
 

@@ -13,13 +13,13 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from svea import words
+from svea.core import words
+from svea.core.errors import StorageError, UserError
 from svea.data import clips
 from svea.data.decode import VIDEO_ENDINGS, DecodeError, check_picture
 from svea.data.folders import VARIABLE, data_folder, existing_folder
 from svea.data.get import RECORD, SOURCES, read_record
 from svea.data.inventory import Part, content_sha256, inventory, pictures_below
-from svea.errors import StorageError, UserError
 
 MOST_PICTURES = 50_000
 """At most this many pictures are checked, evenly chosen: about five minutes' work."""

@@ -20,7 +20,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from svea import files
+from svea.core import files
+from svea.core.errors import UserError
 from svea.data import decode
 from svea.data.decode import (
     PICTURE_ENDINGS,
@@ -35,7 +36,6 @@ from svea.data.decode import (
 from svea.data.ffmpeg import FfmpegError
 from svea.data.folders import CLIP_SETS
 from svea.data.procedural import VERSION, procedural_clip
-from svea.errors import UserError
 
 MOST_FRAMES = 1000
 MOST_BYTES = 256 * 2**20

@@ -16,9 +16,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from svea import files
+from svea.core import files
+from svea.core.errors import StorageError
 from svea.data import ffmpeg
-from svea.errors import StorageError
 
 SIDE = 128
 """Side of generated frames, and of those that are smoothed for pictures of any size. 49 kB."""

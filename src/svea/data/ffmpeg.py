@@ -15,8 +15,8 @@ import subprocess
 from collections.abc import Sequence
 from types import TracebackType
 
-from svea.errors import UserError
-from svea.words import one_line
+from svea.core.errors import UserError
+from svea.core.words import one_line
 
 START_SECONDS = 10.0
 """An ffmpeg that does not tell its version within this time is not usable."""

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 VARIABLE = "SVEA_DATA"
 """The environment variable that names the data folder where no argument does."""

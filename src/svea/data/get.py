@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from svea import files, machine, words
+from svea.core import files, machine, words
+from svea.core.errors import StorageError, UserError, unknown_name
 from svea.data.folders import DAVIS
 from svea.data.inventory import content_sha256, inventory, storage_errors
-from svea.errors import StorageError, UserError, unknown_name
 
 LINE_SECONDS = 10.0  # between lines about a download where there is no terminal
 SECONDS = 30

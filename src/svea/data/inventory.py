@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from svea import files
+from svea.core import files
+from svea.core.errors import StorageError, UserError
 from svea.data import clips
 from svea.data.decode import MOST_BYTES, PICTURE_ENDINGS, VIDEO_ENDINGS
 from svea.data.folders import CLIP_SETS, PICTURE_FOLDERS
-from svea.errors import StorageError, UserError
 
 
 @dataclass(frozen=True)

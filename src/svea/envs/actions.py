@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from svea.errors import NumericsError, UserError
+from svea.core.errors import NumericsError, UserError
 
 MOST_ACTIONS = 4096
 """Every action is an output of the Q-network, and more than this cannot be explored anyway."""

@@ -16,11 +16,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from svea.core.errors import NumericsError
 from svea.envs.actions import read_vector
 from svea.envs.looks import EPISODES_VERSION, Mode, Scene, compose, simulator
 from svea.envs.rendering import Renderer, import_suite, prepare_simulator
 from svea.envs.stacking import StackedEpisode
-from svea.errors import NumericsError
 
 # Camera 0 follows the agent in all other tasks; here it stands far off or follows the ball.
 _CAMERA = {("quadruped", task): 2 for task in ("escape", "fetch", "run", "walk")}

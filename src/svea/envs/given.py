@@ -22,9 +22,9 @@ from typing import Any
 import cloudpickle
 import gymnasium as gym
 
-from svea.envs.importing import import_named
-from svea.errors import UserError
-from svea.machine import working_folder_last
+from svea.core.errors import UserError
+from svea.core.importing import import_named
+from svea.core.machine import working_folder_last
 
 Factory = Callable[..., gym.Env[Any, Any]]
 

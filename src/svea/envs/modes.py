@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from svea.envs.importing import import_named, is_import_path
+from svea.core.errors import UnexpectedOptionError, UserError, unknown_name
+from svea.core.importing import import_named, is_import_path
 from svea.envs.looks import Mode
 from svea.envs.looks.cameras import GEOMETRY, SHIFT_LIMITS, CameraMode
 from svea.envs.looks.colors import COLOR_MODES, ColorMode
@@ -18,7 +19,6 @@ from svea.envs.looks.pictures import PictureColors, PictureMode, PictureVideo
 from svea.envs.looks.videos import VIDEO_MODES, VideoMode, why_unseen
 from svea.envs.robot.worlds import RobotMode, RobotTestMode, check_world
 from svea.envs.tasks import DOMAIN_AND_TASK, ROBOT_TASKS, is_foreign
-from svea.errors import UnexpectedOptionError, UserError, unknown_name
 
 
 def _train(*, data_dir: Path | None = None) -> Mode:
@@ -172,7 +172,7 @@ def check_mode(text: str, task: str | None = None) -> None:
 
     >>> check_mode("shift_easy", "robot_push")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    svea.errors.UserError: mode 'shift_easy' does not fit robot_push, which has train, test, ...
+    svea.core.errors.UserError: mode 'shift_easy' does not fit robot_push, which has train, ...
     """
     parse_mode(text, task)
 

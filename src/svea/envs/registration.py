@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import WrapperSpec
 
+from svea.core.errors import UserError, unknown_name
 from svea.data.folders import data_folder
 from svea.envs.actions import DiscreteActions
 from svea.envs.dmc import DMControlEnv, load_suite_task
@@ -30,7 +31,6 @@ from svea.envs.tasks import (
     check_task,
     is_foreign,
 )
-from svea.errors import UserError, unknown_name
 
 
 def make_env(

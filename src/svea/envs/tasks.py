@@ -6,7 +6,7 @@ import difflib
 import re
 import shlex
 
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 PAPER_TASKS = (
     "walker_walk",
@@ -75,7 +75,7 @@ def check_task(task: str) -> None:
 
     >>> check_task("waler_walk")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    svea.errors.UserError: unknown task 'waler_walk'. Did you mean 'walker_walk'? ...
+    svea.core.errors.UserError: unknown task 'waler_walk'. Did you mean 'walker_walk'? ...
     """
     if task.startswith("zoo:"):
         raise UserError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from svea.errors import UserError
+from svea.core.errors import UserError
 from svea.networks.trunk import Trunk, initialise
 
 COLOURS = 3  # channels of a frame

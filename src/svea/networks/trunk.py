@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 class Trunk(nn.Module):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from svea.config.shapes import FRAMES, WINDOW, frame_slots
-from svea.errors import UserError
+from svea.core.errors import UserError
 
 
 @dataclass

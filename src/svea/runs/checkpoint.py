@@ -23,10 +23,10 @@ from typing import Any
 
 from torch import Tensor
 
-from svea import files
 from svea.agents.finite import divergence, not_finite
 from svea.config.shapes import FRAMES
-from svea.errors import LARGEST, StorageError
+from svea.core import files
+from svea.core.errors import LARGEST, StorageError
 from svea.replay import Replay
 from svea.replay import segments as replay_segments
 from svea.runs import checks, layout, tensors

@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Collection
 from typing import Any
 
-from svea.errors import LARGEST
+from svea.core.errors import LARGEST
 
 
 def integer(name: str, value: Any, least: int = 0, most: int = LARGEST) -> int:

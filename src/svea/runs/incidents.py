@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from svea import files
-from svea.errors import SveaError, UserError
+from svea.core import files
+from svea.core.errors import SveaError, UserError
 from svea.runs import layout
 
 

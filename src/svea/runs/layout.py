@@ -21,7 +21,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from svea.files import PARTIAL
+from svea.core.files import PARTIAL
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"

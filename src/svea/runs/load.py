@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from svea import files
 from svea.agents import BASES, Agent, make_agent, pictures_of
 from svea.agents.auxiliary import PAD
 from svea.augment import Augment, augmentation
 from svea.config import Config, from_dict
 from svea.config.augmentations import own_names, uses_pictures
 from svea.config.names import is_own_encoder, own_modules
-from svea.errors import LARGEST, StorageError, UserError
-from svea.files import trust as modules
+from svea.core import files
+from svea.core.errors import LARGEST, StorageError, UserError
+from svea.core.files import trust as modules
 from svea.runs import checkpoint, layout, quantised, tensors, zoo
 from svea.runs.records import parse_line
 from svea.speed import EXACT, choose_device

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from svea.errors import UserError
-from svea.files import plain
+from svea.core.errors import UserError
+from svea.core.files import plain
 
 POLL_SECONDS = 0.5
 

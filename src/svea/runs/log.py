@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from svea import files
 from svea.agents.finite import divergence
 from svea.config import Config, to_dict
-from svea.errors import NumericsError, UserError, install_hint
+from svea.core import files
+from svea.core.errors import NumericsError, UserError, install_hint
 
 
 class Accumulator:

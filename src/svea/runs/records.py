@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from svea import files
+from svea.core import files
 from svea.data.clips import source_of
 from svea.runs import layout
 

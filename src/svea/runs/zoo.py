@@ -12,8 +12,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from svea import files
-from svea.errors import StorageError, UserError, unknown_name
+from svea.core import files
+from svea.core.errors import StorageError, UserError, unknown_name
 from svea.runs import layout
 
 PREFIX = "zoo:"

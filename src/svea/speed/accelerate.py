@@ -102,7 +102,7 @@ def with_kernels(
 
 def _pictures_in_c(bank: ImageBank) -> Pictures:
     """The pictures of a bank, resized by our own kernel, to the same levels of 255 or the next."""
-    from svea.speed.kernels.cpu_pictures import PicturesInC
+    from svea.kernels.cpu_pictures import PicturesInC
 
     return PicturesInC(bank)
 
@@ -114,7 +114,7 @@ def _pictures_on_cuda(bank: ImageBank) -> Pictures:
     level of 255.
     """
     try:
-        from svea.speed.kernels.pictures import FastPictures
+        from svea.kernels.pictures import FastPictures
 
         fast = FastPictures(bank, compiled(place_crops))
         fast.check()
@@ -126,7 +126,7 @@ def _pictures_on_cuda(bank: ImageBank) -> Pictures:
 
 
 def _conv_in_c(x: Tensor, *, weight: Tensor) -> Tensor:
-    from svea.speed.kernels import cpu
+    from svea.kernels import cpu
 
     if cpu.suits_random_convolution(x):
         return cpu.random_convolution(x, weight)
@@ -134,7 +134,7 @@ def _conv_in_c(x: Tensor, *, weight: Tensor) -> Tensor:
 
 
 def _shift_in_c(x: Tensor, *, corner: Tensor, pad: int, dtype: torch.dtype) -> Tensor:
-    from svea.speed.kernels import cpu
+    from svea.kernels import cpu
 
     if x.dtype != torch.uint8:
         return shift.function(x, corner=corner, pad=pad)
@@ -142,7 +142,7 @@ def _shift_in_c(x: Tensor, *, corner: Tensor, pad: int, dtype: torch.dtype) -> T
 
 
 def _crop_in_c(x: Tensor, *, corner: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    from svea.speed.kernels import cpu
+    from svea.kernels import cpu
 
     if x.dtype != torch.uint8:
         return crop.function(x, corner=corner, size=size)
@@ -150,7 +150,7 @@ def _crop_in_c(x: Tensor, *, corner: Tensor, size: int, dtype: torch.dtype) -> T
 
 
 def _conv_on_cuda(x: Tensor, *, weight: Tensor) -> Tensor:
-    from svea.speed.kernels.random_convolution import random_convolution
+    from svea.kernels.random_convolution import random_convolution
 
     return random_convolution(x, weight)
 
@@ -166,7 +166,7 @@ def _crop_on_cuda(x: Tensor, *, corner: Tensor, size: int) -> Tensor:
 def _overlay_drift_on_cuda(
     x: Tensor, *, picture: Tensor, speed: Tensor, margin: int, weight: float
 ) -> Tensor:
-    from svea.speed.kernels.windows import mixed_drifting
+    from svea.kernels.windows import mixed_drifting
 
     return mixed_drifting(x, picture, speed, margin, weight)
 
@@ -185,7 +185,7 @@ class WindowsOfPixels(Augmentation):
 
 def _windows_on_cuda(x: Tensor, corner: Tensor, height: int, width: int, pad: int) -> Tensor:
     """Windows; bytes become pixels in the same pass."""
-    from svea.speed.kernels.windows import windows
+    from svea.kernels.windows import windows
 
     def cut(images: Tensor, dtype: torch.dtype) -> Tensor:
         return windows(images, corner, height, width, pad, dtype)
@@ -228,7 +228,7 @@ def join_views(views: list[Tensor]) -> Tensor:
 
 def pixels_on_cuda(images: Tensor) -> Tensor:
     """`views.pixels` as a kernel of our own, of what another has not made pixels of already."""
-    from svea.speed.kernels.windows import scaled
+    from svea.kernels.windows import scaled
 
     return images if images.is_floating_point() else views.pixels(images, scaled)
 
@@ -251,7 +251,7 @@ def compute_in_c(networks: Iterable[nn.Module], precision: torch.dtype = torch.f
     """Let kernels in C compute networks, where they fit: most of an update on a CPU."""
     if precision == torch.bfloat16:
         return compute_in_bfloat16(networks)
-    from svea.speed.kernels.cpu import Convolutions
+    from svea.kernels.cpu import Convolutions
 
     for network in networks:
         for part in (network, *further_trunks(network)):
@@ -261,8 +261,8 @@ def compute_in_c(networks: Iterable[nn.Module], precision: torch.dtype = torch.f
 
 def step_in_c(agent: Agent) -> None:
     """Let kernels in C take the optimisers' steps and move the targets, where they fit."""
-    from svea.speed.kernels.cpu_steps import StepsInC
-    from svea.speed.kernels.steps import has_right_tensors
+    from svea.kernels.cpu_steps import StepsInC
+    from svea.kernels.steps import has_right_tensors
 
     if has_right_tensors(agent):
         fast = StepsInC(agent)
@@ -271,8 +271,8 @@ def step_in_c(agent: Agent) -> None:
 
 def compute_in_bfloat16(networks: Iterable[nn.Module]) -> None:
     """The same in bfloat16; what the kernels do not fit is left to autocast."""
-    from svea.speed.kernels import cpu_bfloat16, mlp
-    from svea.speed.kernels.cpu import BuildError
+    from svea.kernels import cpu_bfloat16, mlp
+    from svea.kernels.cpu import BuildError
 
     if not cpu_bfloat16.has_instruction():
         warnings.warn(

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import torch
 
-from svea.errors import DeviceError, UserError, unknown_name
-from svea.machine import child_environment, python_child
+from svea.core.errors import DeviceError, UserError, unknown_name
+from svea.core.machine import child_environment, python_child
 
 SPEEDS = ("eager", "compiled", "captured")
 EXACT = "float32-exact"
@@ -108,7 +108,7 @@ def choose_speed(name: str, device: torch.device) -> str:
 def missing_for_compiling(device: torch.device) -> str:
     """What is missing to compile updates for a device, as half a sentence; empty if nothing is."""
     if device.type == "cpu":
-        from svea.speed.kernels import cpu
+        from svea.kernels import cpu
 
         try:
             cpu.library()  # a trial: an unusable compiler shows here, not in the first update

@@ -18,7 +18,7 @@ from svea.replay import Replay
 
 if TYPE_CHECKING:
     from svea.agents.agent import Agent
-    from svea.speed.kernels.heads import FusedHead
+    from svea.kernels.heads import FusedHead
 
 
 def compile_networks(agent: Agent, precision: torch.dtype) -> None:
@@ -58,8 +58,8 @@ def further_trunks(network: nn.Module) -> Iterator[nn.Module]:
 
 def fuse_head(network: nn.Module) -> bool:
     """Let our own kernels compute a policy or Q-functions, where they fit."""
-    from svea.speed.kernels import nvrtc
-    from svea.speed.kernels.heads import FusedHead
+    from svea.kernels import nvrtc
+    from svea.kernels.heads import FusedHead
 
     if not FusedHead.fits(network):
         return False
@@ -77,7 +77,7 @@ def fuse_head(network: nn.Module) -> bool:
 
 def fused_heads(agent: Agent) -> list[FusedHead]:
     """The policy and Q-functions that our own kernels compute."""
-    from svea.speed.kernels.heads import FusedHead
+    from svea.kernels.heads import FusedHead
 
     networks = agent.networks.values()
     return [network.forward for network in networks if isinstance(network.forward, FusedHead)]
@@ -85,8 +85,8 @@ def fused_heads(agent: Agent) -> list[FusedHead]:
 
 def fuse_steps(agent: Agent) -> None:
     """Let our own kernels take the optimisers' steps, where they fit."""
-    from svea.speed.kernels import nvrtc
-    from svea.speed.kernels.steps import FusedSteps
+    from svea.kernels import nvrtc
+    from svea.kernels.steps import FusedSteps
 
     if not FusedSteps.fits(agent):
         return
@@ -100,8 +100,8 @@ def fuse_steps(agent: Agent) -> None:
 
 def fuse_losses(agent: Agent) -> None:
     """Let our own kernels compute losses and their slopes, on GPUs that this was tried on."""
-    from svea.speed.kernels import nvrtc
-    from svea.speed.kernels.updates import MOST_VIEWS, FusedLosses
+    from svea.kernels import nvrtc
+    from svea.kernels.updates import MOST_VIEWS, FusedLosses
 
     few = len(agent.streams.prediction) <= MOST_VIEWS
     if not few or torch.cuda.get_device_capability(agent.device) < (9, 0):
@@ -118,8 +118,8 @@ def fuse_losses(agent: Agent) -> None:
 
 def fuse_sampling(replay: Replay) -> None:
     """Let a kernel of our own draw batches from a replay on a GPU, where it fits."""
-    from svea.speed.kernels import nvrtc
-    from svea.speed.kernels.updates import FusedSampling
+    from svea.kernels import nvrtc
+    from svea.kernels.updates import FusedSampling
 
     if not FusedSampling.fits(replay):
         return
@@ -131,8 +131,8 @@ def fuse_sampling(replay: Replay) -> None:
 
 def leave_views_apart(agent: Agent) -> None:
     """Hand views to the trunk as they lie, if nothing but our own kernels looks at them."""
-    from svea.speed.kernels.trunk import FusedTrunk
-    from svea.speed.kernels.vit import FusedViT
+    from svea.kernels.trunk import FusedTrunk
+    from svea.kernels.vit import FusedViT
 
     trunks = (agent.trunk, agent.target_trunk)
     if looks_alone(agent) and all(isinstance(t.forward, FusedTrunk | FusedViT) for t in trunks):
@@ -148,7 +148,7 @@ def fuse_vit(network: nn.Module) -> bool:
     """Let our own kernels compute a ViT's forward and backward pass, where they fit."""
     if not isinstance(network, ViT):
         return False
-    from svea.speed.kernels.vit import FusedViT
+    from svea.kernels.vit import FusedViT
 
     if not FusedViT.fits(network):
         return False
@@ -167,9 +167,9 @@ def fuse_convolutions(network: nn.Module) -> bool:
     """Let our own kernels compute an encoder's forward and backward pass, where they fit."""
     if isinstance(network, FrameCNN):
         return fuse_frames(network)
-    from svea.speed.kernels import nvrtc
-    from svea.speed.kernels.convolutions import FusedConvolutions
-    from svea.speed.kernels.trunk import FusedTrunk, fused_trunk
+    from svea.kernels import nvrtc
+    from svea.kernels.convolutions import FusedConvolutions
+    from svea.kernels.trunk import FusedTrunk, fused_trunk
 
     if not FusedConvolutions.fits(network):
         return False
@@ -190,8 +190,8 @@ def fuse_convolutions(network: nn.Module) -> bool:
 
 def fuse_frames(network: FrameCNN) -> bool:
     """The same for the frame-wise encoder, which torch compiles where our kernels do not fit."""
-    from svea.speed.kernels import nvrtc
-    from svea.speed.kernels.trunk import FusedFrames, fused_trunk
+    from svea.kernels import nvrtc
+    from svea.kernels.trunk import FusedFrames, fused_trunk
 
     lacks = "our kernels are made for 16 filters on each of up to 3 frames, then 32 for all"
     if FusedFrames.fits(network):
@@ -226,7 +226,7 @@ def put_channels_last(network: nn.Module) -> None:
 
 def fuse_attention(network: nn.Module) -> None:
     """Let our own kernels mix the tokens of a ViT."""
-    from svea.speed.kernels.attention import attention
+    from svea.kernels.attention import attention
 
     for module in network.modules():
         if isinstance(module, Attention):

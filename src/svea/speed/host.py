@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import torch
 
-from svea.machine import usable_cores
+from svea.core.machine import usable_cores
 
 
 def prepare(device: torch.device, exact: bool = False) -> None:

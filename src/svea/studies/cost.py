@@ -10,15 +10,15 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from svea import files
 from svea.config import Config
-from svea.errors import StorageError, UserError
+from svea.core import files
+from svea.core.errors import StorageError, UserError
+from svea.core.words import plural
 from svea.runs import layout
 from svea.runs.footprint import agent_bytes, folder_bytes, replay_bytes
 from svea.studies.folder import Study
 from svea.studies.state import RunState
 from svea.studies.together import groups
-from svea.words import plural
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from svea.envs.episodes import check_episodes
-from svea.envs.importing import is_import_path
-from svea.errors import LARGEST, UserError
-from svea.files import read_json, replace_json
-from svea.files.trust import require_trust
+from svea.core.errors import LARGEST, UserError
+from svea.core.files import read_json, replace_json
+from svea.core.files.trust import require_trust
+from svea.core.importing import is_import_path
+from svea.evaluation.episodes import check_episodes
 from svea.studies.plan import PlannedRun
 
 FORMAT = 1

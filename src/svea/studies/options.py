@@ -8,7 +8,7 @@ from typing import Any
 
 from svea.config import Config
 from svea.config.codec import DEEPEST, option_types
-from svea.errors import UserError, unknown_name
+from svea.core.errors import UserError, unknown_name
 
 Values = dict[str, Any]
 """Options of `svea train` by their dotted names."""

@@ -15,10 +15,10 @@ from typing import Any
 
 from svea.config import Config, configure
 from svea.config.naming import bounded
+from svea.core.errors import LARGEST, UserError, unknown_name
+from svea.core.files import output_folder
 from svea.envs import expand_modes
-from svea.envs.episodes import Episodes, check_episodes
-from svea.errors import LARGEST, UserError, unknown_name
-from svea.files import output_folder
+from svea.evaluation.episodes import Episodes, check_episodes
 from svea.studies.options import Values, as_flags, flatten, parse_seeds
 
 LONGEST_NAME = 200  # bytes; journals and unfinished files add to it

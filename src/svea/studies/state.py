@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from svea import files
-from svea.envs.episodes import episodes_in
-from svea.errors import LARGEST, UserError
+from svea.core import files
+from svea.core.errors import LARGEST, UserError
+from svea.core.seeds import episodes_of_all
+from svea.evaluation.episodes import episodes_in
 from svea.runs import layout
 from svea.runs.lock import is_locked
 from svea.runs.records import Record, is_agent, latest, parse_line, read_records
-from svea.seeds import episodes_of_all
 from svea.studies.folder import ATTEMPTS, Study, journal_path, run_folder
 from svea.studies.plan import PlannedRun
 

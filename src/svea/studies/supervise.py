@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from svea import files
 from svea.config.names import own_modules
-from svea.envs.episodes import as_words
-from svea.errors import StorageError, UserError
-from svea.files import plain
-from svea.machine import child_environment, python_child
+from svea.core import files
+from svea.core.errors import StorageError, UserError
+from svea.core.files import plain
+from svea.core.machine import child_environment, python_child
+from svea.evaluation.episodes import as_words
 from svea.runs import layout, lock
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun

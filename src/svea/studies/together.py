@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from svea.errors import Stopped, SveaError
-from svea.files import plain
+from svea.core.errors import Stopped, SveaError
+from svea.core.files import plain
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
 from svea.studies.state import Progress, read_journal, read_progress, read_state

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from svea.core.words import duration, plural
 from svea.studies.cost import updates_left
 from svea.studies.state import STATES, RunState
-from svea.words import duration, plural
 
 MOST_ROWS = 30
 

@@ -16,8 +16,8 @@ from svea import speed
 from svea.augment import augmentation
 from svea.config import Config, check, configure
 from svea.config.names import own_modules
+from svea.core.errors import Stopped, SveaError, UserError
 from svea.envs.given import Factory
-from svea.errors import Stopped, SveaError, UserError
 from svea.runs import incidents
 from svea.runs.log import check_loggers
 from svea.training.display import next_commands, run_names

@@ -12,16 +12,16 @@ import torch
 from svea.agents.agent import Agent
 from svea.agents.diagnostics import q_target_variance
 from svea.config import Config
+from svea.core.seeds import evaluation_seeds, seed_for
 from svea.envs.workers.pool import Workers, environments_per_process
-from svea.evidence.evaluation.play import (
+from svea.evaluation.play import (
     EpisodeResult,
     agent_policy,
     parallel_environments,
     play,
 )
-from svea.evidence.stats import mean_and_std
 from svea.replay import Replay
-from svea.seeds import evaluation_seeds, seed_for
+from svea.results.stats import mean_and_std
 
 VARIANCE_BATCH, VARIANCE_DRAWS = 64, 8  # transitions and views of each, at every evaluation
 

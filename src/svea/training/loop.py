@@ -17,10 +17,10 @@ import numpy as np
 from svea import speed
 from svea.agents import finite
 from svea.config.names import own_modules
+from svea.core.errors import Stopped
+from svea.core.seeds import TRAINING, episode_seed
 from svea.envs.workers.episode import Step
-from svea.errors import Stopped
-from svea.evidence.evaluation.play import Interrupted
-from svea.seeds import TRAINING, episode_seed
+from svea.evaluation.play import Interrupted
 from svea.training.evaluators import target_variance
 from svea.training.state import TrainingState
 

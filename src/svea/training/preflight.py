@@ -7,20 +7,20 @@ from collections.abc import Callable
 
 import torch
 
-from svea import files, machine
 from svea.agents import finite, make_encoder
 from svea.agents.agent import Agent
 from svea.config import Config
 from svea.config.names import find_method
+from svea.core import files, machine
+from svea.core.errors import UserError
+from svea.core.machine import usable_cores
+from svea.core.words import duration, plural
 from svea.envs.workers.pool import Workers
-from svea.errors import UserError
-from svea.machine import usable_cores
 from svea.networks import Masker
 from svea.recipes import streams
 from svea.runs import footprint, layout
 from svea.speed import EXACT, choose_speed, precision_context
 from svea.speed.accelerate import compute_in_c
-from svea.words import duration, plural
 
 GPU_SHARE = 0.8  # of a GPU's free memory that the replay may take
 SLOW_SECONDS = 6 * 3600.0  # a run without a GPU that takes longer is announced with a warning

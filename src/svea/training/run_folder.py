@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from svea import __version__, files
+from svea import __version__
 from svea.config import Config, differences, to_dict
+from svea.core import files
+from svea.core.errors import UserError
 from svea.envs import given
 from svea.envs.rendering.backend import AUTO, DRAWING, OPENGL, RASTER, asked_drawing
 from svea.envs.rendering.painting import choose_renderer
 from svea.envs.tasks import is_foreign
-from svea.errors import UserError
 from svea.runs import checkpoint, layout, lock
 from svea.runs.load import ABOUT, read_config
 from svea.runs.records import differing

@@ -8,12 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from svea import files
 from svea.config import Config
-from svea.errors import LARGEST, StorageError, UserError
+from svea.core import files
+from svea.core.errors import LARGEST, StorageError, UserError
+from svea.core.seeds import TRAINING, episode_seed
 from svea.runs import checks, layout, tensors
 from svea.runs.checkpoint import Checkpoint
-from svea.seeds import TRAINING, episode_seed
 from svea.speed.device import SPEEDS
 
 

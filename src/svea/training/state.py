@@ -13,14 +13,14 @@ from svea.agents import make_agent, make_replay
 from svea.agents.saving import restore_generator
 from svea.augment.find import try_out
 from svea.config import Config, milestones
+from svea.core.errors import LARGEST, SveaError
+from svea.core.seeds import TRAINING, episode_seed, seed_for
 from svea.envs.workers.episode import OpenEpisode
 from svea.envs.workers.pool import Workers, environments_per_process, print_incident
-from svea.errors import LARGEST, SveaError
 from svea.replay.segments import counters
 from svea.runs import checkpoint, footprint, incidents, layout, tensors
 from svea.runs.load import read_config, write_export
 from svea.runs.log import Accumulator, Log, Sink, TensorBoard, WeightsAndBiases
-from svea.seeds import TRAINING, episode_seed, seed_for
 from svea.training import preflight, saved_state
 from svea.training.display import Display
 from svea.training.evaluators import Evaluators

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from svea.core.errors import UserError
 from svea.data.clips import DMCGB, PROCEDURAL, source_of
 from svea.envs.rendering import Renderer
-from svea.errors import UserError
 
 EPISODES_VERSION = 1
 """Part of every result's provenance: what an episode's outcome depends on in this code (pictures of

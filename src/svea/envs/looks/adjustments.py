@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from svea.core.errors import UserError, between
 from svea.data import clips
 from svea.data.folders import CLIP_SETS
-from svea.errors import UserError, between
 
 COLOR = re.compile(r"#[0-9a-f]{6}|")
 """A colour as pages write it, #rrggbb, or nothing: the mode's own."""

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from svea.core.errors import UserError
 from svea.envs.looks import Scene, WorldsMode
-from svea.errors import UserError
 
 COLOR_MODES = ("color_easy", "color_hard")
 

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from svea.core.errors import UserError
 from svea.data import clips
 from svea.data.decode import SIDE as GENERATED_SIDE
 from svea.data.folders import DAVIS
 from svea.envs.looks import Scene, WorldsMode
 from svea.envs.looks.colors import texture
-from svea.errors import UserError
 
 INTENSITIES = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 """The intensities of the benchmark."""

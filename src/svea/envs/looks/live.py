@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from svea.core.errors import unknown_name
 from svea.envs.looks import Mode, Scene
 from svea.envs.looks.adjustments import NEUTRAL, Adjustments, channels, find_clips
 from svea.envs.looks.colors import GRID_LINE, ColorMode, fill_checker, fill_sky, texture
 from svea.envs.looks.distracting import DistractingMode
 from svea.envs.looks.pictures import PictureMode
 from svea.envs.looks.videos import GREEN, VideoMode, is_green, show_behind
-from svea.errors import unknown_name
 
 PATH = f"{__name__}:LiveMode"
 """How `make_env` is asked for it."""

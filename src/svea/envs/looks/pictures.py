@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from svea.core.errors import UserError
 from svea.data import clips
 from svea.envs.looks import Mode, Scene, WorldsMode
 from svea.envs.looks.videos import ClipMode, fitted
-from svea.errors import UserError
 
 SETTINGS = 100
 """Colour settings of `picture_colors`, as many as the benchmark has for its colour modes."""

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from svea.core.errors import unknown_name
 from svea.data import clips
 from svea.envs.looks import Scene, WorldsMode
 from svea.envs.looks.colors import texture
-from svea.errors import unknown_name
 
 GREEN = (51, 204, 51)
 """(0.2, 0.8, 0.2) in bytes."""

@@ -16,7 +16,7 @@ import platform
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from svea.errors import RendererError, UserError
+from svea.core.errors import RendererError, UserError
 
 APT_LINE = "apt-get install -y libegl1 libgl1 libgl1-mesa-dri libosmesa6"
 

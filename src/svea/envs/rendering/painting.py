@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from svea.core.files.compiled import BuildError
 from svea.envs.rendering.backend import AUTO, OPENGL, RASTER, asked_drawing, is_software
-from svea.envs.rendering.raster import VERSION, WAYS, library
-from svea.files.compiled import BuildError
+from svea.raster.raster import VERSION, WAYS, library
 
 if TYPE_CHECKING:
     from svea.envs.rendering.renderer import Renderer

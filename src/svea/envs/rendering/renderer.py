@@ -19,8 +19,8 @@ import numpy as np
 from svea.envs.rendering import backend
 from svea.envs.rendering.backend import is_software, make_gl_context, undisturbed
 from svea.envs.rendering.painting import NAME, Painter, choose_renderer
-from svea.envs.rendering.raster import Raster
 from svea.envs.rendering.uploads import Changes, send
+from svea.raster.raster import Raster
 
 RENDERINGS = ("full", "fast")
 """`full` is dm_control's look; `fast` has no shadows, reflections or antialiasing."""

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from svea.core.errors import UserError
 from svea.envs.rendering import prepare_simulator
-from svea.errors import UserError
 
 prepare_simulator()  # before MuJoCo is imported
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from svea.core.errors import UserError
 from svea.envs.looks import Mode, Scene
 from svea.envs.looks.colors import texture
-from svea.errors import UserError
 
 WORLDS = 25
 FIRST_SEED = 1000

@@ -29,13 +29,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from svea.core.errors import NumericsError, RendererError, UserError, WorkerError
 from svea.envs.rendering import backend
 from svea.envs.rendering.painting import choose_renderer
 from svea.envs.tasks import is_foreign
 from svea.envs.workers.episode import OpenEpisode, Step
 from svea.envs.workers.memory import Shared, anonymous_file
 from svea.envs.workers.worker import RaisedError, Worker
-from svea.errors import NumericsError, RendererError, UserError, WorkerError
 
 START_SECONDS = 120.0  # import and compile, on a busy machine
 HANG_SECONDS = 30.0  # a decision that takes longer is never answered, if no limit is given

@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from svea.core.errors import NumericsError
+from svea.core.tracebacks import where_raised
 from svea.envs import given, make_env
 from svea.envs.actions import as_action, describe_actions
 from svea.envs.dmc import DMControlEnv
 from svea.envs.looks import provenance_of
 from svea.envs.rendering.renderer import configure_drawing
 from svea.envs.rendering.shared import SharedContext
-from svea.envs.tracebacks import where_raised
 from svea.envs.workers.memory import COUNT_FORMAT, Shared
-from svea.errors import NumericsError
 
 
 def main() -> None:

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from typing import IO, Any
 
+from svea.core.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
+from svea.core.machine import child_environment, python_child
+from svea.core.tracebacks import where_stuck
 from svea.envs import given as given_tasks
 from svea.envs.rendering import backend, renderer
 from svea.envs.tasks import is_foreign
-from svea.envs.tracebacks import where_stuck
 from svea.envs.workers.memory import COUNT_FORMAT, anonymous_file
-from svea.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
-from svea.machine import child_environment, python_child
 
 SEND_SECONDS = 30.0  # a process that does not read for longer is stuck
 PATIENT_SECONDS = 30.0  # without an answer, until it is said where a process without a limit is

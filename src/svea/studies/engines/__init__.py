@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from svea.config import seconds
-from svea.errors import UserError, between
+from svea.core.errors import UserError, between
 
 MOST_JOBS, MOST_CORES, MOST_GPUS = 10_000, 10_000, 1_000
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from svea.config import Config
-from svea.machine import HEADROOM, available_bytes, nvidia_gpus, usable_cores
+from svea.core.machine import HEADROOM, available_bytes, nvidia_gpus, usable_cores
 from svea.runs.footprint import replay_bytes
 from svea.studies.engines import Resources
 from svea.studies.folder import Study, is_cancelled

@@ -19,8 +19,8 @@ from typing import Any
 
 import cloudpickle
 
-from svea.errors import SveaError, UserError, install_hint
-from svea.machine import usable_cores
+from svea.core.errors import SveaError, UserError, install_hint
+from svea.core.machine import usable_cores
 from svea.studies.engines import Resources
 from svea.studies.folder import Study, is_cancelled
 from svea.studies.plan import PlannedRun

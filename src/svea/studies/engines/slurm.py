@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from svea.errors import UserError, install_hint
-from svea.files import read_json, replace_json
-from svea.machine import ANSWER_SECONDS, answer, child_environment
+from svea.core.errors import UserError, install_hint
+from svea.core.files import read_json, replace_json
+from svea.core.machine import ANSWER_SECONDS, answer, child_environment
 from svea.studies.engines import Resources
 from svea.studies.folder import STUDY_BYTES, Study
 from svea.studies.plan import PlannedRun

@@ -1,0 +1,193 @@
+"""Code that is compiled on the machine that runs it, and kept on disk.
+
+A file's name says what it was made from, and its end that it is whole. What another user could
+have written is never loaded: folder and files are this user's, and no other may write to them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from svea.core import files
+from svea.core.errors import StorageError, UserError
+from svea.core.files import plain
+
+HASH = 32  # bytes of a SHA-256
+LARGEST = 2**28  # bytes of a library; the kernels take a megabyte
+COMPILER_SECONDS = 300.0  # that a compiler has; the largest source takes seconds
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+OPTIMISE = ("-O3", "-fno-math-errno", "-fno-trapping-math")
+
+
+class BuildError(UserError):
+    """Something cannot be compiled or loaded here; the message says what is in the way."""
+
+
+def load_c(parts: Sequence[Path], options: Sequence[str], symbol: str) -> ctypes.CDLL:
+    """A library of C, compiled unless an earlier process did it.
+
+    Args:
+        parts: The source, and the files that it includes.
+        options: Of the compiler.
+        symbol: A function of every such library.
+    """
+    if sys.platform != "linux":
+        raise BuildError("they are made for Linux")
+    try:
+        path = c_path(parts, options)
+        with own_folder(path.parent) as folder:
+            file = folder / path.name
+            if not is_whole(file):
+                with _alone(folder):
+                    if not is_whole(file):
+                        build_c(parts[0], options, file)
+            made = ctypes.CDLL(str(file))
+        if not hasattr(made, symbol):
+            raise BuildError(f"{path} has no function {symbol}, so it is not ours. Remove it")
+        return made
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace")[:500]
+        raise BuildError(f"{error.cmd[0]} says: {said}") from error
+    except (OSError, RuntimeError, StorageError) as error:  # RuntimeError: there is no home folder
+        raise BuildError(f"{error}; XDG_CACHE_HOME says where compiled kernels are kept") from error
+
+
+@contextlib.contextmanager
+def own_folder(path: Path) -> Iterator[Path]:
+    """A folder of compiled code under a name that leads to no other while the region lasts.
+
+    It is made if it is missing.
+    """
+    files.make_folder(path.parent)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        about = os.fstat(opened)
+        if about.st_uid != os.getuid():
+            raise PermissionError(f"{path} belongs to another user")
+        if about.st_mode & OTHERS_WRITE:
+            os.fchmod(opened, 0o700)
+        yield Path(f"/proc/self/fd/{opened}")
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """A region for one process at a time: workers that begin together need not all compile."""
+    lock, end = os.open(folder, os.O_RDONLY), time.monotonic() + COMPILER_SECONDS
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    _refuse_after(end, "another process is still compiling")
+                    time.sleep(0.1)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _refuse_after(end: float, what: str) -> None:
+    if time.monotonic() > end:
+        raise BuildError(f"{what} after {COMPILER_SECONDS:.0f} s")
+
+
+def c_path(parts: Sequence[Path], options: Sequence[str]) -> Path:
+    """Where a library lies. Its name says what it was made from and for which processor.
+
+    Home folders may be shared by unlike machines. The compiler is not part of it: a run that
+    resumes where the compiler is gone, or is another one, keeps its bits.
+    """
+    sources = (part.read_text() for part in parts)
+    return path_for((*sources, *options, native(), processor()), "so")
+
+
+def build_c(source: Path, options: Sequence[str], file: Path) -> None:
+    """Compile a source into a library."""
+    compiler = shutil.which(os.environ.get("CC") or "gcc") or shutil.which("cc")
+    if compiler is None:
+        raise BuildError("a C compiler (gcc) is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        linked = f"{folder}/kernels.so"
+        made_as = [*options, native(), "-pthread", "-fPIC", "-shared"]
+        command = [compiler, *made_as, str(source), "-o", linked, "-lm"]
+        _run(command)
+        content = Path(linked).read_bytes()
+    write(file, content)
+
+
+def _run(command: list[str]) -> None:
+    """Run a compiler, with all that it starts, for a limited time."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, process_group=0) as process:
+        try:
+            said, errors = process.communicate(timeout=COMPILER_SECONDS)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                _refuse_after(0.0, f"{command[0]} is still at work")
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, said, errors)
+
+
+def native() -> str:
+    """The compiler's option for this machine's own instructions."""
+    return "-march=native" if platform.machine() == "x86_64" else "-mcpu=native"
+
+
+def processor() -> str:
+    """What tells processors with other instructions apart."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    named = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(sorted({line for line in lines if line.startswith(named)}))
+
+
+def path_for(made_from: Iterable[str], suffix: str) -> Path:
+    """Where code lies that was made from these texts."""
+    name = hashlib.sha256("\n".join(made_from).encode()).hexdigest()[:16]
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    home = home if os.path.isabs(home) else str(Path.home() / ".cache")  # as XDG says
+    return Path(home) / "svea" / f"kernels-{name}.{suffix}"
+
+
+def is_whole(file: Path) -> bool:
+    """Whether a file can be used; damaged code would crash Python."""
+    return bool(read(file))
+
+
+def read(file: Path) -> bytes:
+    """Code that ends with its own hash and that this user alone could write; else nothing."""
+    with contextlib.suppress(OSError, StorageError), plain.open_plain(file, LARGEST) as opened:
+        about, content = os.fstat(opened.fileno()), opened.read(LARGEST)
+        ours = about.st_uid == os.getuid() and not about.st_mode & OTHERS_WRITE
+        if ours and hashlib.sha256(content[:-HASH]).digest() == content[-HASH:]:
+            return content[:-HASH]
+    return b""
+
+
+def write(file: Path, content: bytes) -> None:
+    """Keep code; several processes may do so at once, and each leaves a whole file."""
+    unfinished = files.partial(file)
+    files.write(unfinished, [content, hashlib.sha256(content).digest()])
+    os.chmod(unfinished, 0o600)
+    files.rename(unfinished, file)

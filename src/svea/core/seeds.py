@@ -1,0 +1,104 @@
+"""One seed, many independent streams: every purpose draws from a stream of its own."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+
+import numpy as np
+
+from svea.core.errors import LARGEST, UserError
+
+TRAINING, EVALUATION = 0, 1  # episodes of different purposes never share a seed
+
+ALL = "all"
+"""As a number of episodes: every world of the mode once (`episodes_of_all`)."""
+
+ALL_OF_ONE_WORLD = 100
+"""Episodes of `ALL` in a mode without several worlds, such as train."""
+
+ALL_AT_LEAST = 10
+"""Episodes of `ALL` in a mode with few worlds, as distracting_cs has at low intensity."""
+
+
+def seed_for(seed: int, purpose: str) -> int:
+    """The seed of one purpose, well mixed and the same on every machine.
+
+    With the raw seed everywhere, the replay's draws and the policy's noise would be the same
+    numbers.
+
+    >>> seed_for(0, "weights") != seed_for(0, "replay") != seed_for(1, "replay")
+    True
+    """
+    mixed = np.random.SeedSequence([seed, zlib.crc32(purpose.encode())]).generate_state(2)
+    return (int(mixed[0]) << 31 | int(mixed[1])) & (2**63 - 1)
+
+
+@functools.lru_cache(maxsize=1024)  # asked in every turn of every environment, 30 µs each time
+def episode_seed(seed: int, purpose: int, environment: int, episode: int) -> int:
+    """The seed of an episode: well mixed, and the same on every machine."""
+    mixed = np.random.SeedSequence([seed, purpose, environment, episode]).generate_state(1)[0]
+    return int(mixed) & 0x7FFFFFFF
+
+
+def evaluation_seeds(
+    seed: int, episodes: int | str, worlds: int = 1, *, spread: bool = False
+) -> list[int]:
+    """Seeds of an evaluation; the same for every agent and mode, so that comparisons are paired.
+
+    Where a mode has several worlds, an episode's seed chooses one as its remainder. They are shown
+    in turn, in the order of `world_order`: N episodes show N of them until all were seen.
+
+    Args:
+        seed: of the evaluation.
+        episodes: how many, or `ALL`.
+        worlds: how many the mode has.
+        spread: take worlds from the whole order at even distances, where there are fewer episodes
+            than worlds. So 10 episodes and 30 share few worlds; without it 10 are the first of 30.
+
+    >>> [seed % 25 for seed in evaluation_seeds(0, 4, worlds=25)] == world_order(25)[:4]
+    True
+    """
+    count = episodes_of_all(worlds) if episodes == ALL else int(episodes)
+    drawn = [episode_seed(seed, EVALUATION, 0, k) for k in range(count)]
+    order = world_order(worlds)
+    if spread and count < worlds:
+        order = [order[k * worlds // count] for k in range(count)]
+    shown = [order[k % len(order)] for k in range(count)]
+    return [number - number % worlds + world for number, world in zip(drawn, shown, strict=True)]
+
+
+def world_order(worlds: int) -> list[int]:
+    """The order in which evaluations show a mode's worlds: shuffled, and always the same.
+
+    Shuffled, because worlds that are neighbours in a benchmark's list may look alike.
+
+    >>> sorted(world_order(10)) == list(range(10))
+    True
+    """
+    # RandomState, because its stream is frozen for good.
+    return np.random.RandomState(worlds).permutation(worlds).tolist()
+
+
+def check_count(name: str, episodes: object) -> None:
+    """Refuse what is not a number of episodes or `ALL`."""
+    is_count = isinstance(episodes, int) and not isinstance(episodes, bool)
+    if episodes != ALL and not (is_count and 1 <= episodes <= LARGEST):  # type: ignore[operator]
+        raise UserError(
+            f"{name} is {episodes!r}; allowed: 1 to {LARGEST}, or {ALL!r} for each of a mode's "
+            "worlds once"
+        )
+
+
+def episodes_of_all(worlds: int = 1) -> int:
+    """How many episodes `ALL` is: every world once.
+
+    A mode with one look shows `ALL_OF_ONE_WORLD` episodes; one with fewer than `ALL_AT_LEAST`
+    worlds shows them in several rounds.
+
+    >>> [episodes_of_all(worlds) for worlds in (100, 25, 10, 4, 1)]
+    [100, 25, 10, 12, 100]
+    """
+    if worlds <= 1:
+        return ALL_OF_ONE_WORLD
+    return worlds * max(1, -(-ALL_AT_LEAST // worlds))

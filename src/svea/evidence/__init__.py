@@ -1,1 +1,0 @@
-"""From an episode to a page: evaluation, results, statistics, analysis, figures, the report."""

@@ -1,0 +1,151 @@
+"""What a page may ask for: checked, bounded, and short enough for a link. No torch."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, get_args, get_type_hints
+
+from svea.core.errors import Bounds, UserError, between
+from svea.envs.looks.adjustments import COLOR, Adjustments
+from svea.envs.modes import GROUPS, modes_of, parse_mode
+
+OVERLAYS = ("none", "saliency", "mask")
+"""What may be laid over the agent's view."""
+
+LONGEST_MESSAGE = 4096
+"""Bytes; a whole setting takes 500."""
+
+MOST_EPISODES = 10_000
+
+
+@dataclass(frozen=True)
+class Setting(Adjustments):
+    """A mode, an episode, adjustments, and how it is shown: everything that a link restores."""
+
+    mode: str = "train"
+    intensity: Annotated[float, between(0.001, 1)] = 0.1
+    """Of `distracting_cs`."""
+    seed: Annotated[int, between(0, 2**31 - 1)] = 0
+    """Of the evaluation, as in `svea eval --seed`."""
+    episode: Annotated[int, between(0, MOST_EPISODES - 1)] = 0
+    """Which of the evaluation's episodes; in a mode with several worlds it shows one of them."""
+    speed: Annotated[float, between(0.1, 8)] = 1.0
+    """Of the first agent's real time."""
+    size: Annotated[int, between(128, 480)] = 256
+    """Side of the scene in pixels."""
+    overlay: str = "none"
+
+    @property
+    def mode_name(self) -> str:
+        """The mode as `svea eval` names it."""
+        return f"{self.mode}:{self.intensity:g}" if self.mode == "distracting_cs" else self.mode
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing is adjusted: the benchmark's own setting."""
+        return all(getattr(self, f.name) == f.default for f in fields(Adjustments))
+
+    @property
+    def episode_key(self) -> tuple[int, int]:
+        """What begins another episode when it changes."""
+        return self.seed, self.episode
+
+    @property
+    def look_key(self) -> tuple[Any, ...]:
+        """What changes pictures."""
+        return self.mode_name, *(getattr(self, f.name) for f in fields(Adjustments))
+
+
+DEFAULT = Setting()
+_KINDS = get_type_hints(Setting)
+_BOUNDS = {
+    name: next(each for each in get_args(kind) if isinstance(each, Bounds))
+    for name, kind in get_type_hints(Setting, include_extras=True).items()
+    if get_args(kind)
+}
+
+
+def all_modes() -> dict[str, Any]:
+    """The modes that a page can choose by name; a user's own are not among them."""
+    return modes_of(None)
+
+
+def grouped_modes(tasks: Collection[str]) -> dict[str, list[str]]:
+    """The modes that any of these tasks has, in groups, for a list to choose from."""
+    fitting = [mode for mode in all_modes() if any(mode in modes_of(task) for task in tasks)]
+    groups = {"training": ["train"]}
+    groups |= {name: list(modes) for name, modes in GROUPS.items() if ":" not in name}
+    named = {mode for modes in groups.values() for mode in modes}
+    groups["others"] = [mode for mode in fitting if mode not in named]
+    shown = {name: [mode for mode in modes if mode in fitting] for name, modes in groups.items()}
+    return {name: modes for name, modes in shown.items() if modes}
+
+
+def read_setting(given: Any, clips: Collection[str], base: Setting = DEFAULT) -> Setting:
+    """Check what a page sent, or what a link says.
+
+    Args:
+        given: Some of the fields.
+        clips: Names of the videos there are.
+        base: The rest.
+    """
+    if not isinstance(given, dict):
+        raise UserError(f"a setting is {type(given).__name__}; it must be an object.")
+    setting = replace(base, **{name: _checked(name, value) for name, value in given.items()})
+    _check_choice("mode", setting.mode, all_modes())
+    _check_choice("overlay", setting.overlay, OVERLAYS)
+    if setting.video:
+        _check_choice("video", setting.video, clips)
+    return setting
+
+
+def _checked(name: str, value: Any) -> Any:
+    """A field's value, if it is one."""
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise UserError(f"a setting has no {str(name)[:40]!r}.")
+    if kind is float and type(value) is int:
+        return _checked(name, float(value) if abs(value) < 1e9 else math.inf)
+    if type(value) is not kind:
+        raise UserError(f"{name} is {str(value)[:40]!r}; it must be {kind.__name__}.")
+    if name in _BOUNDS:
+        _BOUNDS[name].check(name, value)
+    if name in ("body", "floor", "sky") and not COLOR.fullmatch(value):
+        raise UserError(f"{name} is {value[:40]!r}; it must be a colour like #ff8800, or nothing.")
+    return value
+
+
+def _check_choice(name: str, value: str, allowed: Collection[str]) -> None:
+    if value not in allowed:
+        raise UserError(f"{name} is {value[:60]!r}, which is not offered here.")
+
+
+def read_message(text: str) -> dict[str, Any]:
+    """A page's message: a JSON object with what to `do`, within limits."""
+    if len(text) > LONGEST_MESSAGE:
+        raise UserError(f"a message has {len(text)} characters; allowed: {LONGEST_MESSAGE}.")
+
+    def refuse(constant: str) -> float:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        message = json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"a message is not JSON: {str(error)[:80]}") from None
+    if not isinstance(message, dict) or not isinstance(message.get("do"), str):
+        raise UserError('a message must be an object with a "do".')
+    return message
+
+
+def fitting_mode(setting: Setting, task: str) -> tuple[str, dict[str, Any], str]:
+    """The mode of a setting for a task, its options, and why it is another one if it is.
+
+    Agents of different tasks share a page, and not every task has every mode.
+    """
+    try:
+        return *parse_mode(setting.mode_name, task), ""
+    except UserError as error:
+        return "train", {}, str(error)

@@ -1,0 +1,1 @@
+"""MuJoCo's pictures without OpenGL."""

@@ -1,0 +1,161 @@
+"""The report: one self-contained HTML page about one run or many, to look at and to send.
+
+The page needs no network: styles, script, figures, frames and videos are inside. It never lets a
+small run pass for a replication: whatever is smaller than the paper's setting is said next to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from svea.core import files
+from svea.core.words import plural
+from svea.results import Aggregate, Group, Result, aggregate, figures, group_runs, plots, summarise
+from svea.results.figures import Exhibit
+from svea.results.read import find_runs, read_runs
+from svea.results.report.page import render
+from svea.results.run import Run
+from svea.results.tables import Table, writers
+from svea.results.tables.results import (
+    aggregate_table,
+    list_results,
+    return_tables,
+    success_table,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Everything a report shows, computed once from run folders."""
+
+    groups: list[Group]
+    results: list[Result]
+    """Returns."""
+    successes: list[Result]
+    aggregates: list[Aggregate]
+    exhibits: list[Exhibit]
+    problems: list[str]
+    """Folders that are not runs, each with the reason."""
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every run, group by group."""
+        return [run for group in self.groups for run in group.runs]
+
+    def return_tables(self) -> list[Table]:
+        """Returns with settings side by side: over all tasks, then by mode or task."""
+        methods = {group.label: group.method for group in self.groups}
+        over_tasks = aggregate_table(self.aggregates, methods)
+        return [*([over_tasks] if over_tasks else []), *return_tables(self.results)]
+
+
+def gather(
+    folders: Sequence[Path], on_step: Callable[[str], None] = lambda doing: None
+) -> Evidence:
+    """Read runs and compute what there is to show.
+
+    Args:
+        folders: Run folders, or folders with runs beneath them.
+        on_step: Called with what is done next.
+
+    Raises:
+        UserError: None of the folders is a run.
+    """
+    on_step("reading runs")
+    runs, problems = read_runs([Path(folder) for folder in folders])
+    on_step(f"computing intervals of {plural(len(runs), 'run')}")
+    groups = group_runs(runs)
+    returns = [result for group in groups for result in summarise(group)]
+    successes = [result for group in groups for result in summarise(group, "success")]
+    on_step("drawing figures")
+    shown = figures.exhibits(groups, returns, successes)
+    return Evidence(groups, returns, successes, aggregate(groups), shown, problems)
+
+
+def write_report(
+    runs: Sequence[Path],
+    out: Path,
+    *,
+    title: str = "",
+    figures_dir: Path | None = None,
+    generated: datetime | None = None,
+    on_problem: Callable[[str], None] = lambda problem: None,
+    on_step: Callable[[str], None] = lambda doing: None,
+) -> Path:
+    """Write one HTML page about runs.
+
+    Args:
+        runs: Run folders, or folders with runs beneath them.
+        out: The page; or an existing folder, which then gets `report.html`.
+        title: Of the page, whose agents then stand in the order of `runs`; by default settings and
+            tasks, in alphabetical order.
+        figures_dir: Also write the figures, tables and numbers as files into this folder.
+        generated: The date printed on the page; now, unless given.
+        on_problem: Called with each folder that is not a run, and each damage to one that is.
+        on_step: Called with what is done next.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        UserError: None of the folders is a run.
+        StorageError: A file cannot be written.
+    """
+    evidence = gather(runs, on_step)
+    if title:
+        places = {folder: n for n, folder in enumerate(find_runs(map(Path, runs)))}
+        evidence.groups.sort(key=lambda group: min(places[run.folder] for run in group.runs))
+    on_step("writing the page")
+    out = Path(out)
+    out = out / "report.html" if out.is_dir() else out
+    files.write_whole(out, render(evidence, generated or datetime.now(UTC), title).encode())
+    if figures_dir is not None:
+        on_step(f"writing figures and tables into {figures_dir}")
+        write_figures(evidence, Path(figures_dir))
+    for problem in evidence.problems:
+        on_problem(problem)
+    for run in evidence.runs:
+        for warning in run.warnings:
+            on_problem(f"{run.name}: {warning}")
+    return out
+
+
+def write_figures(evidence: Evidence, folder: Path) -> list[Path]:
+    """Write figures as PNG, PDF and CSV, tables as LaTeX and Markdown, and all results as CSV.
+
+    Returns:
+        The files.
+    """
+    contents: dict[str, str | bytes] = {}
+    for exhibit in evidence.exhibits:
+        name = _unused(_file_name(exhibit.name), contents)
+        contents[f"{name}.png"] = plots.to_png(exhibit.figure, dpi=200)
+        contents[f"{name}.pdf"] = plots.to_pdf(exhibit.figure)
+        contents[f"{name}.csv"] = writers.records_to_csv(exhibit.numbers)
+    success = success_table(evidence.successes)
+    for table in [*evidence.return_tables(), *([success] if success else [])]:
+        name = _unused("table-" + _file_name(table.name), contents)
+        contents[f"{name}.tex"] = writers.to_latex(table)
+        contents[f"{name}.md"] = writers.to_markdown(table)
+    contents["results.csv"] = writers.to_csv(list_results(evidence.results, evidence.successes))
+    if success is not None:
+        contents["success.csv"] = writers.to_csv(success)
+    for name, content in contents.items():
+        files.write_whole(folder / name, content.encode() if isinstance(content, str) else content)
+    return [folder / name for name in contents]
+
+
+def _file_name(text: str) -> str:
+    """A name that every file system takes, and that leads nowhere else."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:100] or "unnamed"
+
+
+def _unused(name: str, contents: dict[str, str | bytes]) -> str:
+    """The name, or the name with the first number behind it that no file has yet."""
+    taken = {Path(file).stem for file in contents}
+    numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
+    return next(one for one in (name, *numbered) if one not in taken)

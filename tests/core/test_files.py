@@ -1,0 +1,86 @@
+"""Files are whole or absent, and what goes wrong is said with its numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from svea.core import files
+from svea.core.errors import NumericsError, StorageError
+
+
+def test_replacing_json_leaves_old_or_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config.json"
+    files.replace_json(path, {"a": 1})
+
+    def fail(*_: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(files.os, "replace", fail)
+    with pytest.raises(StorageError):
+        files.replace_json(path, {"a": 2})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_json_in_files_is_finite(bad: float) -> None:
+    with pytest.raises(NumericsError):
+        files.to_json({"loss": bad})
+
+
+def test_what_a_killed_writer_left_of_a_file_goes_with_the_next_one(tmp_path: Path) -> None:
+    dead = 2**22 + 1  # no process has this id
+    (tmp_path / f".page.html.{dead}.partial").write_bytes(b"half")
+    other = tmp_path / f".other.html.{dead}.partial"
+    other.write_bytes(b"half")
+    files.write_whole(tmp_path / "page.html", b"whole")
+    assert {path.name for path in tmp_path.iterdir()} == {"page.html", other.name}
+
+
+def test_a_failed_read_is_a_storage_error(tmp_path: Path) -> None:
+    path = tmp_path / "missing"
+    with pytest.raises(StorageError, match=r"cannot read .*missing: No such file"):  # noqa: SIM117
+        with files.reading(path):
+            path.read_text()
+
+
+def test_a_failed_write_says_what_was_needed_and_what_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "file"
+    words = r"2\.0 MB needed, .* free there\)\. All is well\. Free "
+    with pytest.raises(StorageError, match=words):  # noqa: SIM117
+        with files.writing(path, 2_000_000, "All is well. "):
+            path.write_text("")
+
+
+def test_what_the_disk_cannot_hold_is_refused_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * 10**9))
+    files.require_space(tmp_path / "new", 10**9, "this run")
+    with pytest.raises(StorageError, match=r"this run will need 3\.1 GB .*2\.0 GB are free. Go"):
+        files.require_space(tmp_path / "new", 3 * 10**9, "this run", "Go elsewhere")
+
+
+def test_a_folder_is_as_large_as_all_files_below_it(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "a").write_bytes(b"12")
+    (tmp_path / "below" / "b").write_bytes(b"345")
+    assert files.size_of(tmp_path) == 5
+    assert files.size_of(tmp_path / "missing") == 0
+
+
+@pytest.mark.parametrize("beneath", ["", "zoo", "zoo/agent"])
+def test_a_file_in_place_of_a_folder_is_named(tmp_path: Path, beneath: str) -> None:
+    (tmp_path / "runs").write_text("")
+    folder = tmp_path / "runs" / beneath
+    said = "runs is a file, and a folder is needed there. Move the file away"
+    with pytest.raises(StorageError, match=said) as error:  # noqa: SIM117
+        with files.writing(folder):
+            files.make_folder(folder)
+    assert "free" not in str(error.value)

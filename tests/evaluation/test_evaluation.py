@@ -1,0 +1,538 @@
+"""Evaluation against an environment whose returns are known."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from tiny_runs import tiny
+from toy import LENGTH, Toy, return_of_doing_nothing
+
+from svea import __version__
+from svea.core.errors import SveaError, UserError, WorkerError
+from svea.core.seeds import EVALUATION, TRAINING, episode_seed, evaluation_seeds, world_order
+from svea.envs.rendering import backend
+from svea.envs.workers.pool import PER_GPU_PROCESS, Workers
+from svea.evaluation import requests
+from svea.evaluation.lines import fingerprint
+from svea.evaluation.play import (
+    EpisodeGenerators,
+    EpisodeResult,
+    Interrupted,
+    Policy,
+    agent_policy,
+    parallel_environments,
+    play,
+    random_policy,
+)
+from svea.evaluation.requests import Request, evaluate, evaluate_runs
+from svea.runs.load import export, load_agent, load_config
+from svea.speed import host
+from svea.training import train
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def two_toys() -> Iterator[Workers]:
+    with Workers([{"task": "toy:make", "image_size": 16}] * 2) as workers:
+        yield workers
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tiny(tmp_path_factory.mktemp("evaluation") / "run", decisions=20, eval_episodes=3))
+
+
+def do_nothing(observations: NDArray[np.uint8], episodes: Any) -> NDArray[np.float32]:
+    return np.zeros((len(observations), 1), np.float32)
+
+
+def test_returns_and_lengths_are_the_environments(two_toys: Workers) -> None:
+    seeds = [3, 1, 4, 1, 5]  # more episodes than workers, one of them twice
+    finished: list[EpisodeResult] = []
+    episodes = play(do_nothing, two_toys, seeds, on_episode=finished.append)
+    assert [episode.seed for episode in episodes] == seeds, "in the order of the seeds"
+    for episode in episodes:
+        assert episode.total == pytest.approx(return_of_doing_nothing(episode.seed))
+        assert episode.length == LENGTH and episode.success is None
+    assert episodes[1].total == episodes[3].total
+    assert len(finished) == 5
+
+
+def test_success_is_what_the_last_decision_says_under_either_name() -> None:
+    task = {"task": "toy:make_successful", "image_size": 16}
+    with Workers([task]) as workers:
+        episodes = play(do_nothing, workers, range(8))
+    grounds = []
+    for seed in range(8):
+        toy = Toy()
+        toy.reset(seed=seed)
+        grounds.append(toy.ground)
+    assert [episode.success for episode in episodes] == [ground % 2 == 0 for ground in grounds]
+
+
+def test_the_policy_always_sees_all_workers(two_toys: Workers) -> None:
+    sizes: set[int] = set()
+
+    def policy(observations: NDArray[np.uint8], episodes: Any) -> NDArray[np.float32]:
+        sizes.add(len(observations))
+        return do_nothing(observations, episodes)
+
+    play(policy, two_toys, [1, 2, 3])
+    assert sizes == {2}
+
+
+def test_an_evaluation_can_be_interrupted_and_begun_again(two_toys: Workers) -> None:
+    calls = iter(range(100))
+    with pytest.raises(Interrupted):
+        play(do_nothing, two_toys, [1, 2, 3], should_stop=lambda: next(calls) > 4)
+    assert play(do_nothing, two_toys, [7])[0].total == pytest.approx(return_of_doing_nothing(7))
+
+
+def test_an_evaluation_that_is_to_stop_starts_no_episode(
+    two_toys: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(two_toys, "reset", None)  # would fail if it were called
+    with pytest.raises(Interrupted):
+        play(do_nothing, two_toys, [1, 2, 3], should_stop=lambda: True)
+
+
+def test_ctrl_c_while_environments_start_begins_nothing_else(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With agents that play at once: each waits for its environments when Ctrl-C comes."""
+    starting, stopping = threading.Event(), threading.Event()
+    started, loaded = [], []
+
+    def start_slowly(environments: Any, **options: Any) -> Workers:
+        started.append(environments)
+        starting.set()
+        assert stopping.wait(60)
+        return Workers(environments, **options)
+
+    def interrupt(futures: Any) -> None:
+        assert starting.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(requests, "Workers", start_slowly)
+    monkeypatch.setattr(requests, "wait", interrupt)
+    monkeypatch.setattr(requests, "load_agent", lambda run, **_: loaded.append(run))
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_runs(
+            [run],
+            Request(("train", "picture_colors"), 1, environments=1, jobs=2),
+            on_record=lambda *_: None,
+            on_problem=lambda *_: None,
+            on_stop=stopping.set,
+        )
+    assert loaded == [] and len(started) == 1, "and the next mode's do not start"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "environment", "threads"), [(1, None, 3), (2, None, 2), (8, None, 1), (1, "4", 4)]
+)
+def test_agents_leave_cores_to_the_environments(
+    run: Path, jobs: int, environment: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "usable_cores", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if environment:
+        monkeypatch.setenv("OMP_NUM_THREADS", environment)
+    taken: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: (taken or [4])[-1])
+    monkeypatch.setattr(torch, "set_num_threads", taken.append)
+    seen: list[int] = []
+    evaluate_runs(
+        [run],
+        Request(episodes=1, environments=1, jobs=jobs),
+        on_record=lambda *_: seen.append(torch.get_num_threads()),
+        on_problem=lambda *_: None,
+    )
+    assert seen == [threads] and torch.get_num_threads() == 4, "afterwards as it was"
+
+
+def test_fewer_threads_that_were_set_in_torch_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "usable_cores", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with host.sharing_cores(torch.device("cpu"), 1):
+        assert torch.get_num_threads() == 1, "as this module has set it"
+
+
+def test_seeds_are_paired_and_never_those_of_training() -> None:
+    assert evaluation_seeds(0, 30)[:10] == evaluation_seeds(0, 10)
+    training = {episode_seed(0, TRAINING, env, n) for env in range(16) for n in range(100)}
+    tests = {episode_seed(0, EVALUATION, 0, n) for n in range(100)}
+    assert len(training) == 1600 and len(tests) == 100 and not training & tests
+    assert set(evaluation_seeds(1, 30)).isdisjoint(evaluation_seeds(0, 30))
+    assert all(0 <= seed < 2**31 for seed in training | tests)
+    assert episode_seed(0, EVALUATION, 0, 0) == 1817441348, "the same on every machine"
+
+
+def test_records_are_complete_and_true(run: Path) -> None:
+    records = evaluate(run, ["train"], episodes=4, seed=9, environments=3)
+    agent = evaluation_policy(run)
+    for number, record in enumerate(records):
+        seed = evaluation_seeds(9, 4)[number]
+        assert {k: v for k, v in record.items() if k not in ("return", "provenance")} == {
+            "policy": "agent", "task": "toy:make", "method": "svea", "augment": "conv",
+            "run_seed": 0, "decision": 20, "mode": "train", "episode": number, "seed": seed,
+            "length": LENGTH, "actions": "most_likely", "world": None,
+            "weights": fingerprint(load_agent(run)), "svea_version": __version__,
+        }  # fmt: skip
+        assert record["return"] == pytest.approx(return_of(agent, seed), abs=1e-4)
+    assert json.loads(json.dumps(records)) == records
+    again = evaluate(run, ["train"], episodes=4, seed=9, environments=3)
+    assert again == records
+
+
+def sampled(run: Path) -> Policy:
+    return agent_policy(
+        load_agent(run), dataclasses.replace(load_config(run), eval_actions="sampled")
+    )
+
+
+def test_sampled_evaluations_leave_the_agents_own_generator_alone(run: Path) -> None:
+    agent = load_agent(run)
+    config = dataclasses.replace(load_config(run), eval_actions="sampled")
+    before = agent.generator.get_state()
+    observations = np.zeros((2, *Toy().observation_space.shape), np.uint8)
+    episodes = [EpisodeResult(3), EpisodeResult(4)]
+    first, again = (agent_policy(agent, config)(observations, episodes) for _ in range(2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first[0], first[1]), "each episode has its own sample"
+    assert torch.equal(agent.generator.get_state(), before)
+
+
+@pytest.mark.parametrize("kind", ["sampled", "random"])
+def test_an_episode_that_draws_does_not_depend_on_those_beside_it(
+    run: Path, two_toys: Workers, kind: str
+) -> None:
+    def policy() -> Policy:
+        return sampled(run) if kind == "sampled" else random_policy(1)
+
+    seeds = [5, 6, 7, 8, 9]
+    together = play(policy(), two_toys, seeds)
+    with Workers([{"task": "toy:make", "image_size": 16}]) as one_toy:
+        alone = [play(policy(), one_toy, [seed])[0] for seed in reversed(seeds)][::-1]
+    # The draws are the same; the network's last bits may differ with the size of the batch.
+    tolerance = 1e-4 if kind == "sampled" else 0
+    assert [e.total for e in together] == pytest.approx([e.total for e in alone], abs=tolerance)
+    assert len({episode.total for episode in together}) == 5
+
+
+def test_generators_follow_their_episodes() -> None:
+    generators = EpisodeGenerators(np.random.default_rng)
+    first = EpisodeResult(1)
+    one, idle = generators([first, None])
+    first.length = 1
+    assert generators([first, None])[0] is one and idle is not one
+    other = generators([EpisodeResult(2), None])[0]
+    assert other.integers(10**9) == np.random.default_rng(2).integers(10**9)
+
+
+def test_random_choices_are_whole_numbers_in_range() -> None:
+    policy = random_policy(1, choices=3)
+    episodes = [EpisodeResult(seed) for seed in range(50)]
+    drawn = policy(np.zeros((50, 1), np.uint8), episodes)
+    assert drawn.shape == (50, 1) and set(drawn.ravel()) == {0.0, 1.0, 2.0}
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"seed": -1}, "seed is -1"),
+        ({"environments": -1}, "envs is -1"),
+        ({"modes": []}, "no modes"),
+    ],
+)
+def test_requests_that_cannot_be_met_are_refused(run: Path, request_: dict, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        evaluate(run, **{"modes": ["train"], "episodes": 1} | request_)
+
+
+def evaluation_policy(run: Path) -> Any:
+    from svea.runs.load import load_agent
+
+    return load_agent(run).act
+
+
+def return_of(policy: Any, seed: int) -> float:
+    """The episode of a seed, played in this process."""
+    environment, total, done = Toy(), 0.0, False
+    observation, _ = environment.reset(seed=seed)
+    while not done:
+        observation, reward, _, done, _ = environment.step(policy(observation))
+        total += reward
+    return total
+
+
+def test_the_random_policy_is_random_but_repeatable(run: Path) -> None:
+    first = evaluate(run, episodes=3, policy="random", environments=1)
+    assert first == evaluate(run, episodes=3, policy="random", environments=1)
+    assert {record["policy"] for record in first} == {"random"}
+    other = evaluate(run, episodes=3, policy="random", environments=1, seed=1)
+    assert [r["return"] for r in other] != [r["return"] for r in first]
+
+
+def test_training_evaluates_as_the_verb_does(run: Path) -> None:
+    """metrics.jsonl and `svea eval` agree on the same episodes of the same agent."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    logged = [line for line in lines if line["kind"] == "eval"][-1]
+    records = evaluate(run, ["train"], episodes=3, environments=1)
+    assert logged["returns"] == [record["return"] for record in records]
+    assert logged["return_mean"] == pytest.approx(np.mean(logged["returns"]))
+    assert logged["return_std"] == pytest.approx(np.std(logged["returns"], ddof=1))
+
+
+def test_known_episodes_are_passed_on_and_not_played(run: Path) -> None:
+    request = Request(episodes=4, seed=9, environments=2)
+    first = collect([run], Request(episodes=2, seed=9, environments=2))[run]
+    for record in first:
+        record["return"] = -1.0  # a mark that no played episode has
+    second = collect([run], request, known={run: first})[run]
+    by_number = {record["episode"]: record["return"] for record in second}
+    assert by_number[0] == by_number[1] == -1.0
+    assert -1.0 not in (by_number[2], by_number[3])
+    assert [by_number[k] for k in (2, 3)] == [
+        r["return"] for r in evaluate(run, episodes=4, seed=9, environments=2)[2:]
+    ]
+
+
+def test_episodes_of_another_protocol_are_played_again(run: Path) -> None:
+    request = Request(episodes=1, environments=1)
+    (true,) = collect([run], request)[run]
+    changes: list[dict[str, Any]] = [
+        {"weights": "another"}, {"decision": 1}, {"actions": "sampled"},
+        {"provenance": true["provenance"] | {"renderer": "OpenGL: another"}},
+        {"provenance": true["provenance"] | {"episodes": 0}},
+        {"provenance": {"source": "another"}}, {"mode": "color_hard"}, {"policy": "random"},
+    ]  # fmt: skip
+    others = [true | {"return": -1.0} | change for change in changes]
+    (again,) = collect([run], request, known={run: others})[run]
+    assert again == true
+
+
+def test_a_run_that_fails_keeps_no_other_from_being_evaluated(run: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text((run / "config.json").read_text())
+    problems: list[tuple[Path, str, str]] = []
+    records = collect(
+        [broken, run, tmp_path / "missing"],
+        Request(("train", "color_hard"), episodes=1, environments=1),
+        on_problem=lambda run, mode, error: problems.append((run, mode, str(error))),
+    )
+    assert [record["mode"] for record in records[run]] == ["train"]
+    assert [(where.name, mode) for where, mode, _ in problems] == [
+        ("broken", "color_hard"), ("run", "color_hard"), ("missing", ""), ("broken", "train"),
+    ]  # fmt: skip
+    assert "does not fit toy:make, which has train" in problems[1][2]
+    assert "no config.json" in problems[2][2]
+    assert "no checkpoint" in problems[3][2]
+
+
+@pytest.fixture
+def sick_and_well(run: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Two exports; the actions of the first are not finite."""
+    sick, well = tmp_path / "sick", tmp_path / "well"
+    for folder in (sick, well):
+        export(run, folder)
+    weights = safetensors.torch.load_file(sick / "actor.safetensors")
+    bias = "actor.mlp.output.bias"
+    weights[bias] = torch.full_like(weights[bias], float("nan"))
+    safetensors.torch.save_file(weights, sick / "actor.safetensors")
+    config = json.loads((sick / "config.json").read_text())
+    config.pop("files", None)  # the hashes of the weights as they were
+    (sick / "config.json").write_text(json.dumps(config))
+    return sick, well
+
+
+def test_environments_that_die_are_started_again_for_the_next_run(
+    sick_and_well: tuple[Path, Path],
+) -> None:
+    sick, well = sick_and_well
+    problems: list[Path] = []
+    records = collect(
+        [sick, well],
+        Request(episodes=1, environments=1),
+        on_problem=lambda run, mode, error: problems.append(run),
+    )
+    assert problems == [sick] and len(records[well]) == 1
+
+
+def test_environments_that_cannot_be_started_again_are_a_problem_of_every_run_left(
+    sick_and_well: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = iter([requests.Workers])
+
+    def once(*arguments: Any, **options: Any) -> Workers:
+        for make in first:
+            return make(*arguments, **options)
+        raise WorkerError("no process starts any more")
+
+    monkeypatch.setattr(requests, "Workers", once)
+    problems: list[tuple[Path, str]] = []
+    collect(
+        [*sick_and_well],
+        Request(episodes=1, environments=1),
+        on_problem=lambda run, mode, error: problems.append((run, str(error))),
+    )
+    assert [run for run, _ in problems] == [*sick_and_well]
+    assert problems[1][1] == "no process starts any more"
+
+
+def test_the_random_policy_is_played_once_for_all_runs_of_a_task(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = export(run, tmp_path / "copy")
+    played: list[int] = []
+
+    def counting(policy: Any, workers: Workers, seeds: Any, **options: Any) -> list[EpisodeResult]:
+        played.append(len(list(seeds)))
+        return play(policy, workers, seeds, **options)
+
+    monkeypatch.setattr(requests, "play", counting)
+    records = collect([run, copy], Request(policies=("random",), episodes=3, environments=1))
+    assert played == [3, 0]
+    assert [r["return"] for r in records[run]] == [r["return"] for r in records[copy]]
+
+
+def test_an_export_has_its_runs_fingerprint(run: Path, tmp_path: Path) -> None:
+    assert fingerprint(load_agent(export(run, tmp_path / "copy"))) == fingerprint(load_agent(run))
+    other = load_agent(run)
+    with torch.no_grad():
+        next(other.trunk.parameters()).add_(1e-6)
+    assert fingerprint(other) != fingerprint(load_agent(run))
+
+
+def test_worlds_are_shown_in_turn() -> None:
+    arguments = {"task": "cartpole_swingup", "mode": "color_hard", "image_size": 16,
+                 "rendering": "fast", "episode_frames": 8}  # fmt: skip
+    orders = []
+    for environments, seed in ((1, 0), (3, 0), (2, 5)):
+        with Workers([arguments] * environments) as workers:
+            seeds = evaluation_seeds(seed, 7, workers.provenance["worlds"])
+            played = play(do_nothing, workers, seeds)
+        assert [episode.seed for episode in played] == seeds
+        orders.append([episode.world for episode in played])
+    assert orders == [world_order(100)[:7]] * 3, "whatever the seed and the environments"
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in pictures that are drawn."""
+    folder = tmp_path_factory.mktemp("drawn") / "run"
+    return train(tiny(folder, "cartpole_swingup", decisions=4, eval_every=0, episode_frames=64))
+
+
+def test_records_do_not_depend_on_which_environments_share_a_process(
+    cartpole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeds, worlds in turn and returns, bit for bit, through `environments_per_process`."""
+    if backend.draws_on_gpu():
+        pytest.skip("a GPU may round a pixel otherwise from one picture to the next")
+    started: list[int] = []
+
+    def counting(environments: Any, **options: Any) -> Workers:
+        started.append(options["per_process"])
+        return Workers(environments, **options)
+
+    monkeypatch.setattr(requests, "Workers", counting)
+    played = []
+    for together in (1, 3):
+        monkeypatch.setattr(requests, "environments_per_process", lambda *_, n=together: n)
+        played.append(evaluate(cartpole, ["color_hard"], 7, environments=3))
+    assert started == [1, 3] and played[0] == played[1]
+    assert [record["world"] for record in played[0]] == world_order(100)[:7]
+    assert len({record["return"] for record in played[0]}) == 7
+
+
+def test_evaluations_on_a_gpu_that_draws_ask_it_less_often(
+    run: Path, cartpole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def none(environments: Any, per_process: int, **_: Any) -> Workers:
+        asked.append((environments[0]["task"], per_process))
+        raise WorkerError("not today")
+
+    monkeypatch.setattr(requests, "Workers", none)
+    monkeypatch.setattr(backend, "draws_on_gpu", lambda: True)
+    monkeypatch.setattr(requests, "choose_device", lambda _: torch.device("cuda"))
+    collect([cartpole, run], Request(environments=2), on_problem=lambda *_: None)
+    assert asked == [("cartpole_swingup", PER_GPU_PROCESS), ("toy:make", 1)]
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_starts(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "Workers", None)
+    with pytest.raises(UserError, match="device tpu is not available; allowed here: auto, "):
+        collect([run], Request(device="tpu"))
+
+
+def collect(runs: list[Path], request: Request, known: Any = None, on_problem: Any = None) -> Any:
+    """Records by run; a problem fails the test unless it is expected."""
+
+    def fail(run: Path, mode: str, error: SveaError) -> None:
+        raise error
+
+    records: dict[Path, list[dict[str, Any]]] = {run: [] for run in runs}
+    evaluate_runs(
+        runs,
+        request,
+        known=lambda run: (known or {}).get(run, []),
+        on_record=lambda run, record: records[run].append(record),
+        on_problem=on_problem or fail,
+    )
+    return records
+
+
+def test_mistakes_are_refused_before_anything_starts(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "Workers", None)  # would fail if it were called
+    with pytest.raises(UserError, match=r"unknown mode 'colour_hard'.*color_hard"):
+        evaluate(run, ["colour_hard"])
+    with pytest.raises(UserError, match="no modes to evaluate"):
+        evaluate(run, [])
+    with pytest.raises(UserError, match="episodes is 0; allowed: 1 to"):
+        evaluate(run, episodes=0)
+    with pytest.raises(UserError, match="unknown policy 'rnadom'"):
+        evaluate(run, policy="rnadom")
+    with pytest.raises(UserError, match="is not a run or an export"):
+        evaluate(run / "checkpoints")
+
+
+def test_parallel_environments() -> None:
+    assert parallel_environments(4, 30) == 4
+    assert parallel_environments(4, 3) == 3
+    assert 1 <= parallel_environments(0, 30) <= 16
+
+
+def test_a_run_is_evaluated_in_another_function_and_in_looks_of_the_users_own(run: Path) -> None:
+    plain = evaluate(run, ["train"], 2)
+    other = evaluate(run, ["train", "own_looks:NightMode"], 2, task="toy:make_terminating")
+    name = "toy:make_terminating"
+    assert [r["mode"] for r in other] == [name] * 2 + [f"{name}+own_looks:NightMode"] * 2
+    assert [r["length"] for r in other] == [4] * 4 and plain[0]["length"] == LENGTH
+    assert {r["task"] for r in other} == {"toy:make"}, "whose agent it is"
+    looks = evaluate(run, ["train", "picture_colors", "own_looks:NightMode"], 2)
+    assert looks[:2] == plain and len({r["mode"] for r in looks}) == 3
+
+
+def test_actions_of_another_task_must_be_those_that_were_learned(run: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"is a vector of 2, but the agent learned with a vector of 1"
+    ):
+        evaluate(run, ["train"], 1, task="toy:make_wide")

@@ -1,0 +1,170 @@
+"""TID: hand-made overlaps, a slow second derivation, and masks that lie under their frames."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_runs import tiny
+
+from svea.agents import Agent, make_agent
+from svea.agents.guided import guided_action_gradient, guided_gradient
+from svea.cli import main
+from svea.config import Config, configure, to_dict
+from svea.core.errors import UserError
+from svea.evaluation.film.episode import record
+from svea.evaluation.tid import read_quantile, tid, tid_in, tid_of
+from svea.runs.load import write_export
+from svea.training import train
+
+torch.set_num_threads(1)
+
+
+def test_overlaps_by_hand() -> None:
+    """Ten pixels a frame: the two most influential, next to four, two and one of the task's."""
+    influence = torch.zeros(1, 3, 1, 10)
+    influence[0, :, 0, :2] = torch.tensor([2.0, 1.0])
+    objects = torch.zeros(1, 3, 1, 10, dtype=torch.bool)
+    objects[0, 0, 0, :4] = objects[0, 1, 0, 1:3] = objects[0, 2, 0, 5] = True
+    found = tid_of(influence, objects, quantile=0.8)
+    overlaps = [2 / math.sqrt(4 * 2), 1 / math.sqrt(2 * 2), 0.0]
+    assert found.score == pytest.approx(3 / math.sqrt(7 * 6))
+    assert found.variance == pytest.approx(np.var([100 * overlap for overlap in overlaps]))
+    same = tid_of(influence, influence > 0, quantile=None)  # 20 %: exactly those two
+    assert (same.score, same.variance, same.observations) == (pytest.approx(1.0), 0.0, 1)
+
+
+def test_observations_without_the_task_in_a_frame_do_not_count() -> None:
+    influence, objects = torch.rand(3, 3, 8, 8), torch.ones(3, 3, 8, 8, dtype=torch.bool)
+    objects[1, 2] = False
+    assert tid_of(influence, objects, 0.9).observations == 2
+    nothing = tid_of(influence, torch.zeros_like(objects), 0.9)
+    assert nothing.observations == 0 and math.isnan(nothing.score)
+
+
+def walker(**changes: Any) -> tuple[Config, Agent]:
+    network = {"layers": 2, "filters": 8, "projection": 16, "hidden": 32}
+    config = configure(
+        "walker_walk", image_size=40, rendering="fast", episode_frames=24, shift=1,
+        network=network, **changes,
+    )  # fmt: skip
+    return config, make_agent(config, actions=6)
+
+
+@pytest.mark.parametrize("changes", [{"mask": "oracle"}, {"mask": "oracle", "method": "rad"}])
+def test_every_frames_mask_lies_under_that_frame(changes: dict[str, Any]) -> None:
+    """Behind an oracle mask, what is not black is the mask."""
+    config, agent = walker(**changes)
+    played = record(agent, config, "train", size=None, objects=True)
+    assert len(played.objects) == len(played.observations) == 6
+    for seen, objects in zip(played.observations, played.objects, strict=True):
+        shown = seen.reshape(3, 3, *seen.shape[1:]).any(1)
+        np.testing.assert_array_equal(shown, shown & objects)
+        assert shown.sum() > 0.9 * objects.sum() > 0
+    assert tid_in(agent, played, 6, None).observations == 6, "cropped as the agent sees it"
+    assert played.title == "train [upper bound: oracle mask]"
+
+
+def test_the_measure_equals_a_slow_derivation() -> None:
+    """As SimGRL defines it: sums over colours, a quantile per frame, counts."""
+    config, agent = walker()
+    played = record(agent, config, "train", size=None, objects=True)
+    found = tid_in(agent, played, 3, 0.9)
+    scores, variances = [], []
+    for moment in (0, 2, 5):
+        image = torch.as_tensor(played.observations[moment])[None] / 255
+        action = torch.as_tensor(played.actions[moment])[None]
+        gradient = guided_gradient(agent, image, action)[0].abs().numpy()
+        pairs = []
+        for frame in range(3):
+            total = gradient[3 * frame : 3 * frame + 3].sum(0)
+            looked = total >= np.quantile(total, 0.9)
+            wanted = played.objects[moment][frame]
+            pairs.append((int((looked & wanted).sum()), int(wanted.sum()), int(looked.sum())))
+        both, area, looks = (sum(column) for column in zip(*pairs, strict=True))
+        scores.append(math.sqrt(both**2 / (area * looks)))
+        variances.append(np.var([100 * math.sqrt(b**2 / (a * m)) for b, a, m in pairs]))
+    assert found.score == pytest.approx(np.mean(scores), abs=1e-3)
+    assert found.variance == pytest.approx(np.mean(variances), abs=0.5)
+
+
+@pytest.mark.parametrize("mask", ["none", "oracle"])
+def test_a_run_is_measured_printed_and_kept(
+    mask: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, agent = walker(mask=mask)
+    run = tmp_path / "export"
+    write_export(run, agent, to_dict(config))
+    assert main(["analyze", "tid", str(run), "--modes", "train", "--samples", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert "train score" in printed and "train variance" in printed
+    assert ("[upper bound: oracle mask]" in printed) == (mask == "oracle")
+    kept = json.loads((run / "analysis/tid.json").read_text())
+    (row,) = kept["rows"]
+    assert kept["quantile"] == "auto" and row["mode"] == "train" and 0 <= row["score"] <= 1
+    again = tid(run, ["train"], samples=3, on_problem=lambda mode, error: None)
+    assert again[0]["score"] == row["score"]
+
+
+def test_an_agent_without_q_functions_is_measured_by_its_action(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, agent = walker()
+    run = tmp_path / "small"
+    write_export(run, agent, to_dict(config), small=True)
+    assert main(["analyze", "tid", str(run), "--modes", "train", "--samples", "3"]) == 0
+    assert "of what changes the action's length" in capsys.readouterr().out
+    (row,) = json.loads((run / "analysis/tid-action.json").read_text())["rows"]
+    assert row["of"] == "action" and 0 <= row["score"] <= 1
+    assert not (run / "analysis/tid.json").exists()
+
+
+def test_the_guided_gradient_of_an_action_is_its_plain_one_where_all_is_positive() -> None:
+    """One linear layer, then a ReLU that is open: guided or not, the gradient is the same."""
+    weights = torch.rand(4, 9 * 4 * 4)
+
+    class Head(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.relu = torch.nn.ReLU()
+
+        def forward(self, features: torch.Tensor) -> torch.Tensor:
+            return self.relu(features.flatten(1) @ weights.T)
+
+    head = Head()
+    agent: Any = SimpleNamespace(
+        trunk=torch.nn.Identity(), actor=head, masker=None, masked=lambda x: x,
+        choose=lambda features, explore, generator: head(features),
+    )  # fmt: skip
+    images = torch.rand(2, 9, 4, 4)
+    actions = images.flatten(1) @ weights.T
+    expected = (actions @ weights / actions.norm(dim=1, keepdim=True)).view_as(images)
+    torch.testing.assert_close(guided_action_gradient(agent, images), expected)
+
+
+def test_a_call_that_is_refused_keeps_what_an_earlier_one_found(tmp_path: Path) -> None:
+    config, agent = walker()
+    write_export(tmp_path / "export", agent, to_dict(config))
+    about = ["analyze", "tid", str(tmp_path / "export"), "--samples", "3", "--modes"]
+    assert main([*about, "train"]) == 0
+    kept = (tmp_path / "export/analysis/tid.json").read_text()
+    assert main([*about, "test"]) == 2, "a mode of the robot's tasks"
+    assert (tmp_path / "export/analysis/tid.json").read_text() == kept
+
+
+def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
+    run = train(tiny(tmp_path / "run", decisions=12))
+    assert main(["analyze", "tid", str(run)]) == 2, "a toy has no segmentation"
+    with pytest.raises(UserError, match=r"needs the simulator's segmentation. Allowed: runs of"):
+        tid(run, ["train"], on_problem=lambda mode, error: None)
+    for text in ("1.0", "many", "-0.1"):
+        with pytest.raises(UserError, match="allowed: auto, or a number from 0 to below 1"):
+            read_quantile(text)
+    with pytest.raises(UserError, match="samples is 0; allowed: 1 to 1000"):
+        tid(run, ["train"], samples=0, on_problem=lambda mode, error: None)

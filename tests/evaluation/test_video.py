@@ -1,0 +1,199 @@
+"""Videos of an agent: they show the episode that was played, with its return and Q-value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tiny_runs import tiny
+from toy import LENGTH, Toy
+
+from svea.core.errors import StorageError, UserError, WorkerError
+from svea.core.seeds import evaluation_seeds
+from svea.evaluation.film.episode import Recording, record
+from svea.evaluation.film.video import grid, record_episode, watch, write_video
+from svea.runs.load import load_agent, load_config
+from svea.training import train
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tiny(tmp_path_factory.mktemp("media") / "run", decisions=15))
+
+
+def test_a_take_is_the_evaluations_first_episode(run: Path) -> None:
+    agent = load_agent(run)
+    played = record(agent, load_config(run), "train", seed=4)
+    environment, total = Toy(), 0.0
+    observation, _ = environment.reset(seed=evaluation_seeds(4, 1)[0])
+    for step in range(LENGTH):
+        np.testing.assert_array_equal(played.observations[step], observation)
+        assert bright_column(played.pictures[step]) == pytest.approx(
+            bright_column(environment.render()), abs=0.02
+        )
+        assert played.totals[step] == pytest.approx(total)
+        action = agent.act(observation)
+        np.testing.assert_allclose(played.actions[step], action, atol=1e-6)
+        q = agent.q_value(torch.as_tensor(observation)[None], torch.as_tensor(action)[None])
+        assert played.q[step] == pytest.approx(float(q), abs=1e-5)
+        observation, reward, *_ = environment.step(action)
+        total += reward
+    assert len(played.totals) == LENGTH and played.rate == 10
+
+
+def test_a_take_of_a_number_is_that_episode(run: Path) -> None:
+    """What scripts/hero.py needs: the second episode, as `svea eval` plays and numbers it."""
+    played = record(load_agent(run), load_config(run), "train", seed=4, number=1, size=None)
+    observation, _ = Toy().reset(seed=evaluation_seeds(4, 2)[1])
+    np.testing.assert_array_equal(played.observations[0], observation)
+
+
+def bright_column(picture: np.ndarray) -> float:
+    """Where the toy's column stands, as a share of the picture's width."""
+    return float(np.mean(np.nonzero(picture[len(picture) // 2, :, 0] > 150)[0] + 0.5)) / len(
+        picture
+    )
+
+
+def recordings(*lengths: int) -> list[Recording]:
+    """Recordings whose picture at decision k has the brightness 10 k."""
+    return [
+        Recording(
+            f"mode {number}",
+            pictures=[np.full((40, 40, 3), 10 * k, np.uint8) for k in range(length)],
+            totals=[float(k) for k in range(length)],
+            q=[0.0] * length,
+        )
+        for number, length in enumerate(lengths)
+    ]
+
+
+def test_a_grid_places_its_takes_and_holds_the_last_picture_of_the_short_ones() -> None:
+    frames = list(grid(recordings(3, 6, 2)))
+    assert len(frames) == 6
+    height, width = 40 + 2 * 16, 40  # a bar of text above and one below
+    assert frames[0].shape == (2 * height, 2 * width, 3)
+    for decision, frame in enumerate(frames):
+        seen = [frame[y, x, 0] for y, x in ((36, 20), (36, 60), (36 + height, 20))]
+        assert seen == [10 * min(decision, last) for last in (2, 5, 1)]
+        assert not frame[height:, width:].any(), "the fourth place stays empty"
+
+
+def test_return_and_q_are_drawn_in() -> None:
+    first, second = list(grid(recordings(2)))
+    below = np.s_[-16:]
+    assert first[below].max() > 200, "there is text"
+    assert (first[below] != second[below]).any(), "and it changes with the return"
+
+
+def test_an_agent_behind_an_oracle_mask_is_marked_and_a_long_title_fits() -> None:
+    bars = []
+    for mode, marked in (("train", False), ("train", True), ("rotate_shift_unpaired_hard", True)):
+        black = [np.zeros((240, 240, 3), np.uint8)]
+        played = Recording(mode, upper_bound=marked, pictures=black, totals=[0.0], q=[0.0])
+        bars.append(next(iter(grid([played])))[:24])
+    assert (bars[0] != bars[1]).any()
+    assert all(bar.max() > 150 for bar in bars)
+    assert all(bar[:, [0, 1, -2, -1]].max() < 30 for bar in bars), "nothing is cut off"
+
+
+def test_a_video_has_every_decision_and_the_gif_its_colours(run: Path, tmp_path: Path) -> None:
+    problems: list[str] = []
+    film, gif = watch(
+        run,
+        ["train", "color_hard"],
+        tmp_path / "new" / "film.mp4",
+        gif=True,
+        on_problem=lambda mode, error: problems.append(str(error)),
+    )
+    assert len(problems) == 1 and "color_hard" in problems[0]
+    assert imageio_ffmpeg.count_frames_and_secs(str(film))[0] == LENGTH
+    with Image.open(gif) as picture:
+        assert picture.n_frames == LENGTH and picture.info["loop"] == 0
+        frames = [np.asarray((picture.seek(k), picture.convert("RGB"))[1]) for k in (0, 9)]
+    assert all(frame.max() > 200 for frame in frames) and (frames[0] != frames[1]).any()
+
+
+def test_a_video_of_some_seconds_shows_the_beginning(run: Path, tmp_path: Path) -> None:
+    def refuse(mode: str, error: UserError) -> None:
+        raise error
+
+    [whole] = watch(run, ["train"], tmp_path / "whole.mp4", on_problem=refuse)
+    frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(whole))
+    config, agent = load_config(run), load_agent(run)
+    assert len(record(agent, config, "train", seconds=seconds / 2).pictures) == round(frames / 2)
+    [part] = watch(run, ["train"], tmp_path / "part.mp4", seconds=seconds / 2, on_problem=refuse)
+    assert imageio_ffmpeg.count_frames_and_secs(str(part))[0] == round(frames / 2)
+    half = {"seconds": seconds / 2, "on_problem": refuse}
+    [slow] = watch(run, ["train"], tmp_path / "slow.mp4", fps=5, **half)
+    count = round(frames / 2)
+    shown = imageio_ffmpeg.count_frames_and_secs(str(slow))
+    assert shown == (count, pytest.approx(count / 5, abs=0.01))
+    for fps in (-1, 1000, float("nan")):
+        with pytest.raises(UserError, match=f"fps is {fps}; allowed: 0 .* to 240"):
+            watch(run, ["train"], tmp_path / "x.mp4", fps=fps, on_problem=refuse)
+    with pytest.raises(UserError, match="seconds is -1"):
+        watch(run, ["train"], tmp_path / "x.mp4", seconds=-1, on_problem=refuse)
+
+
+def test_one_mode_is_recorded_with_a_strip_of_frames(run: Path) -> None:
+    path = record_episode(run, "train")
+    assert path == run / "media" / "train.mp4"
+    assert imageio_ffmpeg.count_frames_and_secs(str(path))[0] == LENGTH
+    with Image.open(path.with_suffix(".png")) as strip:
+        assert strip.size == (6 * 240, 240)
+
+
+def test_mistakes_are_refused(run: Path, tmp_path: Path) -> None:
+    def fail(mode: str, error: UserError) -> None:
+        raise error
+
+    with pytest.raises(UserError, match=r"allowed: a file that ends in \.mp4"):
+        watch(run, ["train"], tmp_path / "film.avi", on_problem=fail)
+    with pytest.raises(UserError, match="size is 8; allowed: 32 to 2048"):
+        watch(run, ["train"], tmp_path / "film.mp4", size=8, on_problem=fail)
+    with pytest.raises(UserError, match="nothing to watch"):
+        watch(run, ["video_easy"], tmp_path / "film.mp4", on_problem=lambda mode, error: None)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot write"):
+        write_video(tmp_path / "file" / "film.mp4", [np.zeros((16, 16, 3), np.uint8)], 10)
+
+
+def test_another_function_and_a_look_can_be_watched(run: Path) -> None:
+    agent, config = load_agent(run), load_config(run)
+    seen = record(agent, config, "own_looks:NightMode", task="toy:make_terminating")
+    assert seen.mode == "toy:make_terminating+own_looks:NightMode"
+    assert len(seen.pictures) == 4
+    said = r"toy:make_broken raised .*the toy broke \(\S*toy.py, line"
+    with pytest.raises(WorkerError, match=said):
+        record(agent, config, "train", task="toy:make_broken")
+
+
+def test_a_masker_shows_next_to_every_picture_and_below_the_strip(tmp_path: Path) -> None:
+    run = train(tiny(tmp_path / "run", decisions=12, mask="madi"))
+    agent = load_agent(run)
+    with torch.no_grad():  # keeps what is bright
+        first, second, last = (agent.masker.layers[k] for k in (0, 2, 4))
+        for layer in (first, second, last):
+            layer.weight.zero_()
+            layer.bias.zero_()
+        first.weight[0, :, 1, 1] = second.weight[0, 0, 1, 1] = last.weight[0, 0, 1, 1] = 10.0
+        last.bias -= 500.0
+    played = record(agent, load_config(run), "train", size=64)
+    assert len(played.masks) == len(played.pictures) == LENGTH
+    assert bright_column(played.masks[3]) == pytest.approx(
+        bright_column(played.pictures[3]), abs=0.05
+    )
+    frame = next(iter(grid([played])))
+    picture, mask = frame[16:-16, :64], frame[16:-16, 64:]
+    assert picture.shape == mask.shape and set(np.unique(mask)) == {0, 255}
+    path = record_episode(run, "train")
+    assert path is not None
+    with Image.open(path.with_suffix(".png")) as strip:
+        assert strip.size == (6 * 240, 2 * 240)

@@ -1,0 +1,633 @@
+"""Pictures drawn by a program of our own: MuJoCo's are the oracle."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from svea.core import machine
+from svea.core.errors import UserError
+from svea.core.files import compiled
+from svea.envs import PAPER_TASKS, make_env
+from svea.envs.rendering import draws_on_gpu, import_suite, painting
+from svea.envs.rendering import renderer as renderers
+from svea.envs.rendering.renderer import Context, Renderer, configure_drawing
+from svea.envs.rendering.shared import SharedContext
+from svea.raster import raster, scenes, shapes
+
+FINE = shapes.Fineness(slices=28, stacks=16, quads=4)
+SHADOW, FAR = 3, 8
+"""Levels: rounding differs by less than the first; the second is visible."""
+
+
+@pytest.fixture(autouse=True)
+def _in_software() -> None:
+    if draws_on_gpu():
+        pytest.skip("MuJoCo's pictures are not Mesa's here")
+
+
+class Stage:
+    """A world, and two renderers of it: ours and MuJoCo's."""
+
+    def __init__(self, physics: Any, *, raster: bool | None = True) -> None:
+        self.physics, self.context = physics, Context(raster=raster)
+        self._ours, self._mujocos = (
+            self._renderer(context) for context in (self.context, Context(raster=False))
+        )
+
+    def _renderer(self, context: Context) -> Renderer:
+        configure_drawing(context, lambda: None)
+        return Renderer(self.physics.model.ptr, self.physics.data.ptr, size=84)
+
+    @property
+    def renderers(self) -> list[Renderer]:
+        return [self._ours, self._mujocos]
+
+    def ours(self) -> np.ndarray:
+        return self._ours.draw().astype(int)
+
+    def mujocos(self) -> np.ndarray:
+        return self._mujocos.draw().astype(int)
+
+    def drawn_from(self, qpos: np.ndarray, way: str) -> np.ndarray:
+        """Our picture of another state, in one of the ways, top row first."""
+        self.physics.data.qpos[:] = qpos
+        self.physics.forward()
+        self._ours._update_scene()
+        picture = np.empty((84, 84, 3), np.uint8)
+        assert self._ours.raster.draw(picture, way)
+        return picture[::-1].astype(int)
+
+    @property
+    def drawn(self) -> int:
+        """How many pictures were not MuJoCo's, with one that is drawn when a renderer is made."""
+        return self._ours.drawn
+
+    def upload(self, texture: int) -> None:
+        for renderer in self.renderers:
+            renderer.upload_texture(texture)
+
+    def close(self) -> None:
+        for renderer in self.renderers:
+            renderer.close()
+        self.physics.free()
+
+
+class TaskStage(Stage):
+    """A world of a task."""
+
+    def __init__(self, task: str, **options: Any) -> None:
+        domain, name = next(pair for pair in import_suite().ALL_TASKS if "_".join(pair) == task)
+        self.world = import_suite().load(domain, name, task_kwargs={"random": 1})
+        self.world.reset()
+        super().__init__(self.world.physics, **options)
+
+    def step(self) -> None:
+        self.world.step(np.full(self.world.action_spec().shape, 0.5))
+
+
+def physics_of(
+    *,
+    floor: str = 'size="4 4 .5" material="floor"',
+    thing: str = 'type="sphere"',
+    material: str = "",
+    light: str = "",
+    textures: tuple[str, str] = ("checks", "red"),
+) -> Any:
+    """A world of our own: a floor, a thing, a light."""
+    import_suite()
+    from dm_control import mujoco
+
+    return mujoco.Physics.from_xml_string(f"""
+        <mujoco>
+          <statistic extent="4" center="0 0 0"/>
+          <asset>
+            <texture name="checks" type="2d" builtin="checker" rgb1=".1 .2 .3" rgb2=".6 .7 .8"
+                     width="64" height="64"/>
+            <texture name="red" type="2d" builtin="flat" rgb1=".9 .2 .3" width="64" height="64"/>
+            <material name="floor" texture="{textures[0]}" reflectance=".2"/>
+            <material name="other" texture="{textures[1]}"/>
+            <material name="thing" {material}/>
+          </asset>
+          <worldbody>
+            <light pos="0 0 4" dir=".1 0 -1" {light}/>
+            <geom type="plane" {floor}/>
+            <geom size=".4 .3 .5" pos="0 0 1" euler="20 30 0" {thing} material="thing"/>
+            <camera pos="0 -4 2" xyaxes="1 0 0 0 .45 .9"/>
+          </worldbody>
+        </mujoco>""")
+
+
+@pytest.fixture
+def stage() -> Iterator[Any]:
+    """Makes stages, and closes them."""
+    made = []
+
+    def make(world: Any, **options: Any) -> Stage:
+        kind = TaskStage if isinstance(world, str) else Stage
+        made.append(kind(world, **options))
+        return made[-1]
+
+    painting._said.clear()
+    raster._say_what_is_left.cache_clear()
+    yield make
+    for each in made:
+        each.close()
+    configure_drawing()
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str, str], None]]:
+    """Lets a test change a part of the program, which is compiled anew."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def change(old: str, new: str) -> None:
+        texts = {part.name: part.read_text() for part in raster.PARTS}
+        assert any(old in text for text in texts.values())
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text.replace(old, new))
+        monkeypatch.setattr(raster, "PARTS", tuple(tmp_path / part.name for part in raster.PARTS))
+
+    raster.library.cache_clear()
+    yield change
+    raster.library.cache_clear()
+
+
+def share(one: np.ndarray, other: np.ndarray, levels: int) -> float:
+    """The share of pixels that differ by more than so many levels."""
+    return float((abs(one.astype(int) - other).max(-1) > levels).mean())
+
+
+@pytest.mark.parametrize("task", [*PAPER_TASKS, "cheetah_run", "reacher_easy", "hopper_hop"])
+def test_pictures_are_mujocos(stage, task, capsys):
+    """But for rounding: hardly a pixel in a thousand differs by more than two levels."""
+    world = stage(task)
+    ours, mujocos = [], []
+    for _ in range(12):
+        world.step()
+        ours.append(world.ours())
+        mujocos.append(world.mujocos())
+    assert world.drawn == 13
+    assert share(np.stack(ours), np.stack(mujocos), 2) < 0.001
+    assert share(np.stack(ours), np.stack(mujocos), 0) < 0.1
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "task", ["humanoid_stand", "quadruped_walk", "fish_swim", "pendulum_swingup"]
+)
+def test_other_tasks_are_mujocos_pictures_too(stage, task, capsys):
+    """Whether they can be drawn here or not."""
+    world = stage(task)
+    world.step()
+    assert share(world.ours(), world.mujocos(), FAR) < 0.001
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", ["walker_walk", "finger_spin"])
+@pytest.mark.parametrize(
+    "mode",
+    ["color_hard", "video_easy", "video_hard", "distracting_cs:0.1", "camera_hard",
+     "rotate_shift_hard", "light_color_hard", "light_position_hard", "moving_light_hard"],
+)  # fmt: skip
+def test_modes_are_mujocos_pictures_too(task, mode, capsys):
+    pictures = []
+    for wanted in (True, False):
+        configure_drawing(Context(raster=wanted), lambda: None)
+        env = make_env(task, mode=mode, seed=1, render_mode="rgb_array")
+        shown = [env.reset()[0][-3:]]
+        shown += [env.step(env.action_space.low)[0][-3:].copy() for _ in range(3)]
+        pictures.append(np.stack(shown).transpose(0, 2, 3, 1))
+        env.close()
+    configure_drawing()
+    assert share(*pictures, FAR) < 0.001
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("task", "mode"),
+    [
+        ("cartpole_swingup", "distracting_cs"),
+        ("finger_spin", "distracting_cs:0.5"),
+        ("ball_in_cup_catch", "distracting_cs"),
+        ("humanoid_stand", "distracting_cs"),  # whose sky hides the floor's far end
+        ("robot_reach", "train"),
+        ("robot_push", "test:2"),  # a gradient, checks and noise
+        ("robot_reach_moving", "test:4"),
+    ],
+)
+def test_translucent_floors_and_the_robot_are_drawn(task, mode, capsys):
+    pictures, drawn = [], 0
+    for wanted in (True, False):
+        configure_drawing(Context(raster=wanted), lambda: None)
+        env = make_env(task, mode=mode, seed=3)
+        shown = [env.reset(seed=3)[0][-3:]]
+        shown += [env.step(env.action_space.high)[0][-3:].copy() for _ in range(3)]
+        pictures.append(np.stack(shown).transpose(0, 2, 3, 1))
+        drawn += env.unwrapped._scene.renderer.drawn
+        env.close()
+    configure_drawing()
+    assert drawn == 5
+    assert share(*pictures, 2) < 0.001
+    assert share(*pictures, FAR) < 0.0005
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("side", [84, 85, 336])
+def test_pictures_of_other_sizes(stage, side):
+    world = stage("walker_walk")
+    ours, mujocos = (renderer.draw(side).astype(int) for renderer in world.renderers)
+    assert world.drawn == 2
+    assert share(ours, mujocos, SHADOW) < 0.001
+
+
+def test_worlds_that_change_are_drawn_as_they_are(stage):
+    world = stage("walker_walk")
+    world.ours()
+    for _ in range(5):
+        world.step()
+    world.physics.model.mat_rgba[:, 0] *= 0.5
+    assert share(world.ours(), world.mujocos(), SHADOW) < 0.001
+    assert world.drawn == 3
+
+
+def test_textures_that_change_are_drawn_as_they_are(stage):
+    world = stage("walker_walk")
+    before, model = world.ours(), world.physics.model.ptr
+    for texture in range(model.ntex):
+        model.tex_data[model.tex_adr[texture] :] //= 2
+        world.upload(texture)
+    assert share(world.ours(), world.mujocos(), SHADOW) < 0.001
+    assert world.ours().mean() < 0.8 * before.mean()
+
+
+def test_sides_of_the_sky_that_change_are_drawn_as_they_are(stage):
+    world = stage("walker_walk")
+    world.ours()
+    model, (sky,) = world.physics.model.ptr, np.flatnonzero(world.physics.model.tex_type == 2)
+    start, length = model.tex_adr[sky], 3 * model.tex_width[sky] ** 2
+    model.tex_data[start + 5 * length : start + 6 * length] = 200
+    for renderer in world.renderers:
+        assert 5 in renderer.visible_sky_faces()
+        renderer.upload_sky_faces(int(sky), [5])
+    assert share(world.ours(), world.mujocos(), SHADOW) < 0.001
+
+
+def test_a_sky_may_become_one_small_picture(stage):
+    """As videos make it, whose picture is the same on all sides."""
+    world = stage("walker_walk")
+    world.ours()
+    model, (sky,) = world.physics.model.ptr, np.flatnonzero(world.physics.model.tex_type == 2)
+    model.tex_width[sky] = model.tex_height[sky] = 16
+    rng = np.random.default_rng(0)
+    model.tex_data[model.tex_adr[sky] :][: 3 * 16 * 16] = rng.integers(0, 255, 3 * 16 * 16)
+    world.upload(int(sky))
+    assert share(world.ours(), world.mujocos(), SHADOW) < 0.001
+    assert world.drawn == 3
+
+
+def test_smaller_copies_of_textures_are_mesas(stage):
+    """Byte for byte."""
+    from OpenGL import GL
+
+    model, context = (renderer := stage("walker_walk").renderers[0])._model, renderer._context
+    renderer._gl._gl.make_current()
+    GL.glPixelStorei(GL.GL_PACK_ALIGNMENT, 1)
+    for number in range(model.ntex):
+        flat = model.tex_type[number] == 0
+        target = GL.GL_TEXTURE_2D if flat else GL.GL_TEXTURE_CUBE_MAP
+        GL.glBindTexture(target, int(context.texture[number]))
+        side = GL.GL_TEXTURE_2D if flat else GL.GL_TEXTURE_CUBE_MAP_POSITIVE_X + 4
+        ours = raster.Texture(model, number)
+        for level in range(ours._c.levels):
+            size = GL.GL_RGB, GL.GL_UNSIGNED_BYTE
+            theirs = np.frombuffer(GL.glGetTexImage(side, level, *size), np.uint8)
+            np.testing.assert_array_equal(ours.level(level, 0 if flat else 4).ravel(), theirs)
+
+
+def test_light_from_the_covered_part_of_pixels_differs_at_edges_only(stage, monkeypatch):
+    world = stage("walker_walk")
+    middle = world.ours()
+    monkeypatch.setattr(painting, "WAYS", ("centroid",))
+    assert 0 < share(world.ours(), middle, 2) < 0.1
+    assert share(world.ours(), middle, 30) < 0.01
+
+
+def test_several_things_that_one_can_see_through_are_left_to_mujoco(stage, capsys):
+    world = stage("walker_walk")
+    world.physics.model.mat_rgba[:, 3] = 0.5
+    for _ in range(2):
+        np.testing.assert_array_equal(world.ours(), world.mujocos())
+    assert world.drawn == 1
+    assert capsys.readouterr().err.count("warning") == 1
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"material": 'rgba="1 1 1 .5"'},  # in a mirror
+        {"material": 'shininess="0" specular="1"'},
+        {"floor": 'size="0 4 .5" material="floor"'},
+        {"floor": 'size="4 0 .5" material="floor"'},
+        {"light": 'attenuation="0 0 0"'},
+    ],
+)
+def test_what_would_not_look_the_same_is_left_to_mujoco(stage, odd, capsys):
+    assert stage(physics_of()).drawn == 1
+    world = stage(physics_of(**odd))
+    np.testing.assert_array_equal(world.ours(), world.mujocos())
+    assert world.drawn == 0
+    assert capsys.readouterr().err.count("warning") == 1
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"thing": 'type="box"'},
+        {"thing": 'type="ellipsoid"'},
+        {"thing": 'type="cylinder"'},
+        {"thing": 'type="capsule"'},
+        *({"material": 'texture="checks" texrepeat="2 3"', "thing": f'type="{kind}"'}
+          for kind in ("box", "sphere", "ellipsoid", "cylinder", "capsule")),
+        {"material": 'texture="checks" texuniform="true"', "thing": 'type="capsule"'},
+        {"material": 'rgba="1 1 1 .5"', "floor": 'size="4 4 .5"'},
+        {"material": 'rgba="1 1 1 .5"', "floor": 'size="4 4 .5"', "thing": 'type="capsule"'},
+        {"floor": 'size="1 2 .5" material="floor"'},
+        {"floor": 'size="40 40 .5" material="floor"'},  # behind the camera, too
+        {"textures": ("red", "checks")},
+        {"light": 'directional="true"'},
+        {"light": 'castshadow="false"'},
+        {"light": 'cutoff="20" exponent="4"'},
+    ],
+)  # fmt: skip
+def test_made_worlds(stage, made, capsys):
+    world = stage(physics_of(**made))
+    assert share(world.ours(), world.mujocos(), SHADOW) < 0.002
+    assert world.drawn == 2
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_a_world_without_anything_in_it_is_left_to_mujoco(stage, capsys):
+    world = stage("walker_walk")
+    for renderer in world.renderers:
+        renderer._option.geomgroup[:] = renderer._option.sitegroup[:] = 0
+    np.testing.assert_array_equal(world.ours(), world.mujocos())
+    assert world.drawn == 1
+    assert capsys.readouterr().err.count("warning") == 1
+
+
+# Faults -------------------------------------------------------------------------------------------
+
+
+def left_to_mujoco(world: Stage, capsys: pytest.CaptureFixture[str]) -> str:
+    """Check that MuJoCo draws and that this was said once; -> what was said."""
+    np.testing.assert_array_equal(world.ours(), world.mujocos())
+    np.testing.assert_array_equal(world.ours(), world.mujocos())
+    said = capsys.readouterr().err
+    assert said.startswith("warning: OpenGL draws all pictures, which is slower: ")
+    assert said.count("warning") == 1
+    assert world.drawn == 0
+    return said
+
+
+def test_without_a_compiler_mujoco_draws(stage, source, monkeypatch, capsys):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert "a C compiler (gcc) is not installed" in left_to_mujoco(stage("walker_walk"), capsys)
+    stage("walker_walk").ours()
+    assert not capsys.readouterr().err  # once is enough
+
+
+def test_a_program_that_does_not_compile_leaves_mujoco_to_draw(stage, source, capsys):
+    source("int raster_draw(", "nonsense int raster_draw(")
+    assert " says: " in left_to_mujoco(stage("walker_walk"), capsys)
+
+
+def test_a_program_that_draws_something_else_is_found_out(stage, source, capsys):
+    source("light->ambient[k] * base[k]", "light->ambient[k]")
+    said = left_to_mujoco(stage("walker_walk"), capsys)
+    assert re.search(r"[1-9].*% of a picture's pixels were not MuJoCo's", said)
+
+
+def test_a_program_without_memory_leaves_mujoco_to_draw(stage, source, capsys):
+    source("posix_memalign(&made, 64, (count + LANES) * size) ? NULL : made", "NULL")
+    assert "no memory for a picture" in left_to_mujoco(stage("walker_walk"), capsys)
+
+
+def test_scenes_that_cannot_be_read_are_left_to_mujoco(stage, monkeypatch, capsys):
+    def fail(*_: Any) -> None:
+        raise AttributeError("no such field")
+
+    monkeypatch.setattr(scenes, "records", fail)
+    assert "no such field" in left_to_mujoco(stage("walker_walk"), capsys)
+
+
+def test_pictures_that_go_wrong_later_are_found_out(stage, monkeypatch, capsys):
+    world, usual = stage("walker_walk"), raster.Raster.draw
+
+    def wrong(self: raster.Raster, buffer: np.ndarray, way: str) -> bool:
+        return usual(self, buffer, way) and not buffer.fill(0)
+
+    assert world.drawn == 1
+    monkeypatch.setattr(raster.Raster, "draw", wrong)
+    pictures = [world.ours() for _ in range(12)]
+    assert [picture.any() for picture in pictures] == [False] * 8 + [True] * 4  # from the tenth on
+    np.testing.assert_array_equal(pictures[-1], world.mujocos())
+    assert "100.0% of a picture's pixels were not MuJoCo's" in capsys.readouterr().err
+
+
+def test_the_check_waits_for_the_first_picture_that_can_be_drawn(stage, source, capsys):
+    """A renderer whose first pictures are MuJoCo's must not have later ones taken on trust."""
+    source("light->ambient[k] * base[k]", "light->ambient[k]")
+    physics = physics_of()
+    physics.model.geom_rgba[1, 3] = physics.model.mat_rgba[2, 3] = 0.5
+    world = stage(physics)
+    assert "some pictures" in capsys.readouterr().err
+    physics.model.geom_rgba[1, 3] = physics.model.mat_rgba[2, 3] = 1
+    assert "not MuJoCo's" in left_to_mujoco(world, capsys)
+
+
+@pytest.mark.parametrize(
+    ("variable", "asked", "drawn"),
+    [
+        (None, "auto", 1),
+        ("auto", "raster", 1),
+        (None, "opengl", 0),
+        (" CPU ", "opengl", 1),
+        ("opengl", "raster", 0),
+    ],
+)
+@pytest.mark.parametrize("gpu", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_who_draws_depends_on_what_is_asked_and_on_nothing_else(
+    monkeypatch, variable, asked, drawn, gpu, together
+):
+    """Not on cores, on the GPU's driver, or on how many environments share a process."""
+    monkeypatch.setattr(machine, "usable_cores", lambda: 64 if together else 1)
+    if gpu:
+        monkeypatch.setattr(
+            renderers.backend, "opengl_name", lambda: "OpenGL: NVIDIA H200, 4.6.0 NVIDIA 580"
+        )
+    if variable is not None:
+        monkeypatch.setenv("SVEA_DRAWING", variable)
+    context = SharedContext(2) if together else Context()
+    configure_drawing(context, lambda: None)
+    try:
+        env = make_env("cartpole_swingup", seed=1, renderer=asked)
+        env.reset()
+        assert env.unwrapped._scene.renderer.drawn == 2 * drawn
+        name = env.unwrapped.provenance["renderer"]
+        assert name.startswith("svea raster" if drawn else "OpenGL: ")
+        env.close()
+    finally:
+        configure_drawing()
+        if together:
+            context.close()
+
+
+def test_an_unknown_drawing_is_an_error_that_names_the_choices(monkeypatch):
+    monkeypatch.setenv("SVEA_DRAWING", "gpu")
+    with pytest.raises(UserError, match=r"SVEA_DRAWING is 'gpu'; it may be auto .*cpu.*opengl"):
+        make_env("walker_walk", seed=1)
+
+
+@pytest.mark.parametrize(("opengl", "drawn"), [("llvmpipe", 0), ("NVIDIA H200", 1)])
+def test_a_gpus_driver_may_light_edges_in_its_own_way(stage, monkeypatch, capsys, opengl, drawn):
+    """In software a difference like that is a fault. Ours are the same on both."""
+    monkeypatch.setattr(renderers.backend, "opengl_name", lambda: opengl)
+    monkeypatch.setattr(painting, "WAYS", ("centroid",))  # this is Mesa
+    assert stage("walker_walk", raster=None).drawn == drawn
+    assert ("not MuJoCo's" in capsys.readouterr().err) == (not drawn)
+
+
+NVIDIA = Path(__file__).parents[1] / "support" / "nvidia_pictures.npz"
+"""MuJoCo 3.17's pictures of states on an H200 (driver 580.159.04), two of each task."""
+
+
+@pytest.mark.parametrize(
+    "task", ["walker_walk", "cartpole_swingup", "ball_in_cup_catch", "finger_spin"]
+)
+def test_by_the_centroid_it_draws_what_nvidias_driver_draws(stage, task):
+    world = stage(task)
+    shares: dict[str, list[float]] = {way: [] for way in raster.WAYS}
+    with np.load(NVIDIA) as kept:
+        for name in (key for key in kept if key.startswith(task) and key.endswith("picture")):
+            theirs = kept[name].astype(int)
+            for way, shared in shares.items():
+                ours = world.drawn_from(kept[name.replace("picture", "qpos")], way)
+                away = abs(ours - theirs).max(-1)
+                shared.append((away > FAR).mean())
+            assert abs((ours - theirs).mean()) < 0.15  # of 255, by the centroid
+    assert max(shares["centroid"]) < 0.0015
+    assert min(shares["middle"]) > 0.008
+
+
+@pytest.mark.parametrize("rendering", ["full", "fast"])
+def test_fast_rendering_and_masks_are_mujocos(rendering):
+    env = make_env("walker_walk", seed=1, rendering=rendering).unwrapped
+    env.reset()
+    renderer = env._scene.renderer
+    before = renderer.drawn
+    assert 0 < renderer.foreground().mean() < 0.5
+    assert renderer.drawn == before
+    assert (before > 0) == (rendering == "full")
+    env.close()
+
+
+def test_environments_of_one_process_draw_in_their_own_threads(monkeypatch):
+    """The same pictures as those of an environment by itself."""
+    context = SharedContext(2, raster=True)
+    configure_drawing(context, lambda: None)
+    try:
+        envs = [make_env("walker_walk", mode="color_hard", seed=seed) for seed in (1, 2)]
+        asked = list[int]()
+        usual = context._draw_all
+        count = lambda pictures: asked.append(len(pictures)) or usual(pictures)  # noqa: E731
+        monkeypatch.setattr(context, "_draw_all", count)
+        together = context.run([lambda env=env: env.reset()[0].copy() for env in envs])
+        assert not asked
+        for env in envs:
+            env.close()
+    finally:
+        configure_drawing()
+        context.close()
+    for seed, ours in enumerate(together, start=1):
+        env = make_env("walker_walk", mode="color_hard", seed=seed)
+        np.testing.assert_array_equal(ours, env.reset()[0])
+        env.close()
+
+
+# Their parts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mesh",
+    [
+        shapes.sphere(FINE),
+        shapes.capsule(FINE),
+        shapes.cylinder(FINE),
+        shapes.box(FINE),
+        shapes.plane((-1.0, 0.5, 1.0), (-2.0, 2.0)),
+    ],
+)
+def test_quads_face_where_their_normals_point(mesh):
+    corners = mesh.vertices[mesh.quads].reshape(-1, 4, 7).astype(float)
+    at = corners[..., :3] + np.array([0, 0, 1.0]) * corners[..., 6:]  # a capsule's ends, apart
+    facing = np.cross(at[:, 1] - at[:, 0], at[:, 2] - at[:, 0])
+    assert (np.einsum("qi,qi->q", facing, corners[:, :, 3:6].mean(1)) > 0).all()
+
+
+def test_closed_shapes_enclose_their_volumes():
+    """By Gauss: a sixth of the sum of triple products, close to the round shape's volume."""
+
+    def volume(mesh: shapes.Mesh) -> float:
+        corners = mesh.vertices[mesh.quads].reshape(-1, 4, 7).astype(float)
+        at = corners[..., :3] + np.array([0, 0, 1.0]) * corners[..., 6:]
+        halves = [at[:, [0, 1, 2]], at[:, [0, 2, 3]]]
+        return sum(np.linalg.det(half).sum() for half in halves) / 6
+
+    assert volume(shapes.box(FINE)) == pytest.approx(8)
+    assert volume(shapes.sphere(FINE)) == pytest.approx(4 / 3 * np.pi, rel=0.03)
+    assert volume(shapes.cylinder(FINE)) == pytest.approx(2 * np.pi, rel=0.03)
+    assert volume(shapes.capsule(FINE)) == pytest.approx((2 + 4 / 3) * np.pi, rel=0.03)
+
+
+def test_plane_lines():
+    """By hand: two padding strips, and cells of twice the spacing between them."""
+    assert shapes.plane_lines(4, 1, 1, 100) == (-4, -4, -2, 0, 2, 4, 4)
+    assert shapes.plane_lines(0.6, 10, 1, 100) == (-0.6, 0.0, 0.6)
+    endless = shapes.plane_lines(0, 1, 2, 100)
+    assert len(endless) == shapes.MAX_PLANE_GRID + 1
+    assert endless[100] == 0
+    assert endless[-1] > 100  # beyond what the camera sees
+
+
+def test_records_are_what_python_reads(stage):
+    world = stage("finger_spin")
+    world.ours()
+    scene = world.renderers[0]._scene
+    for items, count, fields in (
+        (scene.geoms, scene.ngeom, scenes.SHAPE),
+        (scene.lights, scene.nlight, scenes.LIGHT),
+        (scene.camera, 2, scenes.CAMERA),
+    ):
+        for record, item in zip(scenes.records(items, count, fields), items, strict=False):
+            for name in fields:
+                np.testing.assert_array_equal(record[name], np.ravel(getattr(item, name)).squeeze())
+
+
+def test_a_library_s_name_says_what_every_part_of_its_source_is(tmp_path):
+    """Else a process would load what an older source made."""
+    included = re.findall(r'#include "(.+)"', raster.SOURCE.read_text())
+    assert [part.name for part in raster.PARTS] == [raster.SOURCE.name, *included]
+    before = compiled.c_path(raster.PARTS, ())
+    for number, part in enumerate(raster.PARTS):
+        changed = tmp_path / part.name
+        changed.write_text(part.read_text() + " ")
+        parts = [*raster.PARTS[:number], changed, *raster.PARTS[number + 1 :]]
+        assert compiled.c_path(parts, ()) != before

@@ -1,0 +1,265 @@
+"""Figures: the right series in the right place."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from svea.results import plots
+from svea.results.plots import (
+    PALETTE,
+    Bar,
+    Series,
+    grouped_bars,
+    intensity_curves,
+    layout,
+    learning_curves,
+    to_pdf,
+    to_png,
+    to_svg,
+)
+from svea.results.run import Curve
+
+X = np.array([0.0, 1000, 2000])
+
+
+def figure_of_two():
+    """Two series, the first with a band and episodes."""
+    episodes = [Curve(X + 50, X / 9)]
+    train = Series("train", Curve(X, X / 10), (X / 10 - 5, X / 10 + 7), episodes, color=0)
+    test = Series("color_hard", Curve(X, X / 20), color=1, line=1)
+    return learning_curves([train, test], title="walker_walk", action_repeat=4, random=42.0)
+
+
+def line(figure, gid):
+    """The line with an identity."""
+    (found,) = [one for one in figure.axes[0].lines if one.get_gid() == gid]
+    return found
+
+
+def test_lines_hold_the_curves():
+    figure = figure_of_two()
+    np.testing.assert_array_equal(line(figure, "series-0-line").get_xydata(), np.c_[X, X / 10])
+    np.testing.assert_array_equal(line(figure, "series-1-line").get_xydata(), np.c_[X, X / 20])
+    np.testing.assert_array_equal(
+        line(figure, "series-0-episodes").get_xydata(), np.c_[X + 50, X / 9]
+    )
+    assert line(figure, "series-1-line").get_linestyle() == "--"
+    assert line(figure, "series-1-line").get_color() == PALETTE[1]
+
+
+def test_a_long_legend_makes_the_figure_taller_and_not_the_axes_flat():
+    many = [Series(f"a setting of many words, {i}", Curve(X, X * i), color=i) for i in range(9)]
+    figure = learning_curves(many, title="walker_walk", action_repeat=4)
+    to_png(figure, dpi=100)  # places everything
+    axes, height = figure.axes[0], 72 * figure.get_size_inches()[1]
+    assert axes.get_position().height * height >= 129
+    legend = figure.legends[0].get_window_extent()
+    assert legend.y0 >= 0 and legend.y1 < axes.get_window_extent().y0
+
+
+def test_the_band_lies_between_its_edges():
+    (band,) = figure_of_two().axes[0].collections
+    heights = band.get_paths()[0].vertices
+    np.testing.assert_allclose(sorted(set(heights[heights[:, 0] == 1000][:, 1])), [95, 107])
+
+
+def test_the_upper_axis_counts_frames():
+    figure = figure_of_two()
+    to_png(figure)  # the upper axis takes its limits when it is drawn
+    (frames,) = figure.axes[0].child_axes
+    assert frames.get_xlabel() == "frames"
+    assert figure.axes[0].get_xlabel() == "decisions"
+    np.testing.assert_allclose(frames.get_xlim(), 4 * np.array(figure.axes[0].get_xlim()))
+
+
+def test_the_random_policy_is_a_level_and_in_the_legend():
+    figure = figure_of_two()
+    (level,) = [one for one in figure.axes[0].lines if one.get_label() == "random policy"]
+    assert set(level.get_ydata()) == {42.0}
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["train", "color_hard", "random policy"]
+
+
+def test_bars_have_their_heights_whiskers_and_the_papers_marks():
+    bars = [
+        Bar("svea", [300, 240], [280, 200], [310, 250], 0, paper=[math.nan, 760]),
+        Bar("drq", [310, math.nan], [300, math.nan], [320, math.nan], 1),
+    ]
+    figure = grouped_bars(bars, ["train", "test"], title="t", random=[40, 41])
+    axes = figure.axes[0]
+    assert [patch.get_height() for patch in axes.containers[0]] == [300, 240]
+    by_label = {group.get_label(): group for group in axes.containers}
+    assert by_label["drq"][0].get_height() == 310
+    assert math.isnan(by_label["drq"][1].get_height())
+    segments = axes.collections[0].get_segments()
+    assert [sorted(segment[:, 1]) for segment in segments] == [[280, 310], [200, 250]]
+    (paper,) = [one for one in axes.lines if one.get_label() == "paper"]
+    np.testing.assert_array_equal(paper.get_ydata(), [math.nan, 760])
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["train", "test"]
+
+
+def test_a_bar_without_an_interval_has_no_whisker():
+    bars = [Bar("svea", [300, 240], [280, math.nan], [310, math.nan])]
+    axes = grouped_bars(bars, ["train", "test"], title="t").axes[0]
+    segments = [s for s in axes.collections[0].get_segments() if len(s)]
+    ends = np.concatenate([segment[:, 1] for segment in segments])
+    assert sorted(ends[np.isfinite(ends)]) == [280, 310]
+    caps = np.concatenate([one.get_ydata() for one in axes.lines if "whisker" in one.get_gid()])
+    assert sorted(caps[np.isfinite(caps)]) == [280, 310], "a cap alone would be read as certainty"
+
+
+def test_svg_is_well_formed_repeatable_and_follows_the_theme():
+    one, two = to_svg(figure_of_two(), "a"), to_svg(figure_of_two(), "a")
+    assert one == two
+    root = ElementTree.fromstring(one)
+    assert "width" not in root.attrib
+    series = [node.get("data-series") for node in root.iter() if node.get("data-series")]
+    assert sorted(set(series)) == ["0", "1"]
+    assert f"var(--c0, {PALETTE[0]})" in one
+    assert "http" not in one.replace("http://www.w3.org", "")
+
+
+def drawn_points(svg, gid):
+    """The points of a line as the SVG draws it, translated back by `data-box` and `data-limits`."""
+    root = ElementTree.fromstring(svg)
+    (group,) = [node for node in root.iter() if node.get("id", "").endswith(gid)]
+    path = next(node for node in group.iter() if node.tag.endswith("path"))
+    points = re.findall(r"[ML] (\S+) (\S+)", path.get("d"))
+    x, y = np.array(points, dtype=float).T
+    left, top, right, bottom = map(float, root.get("data-box").split())
+    x0, y1, x1, y0 = map(float, root.get("data-limits").split())
+    across, up = (x - left) / (right - left), (bottom - y) / (bottom - top)
+    height = y0 * (y1 / y0) ** up if root.get("data-scale") == "log" else y0 + up * (y1 - y0)
+    return np.c_[x0 + across * (x1 - x0), height]
+
+
+def test_a_page_can_read_the_values_off_the_svg():
+    np.testing.assert_allclose(
+        drawn_points(to_svg(figure_of_two(), "a"), "series-1-line"), np.c_[X, X / 20], atol=0.01
+    )
+
+
+def test_a_logarithmic_axis_can_be_read_off_too():
+    heights = np.array([0.01, 1, 100])
+    figure = learning_curves(
+        [Series("drq", Curve(X, heights))], title="t", action_repeat=4, height="variance", log=True
+    )
+    assert figure.axes[0].get_yscale() == "log"
+    assert figure.axes[0].get_ylabel() == "variance"
+    points = drawn_points(to_svg(figure, "a"), "series-0-line")
+    np.testing.assert_allclose(points[:, 1], heights, rtol=1e-3)
+
+
+def test_legend_entries_belong_to_their_series():
+    bars = [Bar("svea", [3.0], [2.0], [4.0]), Bar("drq", [1.0], [1.0], [1.0], 1)]
+    for figure in (figure_of_two(), grouped_bars(bars, ["train"], title="t")):
+        root = ElementTree.fromstring(to_svg(figure, "a"))
+        texts = {
+            node.get("data-series"): "".join(node.itertext()).strip()
+            for node in root.iter()
+            if node.get("id", "").endswith("-text")
+        }
+        labels = [text.get_text() for text in figure.legends[0].get_texts()][:2]
+        assert texts == {"0": labels[0], "1": labels[1]}
+
+
+def test_intensity_curves_show_the_papers_in_the_same_colour():
+    x = np.array([0.1, 0.3, 0.5])
+    paper = Curve(x[:2], np.array([575.0, 210.0]))
+    one = Series("svea", Curve(x, 100 / x), (90 / x, 110 / x), color=2, paper=paper)
+    figure = intensity_curves([one, Series("drq", Curve(x, 50 / x), color=1)], title="t")
+    np.testing.assert_array_equal(line(figure, "series-0-line").get_xydata(), np.c_[x, 100 / x])
+    theirs = line(figure, "series-0-paper")
+    np.testing.assert_array_equal(theirs.get_xydata(), [[0.1, 575], [0.3, 210]])
+    assert theirs.get_markeredgecolor() == PALETTE[2]
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["svea", "drq", "paper"]
+
+
+def test_a_rate_ends_at_one():
+    bars = [Bar("svea", [0.5], [0.4], [0.6])]
+    figure = grouped_bars(bars, ["test"], title="t", height="share", top=1.04)
+    assert figure.axes[0].get_ylim() == (0, 1.04)
+
+
+def test_pdf_is_repeatable():
+    one, two = to_pdf(figure_of_two()), to_pdf(figure_of_two())
+    assert one == two and one.startswith(b"%PDF-")
+
+
+@pytest.mark.parametrize("settings", [1, 12])
+def test_nothing_hangs_over_the_edge_or_covers_the_axes(settings):
+    labels = [f"svea + overlay, seed {place}" for place in range(settings)]
+    series = [Series(label, Curve(X, 1234.5 * X), color=k) for k, label in enumerate(labels)]
+    bars = [Bar(label, [-0.0012] * 7, [-0.002] * 7, [0.0] * 7) for label in labels]
+    modes = ["train", "color_easy", "color_hard", "video_easy", "video_hard", "distracting_cs", "x"]
+    for figure in (
+        learning_curves(series, title="walker_walk: color_hard", action_repeat=4, random=1.0),
+        grouped_bars(bars, modes, title="walker_walk: return per mode"),
+    ):
+        to_png(figure, dpi=72)
+        axes, page = figure.axes[0], figure.bbox
+        drawn = axes.get_tightbbox()
+        assert drawn.x0 >= 0 and drawn.x1 <= page.x1 and drawn.y1 <= page.y1
+        assert figure.legends[0].get_window_extent().y1 <= drawn.y0 + 1
+
+
+def test_ids_of_different_figures_do_not_meet():
+    ids = [
+        {node.get("id") for node in ElementTree.fromstring(svg).iter() if node.get("id")}
+        for svg in (to_svg(figure_of_two(), "a"), to_svg(figure_of_two(), "b"))
+    ]
+    assert ids[0] and ids[0].isdisjoint(ids[1])
+    svg = to_svg(figure_of_two(), "a")
+    for node in ElementTree.fromstring(svg).iter():
+        target = node.get("{http://www.w3.org/1999/xlink}href")
+        assert target is None or target.removeprefix("#") in ids[0]
+
+
+def test_png_has_the_asked_resolution():
+    with Image.open(io.BytesIO(to_png(figure_of_two(), dpi=100))) as picture:
+        assert picture.size == (580, 380)
+
+
+@pytest.mark.parametrize(
+    "name", ["<script>alert(1)</script>", "$x_1$", "_hidden", "a -- b & c", ""]
+)
+def test_hostile_labels_are_text(name):
+    figure = learning_curves([Series(name, Curve(X, X))], title=name, action_repeat=None)
+    svg = to_svg(figure, "a")
+    assert "<script" not in svg
+    ElementTree.fromstring(svg)
+    assert figure.legends[0].get_texts()
+
+
+def test_many_episodes_become_one_picture():
+    x = np.arange(5000.0)
+    many = Series("train", Curve(X, X), episodes=[Curve(x, x)])
+    svg = to_svg(learning_curves([many], title="t", action_repeat=2), "a")
+    assert "data:image/png;base64" in svg
+    assert len(svg) < 200_000
+
+
+def test_empty_series_still_make_a_figure():
+    empty = Curve(np.empty(0), np.empty(0))
+    svg = to_svg(learning_curves([Series("train", empty)], title="t", action_repeat=4), "a")
+    texts = {"".join(node.itertext()).strip() for node in ElementTree.fromstring(svg).iter()}
+    assert {"decisions", "frames", "train"} <= texts
+
+
+def test_no_two_settings_look_the_same_and_methods_keep_their_colour():
+    settings = ["svea"] * 12 + ["drq"] * 3 + ["sac"] + ["a method of one's own"] * 9
+    looks = plots.looks(settings)
+    assert len(set(looks)) == len(settings)
+    first = {method: looks[settings.index(method)] for method in ("svea", "drq", "sac")}
+    alone = {method: plots.looks([method])[0] for method in first}
+    assert first == alone
+    assert len(layout.LINES) == len(layout.HATCHES) == len(set(layout.HATCHES))
+    assert all(line < len(layout.LINES) for _, line in looks)

@@ -1,0 +1,227 @@
+"""Reading run folders: whole ones, damaged ones, and folders that are none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_runs import EPISODES, write_lines, write_run
+
+from svea.core.errors import UserError
+from svea.results.read import find_runs, look_for_runs, read_run, read_runs
+
+
+def test_a_whole_run_reads_without_a_warning(tmp_path):
+    run = read_run(write_run(tmp_path / "demo", seed=3))
+    assert run.warnings == ()
+    assert (run.task, run.method, run.augment, run.seed) == ("walker_walk", "svea", "conv", 3)
+    assert (run.decisions_done, run.action_repeat, run.seconds) == (6000, 4, 600.0)
+    assert run.finished
+    assert run.modes == ["train", "color_hard"]
+    assert run.command == "svea train walker_walk --method svea --seed 3"
+
+
+def test_final_and_random_returns_are_those_of_the_records(tmp_path):
+    run = read_run(write_run(tmp_path / "demo", final={"train": 300, "color_hard": 200}, random=50))
+    assert run.final_returns("train").size == EPISODES
+    assert run.final_returns("train").mean() == pytest.approx(300)
+    assert run.final_returns("color_hard").mean() == pytest.approx(200)
+    assert run.random_returns("train").mean() == pytest.approx(50)
+    assert run.final_returns("video_hard").size == 0
+
+
+def test_the_curve_is_the_evaluations_in_order_of_decisions(tmp_path):
+    run = read_run(write_run(tmp_path / "demo", final={"train": 300}, evaluations=4))
+    curve = run.evaluation_curve("train")
+    np.testing.assert_array_equal(curve.decisions, [0, 2000, 4000, 6000])
+    np.testing.assert_allclose(curve.returns, [0, 100, 200, 300])
+
+
+def test_only_the_last_evaluated_decision_counts(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    early = {"policy": "agent", "mode": "train", "decision": 10, "episode": 0, "seed": 1}
+    with (folder / "eval.jsonl").open("a") as file:
+        file.write(json.dumps({**early, "return": 1e6}) + "\n")
+    assert read_run(folder).final_returns("train").mean() == pytest.approx(300)
+
+
+def test_evaluating_again_replaces_the_same_episode(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    text = (folder / "eval.jsonl").read_text()
+    (folder / "eval.jsonl").write_text(text + text)
+    assert read_run(folder).final_returns("train").size == EPISODES
+
+
+def test_half_a_line_at_the_end_is_named_and_the_rest_is_read(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    whole = read_run(folder)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "eval", "decis')
+    run = read_run(folder)
+    assert len(run.metrics) == len(whole.metrics)
+    assert any("metrics.jsonl ends in half a line" in warning for warning in run.warnings)
+
+
+def test_damage_inside_a_file_is_counted(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    lines = (folder / "eval.jsonl").read_bytes().split(b"\n")
+    lines[2], lines[4] = b"\xff\xfe\x00", b"[1, 2]"
+    (folder / "eval.jsonl").write_bytes(b"\n".join(lines))
+    run = read_run(folder)
+    assert run.final_returns("train").size + run.random_returns("train").size == 2 * EPISODES - 2
+    assert "eval.jsonl has 2 damaged lines, the first is line 3; left out" in run.warnings
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '"text"', "\x00", "[" * 100_000])
+def test_a_corrupt_configuration_falls_back_on_the_records(tmp_path, content):
+    folder = write_run(tmp_path / "demo", task="finger_spin", method="drq", seed=4)
+    (folder / "config.json").write_text(content)
+    run = read_run(folder)
+    assert any(warning.startswith("config.json") for warning in run.warnings)
+    assert (run.task, run.method, run.seed, run.action_repeat) == ("finger_spin", "drq", 4, 4)
+
+
+def test_without_eval_records_returns_come_from_training_and_say_so(tmp_path):
+    folder = write_run(tmp_path / "demo", final={"train": 120.0})
+    (folder / "eval.jsonl").unlink()
+    run = read_run(folder)
+    assert run.final_returns("train").tolist() == [120.0, 120.0]
+    assert run.warnings == (
+        "not yet evaluated by `svea eval`: returns come from the last evaluation in training",
+    )
+
+
+def test_an_unfinished_run_says_how_far_it_came(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "decisions": 500_000}))
+    run = read_run(folder)
+    assert not run.finished
+    assert "unfinished: 6,000 of 500,000 decisions" in run.warnings
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e300, 10**300, None, "12", True])
+def test_returns_that_are_no_returns_are_left_out_and_counted(tmp_path, bad):
+    folder = write_run(tmp_path / "demo")
+    extra = {"policy": "agent", "mode": "train", "decision": 6000, "episode": 99, "return": bad}
+    with (folder / "eval.jsonl").open("a") as file:
+        file.write(json.dumps(extra) + "\n")
+    run = read_run(folder)
+    assert run.final_returns("train").mean() == pytest.approx(300)
+    assert any(warning.startswith("1 return not finite") for warning in run.warnings)
+
+
+def test_an_empty_run_is_read_with_its_gaps_named(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    write_lines(tmp_path / "metrics.jsonl", [])
+    run = read_run(tmp_path)
+    assert {"metrics.jsonl holds no record", "eval.jsonl is missing"} <= set(run.warnings)
+    assert run.modes == []
+    assert run.decisions_done == 0
+
+
+def test_no_run_says_what_was_looked_for(tmp_path):
+    with pytest.raises(UserError, match=r"config\.json, metrics\.jsonl, eval\.jsonl"):
+        read_run(tmp_path)
+    with pytest.raises(UserError, match="not there"):
+        read_run(tmp_path / "absent")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="a file, not a folder"):
+        read_run(tmp_path / "file")
+
+
+def test_a_folder_of_runs_stands_for_the_runs_beneath(tmp_path):
+    folders = [write_run(tmp_path / "sweep" / name) for name in ("a", "b")]
+    assert find_runs([tmp_path, folders[0]]) == folders
+
+
+def write_export(folder, run, **changes):
+    """An export of a run, or of one that differs from it."""
+    folder.mkdir(parents=True)
+    (folder / "actor.safetensors").touch()
+    stored = json.loads((run / "config.json").read_text()) | {"decision": 6000, "files": {}}
+    (folder / "config.json").write_text(json.dumps(stored | changes))
+    return folder
+
+
+def test_an_export_next_to_its_run_is_not_another_run(tmp_path):
+    run = write_run(tmp_path / "runs" / "a", seed=1)
+    own = write_export(tmp_path / "agents" / "own", run)
+    other = write_export(tmp_path / "agents" / "other", run, seed=2)
+    assert find_runs([tmp_path]) == [other, run]
+    assert find_runs([tmp_path / "agents"]) == [other, own]
+    assert find_runs([run, own]) == [run, own]  # who names both wants both
+    assert find_runs([tmp_path, own]) == [other, own, run]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_export_is_not_another_run_in_a_folder_of_its_own_either(tmp_path, order):
+    run = write_run(tmp_path / "runs" / "a", seed=1)
+    own = write_export(tmp_path / "runs" / "exports" / "a", run)
+    given = [run, tmp_path / "runs" / "exports"][::order]
+    assert find_runs(given) == [run]
+    assert look_for_runs(given).copies == {own: run}
+
+
+def test_exports_beneath_a_folder_of_that_name_are_found(tmp_path):
+    run = write_run(tmp_path / "elsewhere" / "a")
+    export = write_export(tmp_path / "given" / "exports" / "a", run)
+    assert find_runs([tmp_path / "given"]) == [export]
+    on_the_way = write_export(run / "exports" / "000001000", run, decision=1000)
+    assert find_runs([tmp_path / "elsewhere"]) == [run], "an agent that a run kept on its way"
+    assert find_runs([run / "exports"]) == [on_the_way]
+
+
+def test_an_evaluated_export_is_not_left_out_silently_for_a_run_that_is_not(tmp_path):
+    run = write_run(tmp_path / "runs" / "a")
+    export = write_export(tmp_path / "agents" / "a", run)
+    assert read_runs([tmp_path])[1] == []
+    (run / "eval.jsonl").rename(export / "eval.jsonl")
+    runs, (problem,) = read_runs([tmp_path])
+    assert [one.folder for one in runs] == [run]
+    assert problem.startswith(f"{export} is left out as an export of {run}, but it is evaluated")
+    assert read_runs([run, export])[1] == []
+
+
+def test_a_run_under_two_spellings_is_one_run(tmp_path, monkeypatch):
+    run = write_run(tmp_path / "runs" / "a")
+    (tmp_path / "link").symlink_to(run)
+    monkeypatch.chdir(tmp_path)
+    spellings = [Path("runs/a"), run, run / ".." / "a", tmp_path / "link", tmp_path]
+    assert find_runs(spellings) == [Path("runs/a")]
+
+
+def test_one_bad_folder_does_not_hide_the_others(tmp_path):
+    good = write_run(tmp_path / "good")
+    runs, problems = read_runs([good, tmp_path / "absent"])
+    assert [run.folder for run in runs] == [good]
+    assert len(problems) == 1 and "absent" in problems[0]
+    with pytest.raises(UserError, match="absent"):
+        read_runs([tmp_path / "absent"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"policy": "agent", "mode": "train", "length": "long"}',
+        '{"policy": "agent", "mode": "\\ud800"}',
+        '{"policy": "agent", "mode": "train", "return": 1' + "0" * 400 + "}",
+    ],
+)
+def test_odd_records_are_left_out_and_their_line_is_named(tmp_path, line):
+    folder = write_run(tmp_path / "demo")
+    path = folder / "eval.jsonl"
+    path.write_text(line + "\n" + path.read_text())
+    run = read_run(folder)
+    assert run.final_returns("train").mean() == pytest.approx(300)
+    assert any("eval.jsonl has 1 damaged line, the first is line 1" in w for w in run.warnings)
+
+
+def test_a_configuration_with_half_a_surrogate_pair_is_named(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    config = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(config.replace('"walker_walk"', '"\\udc00"', 1))
+    warnings = read_run(folder).warnings
+    assert any("config.json cannot be read (a text has half a surrogate" in w for w in warnings)

@@ -1,0 +1,605 @@
+"""The report: what it shows, what it refuses to hide, and that a browser can open it."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import re
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+
+import pytest
+from fake_runs import add_media, write_lines, write_run
+from PIL import Image
+
+from svea.cli import main
+from svea.core.errors import StorageError, UserError
+from svea.results import group_runs
+from svea.results.read import read_run
+from svea.results.report import media, write_report
+from svea.results.report.cards import next_steps
+
+DATE = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+
+
+class Page(HTMLParser):
+    """What a reader of the page gets: tables, texts, and the addresses it would load."""
+
+    def __init__(self, text):
+        """Parse the page."""
+        super().__init__()
+        self.in_table = False
+        self.rows, self.addresses, self.tags, self.words = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        """Collect tags and addresses; open rows and cells."""
+        self.tags.append((tag, dict(attrs)))
+        self.addresses += [v for k, v in attrs if k in ("src", "href", "xlink:href", "action")]
+        self.in_table = tag == "table" or self.in_table
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        """Leave a table."""
+        self.in_table = self.in_table and tag != "table"
+
+    def handle_data(self, data):
+        """Collect words, and put them into the cell they are in."""
+        self.words.append(data)
+        if self.rows and self.rows[-1] and self.in_table:
+            self.rows[-1][-1] += data
+
+    @property
+    def returns(self):
+        """The rows of the table of all results, by the names of its columns."""
+        rows = [[cell.strip() for cell in row] for row in self.rows]
+        first = next((n for n, row in enumerate(rows) if "area" in row), len(rows) - 1)
+        return [dict(zip(rows[first], row, strict=True)) for row in rows[first + 1 :]]
+
+    def count(self, tag, **wanted):
+        """How many elements have these attributes."""
+        return sum(t == tag and wanted.items() <= attrs.items() for t, attrs in self.tags)
+
+
+def make(tmp_path, *folders):
+    """The parsed report about folders, and its text."""
+    text = write_report(list(folders), tmp_path / "report.html", generated=DATE).read_text()
+    return Page(text), text
+
+
+def test_the_table_shows_ours_random_ratio_share_and_paper(tmp_path):
+    folder = write_run(tmp_path / "demo", final={"train": 300, "color_hard": 240}, random=40)
+    page, _ = make(tmp_path, folder)
+    train, test = page.returns
+    assert (train["mode"], train["mean ± std"]) == ("train", "300")
+    assert train["area"] == "150"  # half of a straight line's height
+    assert train["random"] == "40 (7.5×)"
+    assert (test["mode"], test["mean ± std"]) == ("color_hard", "240")
+    assert test["of train"] == "80 %"
+    assert test["paper"] == "760 ± 145† Table 1"
+
+
+def test_a_small_run_is_never_mistaken_for_a_replication(tmp_path):
+    _, text = make(tmp_path, write_run(tmp_path / "demo"))
+    assert "not a replication" in text
+    assert "6,000 decisions (1.2 %), 1 seed" in text
+    assert "few seeds: 1 where the paper has 5" in text
+    assert "procedural or generated data" in text
+
+
+def test_a_command_in_a_caveat_can_be_copied(tmp_path):
+    folder = write_run(tmp_path / "demo", final={"train": 300})
+    lines = (folder / "eval.jsonl").read_text().splitlines()
+    one = [line for line in lines if '"agent"' in line][:1]
+    (folder / "eval.jsonl").write_text("".join(f"{line}\n" for line in one))
+    _, text = make(tmp_path, folder)
+    assert f"More: <code>svea eval {folder} --modes train --episodes 30</code>" in text
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"final": {"train": 300}, "task": "finger_spin"},  # the paper has no figure in this mode
+        {"preset": "paper", "base": "ddpg", "decisions": 500_000},
+        {"task": "robot_reach", "final": {"test": 40}, "success": {"test": 0.5}},
+        {"preset": "paper", "decisions": 1_000},
+    ],
+)
+def test_every_card_on_a_task_of_the_paper_says_what_it_is_not(tmp_path, run):
+    page, _ = make(tmp_path, write_run(tmp_path / "demo", **run))
+    assert "not a replication" in page.words
+    page, _ = make(tmp_path, write_run(tmp_path / "own", task="toy:make"))
+    assert "not a replication" not in page.words, "there is nothing to replicate"
+
+
+def test_a_replication_carries_no_dagger(tmp_path):
+    folders = [
+        write_run(tmp_path / str(s), seed=s, preset="paper", decisions=500_000) for s in range(5)
+    ]
+    page, text = make(tmp_path, *folders)
+    assert page.returns[1]["paper"] == "760 ± 145 Table 1"
+    assert "ot a replication" not in text
+
+
+def test_a_page_with_a_title_keeps_the_order_of_its_runs(tmp_path):
+    runs = [write_run(tmp_path / name, method=name) for name in ("svea", "drq", "mix-all")]
+    page = write_report(runs, tmp_path / "a.html", title="Three agents").read_text()
+    assert "<title>Three agents" in page
+    places = [page.index(f"<h3>{name} + conv<") for name in ("svea", "drq", "mix-all")]
+    assert places == sorted(places)
+
+
+def test_decisions_and_frames_are_both_named(tmp_path):
+    _, text = make(tmp_path, write_run(tmp_path / "demo"))
+    assert "6,000 decisions = 24,000 frames" in text
+
+
+def test_time_is_not_claimed_for_runs_without_a_log(tmp_path):
+    logged = write_run(tmp_path / "logged", seconds=420.0)
+    export = write_run(tmp_path / "export", method="drq")
+    (export / "metrics.jsonl").unlink()
+    page, _ = make(tmp_path, logged, export)
+    words = " ".join(page.words)
+    assert re.search(r"7 min\s+of 1 of 2 runs", words)
+
+
+def test_configuration_and_command_are_exact(tmp_path):
+    folder = write_run(tmp_path / "demo", odd={"a": [1, "<2>"]})
+    _, text = make(tmp_path, folder)
+    shown = re.search(r'<pre class="config">(.*?)</pre>', text, re.DOTALL).group(1)
+    assert json.loads(html.unescape(shown)) == json.loads((folder / "config.json").read_text())
+    assert "svea train walker_walk --method svea --seed 0" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (
+            "svea train my:make --preset quick --seed 3 -o runs/x --decisions 600 --out=a",
+            "svea train my:make --preset quick --decisions 600 --seeds 0-4",
+        ),
+        (
+            "svea train my:make --seeds 0 1 2 --episode-frames 40",
+            "svea train my:make --episode-frames 40 --seeds 0-4",
+        ),
+        ("svea train --seed 1 my:make --seeds 0 1", "svea train my:make --seeds 0-4"),
+        ("svea sweep train runs/study a b", "svea sweep … --seeds 0-4"),
+        ("python mine.py", "svea train walker_walk --method svea --preset quick --seeds 0-4"),
+    ],
+)
+def test_more_seeds_are_of_the_same_setting(tmp_path, command, told):
+    (group,) = group_runs([read_run(write_run(tmp_path / "a", command=command))])
+    assert next_steps([group], [])[-1].command == told
+
+
+@pytest.mark.parametrize(("runs", "told"), [(1, "1 run can be"), (2, "2 runs can be")])
+def test_runs_to_continue_are_counted(tmp_path, runs, told):
+    for seed in range(runs):
+        folder = write_run(tmp_path / str(seed), seed=seed)
+        config = json.loads((folder / "config.json").read_text()) | {"decisions": 9000}
+        (folder / "config.json").write_text(json.dumps(config))
+    groups = group_runs([read_run(tmp_path / str(seed)) for seed in range(runs)])
+    they = "it" if runs == 1 else "them"
+    assert next_steps(groups, [])[0].why == f"{told} continued by the command that began {they}."
+
+
+def test_a_run_without_its_replay_is_not_said_to_continue(tmp_path):
+    for save_replay in (True, False):
+        folder = write_run(tmp_path / str(save_replay), save_replay=save_replay)
+        config = json.loads((folder / "config.json").read_text()) | {"decisions": 9000}
+        (folder / "config.json").write_text(json.dumps(config))
+        (group,) = group_runs([read_run(folder)])
+        told = any("can be continued" in step.why for step in next_steps([group], []))
+        assert told == save_replay
+
+
+def test_media_are_inside_the_page_and_nothing_is_loaded(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    add_media(folder)
+    page, text = make(tmp_path, folder)
+    videos = [attrs["src"] for tag, attrs in page.tags if tag == "video"]
+    assert len(videos) == 2 and all(v.startswith("data:video/mp4;base64,") for v in videos)
+    assert page.count("img") == 2
+    assert all(a.startswith(("data:", "#")) for a in page.addresses)
+    assert "@import" not in text and "url(http" not in text
+
+
+def test_media_beyond_the_limit_are_named(tmp_path, monkeypatch):
+    folder = write_run(tmp_path / "demo")
+    add_media(folder)
+    monkeypatch.setattr(media, "VIDEO_BYTES", 200)
+    page, text = make(tmp_path, folder)
+    assert (page.count("video"), page.count("img")) == (0, 2)
+    assert "pictures and videos of 1 run do not fit into the page" in text
+
+
+def test_filters_appear_only_where_there_is_a_choice(tmp_path):
+    one = write_run(tmp_path / "one")
+    page, _ = make(tmp_path, one)
+    assert page.count("select") == 0
+    page, _ = make(tmp_path, one, write_run(tmp_path / "two", method="drq", augment="none"))
+    assert [a["data-filter"] for tag, a in page.tags if tag == "select"] == ["method"]
+    assert page.count("tr", **{"data-method": "drq"}) == 2
+    assert page.count("article", **{"data-method": "drq"}) == 1
+
+
+def test_the_same_runs_give_the_same_page(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    add_media(folder)
+    assert make(tmp_path, folder)[1] == make(tmp_path, folder)[1]
+
+
+def test_nothing_but_the_page_is_written(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    out = write_report([folder], folder)
+    assert out == folder / "report.html"
+    after = {path: path.stat().st_mtime_ns for path in folder.iterdir() if path != out}
+    assert before == after
+
+
+HOSTILE = "<script>alert('x')</script>\"'&--><!--"
+
+
+def test_hostile_names_are_text(tmp_path):
+    folder = write_run(
+        tmp_path / "demo", task=HOSTILE, method=HOSTILE, final={"train": 1.0, HOSTILE: 2.0}
+    )
+    other = write_run(tmp_path / "other", task="b", method=f"$ {HOSTILE}", command=HOSTILE)
+    page, text = make(tmp_path, folder, other)
+    assert page.count("script") == 1  # ours
+    assert "<script>alert" not in text
+    assert any(HOSTILE in words for words in page.words)
+
+
+def test_huge_and_missing_values_do_not_stop_the_report(tmp_path):
+    folder = write_run(tmp_path / "demo", decisions=6000)
+    bad = [float("nan"), float("-inf"), 1e300, None]
+    records = [
+        {"policy": "agent", "mode": "train", "decision": 6000, "seed": 50 + i, "return": value}
+        for i, value in enumerate(bad)
+    ]
+    metrics = [{"kind": "eval", "mode": "train", "decision": 1e300, "return_mean": 1.0}]
+    for name, lines in (("eval.jsonl", records), ("metrics.jsonl", metrics)):
+        with (folder / name).open("a") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+    page, text = make(tmp_path, folder)
+    assert page.returns[0]["mean ± std"] == "300"
+    assert "4 returns not finite or not plausible" in text
+
+
+def test_an_empty_run_is_reported_as_such(tmp_path):
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    write_lines(folder / "metrics.jsonl", [])
+    page, text = make(tmp_path, folder)
+    assert "no evaluation yet" in text and "metrics.jsonl holds no record" in text
+    assert page.count("table") == 0
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_reported(tmp_path):
+    _, text = make(tmp_path, write_run(tmp_path / "good"), tmp_path / "absent")
+    assert "absent" in text and "not there" in text
+    with pytest.raises(UserError, match="absent"):
+        write_report([tmp_path / "absent"], tmp_path / "none.html")
+    assert not (tmp_path / "none.html").exists()
+
+
+def test_a_page_that_cannot_be_written_is_one_clear_error(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    with pytest.raises(StorageError, match="cannot write"):
+        write_report([folder], folder / "config.json" / "report.html")
+
+
+# --- Bad input: named, and the rest is reported
+
+
+def spoil(folder, how):
+    """Damage a run folder in one of the ways that folders are found damaged."""
+    if how == "no checkpoint":
+        shutil.rmtree(folder / "checkpoints")
+    elif how == "unfinished":
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"decisions": 500_000}))
+    elif how == "another version":
+        config = json.loads((folder / "config.json").read_text())
+        config |= {"svea_version": "9.9", "encoder": {"kind": "vit"}, "recipe": None, "new": [1]}
+        (folder / "config.json").write_text(json.dumps(config))
+    elif how == "corrupt":
+        (folder / "config.json").write_bytes(b"\xff\x00{")
+        (folder / "eval.jsonl").write_bytes(b"\xff\x00{\n[]\n3\n")
+    else:
+        shutil.rmtree(folder)
+        folder.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        ("no checkpoint", "no checkpoint"),
+        ("unfinished", "unfinished: 6,000 of 500,000 decisions"),
+        ("another version", "runs of different versions of svea: 0.1.0, 9.9"),
+        ("corrupt", "config.json cannot be read"),
+        ("empty", "none of config.json, metrics.jsonl, eval.jsonl is in it"),
+    ],
+)
+def test_a_bad_run_is_named_and_the_good_one_reported(tmp_path, how, named):
+    good, bad = write_run(tmp_path / "good", seed=1), write_run(tmp_path / "bad", seed=2)
+    spoil(bad, how)
+    problems = []
+    out = write_report([good, bad], tmp_path / "r.html", on_problem=problems.append)
+    text = out.read_text()
+    assert named in html.unescape(text)
+    assert "good" in text and any(row["paper"].startswith("760") for row in Page(text).returns)
+    if how != "another version":  # a property of the set, so no single run is named for it
+        assert any(named in problem and "bad" in problem for problem in problems)
+
+
+def test_the_command_names_problems_and_succeeds(tmp_path, capsys):
+    good = write_run(tmp_path / "good")
+    page = tmp_path / "out" / "page.html"
+    assert main(["report", str(good), str(tmp_path / "absent"), "-o", str(page)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.strip() == str(page) and "absent" in shown.err
+    assert main(["report", str(tmp_path / "absent"), "-o", str(page)]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+# --- Files
+
+
+def read_csv(path):
+    """Rows as dicts."""
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_figures_are_written_with_the_numbers_they_show(tmp_path):
+    svea = write_run(tmp_path / "s", final={"train": 300, "color_hard": 240})
+    drq = write_run(tmp_path / "d", method="drq", augment="none", final={"train": 310})
+    folder = tmp_path / "figures"
+    write_report([svea, drq], tmp_path / "r.html", figures_dir=folder)
+    names = {"learning-walker_walk-train", "learning-walker_walk-color_hard"}
+    names |= {"generalisation-walker_walk"}
+    for name in names:
+        with Image.open(folder / f"{name}.png") as picture:
+            assert picture.size == (1160, 760)
+        assert (folder / f"{name}.pdf").read_bytes().startswith(b"%PDF-")
+    assert {path.name for path in folder.iterdir()} == {
+        *(f"{name}.{kind}" for name in names for kind in ("png", "pdf", "csv")),
+        "results.csv", "table-returns.tex", "table-returns.md",
+    }  # fmt: skip
+    curve = read_csv(folder / "learning-walker_walk-train.csv")
+    ends = {row["setting"]: float(row["mean"]) for row in curve if row["decision"] == "6000.0"}
+    assert ends == {"drq": 310, "svea + conv": 300}
+    assert {row["low"] for row in curve} == {""}  # one seed: no interval, and no number for it
+    rows = {(row["setting"], row["mode"]): row for row in read_csv(folder / "results.csv")}
+    assert float(rows["svea + conv", "color_hard"]["mean"]) == pytest.approx(240)
+    assert rows["svea + conv", "color_hard"]["paper_mean"] == "760.0"
+    assert rows["drq", "train"]["is_replication"] == "False"
+    assert "240 (760 ± 145†)" in (folder / "table-returns.md").read_text()
+
+
+@pytest.mark.slow
+def test_hostile_task_names_stay_inside_the_folder(tmp_path):
+    tasks = ("../../evil", "evil", "\u2028")
+    runs = [write_run(tmp_path / f"r{k}", task=task) for k, task in enumerate(tasks)]
+    folder = tmp_path / "figures"
+    before = {path for path in tmp_path.rglob("*") if "figures" not in path.parts}
+    write_report(runs, tmp_path / "r.html", figures_dir=folder)
+    after = {path for path in tmp_path.rglob("*") if "figures" not in path.parts}
+    assert after - before == {tmp_path / "r.html"}
+    assert len(list(folder.glob("learning*.png"))) == len(tasks)  # none overwrote another
+
+
+def test_a_figures_folder_that_is_a_file_is_one_clear_error(tmp_path):
+    folder = write_run(tmp_path / "demo")
+    with pytest.raises(StorageError, match="cannot write"):
+        write_report([folder], tmp_path / "r.html", figures_dir=folder / "config.json")
+
+
+# --- In a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, where it is installed (Debian: `apt-get install chromium`)."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), None)
+    return found or pytest.skip(f"none of {', '.join(names)} is installed")
+
+
+def browse(browser, page, script, width, profile):
+    """Open a page with a script of ours at its end; return what the script found."""
+    body = f"""<script>addEventListener("load", async () => {{
+      const all = (selector) => [...document.querySelectorAll(selector)];
+      const seen = (selector) => all(selector).filter((e) =>
+        e.checkVisibility() && getComputedStyle(e).display !== "none");
+      const pause = () => new Promise((done) => setTimeout(done, 50));
+      const found = await (async () => {{ {script} }})();
+      document.documentElement.dataset.found = JSON.stringify(found);
+    }});</script>"""
+    opened = page.with_name(f"opened-{width}.html")
+    text = page.read_text()
+    opened.write_text(text.replace("</body>", body + "</body>"))
+    switches = "headless no-sandbox disable-gpu disable-quic no-first-run disable-sync dump-dom"
+    switches += " disable-background-networking disable-component-update enable-logging=stderr"
+    switches += f" virtual-time-budget=20000 window-size={width},900"
+    flags = [f"--{switch}" for switch in switches.split()]
+    done = subprocess.run(
+        [browser, *flags, f"--user-data-dir={profile}", opened.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert "CONSOLE" not in done.stderr, done.stderr
+    found = re.search(r'data-found="([^"]*)"', done.stdout)
+    assert found, f"the page's script did not finish: {done.stderr[-2000:]}"
+    return json.loads(html.unescape(found.group(1)))
+
+
+@pytest.fixture(scope="module")
+def large_page(tmp_path_factory):
+    """A report with everything in it: two tasks, two methods, media, analyses, a robot."""
+    root = tmp_path_factory.mktemp("page")
+    one = write_run(root / "one", final={"train": 300, "color_hard": 99}, variance=2.0)
+    add_media(one, ("train", "color_hard"))
+    (one / "analysis").mkdir()
+    Image.new("RGB", (300, 100), "red").save(one / "analysis" / "saliency.png")
+    two = write_run(root / "two", method="drq", augment="none", final={"train": 1000})
+    robot = write_run(root / "three", task="robot_reach", final={"test": 10}, success={"test": 0.4})
+    return write_report([one, two, robot], root / "report.html")
+
+
+@pytest.mark.slow
+def test_a_browser_shows_pictures_and_plays_videos(browser, large_page, tmp_path):
+    script = """
+      for (const picture of document.images) { picture.loading = "eager"; await picture.decode(); }
+      const videos = [];
+      for (const video of all("video")) {
+        await video.play();  // it may be at the seam of its loop
+        for (let k = 0; k < 40 && video.readyState < 2; k++) await pause();
+        videos.push([video.videoWidth, video.duration, video.error, video.readyState >= 2]);
+      }
+      const picture = document.querySelector(".modes img");
+      picture.click();
+      const opened = document.querySelector("dialog").open;
+      document.querySelector("dialog").click();
+      return {
+        pictures: [...document.images].slice(0, 3).map((image) => image.naturalWidth), videos,
+        opened, closed: !document.querySelector("dialog").open,
+      };
+    """
+    found = browse(browser, large_page, script, 1200, tmp_path / "profile")
+    assert sorted(found["pictures"]) == [256, 256, 300]
+    assert found["videos"] == [[64, 1, None, True]] * 2
+    assert found["opened"] and found["closed"]
+
+
+@pytest.mark.slow
+def test_a_browser_sorts_and_filters(browser, large_page, tmp_path):
+    script = """
+      const head = all("#returns th button").find((one) => one.textContent === "mean ± std");
+      const column = head.closest("th").cellIndex;
+      const rows = () => all("#returns tbody tr").map((row) => row.cells[column].textContent);
+      head.click(); const rising = rows(); head.click(); const falling = rows();
+      const choose = (kind, value) => {
+        const select = document.querySelector(`select[data-filter=${kind}]`);
+        select.value = value; select.dispatchEvent(new Event("change"));
+        return {
+          cards: seen(".card h3").map((h) => h.textContent),
+          rows: seen("#returns tbody tr").length,
+          lines: seen('[id$="-line"][data-series]').length,
+          keys: seen('[id$="-text"][data-series]').map((key) => key.textContent.trim()),
+          sections: seen("main > section").map((section) => section.id),
+          links: seen("nav a").length,
+          galleries: seen(".gallery").length, runs: seen("details.run").length,
+          columns: seen(".matrix th[data-method]").map((th) => th.textContent),
+          nothing: seen("#nothing").length,
+        };
+      };
+      const before = choose("task", "");
+      const robot = choose("task", "robot_reach");
+      const none = choose("method", "drq");
+      const drq = choose("task", "");
+      const after = choose("method", "");
+      return {rising, falling, before, robot, none, drq, after};
+    """
+    found = browse(browser, large_page, script, 1200, tmp_path / "profile")
+    assert found["rising"] == ["10", "99", "300", "1,000"]  # by number, not by text
+    assert found["falling"] == found["rising"][::-1]
+    assert found["before"] == found["after"]
+    assert found["before"]["rows"] == 4 and found["before"]["runs"] == 3
+    assert found["robot"]["cards"] == ["svea + convrobot_reach"]
+    assert "robot" in found["robot"]["sections"] and "gallery" not in found["robot"]["sections"]
+    assert found["drq"]["cards"] == ["drqwalker_walk"]
+    assert found["drq"]["rows"] == 1 and found["drq"]["galleries"] == 0
+    assert set(found["drq"]["columns"]) == {"drq"} and "robot" not in found["drq"]["sections"]
+    assert set(found["drq"]["keys"]) == {"drq"}
+    assert 0 < found["drq"]["lines"] < found["before"]["lines"]
+    assert found["none"]["cards"] == [] and found["none"]["nothing"] == 1
+    assert found["drq"]["links"] == len(found["drq"]["sections"])
+
+
+@pytest.mark.slow
+def test_a_browser_reads_values_off_a_curve(browser, large_page, tmp_path):
+    script = """
+      const figure = all("figure.chart").find((one) => one.textContent.includes("walk: train"));
+      const svg = figure.querySelector("svg");
+      svg.scrollIntoView();
+      const box = svg.getBoundingClientRect();
+      const [left, top, right, bottom] = svg.dataset.box.split(" ").map(Number);
+      const scale = box.width / svg.viewBox.baseVal.width;
+      const at = { clientX: box.left + (right - 6) * scale, clientY: box.top + (top + 9) * scale };
+      svg.dispatchEvent(new PointerEvent("pointermove", at));
+      const tip = figure.querySelector(".tip");
+      const rows = [...tip.children].map((row) => row.textContent);
+      const texts = [tip.firstChild.textContent, ...rows];
+      const shown = !tip.hidden;
+      svg.dispatchEvent(new PointerEvent("pointerleave"));
+      return {texts, shown, gone: tip.hidden};
+    """
+    found = browse(browser, large_page, script, 1200, tmp_path / "profile")
+    assert found == {
+        "texts": ["6,000", "drq 1,000", "svea + conv 300"], "shown": True, "gone": True
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_browser_reads_bars_and_offers_figures_and_tables_as_files(browser, large_page, tmp_path):
+    script = """
+      const figure = all("figure.chart").find((one) => one.textContent.includes("return per mode"));
+      const svg = figure.querySelector("svg");
+      svg.scrollIntoView();
+      const bar = svg.querySelector('[id*="-bar"][data-series] path').getBoundingClientRect();
+      const at = { clientX: bar.left + bar.width / 2, clientY: bar.top + 2 };
+      svg.dispatchEvent(new PointerEvent("pointermove", at));
+      const tip = figure.querySelector(".tip").textContent;
+      const saved = [];
+      URL.createObjectURL = (blob) => { saved.push([blob.type, blob.size]); return "data:,"; };
+      figure.querySelectorAll(".take button").forEach((button) => button.click());
+      document.querySelector("#returns").parentElement.querySelector(".take button").click();
+      for (let k = 0; k < 100 && saved.length < 3; k++) await pause();
+      const lines = () => asCsv(document.querySelector("#returns table")).split("\\n");
+      const csv = lines().length;
+      const cell = document.querySelector("#returns td");
+      delete cell.dataset.value;
+      cell.textContent = "=1+1";
+      return {tip, saved, csv, formula: lines().some((line) => line.startsWith("'=1+1"))};
+    """
+    seen = browse(browser, large_page, script, 1200, tmp_path / "profile")
+    assert any(digit.isdigit() for digit in seen["tip"])
+    assert {kind for kind, _ in seen["saved"]} == {"image/svg+xml", "image/png", "text/csv"}
+    assert all(size > 200 for _, size in seen["saved"])
+    assert seen["formula"], "a spreadsheet takes it for text"
+    assert seen["csv"] > 4  # a head, a row per result, and the last line break
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [500, 1200])
+def test_a_browser_fits_phones_and_switches_to_dark(browser, large_page, tmp_path, width):
+    script = """
+      const ground = () => getComputedStyle(document.body).backgroundColor;
+      const inks = () => getComputedStyle(
+        document.querySelector('figure [id$="series-0-line"] path')).stroke;
+      const before = [ground(), inks()];
+      document.querySelector("#theme").click();
+      await pause();
+      const after = [ground(), inks()];
+      const page = document.documentElement;
+      return {before, after, wide: page.scrollWidth - page.clientWidth};
+    """
+    found = browse(browser, large_page, script, width, tmp_path / "profile")
+    assert found["wide"] <= 0
+    brightness = [sum(map(int, re.findall(r"\d+", side[0]))) for side in
+                  (found["before"], found["after"])]  # fmt: skip
+    assert max(brightness) > 3 * 200 and min(brightness) < 3 * 40
+    assert found["before"][1] != found["after"][1]

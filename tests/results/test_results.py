@@ -1,0 +1,552 @@
+"""Grouping runs over seeds, and the rows of the table."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from fake_runs import write_run
+
+from svea.results import (
+    aggregate,
+    all_caveats,
+    caveat_notes,
+    caveats_of,
+    group_runs,
+    mean_curve,
+    summarise,
+)
+from svea.results.read import read_run
+from svea.results.tables.results import all_results
+from svea.results.tables.writers import to_latex, to_markdown
+
+
+def groups_of(*folders):
+    """Groups of freshly read runs."""
+    return group_runs([read_run(folder) for folder in folders])
+
+
+def test_seeds_group_and_settings_do_not(tmp_path):
+    groups = groups_of(
+        write_run(tmp_path / "a", seed=1, deterministic=True, speed="eager"),  # how, not what
+        write_run(tmp_path / "b", seed=0),
+        write_run(tmp_path / "c", method="drq", augment="none"),
+        write_run(tmp_path / "d", recipe={"alpha": 1.0, "beta": 0.5, "K": 1, "M": 1}),
+    )
+    assert [(g.label, [r.seed for r in g.runs]) for g in groups] == [
+        ("drq", [0]),
+        ("svea + conv, recipe.alpha 0.5", [0, 1]),
+        ("svea + conv, recipe.alpha 1.0", [0]),
+    ]
+
+
+def test_two_spellings_of_an_augmentation_are_one_setting(tmp_path):
+    for seed, spelling in enumerate(("overlay_drift", "overlay-drift", "overlay_drift:6")):
+        write_run(tmp_path / str(seed), seed=seed, augment=spelling)
+    (group,) = groups_of(*(tmp_path / str(seed) for seed in range(3)))
+    assert group.label == "svea + overlay_drift" and [r.seed for r in group.runs] == [0, 1, 2]
+
+
+def test_runs_from_before_an_option_existed_group_with_its_default(tmp_path):
+    groups = groups_of(
+        write_run(tmp_path / "a", seed=0),
+        write_run(tmp_path / "b", seed=1, updates_per_decision=1.0),
+        write_run(tmp_path / "c", seed=0, updates_per_decision=0.5),
+    )
+    assert {g.label: [r.seed for r in g.runs] for g in groups} == {
+        "svea + conv, updates_per_decision 1.0": [0, 1],
+        "svea + conv, updates_per_decision 0.5": [0],
+    }
+
+
+def test_what_was_not_training_makes_no_other_setting(tmp_path):
+    groups = groups_of(
+        write_run(tmp_path / "a", seed=0, network={"layers": 11}, eval_mode="color_hard"),
+        write_run(tmp_path / "b", seed=1, network={"layers": 11, "frame_layers": 3}),
+        write_run(tmp_path / "c", seed=2, network={"layers": 11}, eval_mode="train", eval_every=0),
+    )
+    assert [(g.label, len(g.runs), g.unsaid) for g in groups] == [("svea + conv", 3, ())]
+    longer = write_run(tmp_path / "d", task="finger_spin", decisions=9000, eval_mode="train",
+                       network={"layers": 11, "frame_layers": 3})  # fmt: skip
+    labels = [g.label for g in groups_of(*(tmp_path / name for name in "abc"), longer)]
+    assert labels == ["svea + conv, decisions 9000", "svea + conv, decisions 6000"]
+
+
+def test_labels_are_as_short_as_they_can_be(tmp_path):
+    sizes = {"image_size": 84, "network": {"filters": 32}, "sac": {"initial_temperature": 0.1}}
+    groups = groups_of(
+        write_run(tmp_path / "a", preset="paper", **sizes),
+        write_run(tmp_path / "b", preset="paper", base="ddpg", ddpg={"q_tau": 0.01}, **sizes),
+        write_run(tmp_path / "c", preset="quick"),
+        write_run(tmp_path / "d", preset="quick", decisions=9000, batch_size=8),
+    )
+    assert {group.runs[0].name.split("/")[1]: (group.label, group.unsaid) for group in groups} == {
+        "a": ("svea + conv, preset paper", ()),
+        "b": ("svea + conv (ddpg)", ()),
+        "c": ("svea + conv, preset quick, decisions 6000", ("batch_size",)),
+        "d": ("svea + conv, preset quick, decisions 9000", ("batch_size",)),
+    }
+    assert "differ in more than their labels say: batch_size" in "\n".join(caveats_of(groups[2]))
+
+
+def test_a_label_means_the_same_on_every_task(tmp_path):
+    own = {"walker_walk": {"action_repeat": 4}, "finger_spin": {"action_repeat": 2}}
+    groups = groups_of(
+        write_run(tmp_path / "a", task="walker_walk", **own["walker_walk"]),
+        write_run(tmp_path / "b", task="finger_spin", **own["finger_spin"]),
+        write_run(tmp_path / "c", task="finger_spin", preset="paper", **own["finger_spin"]),
+    )
+    assert [(group.task, group.label) for group in groups] == [
+        ("finger_spin", "svea + conv, preset paper"),
+        ("finger_spin", "svea + conv, preset quick"),
+        ("walker_walk", "svea + conv, preset quick"),
+    ]
+    (pooled,) = {one.label for one in aggregate(groups)}
+    assert pooled == "svea + conv, preset quick"
+    alone = groups_of(tmp_path / "a", tmp_path / "b")
+    assert {group.label for group in alone} == {"svea + conv"}
+    different = groups_of(tmp_path / "a", tmp_path / "c")
+    assert aggregate(different) == [], "other settings are not pooled"
+
+
+def test_numbers_that_a_run_does_not_use_do_not_tell_it_apart(tmp_path):
+    (group,) = groups_of(
+        write_run(tmp_path / "a", base="sac", ddpg={"q_tau": 0.01}, pad={"every": 1}),
+        write_run(tmp_path / "b", base="sac", seed=1, ddpg={"q_tau": 0.05}, deterministic=False),
+    )
+    assert (group.label, len(group.runs)) == ("svea + conv", 2)
+
+
+def test_a_result_holds_the_known_numbers(tmp_path):
+    (group,) = groups_of(
+        write_run(tmp_path / "a", seed=0, final={"train": 400, "color_hard": 300}, random=50),
+        write_run(tmp_path / "b", seed=1, final={"train": 600, "color_hard": 320}, random=50),
+    )
+    train, test = summarise(group)
+    assert (train.mode, test.mode) == ("train", "color_hard")
+    assert train.mean == pytest.approx(500)
+    assert train.std == pytest.approx(math.sqrt(2) * 100)
+    assert (train.seeds, train.episodes) == (2, 20)
+    assert train.times_random == pytest.approx(10)
+    assert test.percent_of_train == pytest.approx(62)
+    assert test.paper.mean == 760
+    assert (test.mean_interval.low, test.mean_interval.high) == pytest.approx((300, 320))
+
+
+def test_the_papers_numbers_belong_to_its_own_base_and_single_views(tmp_path):
+    for base, expected in (("sac", 760), ("ddpg", None), ("dqn", None)):
+        (group,) = groups_of(write_run(tmp_path / base, base=base))
+        paper = summarise(group)[1].paper
+        assert (paper and paper.mean) == expected
+    more = {"alpha": 0.5, "beta": 0.5, "K": 2, "M": 2}
+    (group,) = groups_of(write_run(tmp_path / "views", recipe=more))
+    assert summarise(group)[1].paper is None
+
+
+def test_one_seed_takes_its_interval_over_episodes(tmp_path):
+    (group,) = groups_of(write_run(tmp_path / "a"))
+    train = summarise(group)[0]
+    assert math.isnan(train.std)
+    assert train.iqm.low < 300 < train.iqm.high
+
+
+def in_worlds(run, seen, provenance):
+    """Let every episode in color_hard show the next of some worlds."""
+    path = run / "eval.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records:
+        if record["mode"] == "color_hard":
+            record |= {"world": record["episode"] % seen, "provenance": provenance}
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("seen", "provenance", "worlds"),
+    [
+        (10, {"source": "dmcgb", "worlds": 10}, "10 of 10"),
+        (10, {"source": "dmcgb", "worlds": 100}, "10 of 100"),
+        (
+            6,
+            {
+                "source": "dmcgb",
+                "missing": ["v"],
+                "worlds": 6,
+                "clips": 6,
+                "of": 10,
+                "identified": 6,
+            },
+            "6 of 10",
+        ),
+        (10, {"source": "dmcgb", "settings": 100}, "10 of 100"),
+    ],
+)
+def test_a_result_over_some_worlds_is_partial_next_to_the_papers(
+    tmp_path, seen, provenance, worlds
+):
+    whole = {"preset": "paper", "decisions": 500_000}
+    runs = (in_worlds(write_run(tmp_path / f"{n}", seed=n, **whole), seen, provenance)
+            for n in range(5))  # fmt: skip
+    (group,) = groups_of(*runs)
+    (result,) = (one for one in summarise(group) if one.mode == "color_hard")
+    is_whole = worlds == "10 of 10"
+    assert result.departures == (() if is_whole else (f"partial: {worlds} worlds",))
+    assert result.is_replication is is_whole
+    table = all_results([group])
+    row = dict(zip((c.title for c in table.columns), table.rows[1].cells, strict=True))
+    assert row["worlds"].text == worlds
+    assert row["paper"].text == ("760 ± 145" if is_whole else "760 ± 145†")
+    assert any(f"here: partial: {worlds} worlds" in note for note in table.notes) is not is_whole
+    assert (table.records[1]["worlds_seen"], table.records[1]["worlds"]) == tuple(
+        map(int, worlds.split(" of "))
+    )
+
+
+def test_intervals_over_seeds_and_over_worlds_are_both_given(tmp_path):
+    runs = [write_run(tmp_path / f"{n}", seed=n, final={"train": 300}) for n in range(3)]
+    (group,) = groups_of(*runs)
+    (result,) = summarise(group)
+    assert result.mean_interval.low == result.mean_interval.high == pytest.approx(300)
+    assert result.mean_over_worlds.low < 295 < 305 < result.mean_over_worlds.high
+    (line,) = all_results([group]).records
+    assert line["mean_low"] == pytest.approx(300)
+    assert line["mean_low_over_worlds"] == result.mean_over_worlds.low
+    (alone,) = summarise(groups_of(runs[0])[0])
+    assert alone.mean_interval == alone.mean_over_worlds, "one seed: over worlds only"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "decisions", "preset", "more", "departures"),
+    [
+        (5, 500_000, "paper", {}, ()),
+        (5, 600_000, "paper", {"speed": "eager", "eval_every": 7}, ()),
+        (4, 500_000, "paper", {}, ("4 seeds",)),
+        (5, 499_999, "paper", {}, ("499,999 decisions (100 %)",)),
+        (1, 6_000, "quick", {}, ("6,000 decisions (1.2 %)", "1 seed", "preset quick")),
+        (5, 500_000, "quick", {}, ("preset quick",)),
+        (5, 500_000, "paper", {"image_size": 64}, ("other settings (image_size)",)),
+        (5, 500_000, "paper", {"base": "ddpg"}, ("other settings (base)",)),
+        (
+            5,
+            500_000,
+            "paper",
+            {"task": "robot_reach"},
+            ("a robot task of our own (the paper's were never released)",),
+        ),
+        (5, 500_000, "paper", {"task": "cheetah_run", "image_size": 64}, ()),
+    ],
+)
+def test_only_the_papers_size_and_settings_are_a_replication(
+    tmp_path, seeds, decisions, preset, more, departures
+):
+    folders = [
+        write_run(
+            tmp_path / str(s), seed=s, decisions=decisions, preset=preset, evaluations=2, **more
+        )
+        for s in range(seeds)
+    ]
+    (group,) = groups_of(*folders)
+    assert group.departures == departures
+    test = summarise(group)[1]
+    assert test.is_replication is (not departures and test.paper is not None)
+
+
+def test_the_mean_curve_covers_what_all_seeds_have(tmp_path):
+    (group,) = groups_of(
+        write_run(tmp_path / "a", seed=0, final={"train": 300}, evaluations=4),
+        write_run(tmp_path / "b", seed=1, final={"train": 600}, evaluations=3),
+    )
+    mean = mean_curve(run.evaluation_curve("train") for run in group.runs)
+    curve, std = mean.curve, mean.std
+    np.testing.assert_array_equal(curve.decisions, [0, 2000, 3000, 4000, 6000])
+    np.testing.assert_allclose(curve.returns, 450 * curve.decisions / 6000)
+    np.testing.assert_allclose(std, curve.decisions / 6000 * 150 * math.sqrt(2))
+
+
+def test_caveats_name_seeds_preset_and_generated_data(tmp_path):
+    (group,) = groups_of(write_run(tmp_path / "a"), write_run(tmp_path / "b"))
+    text = "\n".join(caveats_of(group))
+    assert "few seeds: 2 where the paper has 5" in text
+    assert "several runs have the same seed (0)" in text
+    assert "preset 'quick'" in text
+    assert "color_hard: procedural or generated data" in text
+    assert "train: procedural" not in text
+
+
+def test_caveats_of_a_task_that_the_paper_lacks_do_not_speak_of_its_seeds(tmp_path):
+    (group,) = groups_of(write_run(tmp_path / "a", task="my_world:make"))
+    text = "\n".join(caveats_of(group))
+    assert "few seeds: 1\n" in text and "preset 'quick'" in text and "replication" not in text
+    assert "sample" not in text
+    group.runs[0].config["eval_actions"] = "sampled"
+    assert "evaluations sample actions" in "\n".join(caveats_of(group))
+
+
+def keep_episodes(run, **counts):
+    """Drop all but the first few episodes of some modes."""
+    path = run / "eval.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    kept = [record for record in records if record["episode"] < counts.get(record["mode"], 99)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in kept))
+    return run
+
+
+def few(groups, modes=None):
+    """The caveats about few episodes."""
+    return [text for text in caveat_notes(groups, modes) if text.startswith("few episodes")]
+
+
+def test_one_episode_has_no_interval_and_a_caveat_with_the_command_for_more(tmp_path):
+    run = keep_episodes(write_run(tmp_path / "a b"), train=1, color_hard=3)
+    groups = groups_of(run)
+    train, test = summarise(groups[0])
+    for one in (train.mean_interval, train.mean_over_worlds, train.iqm, train.iqm_over_worlds):
+        assert math.isnan(one.low) and math.isnan(one.high) and one.point == train.mean
+    assert test.mean_over_worlds.low < test.mean < test.mean_over_worlds.high
+    table = all_results(groups)
+    row, other = (
+        dict(zip((c.title for c in table.columns), row.cells, strict=True)) for row in table.rows
+    )
+    assert row["mean [95 %]"].line == "–" and row["IQM [95 %]"].line == "315"
+    assert other["mean [95 %]"].line.startswith("[")
+    assert any(note.startswith("No interval: one seed in a single world") for note in table.notes)
+    (text,) = few(groups)
+    assert text.startswith("few episodes: 1 in train, 3 in color_hard; intervals of so few are too")
+    assert f"`svea eval '{run}' --modes train color_hard --episodes 30`" in text
+    (text,) = few(groups, ["color_hard"])
+    assert "3 in color_hard;" in text and "train" not in text, "of what is shown"
+    assert not few(groups_of(write_run(tmp_path / "enough")))
+
+
+def test_few_episodes_of_several_settings_are_one_caveat(tmp_path):
+    runs = [
+        keep_episodes(write_run(tmp_path / f"{method}{seed}", method=method, seed=seed), train=1)
+        for method in ("svea", "drq")
+        for seed in (0, 1)
+    ]
+    enough = write_run(tmp_path / "enough", method="rad", augment="none")
+    groups = groups_of(*runs, enough)
+    (text,) = few(groups)
+    assert "few episodes: 1 per seed in train;" in text
+    assert "More: `svea eval RUNS --modes train --episodes 30`" in text
+    assert text.endswith(" (walker_walk · drq + conv; walker_walk · svea + conv)")
+    assert not any(math.isnan(summarise(group)[0].mean_over_worlds.low) for group in groups)
+
+
+@pytest.mark.parametrize(("level", "success"), [(0.0, 0.5), (300.0, 1.0)])
+def test_episodes_that_all_end_alike_are_few_too(tmp_path, level, success):
+    """The bootstrap gives them an interval without width, as if the next could not differ."""
+    run = write_run(tmp_path / "a", final={"train": level}, success={"train": success})
+    (text,) = few(groups_of(run))
+    assert text.startswith("few episodes: 10 with one outcome in train;")
+
+
+def test_more_episodes_in_a_world_of_ones_own_have_no_command_made_up(tmp_path):
+    run = write_run(tmp_path / "a", final={"my_worlds:at_night": 300})
+    groups = groups_of(keep_episodes(run, **{"my_worlds:at_night": 1}))
+    (text,) = few(groups)
+    assert "1 in my_worlds:at_night;" in text and "with a larger --episodes" in text
+    assert "svea eval" not in text and text in all_caveats(groups)
+
+
+def test_a_random_policy_at_or_below_zero_gives_no_ratio(tmp_path):
+    (group,) = groups_of(write_run(tmp_path / "a", random=-5.0))
+    assert math.isnan(summarise(group)[0].times_random)
+
+
+def test_the_area_of_a_row_is_that_of_its_straight_curves(tmp_path):
+    (group,) = groups_of(
+        write_run(tmp_path / "a", seed=0, final={"train": 300}),
+        write_run(tmp_path / "b", seed=1, final={"train": 500}),
+    )
+    (train,) = summarise(group)
+    assert (train.area.low, train.area.point, train.area.high) == pytest.approx((150, 200, 250))
+    (alone,) = groups_of(tmp_path / "a")
+    (train,) = summarise(alone)
+    assert train.area.point == pytest.approx(150) and math.isnan(train.area.low)
+
+
+def test_tasks_are_strata_of_an_aggregate(tmp_path):
+    groups = groups_of(
+        write_run(tmp_path / "a", task="walker_walk", final={"train": 900}),
+        write_run(tmp_path / "b", task="walker_walk", seed=1, final={"train": 900}),
+        write_run(tmp_path / "c", task="finger_spin", final={"train": 100}),
+        write_run(tmp_path / "d", task="finger_spin", seed=1, final={"train": 100}),
+        write_run(tmp_path / "e", task="finger_spin", method="drq", final={"train": 1}),
+    )
+    (one,) = aggregate(groups)
+    assert (one.label, one.tasks, one.seeds) == ("svea + conv", ("finger_spin", "walker_walk"), 4)
+    # Resampling across tasks would spread the mean over 100 to 900.
+    assert (one.mean.low, one.mean.point, one.mean.high) == pytest.approx((500, 500, 500))
+    assert one.iqm.point == pytest.approx(500)
+
+
+def test_tasks_with_a_seed_each_are_not_certain(tmp_path):
+    """Nothing can be drawn of one seed, and an interval without width would say too much."""
+    groups = groups_of(
+        write_run(tmp_path / "a", task="walker_walk", final={"train": 900}),
+        write_run(tmp_path / "b", task="finger_spin", final={"train": 100}),
+    )
+    (one,) = aggregate(groups)
+    assert one.iqm == one.iqm_over_worlds and one.mean == one.mean_over_worlds
+    assert one.iqm.low < one.iqm.point < one.iqm.high
+
+
+def test_a_second_seed_on_one_task_does_not_make_the_others_certain(tmp_path):
+    """Seeds drawn of a task that has one add no width, however little is known of that task."""
+    one_each = [
+        write_run(tmp_path / task, task=task, final={"train": level})
+        for task, level in (("walker_walk", 900), ("finger_spin", 100), ("walker_stand", 500))
+    ]
+    (before,) = aggregate(groups_of(*one_each))
+    second = write_run(tmp_path / "b", task="walker_walk", seed=1, final={"train": 900})
+    groups = groups_of(*one_each, second)
+    (after,) = aggregate(groups)
+    assert after.mean == after.mean_over_worlds and after.iqm == after.iqm_over_worlds
+    assert after.mean.high - after.mean.low > 0.5 * (before.mean.high - before.mean.low)
+    assert any("Where a task has a single seed" in note for note in all_results(groups).notes)
+
+
+# What a result was made with ----------------------------------------------------------------------
+
+WHOLE = {"preset": "paper", "decisions": 500_000, "evaluations": 2}
+PLACES = {
+    "source": "places365_standard/train",
+    "count": 2048,
+    "side": 128,
+    "of": 1_803_460,
+    "sha256": "a" * 64,
+}
+
+
+def five(folder, **changes):
+    return [write_run(folder / str(seed), seed=seed, **(WHOLE | changes)) for seed in range(5)]
+
+
+def with_test_data(runs, provenance):
+    for run in runs:
+        path = run / "eval.jsonl"
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        for record in records:
+            if record["mode"] != "train":
+                record["provenance"] = provenance
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("pictures", "departure"),
+    [
+        (PLACES, ""),
+        (None, "overlay pictures not recorded"),
+        (PLACES | {"source": "procedural"}, "overlay pictures not Places365 (procedural)"),
+        (PLACES | {"of": 300}, "only 300 files of Places365 for overlay"),
+        (PLACES | {"since": 9000}, "overlay pictures not recorded before decision 9,000"),
+    ],
+)
+def test_overlays_pictures_keep_a_result_from_being_a_replication(tmp_path, pictures, departure):
+    more = {"pictures": pictures} if pictures else {}
+    (group,) = groups_of(*five(tmp_path, augment="overlay", **more))
+    result = summarise(group)[1]
+    assert result.paper is not None and result.paper.mean == 749
+    assert result.departures == ((departure,) if departure else ())
+    assert result.is_replication is not bool(departure)
+    assert any("Places365" in text for text in caveats_of(group)) is bool(departure)
+    table = all_results([group])
+    assert table.records[1]["differs_from_paper"] == departure
+    assert any(departure in note for note in table.notes) or not departure
+
+
+def test_runs_with_other_pictures_are_other_groups_wherever_the_pictures_lay(tmp_path):
+    one = write_run(tmp_path / "a", augment="overlay", pictures=PLACES, overlay_dir="/data/x")
+    same = write_run(tmp_path / "b", augment="overlay", pictures=PLACES, seed=1, overlay_dir="/y")
+    other = PLACES | {"source": "procedural", "sha256": "b" * 64}
+    two = write_run(tmp_path / "c", augment="overlay", pictures=other, seed=2)
+    groups = groups_of(one, same, two)
+    assert sorted(len(group.runs) for group in groups) == [1, 2]
+    assert all("pictures" in group.label for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("provenance", "departure"),
+    [
+        ({"source": "dmcgb"}, ""),
+        ({"source": "procedural"}, "test data procedural"),
+        ({"source": "holiday"}, "test data holiday"),
+        ({}, "test data not recorded"),
+        ({"source": "davis", "missing": ["bear"]}, "test data incomplete"),
+        ({"source": "dmcgb", "clips": 0, "identified": 0}, ""),
+        ({"source": "dmcgb", "clips": 0}, "test data dmcgb, clips not identified"),
+        ({"source": "dmcgb", "clips": 0, "stored": ["84 x 84"]}, "test data dmcgb, re-coded"),
+    ],
+)
+def test_only_the_benchmarks_whole_test_data_makes_a_replication(tmp_path, provenance, departure):
+    (group,) = groups_of(*with_test_data(five(tmp_path), provenance))
+    train, test = summarise(group)
+    assert train.is_replication and test.departures == ((departure,) if departure else ())
+    table = all_results([group])
+    row = dict(zip((c.title for c in table.columns), table.rows[1].cells, strict=True))
+    assert row["paper"].text == "760 ± 145" + ("†" if departure else "")
+    assert any(departure in note for note in table.notes) or not departure
+    for text in (to_markdown(table), to_latex(table)):
+        assert (departure in text) if departure else "ot a replication" not in text
+
+
+@pytest.mark.parametrize(("method", "mean"), [("drq", 569), ("rad", 246)])
+def test_two_names_of_naive_augmentation_are_one_setting(tmp_path, method, mean):
+    one = write_run(tmp_path / "a", method=method, augment="conv")
+    two = write_run(tmp_path / "b", method=f"{method}+aug", augment="conv", seed=1)
+    (group,) = groups_of(one, two)
+    assert group.label == f"{method} + conv" and len(group.runs) == 2
+    assert summarise(group)[1].paper.mean == mean
+
+
+def test_an_oracle_mask_is_marked_as_an_upper_bound_wherever_it_shows(tmp_path):
+    from svea.results.report.cards import cards
+    from svea.results.tables.results import record
+
+    write_run(tmp_path / "plain", preset="paper", decisions=500_000, mask="none")
+    write_run(tmp_path / "masked", preset="paper", decisions=500_000, mask="oracle")
+    plain, masked = groups_of(tmp_path / "plain", tmp_path / "masked")
+    assert plain.label == "svea + conv"
+    assert masked.label == "svea + conv [upper bound: oracle mask]"
+    assert any("upper bound" in text and "not a method" in text for text in caveats_of(masked))
+    assert not any("upper bound" in text for text in caveats_of(plain))
+    assert any("upper bound" in departure for departure in masked.departures)
+    results = [summarise(group) for group in (plain, masked)]
+    assert "upper bound: oracle mask" in cards([masked], results[1], [])[0].badges
+    for ours, theirs in zip(*results, strict=True):
+        assert theirs.paper is None, "the paper has no such agent"
+        assert (record(ours)["mask"], record(theirs)["mask"]) == ("none", "oracle")
+    assert any(one.paper is not None for one in results[0])
+
+
+def test_a_mask_that_the_method_does_not_bring_is_named(tmp_path):
+    write_run(tmp_path / "a", method="madi", mask="madi")
+    write_run(tmp_path / "b", method="svea", mask="madi")
+    labels = {group.label for group in groups_of(*sorted(tmp_path.iterdir()))}
+    assert labels == {"madi + conv", "svea + conv (mask madi)"}
+
+
+def test_renderers_that_differ_are_a_caveat(tmp_path):
+    """In one mean, and next to each other; records from before they were recorded count as that."""
+    drawn = [{"source": "dmcgb", "renderer": name} for name in ("svea raster 1", "OpenGL: Mesa 22")]
+    for number, two in enumerate(([drawn[0]] * 2, drawn, [drawn[0], {"source": "dmcgb"}])):
+        runs = [write_run(tmp_path / f"{number}-{seed}", seed=seed) for seed in range(2)]
+        for run, provenance in zip(runs, two, strict=True):
+            with_test_data([run], provenance)
+        said = [text for text in all_caveats(groups_of(*runs)) if "renderers differ" in text]
+        names = sorted({one.get("renderer", "not recorded") for one in two})
+        assert said == ([f"renderers differ: {'; '.join(names)} (color_hard)"] if number else [])
+
+
+def test_episodes_that_another_renderer_drew_are_a_caveat(tmp_path):
+    run = write_run(tmp_path / "run")
+    path = run / "eval.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[0]["drawn_by"] = "OpenGL: Mesa 22"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = [text for text in all_caveats(groups_of(run)) if "drawn by OpenGL: Mesa 22" in text]
+    assert len(said) == 1

@@ -1,0 +1,166 @@
+"""Tables next to the paper's, as data, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from fake_runs import write_run
+
+from svea.results.report import gather
+from svea.results.tables import Cell, Column, Row, Table, results
+from svea.results.tables.writers import (
+    records_to_csv,
+    to_csv,
+    to_latex,
+    to_markdown,
+    to_rows,
+)
+
+
+def returns(*folders):
+    """The tables of returns about folders."""
+    return results.return_tables(gather(list(folders)).results)
+
+
+def texts(table):
+    """What stands in a table, by the head of the row and of the column: ours, and the paper's."""
+    titles = [column.title for column in table.columns[1:]]
+    return {
+        (row.cells[0].text, title): (cell.text, cell.paper)
+        for row in table.rows
+        for title, cell in zip(titles, row.cells[1:], strict=True)
+    }
+
+
+def test_one_task_has_one_table_with_a_row_per_mode(tmp_path):
+    svea = write_run(tmp_path / "s", final={"train": 300, "color_hard": 240})
+    drq = write_run(tmp_path / "d", method="drq", augment="none", final={"train": 310})
+    (table,) = returns(svea, drq)
+    assert [(c.title, c.method) for c in table.columns] == [
+        ("Mode", ""), ("drq", "drq"), ("svea + conv", "svea"),
+    ]  # fmt: skip
+    assert {row.task for row in table.rows} == {"walker_walk"}
+    shown = texts(table)
+    assert shown["color_hard", "svea + conv"] == ("240", "760 ± 145†")
+    assert shown["color_hard", "drq"] == ("–", "")
+    assert shown["train", "drq"] == ("310", "892 ± 65†")
+
+
+def test_several_tasks_have_a_table_per_mode_with_a_row_per_task(tmp_path):
+    walker = [
+        write_run(tmp_path / str(s), seed=s, final={"train": 290 + 20 * s, "color_hard": 240})
+        for s in range(2)
+    ]
+    cup = write_run(tmp_path / "c", task="ball_in_cup_catch")
+    train, test = returns(*walker, cup)
+    assert (train.title, test.title) == ("Return in train", "Return in color_hard")
+    assert texts(train)["walker_walk", "svea + conv"][0] == "300 ± 14"  # 290, 310
+    assert texts(test)["ball_in_cup_catch", "svea + conv"] == ("240", "961 ± 7.0†")
+
+
+def test_intensities_share_a_table_and_are_marked_as_read_off(tmp_path):
+    final = {"distracting_cs:0.1": 100, "distracting_cs:0.3": 50}
+    folders = [
+        write_run(tmp_path / task, task=task, final=final) for task in ("walker_walk", "own_task")
+    ]
+    (table,) = returns(*folders)
+    assert [row.cells[0].text for row in table.rows] == [
+        "own_task, 0.1", "own_task, 0.3", "walker_walk, 0.1", "walker_walk, 0.3"
+    ]  # fmt: skip
+    assert texts(table)["walker_walk, 0.1", "svea + conv"] == ("100", "≈575†")
+    assert "≈ Read off a plot, to about 10 points." in table.notes
+
+
+def test_cameras_share_a_table_with_a_row_per_task_and_mode(tmp_path):
+    final = {"shift_hard": 20, "train": 90, "rotate_easy": 50}
+    runs = [
+        write_run(tmp_path / task, task=task, final=final)
+        for task in ("walker_walk", "finger_spin")
+    ]
+    tables = returns(*runs)
+    assert [table.name for table in tables] == ["returns-train", "returns-geometry"]
+    assert [row.cells[0].text for row in tables[1].rows] == [
+        "finger_spin, rotate_easy", "finger_spin, shift_hard",
+        "walker_walk, rotate_easy", "walker_walk, shift_hard",
+    ]  # fmt: skip
+
+
+def test_success_is_printed_like_the_papers(tmp_path):
+    folder = write_run(tmp_path / "r", task="robot_push", final={"test": 10}, success={"test": 0.4})
+    table = results.success_table(gather([folder]).successes)
+    assert texts(table)["robot_push, test", "svea + conv"] == ("0.40", "0.48†")
+    assert "Not a replication" in table.notes[-1]
+
+
+def test_tasks_are_pooled_by_setting(tmp_path):
+    folders = [
+        write_run(tmp_path / task, task=task, final={"train": level})
+        for task, level in (("walker_walk", 300), ("finger_spin", 500))
+    ]
+    evidence = gather(folders)
+    table = results.aggregate_table(evidence.aggregates, {"svea + conv": "svea"})
+    (row,) = table.rows
+    assert row.cells[0].text == "train, 2 DMControl tasks"
+    assert row.cells[1].line == "400 [371, 431]"  # one seed each: over worlds, as a single task
+
+
+TABLE = Table(
+    name="t",
+    title="Return of a_b & 5 %",
+    columns=(Column("Task", kind="text"), Column("svea | conv", "svea"), Column("drq", "drq")),
+    rows=(Row((Cell("walker_walk"), Cell("812 ± 20", paper="≈760 ± 145†"), Cell("–"))),),
+    notes=("A note.",),
+    records=({"task": "walker_walk", "mean": 812.25, "std": math.nan}, {"task": "b", "more": 1}),
+)
+
+
+def test_markdown_has_the_paper_in_parentheses_and_escapes_bars():
+    assert to_markdown(TABLE) == (
+        "**Return of a_b & 5 %**\n\n"
+        "| Task | svea \\| conv | drq |\n"
+        "| --- | --- | --- |\n"
+        "| walker_walk | 812 ± 20 (≈760 ± 145†) | – |\n\n"
+        "A note. In parentheses: the paper.\n"
+    )
+
+
+def test_latex_escapes_what_it_would_read_as_a_command():
+    assert to_latex(TABLE) == (
+        "\\begin{table}  % needs \\usepackage{booktabs}\n"
+        "\\caption{\\textbf{Return of a\\_b \\& 5 \\%.} A note. In parentheses: the paper.}\n"
+        "\\begin{tabular}{lrr}\n"
+        "\\toprule\n"
+        "Task & svea | conv & drq \\\\\n"
+        "\\midrule\n"
+        "walker\\_walk & 812 $\\pm$ 20 ($\\approx$760 $\\pm$ 145$^\\dagger$) & -- \\\\\n"
+        "\\bottomrule\n"
+        "\\end{tabular}\n"
+        "\\end{table}\n"
+    )
+
+
+def test_no_csv_cell_is_a_formula():
+    texts = ["=1+1", "@SUM(A1)", "+cmd", "-cmd", "\t=1", "-0.5", "+3", "a=b"]
+    head, *cells = records_to_csv({"=name": text} for text in texts).splitlines()
+    assert head == "'=name"
+    assert cells == ["'=1+1", "'@SUM(A1)", "'+cmd", "'-cmd", "'\t=1", "-0.5", "+3", "a=b"]
+    assert records_to_csv([{"mean": -0.5}]) == "mean\n-0.5\n"
+
+
+def test_terminal_rows_and_csv_show_the_same_table():
+    assert to_rows(TABLE) == [
+        {"Task": "walker_walk", "svea | conv": "812 ± 20 (≈760 ± 145†)", "drq": "–"}
+    ]
+    assert to_csv(TABLE) == "task,mean,std,more\nwalker_walk,812.25,,\nb,,,1\n"
+
+
+def test_hostile_names_cannot_leave_their_cell():
+    name = "a & b \\\\ \\input{x} | c\n% d"
+    columns = (Column("Task", kind="text"), Column(name, "m"))
+    table = Table("t", name, columns, (Row((Cell(name), Cell("1"))),))
+    rows = [line for line in to_latex(table).splitlines() if line.endswith(r"\\")]
+    assert len(rows) == 2 and all(len(re.findall(r"(?<!\\)&", row)) == 1 for row in rows)
+    assert r"\input" not in to_latex(table)
+    lines = to_markdown(table).split("\n\n", 1)[1].splitlines()  # after the title
+    assert [len(re.findall(r"(?<!\\)\|", line)) for line in lines[:3]] == [3, 3, 3]
