@@ -18,7 +18,7 @@ READY := $(VENV)/.ready
 # What a shell needs before it finds `svea`.
 ACTIVATE := printf '\nin each new shell, before any svea command:\n\n    source $(VENV)/bin/activate\n\n'
 
-.PHONY: help setup ready system demo results docs docs-serve test test-all faults lint format lock clean
+.PHONY: help setup ready system demo results docs docs-serve test test-all wings faults lint format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -51,6 +51,9 @@ test: ready lint ## lint, then the tests (some minutes on 2 cores)
 
 test-all: ready lint ## the tests including the slow ones
 	@$(PYTEST) -m ""
+
+wings: ready ## the core's tests without each wing in turn (a test run for each)
+	@$(PY) tools/wings.py $(WINGS)
 
 faults: ready ## the fault kit at full size: up to 2 hours on 2 cores; FAULTS="--scale 0.1" for less
 	@$(PY) tests/faults/run.py $(FAULTS)
