@@ -13,13 +13,11 @@ import pytest
 from fake_runs import write_run
 
 from svea.cli import main
-from svea.cli.compare import comparisons
 from svea.core import files
 from svea.core.errors import UserError
 from svea.results import Group
-from svea.results.compare import compare, matches
+from svea.results.compare import compare, compare_in, comparison_table, matches
 from svea.results.compare import find_side as find
-from svea.results.tables.comparison import comparison_table
 from svea.results.tables.writers import to_rows
 
 
@@ -50,7 +48,7 @@ def runs(tmp_path: Path) -> Path:
 def test_scores_differences_and_chances(runs: Path) -> None:
     pairs, alone = matches(find_side("svea", runs), find_side("drq", runs))
     assert [pair.name for pair in pairs] == ["finger_spin", "walker_walk"] and not alone
-    found = compare(pairs, "color_hard", "return")
+    found = compare_in(pairs, "color_hard", "return")
     assert found is not None
     np.testing.assert_allclose(found.ours[1], [150, 160, 170])
     np.testing.assert_allclose(found.theirs[1], [50, 60])
@@ -72,36 +70,19 @@ def test_a_group_of_modes_is_what_both_sides_have_of_it(tmp_path: Path) -> None:
     ours, theirs = {"train": 9, "shift_easy": 5, "rotate_easy": 7}, {"train": 8, "rotate_easy": 6}
     for method, final in (("svea", ours), ("drq", theirs)):
         write_run(tmp_path / method, method=method, augment="none", final=final)
-    made, *_ = comparisons("svea", "drq", tmp_path, ["geometry", "train"], "return")
+    made = compare("svea", "drq", runs=tmp_path, modes=["geometry", "train"]).comparisons
     assert [one.mode for one in made] == ["rotate_easy", "train"]
-    made, _, notes = comparisons("svea", "drq", tmp_path, ["train", "lights"], "return")
-    assert [one.mode for one in made] == ["train"]
-    assert any("lights: no return on both sides" in note for note in notes)
+    found = compare("svea", "drq", runs=tmp_path, modes=["train", "lights"])
+    assert [one.mode for one in found.comparisons] == ["train"]
+    assert any("lights: no return on both sides" in note for note in found.notes)
 
 
 def test_a_setting_next_to_itself_is_pointed_out(tmp_path: Path) -> None:
     for method in ("svea", "drq"):
         write_run(tmp_path / method, method=method, augment="none", final={"train": 9})
-    told = {b: comparisons("svea", b, tmp_path, ["train"], "return")[2] for b in ("svea", "drq")}
+    told = {b: compare("svea", b, runs=tmp_path).notes for b in ("svea", "drq")}
     said = {b: any("both sides have the same runs" in note for note in told[b]) for b in told}
     assert said == {"svea": True, "drq": False}
-
-
-def test_an_upper_bound_is_marked_at_its_side(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for method, mask in (("simgrl", "none"), ("oracle_mask", "oracle")):
-        write_run(tmp_path / method, method=method, mask=mask, final={"train": 9})
-    command = ["compare", "simgrl", "oracle_mask", "--verbose", "--runs", str(tmp_path)]
-    assert main(command) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "oracle_mask [upper bound]" in said and "simgrl [upper bound]" not in said
-    about = "(walker_walk · oracle_mask + conv [upper bound: oracle mask])"
-    assert f"which no agent outside it has; not a method {about}" in said
-    assert "note: few seeds" in said, "what holds for both sides names neither"
-    assert main([*command, "--json"]) == 0
-    (ours, theirs) = json.loads(capsys.readouterr().out)[0]["matches"][0]["settings"]
-    assert "upper bound" not in ours and "[upper bound: oracle mask]" in theirs
 
 
 def test_returns_of_several_suites_have_no_common_difference(tmp_path: Path) -> None:
@@ -111,7 +92,7 @@ def test_returns_of_several_suites_have_no_common_difference(tmp_path: Path) -> 
             folder = tmp_path / f"{task}-{method}"
             write_run(folder, task=task, method=method, final=final, success=success)
     pairs, _ = matches(find_side("svea", tmp_path), find_side("drq", tmp_path))
-    returns, success = (compare(pairs, "train", by) for by in ("return", "success"))
+    returns, success = (compare_in(pairs, "train", by) for by in ("return", "success"))
     assert returns is not None and success is not None and success.shown.difference is not None
     assert returns.shown.difference is None and returns.to_json()["difference"] is None
     assert returns.shown.chance.point == 1.0 and success.shown.difference.point == pytest.approx(
@@ -133,7 +114,7 @@ def test_two_agents_are_compared_over_the_worlds_they_share(tmp_path: Path) -> N
                 line |= {"world": world, "return": levels[world] + gains[world]}
         records.write_text("".join(json.dumps(line) + "\n" for line in lines))
     pairs, _ = matches(find_side("svea", tmp_path), find_side("drq", tmp_path))
-    found = compare(pairs, "color_hard", "return")
+    found = compare_in(pairs, "color_hard", "return")
     assert found is not None and found.over_worlds is not None
     seeds, both = found.over_seeds.differences[0], found.over_worlds.differences[0]
     assert seeds.point == pytest.approx(5.5) and math.isnan(seeds.low), "one seed has no spread"
@@ -171,7 +152,7 @@ def test_areas_end_where_the_shortest_run_ends(tmp_path: Path) -> None:
     write_run(tmp_path / "a" / "0", final={"train": 300}, decisions=2000)
     write_run(tmp_path / "b" / "0", method="drq", final={"train": 300}, decisions=6000)
     pairs, _ = matches(*(find_side(str(tmp_path / side), tmp_path) for side in "ab"))
-    found = compare(pairs, "train", "area")
+    found = compare_in(pairs, "train", "area")
     assert found is not None
     assert (found.ours[0][0], found.theirs[0][0]) == pytest.approx((150, 50))
     assert found.over_worlds is None and "difference_over_worlds" not in found.to_json()
@@ -196,7 +177,7 @@ def test_augmentations_pair_where_both_sides_vary_them(tmp_path: Path) -> None:
 def test_a_label_is_that_setting_alone(tmp_path: Path) -> None:
     for augment in ("none", "conv"):
         write_run(tmp_path / f"drq-{augment}", method="drq", augment=augment)
-    made, *_ = comparisons("drq", "drq+conv", tmp_path, ["train"], "return")
+    made = compare("drq", "drq+conv", runs=tmp_path, modes=["train"]).comparisons
     assert [one.labels for one in made] == [(("drq", "drq + conv"),)]
 
 
@@ -206,12 +187,12 @@ def test_a_name_that_several_settings_share_is_refused_with_names_that_work(tmp_
         write_run(tmp_path / str(decisions), decisions=decisions)
     for shared in ("svea", "svea+conv", "svea + conv"):
         with pytest.raises(UserError) as refused:
-            comparisons(shared, "drq", tmp_path, ["train"], "return")
+            compare(shared, "drq", runs=tmp_path, modes=["train"])
         assert f"several settings of {shared!r} on walker_walk: " in str(refused.value)
         named = re.findall("'(svea [^']*)'", str(refused.value).partition("walker_walk")[2])
         assert named == ["svea + conv, decisions 6000", "svea + conv, decisions 9000"]
     for label in named:
-        made, *_ = comparisons(label, "drq", tmp_path, ["train"], "return")
+        made = compare(label, "drq", runs=tmp_path, modes=["train"]).comparisons
         assert made[0].labels == ((label, "drq"),)
 
 
@@ -259,8 +240,8 @@ def test_what_cannot_be_compared_is_refused_by_name(runs: Path, tmp_path: Path) 
     with pytest.raises(UserError, match="one side has finger_spin, walker_walk; the other cheetah"):
         matches(find_side("svea", runs), find_side(str(tmp_path / "other"), runs))
     pairs, _ = matches(find_side("svea", runs), find_side("drq", runs))
-    assert compare(pairs, "video_hard", "return") is None
-    assert compare(pairs, "train", "success") is None
+    assert compare_in(pairs, "video_hard", "return") is None
+    assert compare_in(pairs, "train", "success") is None
 
 
 def test_a_damaged_run_is_left_out_and_named(runs: Path) -> None:

@@ -503,26 +503,6 @@ def test_two_names_of_naive_augmentation_are_one_setting(tmp_path, method, mean)
     assert summarise(group)[1].paper.mean == mean
 
 
-def test_an_oracle_mask_is_marked_as_an_upper_bound_wherever_it_shows(tmp_path):
-    from svea.results.report.cards import cards
-    from svea.results.tables.results import record
-
-    write_run(tmp_path / "plain", preset="paper", decisions=500_000, mask="none")
-    write_run(tmp_path / "masked", preset="paper", decisions=500_000, mask="oracle")
-    plain, masked = groups_of(tmp_path / "plain", tmp_path / "masked")
-    assert plain.label == "svea + conv"
-    assert masked.label == "svea + conv [upper bound: oracle mask]"
-    assert any("upper bound" in text and "not a method" in text for text in caveats_of(masked))
-    assert not any("upper bound" in text for text in caveats_of(plain))
-    assert any("upper bound" in departure for departure in masked.departures)
-    results = [summarise(group) for group in (plain, masked)]
-    assert "upper bound: oracle mask" in cards([masked], results[1], [])[0].badges
-    for ours, theirs in zip(*results, strict=True):
-        assert theirs.paper is None, "the paper has no such agent"
-        assert (record(ours)["mask"], record(theirs)["mask"]) == ("none", "oracle")
-    assert any(one.paper is not None for one in results[0])
-
-
 def test_a_mask_that_the_method_does_not_bring_is_named(tmp_path):
     write_run(tmp_path / "a", method="madi", mask="madi")
     write_run(tmp_path / "b", method="svea", mask="madi")

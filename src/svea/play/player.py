@@ -24,6 +24,7 @@ from svea.envs.looks import provenance_of
 from svea.envs.looks.live import PATH, LiveMode
 from svea.envs.modes import make_mode
 from svea.envs.tasks import TASKS
+from svea.evaluation.film.episode import UPPER_BOUND
 from svea.evaluation.film.saliency import action_gradients, input_gradients, overlay, scaled
 from svea.evaluation.lines import check_actions
 from svea.evaluation.play import (
@@ -34,7 +35,6 @@ from svea.evaluation.play import (
     random_policy,
 )
 from svea.play.setting import Setting, fitting_mode
-from svea.results.labels import UPPER_BOUND
 from svea.runs.load import has_critic, load_agent, load_config
 
 JPEG_QUALITY = 88

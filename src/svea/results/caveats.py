@@ -84,11 +84,6 @@ def caveats_of(group: Group) -> list[str]:
         found.append(f"{', '.join(other)}: not the paper's, so not a replication")
     if pictures := other_pictures(run):
         found.append(f"{pictures}; the paper's are Places365")
-    if run.mask == "oracle":
-        found.append(
-            "upper bound: all pixels but the task's own are black, by the simulator's "
-            "segmentation, which no agent outside it has; not a method"
-        )
     if group.unsaid:
         unsaid = listed(group.unsaid)
         found.append(f"settings of these runs differ in more than their labels say: {unsaid}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,11 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svea.core.errors import UserError, unknown_name
-from svea.results import Group, areas, group_runs, stats, suite
+from svea.core.words import interval, number, plural, rate
+from svea.envs.modes import expand_modes, in_order, is_group
+from svea.results import Group, areas, caveat_notes, group_runs, stats, suite
 from svea.results.read import read_runs
+from svea.results.stats import Interval
+from svea.results.tables import Cell, Table
+from svea.results.tables.results import show
 from svea.runs import zoo
 
 Measure = Literal["return", "area", "success"]
+LONGEST_NAME = 16  # in the head of a column
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +39,12 @@ class Match:
 class Intervals:
     """How much better ours is, and how likely, with 95 % bootstrap intervals."""
 
-    differences: tuple[stats.Interval, ...]
-    chances: tuple[stats.Interval, ...]
+    differences: tuple[Interval, ...]
+    chances: tuple[Interval, ...]
     """One for each match."""
-    difference: stats.Interval | None
+    difference: Interval | None
     """Over all matches, each of them a stratum; None where their returns have other scales."""
-    chance: stats.Interval
+    chance: Interval
     """Over all matches."""
 
     @classmethod
@@ -107,9 +114,85 @@ class Comparison:
         return sum(bool(x.mean() > y.mean()) for x, y in pairs)
 
 
-def _ends(one: stats.Interval) -> dict[str, float | None]:
+def _ends(one: Interval) -> dict[str, float | None]:
     """An interval for JSON, which has no nan: null where one score has no interval."""
     return {name: None if math.isnan(value) else value for name, value in asdict(one).items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Two sides over tasks, seeds and modes."""
+
+    comparisons: tuple[Comparison, ...]
+    """One per mode."""
+    names: tuple[str, str]
+    """What columns call the two sides."""
+    notes: tuple[str, ...]
+    """Everything to know before quoting a number."""
+    brief_notes: tuple[str, ...]
+    """What is missing or damaged, and how many other notes there are."""
+
+    def table(self, verbose: bool = True) -> Table:
+        """For each mode a row per match, and a last one over all; `verbose`: all columns."""
+        return comparison_table(self.comparisons, *self.names, verbose=verbose)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """All numbers, in values that JSON can hold."""
+        return [one.to_json() for one in self.comparisons]
+
+
+def compare(
+    a: str,
+    b: str,
+    *,
+    runs: str | Path = "runs",
+    modes: Sequence[str] = (),
+    measure: Measure = "return",
+) -> Compared:
+    """Two methods over tasks and seeds: their difference, and how likely one is better.
+
+    Args:
+        a: one side: a folder of runs, or an agent of the zoo, `zoo:NAME`; or a method (`svea`),
+            with its augmentation (`svea+conv`), or a setting as `svea eval` prints it.
+        b: the other side, named in the same ways.
+        runs: where names are looked for.
+        modes: which modes or groups of modes; default all that both have.
+        measure: final return, area under the evaluation curve (sample efficiency), or success.
+
+    Raises:
+        UserError: A side is not known, or nothing was played on both.
+    """
+    beneath = Path(runs)
+    (ours, unread_a), (theirs, unread_b) = (find_side(one, beneath) for one in (a, b))
+    pairs, alone = matches(ours, theirs, (a, b))
+    same = [pair.name for pair in pairs if _folders(pair.ours) & _folders(pair.theirs)]
+    twice = [f"{name}: both sides have the same runs" for name in same]
+    names = _side_names(a, b)
+    shown = _spelled_out(modes, _common_modes(pairs))
+    found = {mode: compare_in(pairs, mode, measure) for mode in shown}
+    made = tuple(one for one in found.values() if one is not None)
+    lacking = [mode for mode in shown if found[mode] is None]
+    heads = [*([] if names[0] == a else [f"A: {a}; B: {b}"])]
+    heads += [f"{mode}: no {measure} on both sides of any task" for mode in lacking]
+    groups = [pair.ours for pair in pairs] + [pair.theirs for pair in pairs]
+    about = () if measure == "area" else shown
+    amiss = [*twice, *unread_a, *unread_b, *alone]
+    every, warnings = (
+        list(dict.fromkeys([*amiss, *caveat_notes(groups, about, only)])) for only in (False, True)
+    )
+    if not made:
+        cure = [_evaluate_both((a, b), beneath, modes)] if measure == "return" else []
+        raise UserError("nothing to compare:\n" + "\n".join([*cure, *heads, *warnings]))
+    wins = [f"{c.mode}: {names[0]} is better in {c.wins} of {len(c.names)}" for c in made]
+    over, *seeds = _about_intervals(made)
+    more = plural(len(wins) + len(seeds) + len(every) - len(warnings), "note")
+    short = f"{over}. More columns and {more}: --verbose"
+    return Compared(
+        made,
+        names,
+        (*heads, *wins, over, *seeds, *(f"note: {text}" for text in every)),
+        (*heads, short, *(f"note: {text}" for text in warnings)),
+    )
 
 
 def find_side(text: str, beneath: Path) -> tuple[list[Group], list[str]]:
@@ -191,7 +274,7 @@ def matches(
     return both, alone
 
 
-def compare(pairs: Sequence[Match], mode: str, measure: Measure) -> Comparison | None:
+def compare_in(pairs: Sequence[Match], mode: str, measure: Measure) -> Comparison | None:
     """Compare two sides in a mode; None where no match has scores on both sides."""
     scored = [(pair, *_scores(pair, mode, measure)) for pair in pairs]
     scored = [(pair, x, y) for pair, x, y in scored if x.size and y.size]
@@ -239,3 +322,108 @@ def _scores(
             stats.seed_scores([run.finals(mode, measure) for run in runs]) for runs in sides
         )
     return ours, theirs
+
+
+def _about_intervals(made: Sequence[Comparison]) -> list[str]:
+    """What the intervals of a table are over."""
+    if made[0].over_worlds is None:
+        return ["[95 %]: bootstrap intervals over seeds"]
+    over = ["[95 %]: bootstrap intervals over seeds and worlds (train: seeds and episodes)"]
+    if any(any(found.single_pairs) for found in made):
+        over.append(
+            "where both sides have one seed, the interval of the difference is over worlds "
+            "(train: episodes) alone and P has none: nothing is known of other seeds"
+        )
+    return over
+
+
+def _evaluate_both(sides: Sequence[str], beneath: Path, modes: Sequence[str]) -> str:
+    """What to do where the sides were not played in a mode that both have."""
+    named = [zoo.is_name(side) or Path(side).exists() for side in sides]
+    runs = [side if is_one else str(beneath) for side, is_one in zip(sides, named, strict=True)]
+    words = [*dict.fromkeys(runs), *(["--modes", *modes] if modes else [])]
+    command = f"svea eval {shlex.join(words)}"
+    return f"no mode was played on both sides; `{command}` plays what is missing"
+
+
+def _folders(group: Group) -> set[Path]:
+    """Where the runs of a group lie."""
+    return {run.folder.resolve() for run in group.runs}
+
+
+def _side_names(ours: str, theirs: str) -> tuple[str, str]:
+    """What the columns call the two sides."""
+    return ("A", "B") if max(len(ours), len(theirs)) > LONGEST_NAME else (ours, theirs)
+
+
+def _spelled_out(modes: Sequence[str], common: Sequence[str]) -> list[str]:
+    """The modes that are asked for; of a group those that both sides have."""
+    asked: list[str] = []
+    for mode in modes:
+        members = [one for one in expand_modes([mode]) if one in common] if is_group(mode) else []
+        asked += members or [mode]
+    return list(dict.fromkeys(asked)) if modes else list(common)
+
+
+def _common_modes(pairs: Sequence[Match]) -> list[str]:
+    """Modes that any match has on both sides."""
+    return in_order(m for pair in pairs for m in pair.ours.modes if m in pair.theirs.modes)
+
+
+def comparison_table(
+    found: Sequence[Comparison], ours: str, theirs: str, verbose: bool = True
+) -> Table:
+    """For each comparison a row per match, and a last one over all.
+
+    Args:
+        found: One comparison per mode.
+        ours: What the columns call our side.
+        theirs: What they call the other.
+        verbose: Also with the seeds and the probability.
+    """
+    rows = [row for comparison in found for row in _rows(comparison, ours, theirs)]
+    if not verbose:
+        rows = [{k: v for k, v in row.items() if k != "seeds" and k[:2] != "P("} for row in rows]
+    return Table.of("comparison", rows)
+
+
+def _rows(found: Comparison, ours: str, theirs: str) -> Iterator[dict[str, Cell]]:
+    """The rows of one mode."""
+    form = show(found.measure)
+
+    def row(
+        name: str, a: float, b: float, seeds: str, gain: Interval | None, chance: Interval
+    ) -> dict[str, Cell]:
+        return {
+            "task": Cell(name),
+            "mode": Cell(found.mode),
+            f"{found.measure} of {ours}": Cell(form(a), value=a),
+            f"of {theirs}": Cell(form(b), value=b),
+            "seeds": Cell(seeds),
+            "difference [95 %]": _interval(gain, form) if gain else Cell("–"),
+            f"P({ours} > {theirs}) [95 %]": _interval(chance, rate),
+        }
+
+    shown, alone = found.shown, found.single_pairs
+    chances = [_of_one_pair(c) if one else c for c, one in zip(shown.chances, alone, strict=True)]
+    each = zip(found.names, found.ours, found.theirs, shown.differences, chances, strict=True)
+    for name, x, y, gain, chance in each:
+        yield row(name, x.mean(), y.mean(), f"{x.size}, {y.size}", gain, chance)
+    if len(found.names) > 1:
+        a, b = (float(np.mean([x.mean() for x in side])) for side in (found.ours, found.theirs))
+        if shown.difference is None:  # returns of several suites have no common scale
+            a = b = math.nan
+        n, m = (sum(x.size for x in side) for side in (found.ours, found.theirs))
+        name = f"all {len(found.names)}"
+        chance = _of_one_pair(shown.chance) if any(alone) else shown.chance
+        yield row(name, a, b, f"{n}, {m}", shown.difference, chance)
+
+
+def _of_one_pair(chance: Interval) -> Interval:
+    """Without its ends: over worlds alone they would make one pair of seeds look certain."""
+    return replace(chance, low=math.nan, high=math.nan)
+
+
+def _interval(one: Interval, form: Callable[[float], str] = number) -> Cell:
+    """A value with the ends of its interval."""
+    return Cell(form(one.point), interval(one.low, one.high, form), value=one.point)

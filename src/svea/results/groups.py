@@ -71,8 +71,6 @@ class Group:
             found.append(f"preset {run.preset}")
         if pictures := other_pictures(run):
             found.append(pictures)
-        if run.mask == "oracle":
-            found.append("an oracle mask (an upper bound)")
         if self.task in envs.ROBOT_TASKS:
             found.append("a robot task of our own (the paper's were never released)")
         if not found and (changed := changed_settings(run)):

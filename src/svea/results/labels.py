@@ -17,24 +17,19 @@ FIRST_TO_TELL = ("preset", "auxiliary", "decisions")
 """Settings that tell groups apart best, because a reader chose them; all others come after."""
 
 
-UPPER_BOUND = "upper bound: oracle mask"
-"""How tables, figures and pages mark agents that see through the simulator's own segmentation."""
-
-
 def method_label(method: str, augment: str, encoder: str, base: str, mask: str = "none") -> str:
     """What every label begins with; encoder and base where they are not the paper's first ones.
 
     >>> method_label("svea", "conv", "cnn", "sac"), method_label("drq", "none", "vit", "ddpg")
     ('svea + conv', 'drq (vit, ddpg)')
-    >>> [method_label("drq", "none", "cnn", "sac", mask) for mask in ("madi", "oracle")]
-    ['drq (mask madi)', 'drq [upper bound: oracle mask]']
+    >>> method_label("drq", "none", "cnn", "sac", mask="madi")
+    'drq (mask madi)'
     """
     strong = f" + {augment}" if augment != "none" else ""
     other = [name for name in (encoder, base) if name not in ("cnn", "sac")]
     usual = METHODS[method].mask if method in METHODS else "none"
-    other += [f"mask {mask}"] if mask not in (usual, "oracle") else []
-    named = method + strong + (f" ({', '.join(other)})" if other else "")
-    return f"{named} [{UPPER_BOUND}]" if mask == "oracle" else named
+    other += [f"mask {mask}"] if mask != usual else []
+    return method + strong + (f" ({', '.join(other)})" if other else "")
 
 
 def labels(base: str, settings: Sequence[Settings]) -> list[tuple[str, tuple[str, ...]]]:

@@ -21,7 +21,6 @@ from svea.evaluation.play import (
     play,
 )
 from svea.replay import Replay
-from svea.results.stats import mean_and_std
 
 VARIANCE_BATCH, VARIANCE_DRAWS = 64, 8  # transitions and views of each, at every evaluation
 
@@ -80,10 +79,9 @@ class Evaluators:
         returns = [episode.total for episode in played]
         shown = [episode.world for episode in played if episode.world is not None]
         successes = [episode.success for episode in played if episode.success is not None]
-        mean, std = mean_and_std(returns)
         return {
-            "return_mean": mean,
-            **({"return_std": std} if len(returns) > 1 else {}),
+            "return_mean": float(np.mean(returns)),
+            **({"return_std": float(np.std(returns, ddof=1))} if len(returns) > 1 else {}),
             "episodes": len(returns),
             "returns": returns,
             **({"worlds": shown} if shown else {}),

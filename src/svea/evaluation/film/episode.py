@@ -21,7 +21,6 @@ from svea.envs.modes import label_mode
 from svea.envs.stacking import FRAMES
 from svea.evaluation.lines import check_actions
 from svea.evaluation.play import EpisodeResult
-from svea.results.labels import UPPER_BOUND
 from svea.runs.load import has_critic
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     from svea.config import Config
 
 SIZE = 240  # side of a picture, in pixels
+UPPER_BOUND = "upper bound: oracle mask"
+"""How agents are marked that see through the simulator's own segmentation."""
 
 Picture = NDArray[np.uint8]  # (H, W, 3)
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from svea.core.words import count, decisions, duration, number, plural, rate
 from svea.results import Group, Result, mean_curve
-from svea.results.labels import UPPER_BOUND
 from svea.results.plots import color_of
 from svea.results.run import Curve, Run
 from svea.runs import layout
@@ -178,8 +177,6 @@ def _size(group: Group) -> str:
 
 def _badges(group: Group) -> Iterator[str]:
     """What a reader must not miss."""
-    if group.runs[0].mask == "oracle":
-        yield UPPER_BOUND
     if group.departures:
         yield "not a replication"
     unfinished = sum(not run.finished for run in group.runs)
