@@ -8,10 +8,10 @@ Processes with the same number of threads alternate, so that other work affects 
 - *before*: the same with the code of another working tree, if one is given (`git worktree add`).
 
 Before anything is timed, plain and fast make some updates from the same weights with the same
-draws, and must come to the same losses: within 2 % of the largest where fast computes in bfloat16.
+draws, and must come to the same losses.
 
     python benchmarks/cpu.py [--rounds 12] [--updates 6] [--threads 1] [--size quick|paper]
-                             [--precision float32|bfloat16] [--before TREE]
+                             [--before TREE]
 
 `--threads 0` leaves the number to each, as `svea train` does where OMP_NUM_THREADS is not set.
 """
@@ -46,42 +46,36 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def updater(
-    kind: str, size: str, precision: str = "float32"
-) -> Callable[[int], dict[str, torch.Tensor]]:
+def updater(kind: str, size: str) -> Callable[[int], dict[str, torch.Tensor]]:
     """A function that samples and updates in this way; all start from one state."""
     config = configure("walker_walk", **SIZES[size])
     agent, replay = make_agent(config, ACTIONS), noise_replay(config, CPU, decisions=1_000)
     if kind in ("fast", "before"):
         speed = choose_speed("auto", CPU)
-        dtype = getattr(torch, precision if kind == "fast" else "float32")
-        return Learner(agent, replay, config.batch_size, speed=speed, precision=dtype).step
+        return Learner(agent, replay, config.batch_size, speed=speed).step
     if kind == "plain":
         plain = PlainSVEA(config, agent)
         return lambda decision: plain.update(replay.sample(config.batch_size), decision)
     return lambda decision: agent.update(replay.sample(config.batch_size), agent.schedule(decision))
 
 
-def check(size: str, precision: str) -> None:
+def check(size: str) -> None:
     """Plain and fast updates come to the same losses."""
-    plain, fast = updater("plain", size), updater("fast", size, precision)
+    plain, fast = updater("plain", size), updater("fast", size)
     # Eleven layers magnify rounding: after Adam's first step plain and written differ by 0.3 %.
     for decision in range(1 if size == "paper" else 6):
         wanted, found = plain(decision), fast(decision)
         for name, loss in wanted.items():
-            near = {"rtol": 1e-4, "atol": 1e-5}
-            if precision == "bfloat16":  # losses are means of squares and of values below 1
-                near = {"rtol": 0, "atol": 0.02 * float(max(map(abs, wanted.values())))}
-            torch.testing.assert_close(found[name], loss, **near, msg=name)
+            torch.testing.assert_close(found[name], loss, rtol=1e-4, atol=1e-5, msg=name)
 
 
-def serve(kind: str, size: str, precision: str, updates: int) -> None:
+def serve(kind: str, size: str, updates: int) -> None:
     """A child: on every line it reads, time some updates and answer with milliseconds each.
 
     They are of wall time, or of processor time where there is one thread: other work on the machine
     changes that less.
     """
-    update = updater(kind, size, precision)
+    update = updater(kind, size)
     one_thread = os.environ.get("OMP_NUM_THREADS") == "1"
     clock = time.process_time if one_thread else time.perf_counter
     for decision in range(4):
@@ -102,18 +96,15 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=6)
     parser.add_argument("--threads", type=int, default=max(1, usable_cores() - 1))
     parser.add_argument("--size", choices=SIZES, default="quick")
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32",
-                        help="of fast; the others compute in float32")  # fmt: skip
     parser.add_argument("--before", type=Path, help="a working tree of another commit")
     options = parser.parse_args()
     if options.serve:
-        return serve(options.serve, options.size, options.precision, options.updates)
-    check(options.size, options.precision)
+        return serve(options.serve, options.size, options.updates)
+    check(options.size)
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
     if options.threads:
         environment["OMP_NUM_THREADS"] = str(options.threads)
-    command = [sys.executable, __file__, "--updates", str(options.updates), "--size", options.size,
-               "--precision", options.precision]  # fmt: skip
+    command = [sys.executable, __file__, "--updates", str(options.updates), "--size", options.size]
     children = {}
     for kind in KINDS if options.before else KINDS[:-1]:
         tree = options.before if kind == "before" else Path(__file__).parents[1]
@@ -134,7 +125,7 @@ def main() -> None:
         child.wait()
     kind_of_time = "processor time" if options.threads == 1 else "wall time"
     threads = options.threads or "their own number of"
-    print(f"size {options.size}, fast in {options.precision}, {threads} thread(s), "
+    print(f"size {options.size}, {threads} thread(s), "
           f"{kind_of_time} · {machine()}")  # fmt: skip
     for kind, found in times.items():
         ratios = [other / own for other, own in zip(found, times["fast"], strict=True)]

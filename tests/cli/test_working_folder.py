@@ -24,7 +24,6 @@ from svea.cli import gl_probe, main
 from svea.config import configure
 from svea.core import machine
 from svea.envs.workers.pool import Workers
-from svea.speed.device import cpu_computes_bfloat16
 from svea.studies import Study, supervise
 from svea.studies.engines import Resources, slurm
 from svea.studies.engines.ray import as_task
@@ -79,9 +78,8 @@ def test_the_processes_of_a_study(within: Path, tmp_path: Path) -> None:
     assert process(["train", "--help"], tmp_path / "log", lambda: False) == 0
 
 
-def test_trials_of_drawing_and_of_bfloat16(within: Path) -> None:
+def test_a_trial_of_drawing(within: Path) -> None:
     gl_probe.measure_gl()
-    cpu_computes_bfloat16()
 
 
 def test_an_agent_of_the_playground(within: Path) -> None:

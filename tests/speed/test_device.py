@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-from typing import Any
-
 import pytest
 import torch
 
@@ -33,16 +30,8 @@ def test_precision_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
     for native, expected in ((True, torch.bfloat16), (False, torch.float32)):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda native=native: native)
         assert device.choose_precision("auto", torch.device("cuda")) == expected
-
-
-def test_bfloat16_on_a_cpu_is_tried_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def trial(status: int) -> Any:
-        return lambda *_, **__: subprocess.CompletedProcess([], status)
-
-    monkeypatch.setattr(subprocess, "run", trial(0))
-    assert device.choose_precision("bfloat16", CPU) == torch.bfloat16
-    monkeypatch.setattr(subprocess, "run", trial(-4))  # an illegal instruction
-    with pytest.raises(UserError, match=r"bfloat16, but this CPU.*--precision float32"):
+    assert device.choose_precision("bfloat16", torch.device("cuda")) == torch.bfloat16
+    with pytest.raises(UserError, match="bfloat16"):
         device.choose_precision("bfloat16", CPU)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -160,12 +159,9 @@ def check_updates() -> Check:
 
 
 def check_cpu() -> Check:
-    """Cores that this process may use, and the bf16 instructions that speed up updates."""
+    """Cores that this process may use."""
     cores = machine.usable_cores()
-    flags = _cpu_flags()
-    fast = [flag for flag in ("avx512_bf16", "amx_bf16", "bf16") if flag in flags]
-    bf16 = f"bf16 in hardware ({', '.join(fast)})" if fast else "no bf16 in hardware"
-    value = f"{plural(cores, 'core')}, {platform.machine()}, {bf16}"
+    value = f"{plural(cores, 'core')}, {platform.machine()}"
     if cores < 2:
         cure = "give the process two cores: one draws the environments, one learns"
         return Check("cpu", value, "warning", cure)
@@ -279,17 +275,3 @@ def _installed_version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _cpu_flags() -> set[str]:
-    """The instruction sets that Linux lists for the first core."""
-    match = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", _read("/proc/cpuinfo"), re.MULTILINE)
-    return set(match.group(1).split()) if match else set()
-
-
-def _read(path: str) -> str:
-    """A file of the kernel, or nothing where the kernel has no such file."""
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""

@@ -2,9 +2,8 @@
 
    LAYERS is given on the command line: LAYER(number, side, channels, stride, filters, relu, tiled)
    for each of them, and REVERSED is the same from the last to the first. All sizes are constants, so
-   that the compiler keeps whole tiles in registers. Tiled layers are computed by winograd.c; with
-   BFLOAT16 all layers are those of cpu_bfloat16.c. Views (views.c) and heads (mlp.c) have no sizes
-   of their own. A vector holds 16 filters of one pixel: pictures are (batch, height, width,
+   that the compiler keeps whole tiles in registers. Tiled layers are computed by winograd.c.
+   Views (views.c) have no sizes of their own. A vector holds 16 filters of one pixel: pictures are (batch, height, width,
    channels), but for the first layer's input, which is planar (batch, channels, height, width) as
    the replay has it. Kernels put weights in order as (tap, channels in, channels out). */
 
@@ -61,8 +60,6 @@ INLINE const float *fetch(const float *ahead, int lines) {
   UNROLLED for (int line = 0; line < lines; line++) __builtin_prefetch(ahead + 16 * line);
   return ahead + 16 * lines;
 }
-
-#include "pairs.c"
 
 /* y = x * w + bias for one picture, clipped at 0 with relu. The last tiles overlap those before. */
 INLINE void convolve(const float *x, const float *w, const float *bias, float *y, int relu,
@@ -200,9 +197,6 @@ void sum_gradients(const gradients *parts, float *const *dw, float *const *dbias
   free(sum);
 }
 
-#ifdef BFLOAT16
-#include "cpu_bfloat16.c"
-#else
 #include "winograd.c"
 
 #define LAYER(NUMBER, SIDE, CHANNELS, STRIDE, FILTERS, RELU, TILED)                                \
@@ -319,10 +313,7 @@ void backward(float *const *x, const float *gradient, const float *const *w, gra
   free(own);
 }
 
-#endif
-
 #include "team.c"
 #include "views.c"
-#include "mlp.c"
 #include "steps.c"
 #include "crops.c"

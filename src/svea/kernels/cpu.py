@@ -27,25 +27,23 @@ from svea.networks.cnn import CNN
 SOURCE = Path(__file__).with_name("cpu.c")
 PARTS = (
     SOURCE,
-    *map(SOURCE.with_name, ("pairs.c", "cpu_bfloat16.c", "winograd.c", "team.c", "views.c")),
-    *map(SOURCE.with_name, ("mlp.c", "steps.c", "crops.c")),
+    *map(SOURCE.with_name, ("winograd.c", "team.c", "views.c", "steps.c", "crops.c")),
 )
 OPTIMISE = compiled.OPTIMISE
 BuildError = compiled.BuildError
 
 
 @functools.cache
-def library(layers: str = "", precision: torch.dtype = torch.float32) -> ctypes.CDLL:
+def library(layers: str = "") -> ctypes.CDLL:
     """The kernels for a network's layers, compiled unless an earlier run did it."""
-    options = (*defined(layers, precision), *OPTIMISE)
+    options = (*defined(layers), *OPTIMISE)
     return compiled.load_c(PARTS, options, "random_convolution")
 
 
-def defined(layers: str, precision: torch.dtype) -> tuple[str, ...]:
-    """The definitions that make the source one for these layers in this precision."""
+def defined(layers: str) -> tuple[str, ...]:
+    """The definitions that make the source one for these layers."""
     backwards = "LAYER" + " LAYER".join(reversed(layers.split("LAYER")[1:])) if layers else ""
-    low = ("-DBFLOAT16",) if precision == torch.bfloat16 else ()
-    return (f"-DLAYERS={layers}", f"-DREVERSED={backwards}", *low)
+    return (f"-DLAYERS={layers}", f"-DREVERSED={backwards}")
 
 
 def call(function: Callable[..., Any], batch: int, *arguments: Any) -> None:
@@ -59,8 +57,7 @@ def call(function: Callable[..., Any], batch: int, *arguments: Any) -> None:
 def suits_random_convolution(x: Tensor) -> bool:
     """Whether `random_convolution` can take these pictures."""
     rows, columns = x.shape[2:]
-    in_kind = x.dtype in (torch.float32, torch.bfloat16)
-    return in_kind and 4 <= rows <= 256 and 16 <= columns <= 256
+    return x.dtype == torch.float32 and 4 <= rows <= 256 and 16 <= columns <= 256
 
 
 def random_convolution(x: Tensor, weight: Tensor) -> Tensor:
@@ -70,26 +67,21 @@ def random_convolution(x: Tensor, weight: Tensor) -> Tensor:
     x = x.contiguous()
     y = torch.empty_like(x) if y is None else y
     sizes = (batch, channels // 3, rows, columns)
-    low = x.dtype == torch.bfloat16
-    convolve = library().random_convolution_pairs if low else library().random_convolution
-    call(convolve, batch, x, weight.contiguous(), y, *sizes)
+    call(library().random_convolution, batch, x, weight.contiguous(), y, *sizes)
     return y
 
 
-def window_pixels(
-    x: Tensor, corner: Tensor, height: int, width: int, pad: int, dtype: torch.dtype = torch.float32
-) -> Tensor:
+def window_pixels(x: Tensor, corner: Tensor, height: int, width: int, pad: int) -> Tensor:
     """One window per sample (`augment.crops.windows`) of bytes (B, C, H, W), as numbers in [0, 1].
 
     The same bits as moving bytes and then dividing them by 255, in one pass instead of five. It
     leaves room behind it for a strong view, so that both can enter a network without a copy.
     """
     batch, channels, rows, columns = x.shape
-    y, room = torch.empty(2, batch, channels, height, width, dtype=dtype)
+    y, room = torch.empty(2, batch, channels, height, width)
     y.room = room  # type: ignore[attr-defined]
-    to = (y, None) if dtype == torch.float32 else (None, y)
     sizes = (batch, channels, rows, columns, height, width, pad)
-    call(library().window_pixels, batch, x.contiguous(), corner.contiguous(), *to, *sizes)
+    call(library().window_pixels, batch, x.contiguous(), corner.contiguous(), y, *sizes)
     return y
 
 
@@ -125,8 +117,6 @@ class Layer:
 class Convolutions:
     """A CNN's forward pass by these kernels: set as its ``forward``, nothing else changes."""
 
-    precision = torch.float32
-
     def __init__(self, network: CNN) -> None:
         self.network = network
         convolutions = [m for m in network.layers if isinstance(m, nn.Conv2d)]
@@ -135,8 +125,7 @@ class Convolutions:
         for number, one in enumerate(convolutions):
             relu = number < len(convolutions) - 1 or network.drqv2
             stride, channels, filters = int(one.stride[0]), one.in_channels, one.out_channels
-            exact = self.precision == torch.float32
-            tiled = exact and number > 0 and stride == 1 and side >= TILED_FROM
+            tiled = number > 0 and stride == 1 and side >= TILED_FROM
             layer = Layer(side, channels, stride, filters, relu, tiled)
             self.layers.append(layer)
             side = layer.after
@@ -146,7 +135,7 @@ class Convolutions:
             f"{int(each.relu)}, {int(each.tiled)})"
             for number, each in enumerate(self.layers)
         )
-        library(self.source, self.precision)  # compile now, not in the first update
+        library(self.source)  # compile now, not in the first update
 
     @staticmethod
     def fits(network: nn.Module) -> bool:

@@ -15,7 +15,7 @@ from svea.core.machine import usable_cores
 
 CHUNKS = 16  # parts of a batch that threads take one by one; as in the source
 MOST_ARGUMENTS = 20  # of a kernel; as in the source
-KINDS = (torch.float32, torch.bfloat16, torch.uint8, torch.int32, torch.int64)  # of tensors
+KINDS = (torch.float32, torch.uint8, torch.int32, torch.int64)  # of tensors
 WORTH_SHARING = 32  # pictures; with fewer, waking another thread takes longer than the work
 
 

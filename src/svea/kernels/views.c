@@ -1,4 +1,4 @@
-/* Views of pictures, as planes in float32 or in bfloat16: a part of cpu.c. */
+/* Views of pictures, as planes in float32: a part of cpu.c. */
 
 /* e to the power of x within 2 units of the last place, for -87 < x < 88. */
 INLINE vector exponential(vector x) {
@@ -22,17 +22,6 @@ INLINE vector sigmoid(vector x) {
   vector bounded = (vector)(((mask)x & ~(x > limit)) | ((mask)limit & (x > limit)));
   bounded = (vector)(((mask)bounded & ~(x < -limit)) | ((mask)-limit & (x < -limit)));
   return 1.0f / (1.0f + exponential(-bounded));
-}
-
-/* The same within 1e-4 of itself, which bfloat16 does not tell apart. */
-INLINE vector coarse_sigmoid(vector x) {
-  const vector limit = (vector){0} + 126.0f, rounder = (vector){0} + 12582912.0f;
-  vector power = x * -1.44269504f;  /* e^-x = 2^power */
-  power = (vector)(((mask)power & ~(power > limit)) | ((mask)limit & (power > limit)));
-  power = (vector)(((mask)power & ~(power < -limit)) | ((mask)-limit & (power < -limit)));
-  const vector whole = (power + rounder) - rounder, rest = power - whole;
-  const vector sum = ((0.0551716f * rest + 0.2426111f) * rest + 0.6932610f) * rest + 0.9999281f;
-  return 1.0f / (1.0f + (vector)((mask)sum + (__builtin_convertvector(whole, mask) << 23)));
 }
 
 /* The sigmoid of every sample's frames with its own 3x3 filter (out, in, 3, 3); the border is
@@ -78,65 +67,6 @@ void random_convolution(const float *x, const float *w, float *y, long samples, 
   }
 }
 
-/* A frame's planes with a repeated border, as pairs: of the first two channels, and of the third one
-   and itself a column further. */
-INLINE void pad_frame(const half *x, int *colours, int *third, long height, long width) {
-  for (long r = 0; r < height + 2; r++) {
-    const long row = r < 1 ? 0 : r > height ? height - 1 : r - 1;
-    const half *from = x + row * width, *second = from + height * width;
-    const half *last = second + height * width;
-    int *to = colours + r * (width + 2), *beside = third + r * (width + 2);
-    interleave(from, second, to + 1, width);
-    interleave(last, last + 1, beside + 1, width - 1);
-    to[0] = to[1], beside[0] = pair_of(last[0], last[0]);
-    to[width + 1] = to[width];
-    beside[width] = beside[width + 1] = pair_of(last[width - 1], last[width - 1]);
-  }
-}
-
-/* The same in bfloat16 with sums in float32: 15 products of pairs instead of 27. In a row of taps
-   they are three of both first channels, and the third channel's first and second, and third tap. */
-void random_convolution_pairs(const half *x, const float *w, half *y, long samples, long frames,
-                              long height, long width, long *next) {
-  enum { ROWS = 4, ROW = 5, TAPS = 3 * ROW };
-  const long batch = samples * frames, wide = width + 2, count = 3 * height * width;
-  SHARE_PICTURES(n, batch) {
-    int padded[2][height + 2][wide], filters[3][TAPS];
-    float sums[count];
-    pad_frame(x + n * count, padded[0][0], padded[1][0], height, width);
-    for (int o = 0; o < 3; o++)
-      for (int r = 0; r < 3; r++) {
-        const float *from = w + n / frames * 81 + o * 27 + r * 3;
-        int *to = filters[o] + r * ROW;
-        for (int c = 0; c < 3; c++) to[c] = pair_of(round_one(from[c]), round_one(from[9 + c]));
-        to[3] = pair_of(round_one(from[18]), round_one(from[19]));
-        to[4] = pair_of(round_one(from[20]), 0);
-      }
-    for (long r = 0; r < height; r += ROWS)
-      for (long c = 0; c < width; c += LANES) {
-        const long row = r < height - ROWS ? r : height - ROWS;
-        const long column = c < width - LANES ? c : width - LANES;
-        vector sum[3 * ROWS];
-        UNROLLED for (int t = 0; t < 3 * ROWS; t++) sum[t] = (vector){0};
-        UNROLLED for (int k = 0; k < TAPS; k++) {
-          const int across = k % ROW < 3 ? k % ROW : k % ROW * 2 - 6;
-          const int *from = &padded[k % ROW / 3][row + k / ROW][column + across];
-          UNROLLED for (int t = 0; t < ROWS; t++) {
-            const pairs value = read_pairs(from + t * wide);
-            UNROLLED for (int o = 0; o < 3; o++)
-              sum[o * ROWS + t] = dot(sum[o * ROWS + t], value, both(filters[o][k]));
-          }
-        }
-        UNROLLED for (int t = 0; t < 3 * ROWS; t++)
-          write(sums + (t / ROWS * height + row + t % ROWS) * width + column, sum[t]);
-      }
-    for (long k = 0; k < count; k += LANES) {
-      const long at = k < count - LANES ? k : count - LANES;
-      *(halves *)(y + n * count + at) = rounded(coarse_sigmoid(read(sums + at)));
-    }
-  }
-}
-
 /* x / 255, rounded as a division would: the product with 1 / 255 is corrected by what it lacks. */
 INLINE float part_of_255(float x) {
   const float one = 1 / 255.0f, share = x * one;
@@ -144,10 +74,9 @@ INLINE float part_of_255(float x) {
 }
 
 /* One window of every sample's bytes, divided by 255, in one pass. The window begins at the sample's
-   corner (row, column) less pad, and the border is repeated. It goes to y, or rounded to low. */
-void window_pixels(const unsigned char *x, const long *corner, float *y, half *low, long batch,
-                   long channels, long rows, long columns, long height, long width, long pad,
-                   long *next) {
+   corner (row, column) less pad, and the border is repeated. */
+void window_pixels(const unsigned char *x, const long *corner, float *y, long batch, long channels,
+                   long rows, long columns, long height, long width, long pad, long *next) {
   SHARE_PICTURES(b, batch) {
     const long top = corner[2 * b] - pad, left = corner[2 * b + 1] - pad;
     const long before = left < 0 ? smaller(-left, width) : 0;  /* columns that repeat the first */
@@ -163,10 +92,8 @@ void window_pixels(const unsigned char *x, const long *corner, float *y, half *l
         if (inside > before) memcpy(line + before, from + left + before, inside - before);
         for (long k = inside < 0 ? 0 : inside; k < width; k++) line[k] = from[columns - 1];
       }
-      const long first = (b * channels + c) * height * width;
-      float own[y ? 1 : height * width], *to = y ? y + first : own;
+      float *to = y + (b * channels + c) * height * width;
       for (long k = 0; k < height * width; k++) to[k] = part_of_255(bytes[k]);
-      if (low) round_row(to, low + first, height * width);
     }
   }
 }

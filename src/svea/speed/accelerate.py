@@ -43,14 +43,14 @@ def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16
         return
     maker, device = agent.view_maker, agent.device
     maker.weak, maker.strong = (
-        transform(augment, partial(fast_augmentation, device=device, precision=precision))
+        transform(augment, partial(fast_augmentation, device=device))
         for augment in (maker.weak, maker.strong)
     )
     if isinstance(maker.strong, Augmentation):  # in a chain, each checks what the others made
         maker.strong = replace(maker.strong, of_bytes=True)
     if device.type == "cpu":
         maker.pixels, maker.join = remaining_pixels, join_views
-        compute_in_c(agent.networks.values(), precision)
+        compute_in_c(agent.networks.values())
         step_in_c(agent)
     else:
         maker.pixels = pixels_on_cuda if device.type == "cuda" else compiled_pixels
@@ -67,27 +67,20 @@ OF_SPECTRA = ("spectrum", "amplitude_mix")
 call what is called without it."""
 
 
-def fast_augmentation(
-    augment: Augmentation, device: torch.device, precision: torch.dtype = torch.float32
-) -> Augmentation:
+def fast_augmentation(augment: Augmentation, device: torch.device) -> Augmentation:
     """The augmentation as an accelerated update computes it; its draws stay the same.
 
     Draws are not compiled: torch.compile does not take explicit generators.
     """
-    fast = with_kernels(augment, device, precision)
+    fast = with_kernels(augment, device)
     if device.type == "cpu" or fast.function is not augment.function or augment.name in OF_SPECTRA:
         return fast  # nothing is left to compile
     return replace(fast, function=compiled(fast.function))
 
 
-def with_kernels(
-    augment: Augmentation, device: torch.device, precision: torch.dtype = torch.float32
-) -> Augmentation:
-    """The augmentation with our own kernel for a device, where there is one.
-
-    On a CPU, kernels that make pixels of bytes make them in the precision of the networks.
-    """
-    kernels = {"cpu": in_c(precision), "cuda": ON_CUDA}.get(device.type, {})
+def with_kernels(augment: Augmentation, device: torch.device) -> Augmentation:
+    """The augmentation with our own kernel for a device, where there is one."""
+    kernels = {"cpu": IN_C, "cuda": ON_CUDA}.get(device.type, {})
     fast = replace(augment, function=kernels.get(augment.name, augment.function))
     if fast.function in (_shift_on_cuda, _crop_on_cuda):
         return WindowsOfPixels(**vars(fast))
@@ -133,20 +126,20 @@ def _conv_in_c(x: Tensor, *, weight: Tensor) -> Tensor:
     return conv.function(x, weight=weight)
 
 
-def _shift_in_c(x: Tensor, *, corner: Tensor, pad: int, dtype: torch.dtype) -> Tensor:
+def _shift_in_c(x: Tensor, *, corner: Tensor, pad: int) -> Tensor:
     from svea.kernels import cpu
 
     if x.dtype != torch.uint8:
         return shift.function(x, corner=corner, pad=pad)
-    return cpu.window_pixels(x, corner, x.shape[2], x.shape[3], pad, dtype)
+    return cpu.window_pixels(x, corner, x.shape[2], x.shape[3], pad)
 
 
-def _crop_in_c(x: Tensor, *, corner: Tensor, size: int, dtype: torch.dtype) -> Tensor:
+def _crop_in_c(x: Tensor, *, corner: Tensor, size: int) -> Tensor:
     from svea.kernels import cpu
 
     if x.dtype != torch.uint8:
         return crop.function(x, corner=corner, size=size)
-    return cpu.window_pixels(x, corner, size, size, 0, dtype)
+    return cpu.window_pixels(x, corner, size, size, 0)
 
 
 def _conv_on_cuda(x: Tensor, *, weight: Tensor) -> Tensor:
@@ -193,15 +186,11 @@ def _windows_on_cuda(x: Tensor, corner: Tensor, height: int, width: int, pad: in
     return cut(x, x.dtype) if x.is_floating_point() else views.pixels(x, cut)
 
 
-def in_c(precision: torch.dtype) -> dict[str, Callable[..., Tensor]]:
-    """Kernels for CPUs by the augmentation's name."""
-    return {
-        "conv": _conv_in_c,
-        "shift": partial(_shift_in_c, dtype=precision),
-        "crop": partial(_crop_in_c, dtype=precision),
-    }
-
-
+IN_C: dict[str, Callable[..., Tensor]] = {
+    "conv": _conv_in_c,
+    "shift": _shift_in_c,
+    "crop": _crop_in_c,
+}
 ON_CUDA: dict[str, Callable[..., Tensor]] = {
     "conv": _conv_on_cuda,
     "shift": _shift_on_cuda,
@@ -247,10 +236,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 # Networks -----------------------------------------------------------------------------------------
 
 
-def compute_in_c(networks: Iterable[nn.Module], precision: torch.dtype = torch.float32) -> None:
+def compute_in_c(networks: Iterable[nn.Module]) -> None:
     """Let kernels in C compute networks, where they fit: most of an update on a CPU."""
-    if precision == torch.bfloat16:
-        return compute_in_bfloat16(networks)
     from svea.kernels.cpu import Convolutions
 
     for network in networks:
@@ -267,29 +254,6 @@ def step_in_c(agent: Agent) -> None:
     if has_right_tensors(agent):
         fast = StepsInC(agent)
         agent.step, agent.update_target = fast.step, fast.update_target  # type: ignore[method-assign]
-
-
-def compute_in_bfloat16(networks: Iterable[nn.Module]) -> None:
-    """The same in bfloat16; what the kernels do not fit is left to autocast."""
-    from svea.kernels import cpu_bfloat16, mlp
-    from svea.kernels.cpu import BuildError
-
-    if not cpu_bfloat16.has_instruction():
-        warnings.warn(
-            "precision is bfloat16, but this CPU has no instruction for it (AVX512_BF16): updates "
-            "compute the same numbers and take longer than with --precision float32",
-            stacklevel=2,
-        )
-    kinds = (cpu_bfloat16.PairedConvolutions, mlp.PairedMLP, mlp.FloatProjection)
-    for network in networks:
-        for part in dict.fromkeys((*network.modules(), *further_trunks(network))):
-            try:
-                for kind in kinds:
-                    if kind.fits(part):
-                        part.forward = kind(part)  # type: ignore[arg-type, assignment]
-            except BuildError as error:
-                slow = f"kernels in bfloat16 are not used, and updates take longer: {error}"
-                warnings.warn(slow, stacklevel=2)
 
 
 def uncompiled(speed: str, device: torch.device) -> contextlib.AbstractContextManager[object]:

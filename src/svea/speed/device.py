@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import warnings
 from collections.abc import Iterator
 
 import torch
 
 from svea.core.errors import DeviceError, UserError, unknown_name
-from svea.core.machine import child_environment, python_child
 
 SPEEDS = ("eager", "compiled", "captured")
 EXACT = "float32-exact"
@@ -36,38 +34,19 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
-    """bfloat16 on GPUs that multiply it natively (``auto``), float32 elsewhere, or as asked for.
-
-    On CPUs with AVX512_BF16 bfloat16 is faster (kernels/cpu_bfloat16.py), on others slower, and
-    some virtual machines announce tiles of it (AMX) that they do not have: so it must be asked for,
-    and is tried first.
-    """
+    """bfloat16 on GPUs that multiply it natively (``auto``), float32 elsewhere, or as asked for."""
     if name not in PRECISIONS:
         raise unknown_name("precision", name, PRECISIONS)
     if name in ("float32", EXACT):
         return torch.float32
-    if device.type == "cpu" and name == "bfloat16" and not cpu_computes_bfloat16():
+    if device.type == "cpu" and name == "bfloat16":
         raise UserError(
-            "precision is bfloat16, but this CPU fails to multiply in it. Use --precision float32, "
-            "or set the variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 if it announces AMX without "
-            "having it"
+            "precision is bfloat16, which is for GPUs; on a CPU use --precision auto or float32"
         )
     if name == "bfloat16":
         return torch.bfloat16
     native = device.type == "cuda" and torch.cuda.is_bf16_supported()
     return torch.bfloat16 if native else torch.float32
-
-
-def cpu_computes_bfloat16() -> bool:
-    """Try a bfloat16 product in a child process: a bad one ends in an illegal instruction."""
-    trial = (
-        "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); "
-        "assert bool(((x @ x) == 64).all())"
-    )
-    done = subprocess.run(
-        python_child("-c", trial), env=child_environment(), capture_output=True, check=False
-    )
-    return done.returncode == 0
 
 
 def precision_context(

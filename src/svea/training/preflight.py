@@ -19,7 +19,7 @@ from svea.envs.workers.pool import Workers
 from svea.networks import Masker
 from svea.recipes import streams
 from svea.runs import footprint, layout
-from svea.speed import EXACT, choose_speed, precision_context
+from svea.speed import EXACT, choose_speed
 from svea.speed.accelerate import compute_in_c
 
 GPU_SHARE = 0.8  # of a GPU's free memory that the replay may take
@@ -127,15 +127,13 @@ def update_seconds(config: Config, device: torch.device) -> float:
     with torch.random.fork_rng(devices=[]):  # the run's draws do not depend on this trunk's
         trunk = make_encoder(config).to(device)
         masker = Masker(config.madi.filters, trunk).to(device) if config.mask == "madi" else None
-    precision = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
     if device.type == "cpu" and choose_speed(config.speed, device) == "compiled":
-        compute_in_c([trunk], precision)
+        compute_in_c([trunk])
     images = torch.zeros(TIMED_IMAGES, *trunk.input_shape, device=device)
     timed = []
     for _ in range(3):  # the shortest: the first sets up libraries, and others may be disturbed
         began = time.perf_counter()
-        with precision_context(device, precision):
-            features = trunk(images if masker is None else masker(images))
+        features = trunk(images if masker is None else masker(images))
         features.sum().backward()
         timed.append(time.perf_counter() - began)
     views = streams(find_method(config.method).recipe_for(config.augment), config.recipe)
