@@ -80,7 +80,6 @@ METHODS: dict[str, Method] = {
     "simgrl": Method("svea", "SimGRL (2024)", augment="overlay_drift", encoder="frames"),
     "sgqn": Method("drq", "SGQN (2022): few pixels", augment="overlay", auxiliary="sgqn"),
     "madi": Method("svea", "MaDi (2024): a learned mask", augment="overlay", mask="madi"),
-    "oracle_mask": Method("svea", "UPPER BOUND: true masks", augment="overlay", mask="oracle"),
 }
 """The rows of the paper's ablation table first, in its order."""
 

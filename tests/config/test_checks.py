@@ -43,7 +43,7 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
     [
         ({"seed": -1}, ["seed is -1", "0 to"]),
         ({"seed": "3"}, ["seed is '3', a str", "allowed: a whole number"]),
-        ({"updates_per_decision": "1"}, ["updates_per_decision is '1', a str", "a number"]),
+        ({"step_timeout": "1"}, ["step_timeout is '1', a str", "a number"]),
         ({"seed": True}, ["seed is True, a bool"]),
         ({"decisions": 0}, ["decisions is 0", "1 to"]),
         ({"decisions": 10**12}, ["decisions is 1000000000000"]),

@@ -123,7 +123,7 @@ def test_paper_list_and_dry_run(
     assert cli.main(["paper", "list"]) == 0
     shown = capsys.readouterr().out
     assert [line.split()[0] for line in shown.splitlines()[1:]] == list(EXPERIMENTS)
-    flags = ["--scale", "0.01", "--dry-run", "--decisions-per-second", "5"]
+    flags = ["--scale", "0.01", "--dry-run"]
     assert cli.main(["paper", "fig-q-gap", *flags]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("SCALED") and shown.count("svea train") == 25

@@ -52,12 +52,12 @@ def test_two_spellings_of_an_augmentation_are_one_setting(tmp_path):
 def test_runs_from_before_an_option_existed_group_with_its_default(tmp_path):
     groups = groups_of(
         write_run(tmp_path / "a", seed=0),
-        write_run(tmp_path / "b", seed=1, updates_per_decision=1.0),
-        write_run(tmp_path / "c", seed=0, updates_per_decision=0.5),
+        write_run(tmp_path / "b", seed=1, mask="none", updates_per_decision=1.0),
+        write_run(tmp_path / "c", seed=0, mask="madi"),
     )
     assert {g.label: [r.seed for r in g.runs] for g in groups} == {
-        "svea + conv, updates_per_decision 1.0": [0, 1],
-        "svea + conv, updates_per_decision 0.5": [0],
+        "svea + conv": [0, 1],
+        "svea + conv (mask madi)": [0],
     }
 
 

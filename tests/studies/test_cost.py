@@ -26,30 +26,10 @@ def test_time_is_estimated_from_the_studys_own_runs(tmp_path: Path) -> None:
     assert found.wall_seconds == pytest.approx(found.seconds / 2)
     assert found.gpu_hours == pytest.approx(found.seconds * 0.5 / 3600)
     assert found.basis == "mean speed of 2 runs of this study"
-    given = cost.estimate_cost(states, at_once=2, decisions_per_second=10.0)
-    assert given.seconds == pytest.approx(35.0) and given.basis.startswith("--decisions-per-second")
-    side_by_side = cost.estimate_cost(states, at_once=1, decisions_per_second=10.0, together=2)
-    assert side_by_side.wall_seconds == pytest.approx(17.5), "50 and 100, then 100 and 100"
-    each = [side_by_side.run_seconds[run.name] for run in study.runs[1:]]
-    assert each == pytest.approx([7.5, 7.5, 10.0, 10.0]), "those of a process end together"
-
-
-def test_time_counts_updates_where_runs_make_different_numbers_of_them(tmp_path: Path) -> None:
-    runs = [
-        dataclasses.replace(planned, name=f"run{rate}")
-        for rate in (2.0, 0.5, 1.0)
-        for planned in plan_runs(
-            [Grid(["walker_walk"])], {"decisions": 100, "updates_per_decision": rate}
-        )
-    ]
-    study = Study(tmp_path, tuple(runs))
-    write_finished(tmp_path, runs[0])  # 100 decisions in 21 s: 200 updates
-    states = read_states(study)
-    found = cost.estimate_cost(states, at_once=1)
-    assert found.seconds == pytest.approx((50 + 100) / (200 / 21))
-    assert found.run_seconds["run0.5"] == pytest.approx(50 / (200 / 21))
-    given = cost.estimate_cost(states, at_once=1, decisions_per_second=10.0)
-    assert given.seconds == pytest.approx(15.0), "of a run with an update per decision"
+    side_by_side = cost.estimate_cost(states, at_once=1, together=2)
+    assert side_by_side.wall_seconds == pytest.approx(175 / rate), "50 and 100, then 100 and 100"
+    each = [side_by_side.run_seconds[run.name] * rate for run in study.runs[1:]]
+    assert each == pytest.approx([75, 75, 100, 100]), "those of a process end together"
 
 
 def test_the_warm_up_is_no_measure_of_speed(tmp_path: Path) -> None:
@@ -71,14 +51,12 @@ def test_an_unknown_speed_is_called_unknown(tmp_path: Path) -> None:
     states = read_states(Study(tmp_path, short(seeds="0-19")))
     found = cost.estimate_cost(states, at_once=2)
     assert found.seconds is None and found.wall_seconds is None and found.gpu_hours == 0
-    assert "--decisions-per-second" in found.basis
+    assert "no run" in found.basis
     for gpus in (0.5, None):  # a share of a GPU, or an unknown one
         assert cost.estimate_cost(states, at_once=2, gpus=gpus).gpu_hours is None
 
 
-def test_disk_is_mostly_the_replay_and_only_running_ones_count_when_it_is_dropped(
-    tmp_path: Path,
-) -> None:
+def test_disk_is_mostly_the_replay(tmp_path: Path) -> None:
     def estimate(runs: tuple) -> cost.Cost:
         return cost.estimate_cost(read_states(Study(tmp_path, runs)), at_once=2)
 
@@ -87,16 +65,18 @@ def test_disk_is_mostly_the_replay_and_only_running_ones_count_when_it_is_droppe
     frames = 500_000 * 84 * 84 * 3
     assert frames < replay < 1.05 * frames
     assert replay < estimate((run,)).disk_bytes < 1.1 * replay
-    kept = plan_runs([Grid(["walker_walk"], seeds="0-9")])
-    dropped = plan_runs([Grid(["walker_walk"], seeds="0-9")], drop_replay=True)
-    assert estimate(kept).file_bytes - estimate(dropped).file_bytes == 8 * replay
+    kept, unsaved = (
+        plan_runs([Grid(["walker_walk"], seeds="0-9")], {"save_replay": saved})
+        for saved in (True, False)
+    )
+    assert estimate(kept).file_bytes - estimate(unsaved).file_bytes == 10 * replay
 
 
 def test_a_study_that_the_disk_cannot_hold_is_refused(tmp_path: Path) -> None:
     study = Study(tmp_path / "not" / "there", short())
     states = read_states(study)
     found = dataclasses.replace(cost.estimate_cost(states, 1), file_bytes=10**18)
-    with pytest.raises(UserError, match=r"the study will need 1020000000\.0 GB in .*--drop-replay"):
+    with pytest.raises(UserError, match=r"the study will need 1020000000\.0 GB in .*--out"):
         cost.require_space(study, states, found)
 
 

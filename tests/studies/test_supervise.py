@@ -312,15 +312,6 @@ def test_what_fails_out_of_time_is_not_tried_forever(tmp_path: Path) -> None:
     assert state.state == "failed" and state.progress.stopped and not state.progress.over
 
 
-def test_the_replay_of_a_finished_run_is_dropped_on_request(tmp_path: Path) -> None:
-    for drop, run in enumerate((planned(), planned(drop_replay=True))):
-        study = tmp_path / str(drop)
-        replay = study / "runs" / run.name / "replay"
-        replay.mkdir(parents=True)
-        supervise_run(study, run, execute=Script(reach(100)))
-        assert replay.exists() is not bool(drop)
-
-
 def test_a_cancelled_study_is_not_begun_and_not_a_failure(tmp_path: Path) -> None:
     run = planned()
     (tmp_path / "cancel").touch()

@@ -19,7 +19,16 @@ from svea import cli
 from svea.config import configure
 from svea.core.errors import UserError, WorkerError
 from svea.runs.records import read_records
-from svea.studies import Grid, PlannedRun, Study, flatten, plan_runs, read_journal, read_states
+from svea.studies import (
+    Grid,
+    PlannedRun,
+    Study,
+    cost,
+    flatten,
+    plan_runs,
+    read_journal,
+    read_states,
+)
 from svea.studies.engines import Resources, local, ray, slurm
 from svea.studies.folder import read_study
 from svea.studies.together import groups, record_error, supervise_together
@@ -480,7 +489,8 @@ def test_the_command_stops_by_its_time_and_says_so(
     assert cli.main([*lost, "--time-limit", "1s"]) == 0
     said = "2 runs not done; 1 run cannot be continued: save_replay is false"
     assert said in capsys.readouterr().out
-    flags = ["--decisions-per-second", "0.1", "--time-limit", "5m", "--jobs", "1", "--dry-run"]
+    monkeypatch.setattr(cost, "measured_speeds", lambda states: [0.1])
+    flags = ["--time-limit", "5m", "--jobs", "1", "--dry-run"]
     assert cli.main([*words, *flags]) == 0
     out = capsys.readouterr().out
     assert out.count("# about 17 min\n") == 2, "each of them"

@@ -45,8 +45,8 @@ def test_a_run_that_was_stopped_for_good_is_not_called_done(tmp_path: Path) -> N
     assert (first["state"], first["decisions"], first["note"]) == ("stopped", "60/100", note)
     assert (second["state"], second["note"]) == ("done", "")
     assert [row["can_continue"] for row in rows(states)] == [False, True]
-    cost = estimate_cost(states, at_once=1, decisions_per_second=1.0)
-    assert (cost.done, cost.stopped, cost.seconds) == (1, 1, 0)
+    cost = estimate_cost(states, at_once=1)
+    assert (cost.done, cost.stopped, cost.updates) == (1, 1, 0)
 
 
 def test_what_the_same_command_does_with_stopped_runs(tmp_path: Path) -> None:

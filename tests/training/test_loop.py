@@ -138,36 +138,6 @@ def test_every_update_that_the_warm_up_owes_trains_policy_and_target(
     assert [decision for decision, _ in rest] == [*range(warmup, 16)]
 
 
-@pytest.mark.parametrize("rate", [0.25, 0.3, 0.5, 2.5, 4])
-def test_updates_keep_pace_with_decisions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: float
-) -> None:
-    """Counted as in a bank account, and the policy has every second update, not decision."""
-    seen: list[tuple[int, int, Phase]] = []
-    schedule = Agent.schedule
-
-    def recorded(agent: Agent, decision: int, update: int | None = None) -> Phase:
-        assert update is not None
-        seen.append((decision, update, schedule(agent, decision, update)))
-        return seen[-1][2]
-
-    monkeypatch.setattr(Agent, "schedule", recorded)
-    run = train(tiny(tmp_path / "run", updates_per_decision=rate, decisions=60))
-    expected, paid, step = [], 0, round(rate * 20)
-    for decision in range(1, 60):  # in twentieths of an update: whole numbers, exact
-        paid += step
-        expected += [decision] * (paid // 20)
-        paid %= 20
-    late = [decision for decision in expected if decision >= 12]
-    assert [decision for decision, _, _ in seen[-len(late) :]] == late
-    assert len(seen) == len(expected), "the warm-up's decisions are paid for all at once"
-    numbers = [update for _, update, _ in seen[-len(late) :]]
-    assert numbers == [*range(len(expected) - len(late) + 1, len(expected) + 1)]
-    assert all(phase.actor == (update % 2 == 0) for _, update, phase in seen[-len(late) :])
-    saved = checkpoint.load(run)
-    assert saved is not None and saved.state["updates"] == len(expected)
-
-
 def test_the_first_evaluation_can_be_left_out_and_nothing_else_changes(
     tmp_path: Path, uninterrupted: Path
 ) -> None:

@@ -102,7 +102,6 @@ def test_the_disk_forecast_covers_what_a_run_writes(
         ),
         ({"mask": "madi"}, "cpu", "compiled", "mask madi), seed 0"),
         ({"mask": "madi"}, "cpu", "compiled", "compiled (the masker by the library)"),
-        ({"mask": "oracle"}, "cpu", "eager", "ORACLE MASK: an upper bound"),
     ],
 )
 def test_the_announcement_says_what_is_masked_and_what_the_library_computes(

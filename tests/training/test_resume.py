@@ -46,28 +46,26 @@ def test_a_run_interrupted_everywhere_is_the_uninterrupted_run(
     assert_same(uninterrupted, config.folder)
 
 
-@pytest.mark.parametrize(("rate", "envs"), [(0.25, 1), (0.3, 2), (4, 1)])
-def test_a_run_with_other_updates_per_decision_resumes_exactly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: float, envs: int
-) -> None:
-    changes: dict[str, Any] = {"updates_per_decision": rate, "envs": envs}
-    whole = train(tiny(tmp_path / "whole", **changes))
-    config = tiny(tmp_path / "parts", **changes)
-    for decision in (7, 14, 17, 19, 22, 30):
-        train_until(monkeypatch, config, lambda trainer, at=decision: trainer.decision >= at)
-    train_until(monkeypatch, config, lambda trainer: 0 < trainer.owed_updates <= 2)
-    train(config)
-    assert_same(whole, config.folder)
-
-
 def test_a_run_from_before_an_option_existed_continues_with_its_default(copied: Path) -> None:
     stored = json.loads((copied / "config.json").read_text())
-    del stored["updates_per_decision"], stored["sac"]["temperature_beta1"]
+    del stored["mask"], stored["sac"]["temperature_beta1"]
     (copied / "config.json").write_text(json.dumps(stored))
-    with pytest.raises(UserError, match=r"updates_per_decision: 1.0 there, 0.5 here"):
-        train(tiny(copied, decisions=45, updates_per_decision=0.5))
+    with pytest.raises(UserError, match=r"mask: 'none' there, 'madi' here"):
+        train(tiny(copied, decisions=45, mask="madi"))
     train(tiny(copied, decisions=45))
-    assert json.loads((copied / "config.json").read_text())["updates_per_decision"] == 1.0
+    assert json.loads((copied / "config.json").read_text())["mask"] == "none"
+
+
+def test_a_run_with_an_option_that_there_was_once_continues_if_it_was_the_default(
+    copied: Path,
+) -> None:
+    stored = json.loads((copied / "config.json").read_text())
+    for rate in (0.5, 1.0):
+        (copied / "config.json").write_text(json.dumps(stored | {"updates_per_decision": rate}))
+        if rate != 1:
+            with pytest.raises(UserError, match=r"updates_per_decision is 0\.5"):
+                train(tiny(copied, decisions=45))
+    train(tiny(copied, decisions=45))
 
 
 @pytest.mark.skipif(

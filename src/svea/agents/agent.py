@@ -174,15 +174,14 @@ class Agent(Optimising, Saving):
 
     # Learning ----------------------------------------------------------------------------------
 
-    def schedule(self, decision: int, update: int | None = None) -> Phase:
+    def schedule(self, decision: int) -> Phase:
         """Set what changes with time, on the host; say which parts of this update are due."""
         self.anneal(decision)
         options, auxiliary = self.options, self.auxiliary
-        number = decision if update is None else update  # the same at one update per decision
         return Phase(
-            number % options.actor_every == 0,
-            number % options.target_every == 0,
-            auxiliary is not None and number % auxiliary.every == 0,
+            decision % options.actor_every == 0,
+            decision % options.target_every == 0,
+            auxiliary is not None and decision % auxiliary.every == 0,
         )
 
     def last_whole_update(self, number: int) -> int:

@@ -50,7 +50,7 @@ def command(
         print_table(list_experiments())
         return 0
     changes = studies.parse_settings(set)
-    size = papers.Scale(scale, " ".join(seeds), changes, engine.drop_replay)
+    size = papers.Scale(scale, " ".join(seeds), changes)
     folder = output_folder(out or size.folder()).absolute()
     if what == "claims":
         if out is not None and not out.is_dir():

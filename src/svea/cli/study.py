@@ -22,7 +22,7 @@ from rich.live import Live
 from rich.table import Table
 
 from svea.cli.arguments import brief_help
-from svea.core.errors import UserError, at_least
+from svea.core.errors import UserError
 from svea.core.files import make_folder
 from svea.core.machine import activation, can_redraw, console, usable_cores
 from svea.core.words import duration, listed, plural
@@ -50,18 +50,8 @@ class EngineFlags(Resources):
     attempts: int = 3
     """Failed attempts at training after which a run counts as failed; and in each call, failed
     attempts at its export and evaluation."""
-    drop_replay: bool = False
-    """Remove a run's replay once it is done: less disk, but the run can no longer be extended."""
-    decisions_per_second: float = 0.0
-    """Speed of one run (with --together: of each) for estimates, at one update per decision; 0: as
-    measured in this study."""
     dry_run: bool = False
     """List the runs and what they cost; write nothing."""
-
-    def check(self) -> None:
-        """Refuse values that make no sense."""
-        super().check()
-        at_least(0).check("decisions_per_second", self.decisions_per_second)
 
 
 DEFAULT_ENGINE = EngineFlags()
@@ -276,7 +266,7 @@ def _cost(states: Sequence[RunState], flags: EngineFlags) -> Cost:
     elif flags.on == "ray":
         gpus = None if flags.gpus < 0 else gpus  # one, if the cluster has GPUs
         at_once = flags.jobs or max(int(usable_cores() // (flags.cpus or 1)), 1)
-    return estimate_cost(states, at_once, flags.decisions_per_second, gpus, flags.together)
+    return estimate_cost(states, at_once, gpus, flags.together)
 
 
 def _folded(line: str) -> str:

@@ -96,7 +96,7 @@ def sweep(
     else:
         raise UserError("no tasks; give --tasks walker_walk ..., or a study file")
     common = studies.flatten(settings.pop("set", {})) | studies.parse_settings(set)
-    runs = studies.plan_runs(grids, common, drop_replay=engine.drop_replay, **settings)
+    runs = studies.plan_runs(grids, common, **settings)
     if settings.get("export") == "":
         raise UserError("export is ''; allowed: the name of a folder")
     if "episodes" in settings and not settings.get("modes"):

@@ -85,11 +85,6 @@ def check_combination(config: Config) -> None:
             f"action_repeat is {config.action_repeat}, but one decision of {config.task} is one "
             "step of 0.04 s; allowed: 1"
         )
-    if config.mask == "oracle" and envs.is_foreign(config.task):
-        raise UserError(
-            f"mask is oracle, but {config.task} is an environment of yours: there is no "
-            "segmentation to mask it by; allowed: none, madi"
-        )
     bins, discrete = config.action_bins, config.base == "dqn"
     if bins == 1:
         raise UserError(

@@ -19,7 +19,22 @@ def from_dict(values: dict[str, Any], to_train: bool = True) -> Config:
         values: of the fields.
         to_train: False where an agent only acts: its augmentation may then be unknown.
     """
-    return check(build(Config, values, ""), to_train)
+    return check(build(Config, _without_removed(values), ""), to_train)
+
+
+REMOVED = {"updates_per_decision": 1.0}
+"""Options that there were once, and the value with which a stored run is still what it was."""
+
+
+def _without_removed(values: dict[str, Any]) -> dict[str, Any]:
+    """A stored configuration without options that there were once."""
+    for name, value in REMOVED.items():
+        if isinstance(values, dict) and values.get(name, value) != value:
+            raise UserError(
+                f"{name} is {values[name]!r}, an option that this version does not have; allowed: "
+                f"{value} (use the version that wrote this configuration)"
+            )
+    return {k: v for k, v in values.items() if k not in REMOVED}
 
 
 def to_dict(config: Config) -> dict[str, Any]:
@@ -34,7 +49,7 @@ def with_defaults(values: dict[str, Any], kind: type = Config) -> dict[str, Any]
 
     A new option's default is what earlier runs did, so a run from before it can be continued.
     """
-    filled, hints = dict(values), typing.get_type_hints(kind)
+    filled, hints = _without_removed(values), typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         name, nested = field.name, dataclasses.is_dataclass(hints[field.name])
         given = filled.get(name, {} if nested else field.default)

@@ -67,9 +67,9 @@ class Config:
     whose first layers see each frame by itself). One of your own: module:class."""
     auxiliary: Annotated[Literal["none", "curl", "soda", "pad", "sgqn"], WHAT] = "none"
     """An auxiliary loss that also trains the trunk; set by the method."""
-    mask: Annotated[Literal["none", "madi", "oracle"], WHAT] = "none"
-    """What covers pixels before the encoder sees them: nothing, MaDi's learned masker, or the
-    simulator's own segmentation (an upper bound, not a method); set by the method."""
+    mask: Annotated[Literal["none", "madi"], WHAT] = "none"
+    """What covers pixels before the encoder sees them: nothing, or MaDi's learned masker; set by
+    the method."""
     preset: Annotated[Literal["paper", "quick"], WHAT] = "paper"
     """paper: the published setting. quick: smaller images and networks, for a CPU."""
     seed: Annotated[int, at_least(0), SEED] = 0
@@ -111,9 +111,6 @@ class Config:
     """Hyperparameters of SGQN."""
     batch_size: Annotated[int, between(1, 65_536), WHAT] = 128
     """Transitions per update."""
-    updates_per_decision: Annotated[float, between(0.25, 4), WHAT] = 1.0
-    """Updates for each decision, 0.25 to 4; the paper makes 1. With 0.5, every second decision is
-    followed by one."""
     replay: Annotated[int, at_least(1), WHAT] = 500_000
     """Capacity of the replay buffer in decisions."""
     image_size: Annotated[int, between(16, 1024), WHAT] = 84
@@ -190,15 +187,6 @@ class Config:
 
         return Path(self.out or Path("runs") / run_name(self))
 
-    def updates_after(self, decisions: int) -> int:
-        """Updates that a run has made by the time it has made this many decisions.
-
-        >>> half = Config("walker_walk", updates_per_decision=0.5)
-        >>> [half.updates_after(decisions) for decisions in range(6)]
-        [0, 0, 1, 1, 2, 2]
-        """
-        return int(decisions * self.updates_per_decision)
-
     @property
     def episode_length(self) -> int:
         """Decisions per episode."""
@@ -208,14 +196,10 @@ class Config:
     def environment(self) -> dict[str, Any]:
         """The arguments of ``make_env`` in training."""
         shared = ("task", "action_repeat", "episode_frames", "rendering", "renderer", "action_bins")
-        return (
-            {name: getattr(self, name) for name in shared}
-            | {
-                "image_size": self.rendered_size,
-                "data_dir": self.data_dir or None,
-            }
-            | ({"oracle_mask": True} if self.mask == "oracle" else {})
-        )
+        return {name: getattr(self, name) for name in shared} | {
+            "image_size": self.rendered_size,
+            "data_dir": self.data_dir or None,
+        }
 
     def environment_in(
         self, mode: str, data_dir: str | None = None, task: str = ""

@@ -66,14 +66,12 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         renderer: str,
         render_mode: str | None,
         render_size: int,
-        oracle_mask: bool = False,
         load: Callable[[str, str], Any] = load_suite_task,
     ) -> None:
         """Load the task and prepare its renderer."""
         prepare_simulator()
         self.render_mode = render_mode
         self._mode, self._action_repeat, self.render_size = mode, action_repeat, render_size
-        self._oracle_mask = oracle_mask
         self._episode = StackedEpisode(image_size, seed, episode_frames, frame_stack, channels_last)
         self.observation_space = self._episode.space
         self.most_decisions = -(-episode_frames // action_repeat)
@@ -108,14 +106,13 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What data the mode's pictures are made with, who draws and simulates, and masks.
+        """What data the mode's pictures are made with, and who draws and simulates.
 
         Who draws is known from an episode's first picture on: its look may be one for OpenGL.
         """
         renderer = self._renderer or self._scene.renderer.name
         made_by = {"renderer": renderer, "episodes": EPISODES_VERSION, **simulator()}
-        masked = {"mask": "oracle"} if self._oracle_mask else {}
-        return self._mode.provenance | masked | made_by
+        return self._mode.provenance | made_by
 
     @property
     def mode(self) -> Mode:
@@ -261,11 +258,8 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         return picture.transpose(2, 0, 1)
 
     def _picture(self, size: int | None = None) -> np.ndarray:
-        """The scene in its mode, `(H, W, 3)`; black around the foreground with an oracle mask."""
-        picture = compose(self._mode, self._scene.renderer.draw(size))
-        if not self._oracle_mask:
-            return picture
-        return picture * self._scene.renderer.foreground(size)[..., None]
+        """The scene in its mode, `(H, W, 3)`."""
+        return compose(self._mode, self._scene.renderer.draw(size))
 
 
 def warn_of_render_without_mode() -> None:

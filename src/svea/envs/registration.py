@@ -49,7 +49,6 @@ def make_env(
     render_mode: str | None = None,
     render_size: int = 240,
     action_bins: int = 0,
-    oracle_mask: bool = False,
     **mode_options: Any,
 ) -> gym.Env[np.ndarray, Any]:
     """Make an environment of pictures.
@@ -82,9 +81,6 @@ def make_env(
         render_size: Side of the picture that `render()` returns.
         action_bins: 0, or how many values each dimension of the action may take: the actions are
             then numbered, `bins ** dimensions` of them (see `DiscreteActions`).
-        oracle_mask: Make every pixel black that does not show what the task is about, by the
-            simulator's own segmentation. No agent outside the simulator has such a mask: it gives
-            an upper bound, not a method.
         **mode_options: Options of the mode: `videos` and `order` of the video modes, `videos` and
             `intensity` of `distracting_cs`, `world` of the robot's `test`, and `menagerie` of both
             modes of the robot.
@@ -107,7 +103,7 @@ def make_env(
     name, options = parse_mode(mode, task)
     for twice in options.keys() & mode_options.keys():
         raise UserError(f"{twice} is given twice: in mode {mode!r} and as {mode_options[twice]!r}.")
-    _check_choices(task, rendering, render_mode, channels_last, action_repeat, oracle_mask)
+    _check_choices(task, rendering, render_mode, channels_last, action_repeat)
     if renderer not in RENDERERS:
         raise unknown_name("renderer", renderer, RENDERERS)
     if episode_frames is None:
@@ -135,7 +131,6 @@ def make_env(
         action_repeat=action_repeat or ACTION_REPEAT[task],
         rendering=rendering,
         renderer=renderer,
-        oracle_mask=oracle_mask,
         **shown,
         load=_load_robot_task(look) if task in ROBOT_TASKS else load_suite_task,
     )
@@ -221,7 +216,6 @@ def _check_choices(
     render_mode: str | None,
     channels_last: object,
     action_repeat: int | None,
-    oracle_mask: bool,
 ) -> None:
     """Refuse names and switches that are unknown, or that the task does not have."""
     if rendering not in RENDERINGS:
@@ -233,11 +227,6 @@ def _check_choices(
     if task in ROBOT_TASKS and action_repeat not in (None, 1):
         raise UserError(
             f"action_repeat is {action_repeat}; a robot task takes 1: a step is 0.04 s."
-        )
-    if oracle_mask and is_foreign(task):
-        raise UserError(
-            f"oracle_mask is on, but {task!r} is an environment of yours: there is no segmentation "
-            "to mask it by. Allowed: tasks that svea simulates, or oracle_mask=False."
         )
 
 

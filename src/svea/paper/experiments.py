@@ -90,7 +90,7 @@ class Experiment:
                 cells[task, setting] = list(
                     plan_runs(
                         [grid], common, modes=self.modes, episodes=self._episodes(scale),
-                        analyses=self.analyses, drop_replay=scale.drop_replay, suffix=scale.suffix,
+                        analyses=self.analyses, suffix=scale.suffix,
                     )
                 )  # fmt: skip
         return cells
@@ -118,7 +118,6 @@ class Scale:
     seeds: str = SEEDS
     changes: Values = dataclasses.field(default_factory=dict)
     """Further options of `svea train`, which make it another experiment than the paper's."""
-    drop_replay: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what is not a scale."""

@@ -24,7 +24,6 @@ from svea.envs.looks import provenance_of
 from svea.envs.looks.live import PATH, LiveMode
 from svea.envs.modes import make_mode
 from svea.envs.tasks import TASKS
-from svea.evaluation.film.episode import UPPER_BOUND
 from svea.evaluation.film.saliency import action_gradients, input_gradients, overlay, scaled
 from svea.evaluation.lines import check_actions
 from svea.evaluation.play import (
@@ -109,10 +108,9 @@ class Player:
     def about(self) -> dict[str, Any]:
         """What a page needs to know of the agent."""
         agent, config = self.agent, self.config
-        oracle = f" [{UPPER_BOUND}]" if config.mask == "oracle" else ""
         return {
             "task": self.task,
-            "method": config.method + oracle if agent else "random policy",
+            "method": config.method if agent else "random policy",
             "augment": config.augment if agent and config.augment != "none" else "",
             "decisions": agent.decision if agent else 0,
             "has_q": agent is not None and has_critic(agent),
@@ -172,7 +170,7 @@ class Player:
         self.between = []
         if self.done:
             return
-        if between and self.config.mask != "oracle":  # whose scene is masked
+        if between:
             steps = {round(k * self.repeat / (between + 1)) for k in range(1, between + 1)}
             self.between = self._mode.draw_between(steps - {self.repeat}, self.setting.size)
         rows = np.repeat(self.observation[None], self._rows, axis=0)

@@ -13,7 +13,7 @@ from svea.results.run import Run
 SETTINGS = fields_with(Role.WHAT, Role.LENGTH) - {"eval_mode"}
 """Fields of a configuration that say what is learned, not which seed, where or how watched."""
 
-EARLIER = {"updates_per_decision": "1.0", "mask": "none", "network.frame_layers": "3"}
+EARLIER = {"mask": "none", "network.frame_layers": "3"}
 """Settings that did not exist when earlier runs were recorded, and what those runs did."""
 
 MACHINE = frozenset({"overlay_dir", "precision"})

@@ -67,12 +67,9 @@ class Learner:
         if speed == "captured":
             fuse_sampling(replay)
 
-    def step(self, decision: int, update: int | None = None) -> Losses:
-        """One update; the losses are overwritten by a later update of the same kind.
-
-        The arguments are those of `Agent.schedule`.
-        """
-        phase = self.agent.schedule(decision, update)
+    def step(self, decision: int) -> Losses:
+        """One update; the losses are overwritten by a later update of the same kind."""
+        phase = self.agent.schedule(decision)
         self.replay.flush()
         seen = self._counts[phase] = self._counts.get(phase, 0) + 1
         if seen == 1 and self.speed != "eager" and self.agent.device.type != "cpu":

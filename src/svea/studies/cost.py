@@ -1,7 +1,7 @@
 """What is left of a study: time, GPU hours and disk.
 
-Time comes from the speed of the study's own runs, or from the user. Without either it is unknown:
-a speed measured on another machine would only look like an estimate.
+Time comes from the speed of the study's own runs. Before any has been timed it is unknown: a speed
+measured on another machine would only look like an estimate.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class Cost:
 def estimate_cost(
     states: Sequence[RunState],
     at_once: int,
-    decisions_per_second: float = 0.0,
     gpus: float | None = 0.0,
     together: int = 1,
 ) -> Cost:
@@ -60,21 +59,15 @@ def estimate_cost(
     Args:
         states: of its runs.
         at_once: how many processes run at the same time.
-        decisions_per_second: of one run at an update per decision; 0: the mean of the study's own
-            runs.
         gpus: share of a GPU that one process takes; None: unknown before it starts.
         together: runs in one process, which end together: the longer have more turns.
     """
     left = unfinished(states)
     measured = measured_speeds(states)
-    updates_per_second = decisions_per_second
-    if decisions_per_second:
-        basis = "--decisions-per-second; evaluations are not included"
-    elif measured:
-        updates_per_second = statistics.fmean(measured)
-        basis = f"mean speed of {plural(len(measured), 'run')} of this study"
-    else:
-        basis = "no run of this study has been timed yet; --decisions-per-second sets a speed"
+    updates_per_second = statistics.fmean(measured) if measured else 0.0
+    basis = f"mean speed of {plural(len(measured), 'run')} of this study"
+    if not measured:
+        basis = "no run of this study has been timed yet"
     # Updates take nearly all of the time.
     processes = groups(left, together)
     updates = [updates_left(group) / len(group) for group in processes]
@@ -87,7 +80,7 @@ def estimate_cost(
         seconds=seconds,
         wall_seconds=None if seconds is None else seconds / max(min(at_once, len(processes)), 1),
         gpu_hours=_gpu_hours(seconds, gpus),
-        file_bytes=_file_bytes(left, at_once * together),
+        file_bytes=_file_bytes(left),
         basis=basis,
         run_seconds={
             state.run.name: each / updates_per_second
@@ -103,7 +96,7 @@ def require_space(study: Study, states: Sequence[RunState], cost: Cost) -> None:
     folders = [study.run_folder(state.run) for state in unfinished(states)]
     large = (layout.REPLAY, layout.CHECKPOINTS)
     written = sum(files.size_of(folder / part) for folder in folders for part in large)
-    cure = "Name another --out, use --drop-replay, or make runs smaller with --set replay=..."
+    cure = "Name another --out, or make runs smaller with --set replay=... or save_replay=false"
     try:
         files.require_space(study.folder, cost.file_bytes - written, "the study", cure)
     except StorageError as error:
@@ -139,20 +132,17 @@ def _updates_by(config: Config, decision: int) -> int:
     A run that is all warm-up is timed by its decisions: it has nothing else.
     """
     is_warming_up = decision <= config.warmup < config.decisions
-    return 0 if is_warming_up else config.updates_after(decision)
+    return 0 if is_warming_up else decision
 
 
-def _file_bytes(left: Sequence[RunState], at_once: int) -> int:
-    """Bytes of all files; of the replays that are dropped, those of runs at the same time."""
+def _file_bytes(left: Sequence[RunState]) -> int:
+    """Bytes of all files of these runs."""
     configs = [state.run.config for state in left]
     replays = [replay_bytes(config) if config.save_replay else 0 for config in configs]
-    total = sum(
+    return sum(
         folder_bytes(config, replay, agent_bytes(config)) + files.SMALL_FILES
         for config, replay in zip(configs, replays, strict=True)
     )
-    if left and all(state.run.drop_replay for state in left):
-        total -= sum(sorted(replays, reverse=True)[at_once:])
-    return total
 
 
 def _gpu_hours(seconds: float | None, gpus: float | None) -> float | None:

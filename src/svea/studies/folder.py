@@ -164,6 +164,7 @@ def read_study(folder: Path) -> Study:
 def _planned(content: dict[str, Any]) -> PlannedRun:
     """A planned run from JSON, which turned tuples into lists."""
     content = {"export": ""} | content  # plans from before exports
+    content.pop("drop_replay", None)  # an option that there was once
     _check_kinds(content, _KINDS)
     check_episodes(content["episodes"])
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
@@ -175,7 +176,7 @@ def _planned(content: dict[str, Any]) -> PlannedRun:
 
 _KINDS: dict[str, type] = {
     "name": str, "values": dict, "decisions": int, "modes": list, "analyses": list,
-    "drop_replay": bool, "export": str,
+    "export": str,
 }  # fmt: skip
 
 

@@ -66,7 +66,6 @@ class PlannedRun:
         modes: to evaluate in after training, in addition to the evaluations during training.
         episodes: of that evaluation, per mode, or by mode; `all`: each of a mode's worlds once.
         analyses: names of `svea analyze` to run after training.
-        drop_replay: remove the replay once the run is done; it can then not be extended.
         export: folder for small exports, into which the agent goes under the run's name once it is
             trained; empty: none.
     """
@@ -77,7 +76,6 @@ class PlannedRun:
     modes: tuple[str, ...] = ()
     episodes: Episodes = 30
     analyses: tuple[str, ...] = ()
-    drop_replay: bool = False
     export: str = ""
 
     @functools.cached_property
@@ -103,7 +101,6 @@ def plan_runs(
     modes: Sequence[str] = (),
     episodes: Episodes = 30,
     analyses: Iterable[str] = (),
-    drop_replay: bool = False,
     export: str | Path = "",
     suffix: str = "",
 ) -> tuple[PlannedRun, ...]:
@@ -115,7 +112,6 @@ def plan_runs(
         modes: to evaluate in after training; a group is what each run's task has of it.
         episodes: of that evaluation, per mode, or by mode; `all`: each of a mode's worlds once.
         analyses: names of `svea analyze` to run after training.
-        drop_replay: remove each replay once its run is done.
         export: folder for a small export of each agent once it is trained; empty: none.
         suffix: a word in all names, before the seed.
 
@@ -147,7 +143,7 @@ def plan_runs(
             names[config] = name
             runs[name] = PlannedRun(
                 name, values, config.decisions, modes_of(config.task), episodes, tuple(analyses),
-                drop_replay, exports,
+                exports,
             )  # fmt: skip
     if not runs:
         raise UserError("the study has no runs; name at least one task, method and seed")

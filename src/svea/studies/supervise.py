@@ -10,7 +10,6 @@ import contextlib
 import functools
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -25,7 +24,7 @@ from svea.core.errors import StorageError, UserError
 from svea.core.files import plain
 from svea.core.machine import child_environment, python_child
 from svea.evaluation.episodes import as_words
-from svea.runs import layout, lock
+from svea.runs import lock
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
 from svea.studies.state import Progress, missing_end, read_journal, read_progress, read_state
@@ -97,7 +96,6 @@ def bring_to_end(
     while not must_stop():
         state = read_state(study, run, attempts)
         if state.progress.over:
-            _drop_replay(study, run)
             return "done" if state.progress.trained else "stopped"
         ended = state.progress.ended
         failures = state.failures_after - earlier if ended else state.failures
@@ -305,9 +303,3 @@ def locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
 def write_entry(journal: int, **entry: Any) -> None:
     """Append one line to a journal, in one write."""
     os.write(journal, (json.dumps({"time": round(time.time(), 3), **entry}) + "\n").encode())
-
-
-def _drop_replay(study: Path, run: PlannedRun) -> None:
-    """Remove a finished run's replay, if the plan says so."""
-    if run.drop_replay:
-        shutil.rmtree(run_folder(study, run) / layout.REPLAY, ignore_errors=True)

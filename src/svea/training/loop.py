@@ -1,8 +1,7 @@
 """The training loop: act, step, learn, store, log, evaluate, save.
 
 `Trainer.turns` is the whole of it. While the environments carry out the actions, in processes of
-their own, the learner makes the updates that these decisions pay for: one each, as in the paper,
-or as many as `updates_per_decision` says.
+their own, the learner makes an update for each of these decisions.
 """
 
 from __future__ import annotations
@@ -85,15 +84,13 @@ class Trainer(TrainingState):
         ]
 
     def learn(self) -> None:
-        """The updates that are due for each decision under way; none in the warm-up.
+        """An update for each decision under way; none in the warm-up.
 
-        Which they are follows from the decision alone, so a resumed run makes the same ones.
+        Which it is follows from the decision, so a resumed run makes the same ones.
         """
-        due = self.config.updates_after
         for decision in range(self.decision, self.decision + len(self.environments)):
             if decision >= self.config.warmup:
-                for update in range(due(decision - 1) + 1, due(decision) + 1):
-                    self.make_update(decision, update)
+                self.make_update(decision)
 
     def catch_up(self) -> None:
         """The updates that the warm-up left owing, all at once, policy and target in each.
@@ -102,14 +99,13 @@ class Trainer(TrainingState):
         them: how many are still owed is part of a checkpoint.
         """
         while self.owed_updates and not self.must_stop():
-            whole = self.agent.last_whole_update(self.config.warmup)
-            self.make_update(whole, whole)
+            self.make_update(self.agent.last_whole_update(self.config.warmup))
             self.owed_updates -= 1
             self.display.progress(self.decision, f"warm-up: {self.owed_updates:,} updates to go")
 
-    def make_update(self, decision: int, update: int) -> None:
+    def make_update(self, decision: int) -> None:
         """One update on one batch."""
-        losses = self.learner.step(decision, update)
+        losses = self.learner.step(decision)
         finite.check_update(self.agent, losses)
         self.losses.add(losses)
         self.updates += 1
@@ -129,7 +125,7 @@ class Trainer(TrainingState):
         self.replay.flush()  # now, while a GPU still works on updates that were started before
         if before < self.config.warmup <= self.decision:
             # The decision that follows makes its own.
-            self.owed_updates = self.config.updates_after(self.config.warmup - 1)
+            self.owed_updates = self.config.warmup - 1
 
     def _log_episode(self, index: int, step: Step) -> None:
         """One line for an episode that ended."""

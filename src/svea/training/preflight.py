@@ -101,8 +101,8 @@ def slow_warning(config: Config, device: torch.device, decisions: int) -> str:
     """
     if device.type == "cuda":
         return ""
-    each, updates = update_seconds(config, device), config.updates_after(decisions)
-    if updates * each < SLOW_SECONDS:
+    each = update_seconds(config, device)
+    if decisions * each < SLOW_SECONDS:
         return ""
     cure = (
         "--preset quick is made for this"
@@ -110,8 +110,8 @@ def slow_warning(config: Config, device: torch.device, decisions: int) -> str:
         else "use fewer --decisions, or a GPU"
     )
     return (
-        f"warning: about {duration(updates * each)} on this machine "
-        f"({plural(usable_cores(), 'core')}, no NVIDIA GPU; {updates:,} updates of about "
+        f"warning: about {duration(decisions * each)} on this machine "
+        f"({plural(usable_cores(), 'core')}, no NVIDIA GPU; {decisions:,} updates of about "
         f"{each:.2g} s each); {cure}"
     )
 
@@ -152,15 +152,13 @@ def announcement(
     config: Config, device: torch.device, precision: torch.dtype, speed: str, replay: int
 ) -> str:
     """What is about to happen, in numbers, before it happens."""
-    rate = config.updates_per_decision
-    updates = "" if rate == 1 else f", {rate:g} updates per decision"
-    masks = {"none": "", "madi": ", mask madi", "oracle": ", ORACLE MASK: an upper bound"}
+    mask = "" if config.mask == "none" else f", mask {config.mask}"
     computed_in = EXACT if config.precision == EXACT else str(precision).removeprefix("torch.")
     return (
         f"{config.task}, {config.method} on {config.base} with {config.encoder} (augment "
-        f"{config.augment}{masks[config.mask]}), seed {config.seed}, "
+        f"{config.augment}{mask}), seed {config.seed}, "
         f"preset {config.preset}: {config.decisions:,} decisions = "
-        f"{config.decisions * config.action_repeat:,} frames{updates}, "
+        f"{config.decisions * config.action_repeat:,} frames, "
         f"{plural(config.envs, 'environment')}, "
         f"{device.type} in {computed_in}, {speed}{by_library(config, device, speed)}\n"
         f"run folder {config.folder}; replay {replay / 1e9:.2f} GB for "

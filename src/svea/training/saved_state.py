@@ -97,8 +97,8 @@ def unusable(folder: Path, saved: Checkpoint, error: BaseException) -> StorageEr
 def _check_counters(config: Config, decision: int, state: dict[str, Any]) -> None:
     """Refuse counters that would make the loop wait, hurry or stop forever."""
     checks.text("speed", state["speed"], SPEEDS)
-    due = config.updates_after(decision - 1) if decision >= config.warmup else 0
-    burst = config.updates_after(config.warmup - 1)  # what the warm-up left owing
+    due = decision - 1 if decision >= config.warmup else 0
+    burst = config.warmup - 1  # what the warm-up left owing
     made = due - checks.integer("owed_updates", state["owed_updates"], 0, min(due, burst))
     checks.integer("updates", state["updates"], made, made)
     checks.integer("next_evaluation", state["next_evaluation"], 0, decision + LARGEST)

@@ -176,8 +176,6 @@ def describe(provenance: dict[str, Any]) -> str:
         name = f"{name}:{provenance['world']}"
     if provenance.get("arm") == "menagerie":
         name = f"{name} with meshes"
-    if provenance.get("mask") == "oracle":
-        name = f"{name} behind an oracle mask"
     if source in ("none", "stored"):
         return name
     if "of" in provenance:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from svea.config import Config
 
 SIZE = 240  # side of a picture, in pixels
-UPPER_BOUND = "upper bound: oracle mask"
-"""How agents are marked that see through the simulator's own segmentation."""
 
 Picture = NDArray[np.uint8]  # (H, W, 3)
 
@@ -41,8 +39,6 @@ class Recording:
     mode: str
     rate: float = 25.0
     """Decisions per second of simulated time."""
-    upper_bound: bool = False
-    """Whether the agent saw through an oracle mask."""
     observations: list[NDArray[np.uint8]] = field(default_factory=list)
     actions: list[NDArray[np.float32]] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
@@ -55,11 +51,6 @@ class Recording:
     """Where the task is in each frame of an observation, (3, H, W); only if asked for."""
     q: list[float] = field(default_factory=list)
     """The Q-value of each decision's observation and action; nan for an agent without critic."""
-
-    @property
-    def title(self) -> str:
-        """The mode, marked where the agent is not one that there could be outside the simulator."""
-        return f"{self.mode} [{UPPER_BOUND}]" if self.upper_bound else self.mode
 
 
 def record(
@@ -97,7 +88,7 @@ def record(
     worlds = provenance_of(environment).get("worlds", 1)
     episode = EpisodeResult(evaluation_seeds(seed, number + 1, worlds)[number])
     rate = environment.metadata.get("render_fps", 25)
-    recording = Recording(label_mode(mode, task), rate, upper_bound=config.mask == "oracle")
+    recording = Recording(label_mode(mode, task), rate)
     most = max(1, round(seconds * rate)) if seconds else math.inf
     try:
         check_actions(agent, *describe_actions(environment.action_space), task or config.task)

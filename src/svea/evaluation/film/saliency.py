@@ -137,7 +137,7 @@ def saliency(
         except UserError as error:
             on_problem(mode, error)
             continue
-        shown[recording.title] = look(agent, recording, samples, guided)
+        shown[recording.mode] = look(agent, recording, samples, guided)
     if not shown:
         raise UserError(f"nothing to look at: no mode of {task or config.task} could be shown")
     rows = list(next(iter(shown.values())))

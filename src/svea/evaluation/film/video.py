@@ -147,7 +147,7 @@ def _cell(recording: Recording, decision: int) -> Picture:
     cell.paste(Image.fromarray(picture), (0, bar))
     pen, font = ImageDraw.Draw(cell), ImageFont.load_default(size=0.6 * bar)
     white, below = (240, 240, 240), height + 1.5 * bar
-    title = f"{recording.title} and mask" if recording.masks else recording.title
+    title = f"{recording.mode} and mask" if recording.masks else recording.mode
     room = min(1.0, 0.9 * width / font.getlength(title))  # long titles are written smaller
     small = ImageFont.load_default(size=0.6 * bar * room)
     pen.text((width / 2, bar / 2), title, fill=white, font=small, anchor="mm")

@@ -1,4 +1,4 @@
-"""The simulator's own segmentation: what is foreground, and observations behind an oracle mask."""
+"""The simulator's own segmentation: which pixels show what the task is about."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from svea.config import configure
-from svea.core.errors import UserError
-from svea.envs import describe, make_env
+from svea.envs import make_env
 
 SIZE = 48
 
@@ -58,18 +56,15 @@ def test_the_foreground_is_what_rays_hit(task: str, kept: set[str]) -> None:
 
 @pytest.mark.parametrize("rendering", ["full", "fast"])
 @pytest.mark.parametrize("mode", ["train", "video_hard", "rotate_hard"])
-def test_behind_the_mask_the_task_alone_shows(mode: str, rendering: str) -> None:
+def test_asking_for_the_foreground_leaves_no_trace(mode: str, rendering: str) -> None:
     env, plain = played("walker_walk", mode, rendering=rendering)
-    masked_env, masked = played("walker_walk", mode, rendering=rendering, oracle_mask=True)
     foreground = env.foreground()
     assert 0.01 < foreground.mean() < 0.3
-    np.testing.assert_array_equal(masked[-3:], plain[-3:] * foreground)
-    np.testing.assert_array_equal(foreground, masked_env.foreground())
-    assert (plain[-3:][:, ~foreground] > 0).mean() > 0.5, "around it there was something"
+    assert (plain[-3:][:, ~foreground] > 0).mean() > 0.5, "around it there is something"
     again, *_ = env.step(np.zeros(6, np.float32))
     fresh, _ = played("walker_walk", mode, rendering=rendering)
-    np.testing.assert_array_equal(fresh.step(np.zeros(6, np.float32))[0], again), "no trace is left"
-    for each in (env, masked_env, fresh):
+    np.testing.assert_array_equal(fresh.step(np.zeros(6, np.float32))[0], again)
+    for each in (env, fresh):
         each.close()
 
 
@@ -80,25 +75,3 @@ def test_a_robots_table_is_background_and_its_mark_and_cube_are_not() -> None:
     assert red.sum() > 2 and env.foreground()[red].mean() > 0.6
     assert env.foreground().mean() < 0.25, "the table fills half of the picture"
     env.close()
-
-
-def test_pictures_for_people_are_masked_too_and_the_provenance_says_so() -> None:
-    env, _ = played("cartpole_swingup", render_mode="rgb_array", render_size=64, oracle_mask=True)
-    picture = env.render()
-    assert picture.shape == (64, 64, 3) and (picture == 0).all(-1).mean() > 0.8
-    assert env.provenance["mask"] == "oracle"
-    assert describe(env.provenance) == "train behind an oracle mask"
-    env.close()
-
-
-def test_an_environment_of_ones_own_has_no_segmentation() -> None:
-    with pytest.raises(UserError, match=r"oracle_mask is on.*Allowed: tasks that svea simulates"):
-        make_env("toy:make", image_size=16, oracle_mask=True)
-    with pytest.raises(UserError, match=r"mask is oracle, but toy:make.*allowed: none, madi"):
-        configure("toy:make", mask="oracle")
-
-
-def test_the_method_masks_training_and_every_test_mode() -> None:
-    config = configure("walker_walk", method="oracle_mask")
-    assert config.environment["oracle_mask"] and config.environment_in("video_hard")["oracle_mask"]
-    assert "oracle_mask" not in configure("walker_walk").environment
