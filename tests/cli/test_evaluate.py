@@ -22,10 +22,10 @@ from small_media import write_video
 from tiny_runs import tiny
 
 import svea
-from svea.cli import evaluate, main, terminal
+from svea.cli import main, terminal
 from svea.cli.evaluate import evaluate_and_print, print_scores
 from svea.core.errors import StorageError, UserError
-from svea.evaluation import requests
+from svea.evaluation import requests, scoring
 from svea.evaluation.requests import Request
 from svea.results import group_runs
 from svea.results.read import read_run
@@ -227,14 +227,14 @@ def test_an_interrupted_evaluation_keeps_what_it_played(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written: list[Any] = []
-    append = evaluate.append_records
+    append = scoring.append_records
 
     def then_stop(folder: Path, records: list[Any]) -> None:
         append(folder, records)
         written.extend(records)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evaluate, "append_records", then_stop)
+    monkeypatch.setattr(scoring, "append_records", then_stop)
     with pytest.raises(KeyboardInterrupt):
         verb(run, episodes=3)
     assert "1 new episode recorded, the same command continues" in capsys.readouterr().err
@@ -480,7 +480,7 @@ def test_the_table_has_what_could_not_be_written(
     def full(*_: Any) -> None:
         raise StorageError("no space left")
 
-    monkeypatch.setattr(evaluate, "append_records", full)
+    monkeypatch.setattr(scoring, "append_records", full)
     assert verb(run, episodes=7) == 4
     out, err = capsys.readouterr()
     row = next(line for line in out.splitlines() if line.startswith("toy:make"))

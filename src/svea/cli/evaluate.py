@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,21 +12,14 @@ from typing import TYPE_CHECKING
 from svea.cli.arguments import Positional, parse
 from svea.cli.interrupts import second_ends_at_once
 from svea.cli.terminal import Steps, print_results, starting
-from svea.core.errors import StorageError, SveaError, UserError
 from svea.core.words import listed, plural
+from svea.evaluation.scoring import Scoring
 from svea.results import caveat_notes, group_runs
 from svea.results.read import look_for_runs, read_runs
 from svea.results.tables.brief import brief
 from svea.results.tables.results import all_results
 from svea.runs import zoo
-from svea.runs.records import (
-    Record,
-    append_records,
-    latest,
-    protocol_key,
-    read_records,
-    replayed,
-)
+from svea.runs.records import Record, latest
 
 if TYPE_CHECKING:
     from svea.evaluation.requests import Request
@@ -103,124 +95,6 @@ def command(
     )
 
 
-class Scoring:
-    """One call of the verb: what was asked, what has been played, what went wrong."""
-
-    def __init__(self, runs: Sequence[Path], request: Request, again: bool = False) -> None:
-        """Find the runs; a folder that is not a run stands for the runs beneath it.
-
-        Args:
-            runs: folders.
-            request: what to play.
-            again: play recorded episodes, too.
-        """
-        if not runs:
-            raise UserError(
-                "no run to evaluate; name at least one folder made by `svea train`, or an agent of "
-                "the zoo, before --modes and --episodes: they take all words after them"
-            )
-        self.request = request.check()
-        found = look_for_runs(runs)
-        self.runs, self.copies = found.runs, found.copies
-        self.records: dict[Path, list[Record]] = defaultdict(list)
-        self.played = 0
-        self.problems: dict[str, list[str]] = defaultdict(list)
-        """What went wrong, and where."""
-        self.exit_code = 0
-        self._recorded = {run: [] if again else _recorded(run) for run in self.runs}
-        self._known = {run: set(map(protocol_key, self._recorded[run])) for run in self.runs}
-        self._counting = {
-            run: set(map(protocol_key, latest(self._recorded[run]))) for run in self.runs
-        }
-        self._unwritable: dict[Path, StorageError] = {}
-
-    def play(self) -> None:
-        """Play and record; what fails is named, and the rest is played."""
-        from svea.evaluation.requests import evaluate_runs
-
-        request = self.request
-        counts = [count for run in self.runs for count in self._episodes(run)]
-        numbers = [count for count in counts if isinstance(count, int)]
-        total = len(request.policies) * sum(numbers) if numbers == counts else None
-
-        def take(run: Path, record: Record) -> None:
-            self.records[run].append(record)
-            key = protocol_key(record)
-            self.played += key not in self._known[run]
-            if key not in self._counting[run]:  # new, or evaluated with other pictures since
-                self._write(run, record)
-            steps.finish(f"evaluating {run.name} in {record['mode']}")
-
-        def kept() -> str:
-            played = plural(self.played, "new episode")
-            return f"stopped at once; {played} recorded, the same command continues"
-
-        try:
-            with Steps("episodes", total) as steps, second_ends_at_once(kept):
-                evaluate_runs(
-                    self.runs,
-                    request,
-                    known=self._recorded.__getitem__,
-                    on_record=take,
-                    on_problem=self._note,
-                    on_stop=lambda: steps.begin("stopping (Ctrl-C once more: at once)"),
-                )
-            self.records = {run: self.records[run] for run in self.runs if run in self.records}
-        except KeyboardInterrupt:
-            played = plural(self.played, "new episode")
-            print(f"stopped; {played} recorded, the same command continues", file=sys.stderr)
-            raise
-        for error in self._unwritable.values():  # last, because the results still count
-            self._fail("", error)
-
-    def replayed(self) -> dict[str, int]:
-        """How many recorded episodes were played again, by why."""
-        found: dict[str, int] = defaultdict(int)
-        for run, records in self.records.items():
-            new = (record for record in records if protocol_key(record) not in self._known[run])
-            for why, count in replayed(new, self._recorded[run]).items():
-                found[why] += count
-        return found
-
-    def _episodes(self, run: Path) -> list[int | str]:
-        """How many episodes a run is to play in each of its modes."""
-        from svea.envs.modes import modes_for
-        from svea.evaluation.episodes import episodes_in
-        from svea.runs.load import load_config
-
-        try:
-            task = self.request.task or load_config(run).task
-            modes = modes_for(task, self.request.modes, lambda *_: None)
-        except SveaError:
-            return []
-        return [episodes_in(self.request.episodes, mode) for mode in modes]
-
-    def _write(self, run: Path, record: Record) -> None:
-        """Record an episode at once; a folder that cannot be written to is named once."""
-        try:
-            append_records(run, [record])
-        except StorageError as error:
-            self._unwritable.setdefault(run, error)
-
-    def _note(self, run: Path, mode: str, error: SveaError) -> None:
-        """Remember what could not be evaluated, and where as far as the error does not say."""
-        where = [str(run)] if str(run) not in str(error) else []
-        where += [f"in {mode}"] if mode and repr(mode) not in str(error) else []
-        self._fail(" ".join(where), error)
-
-    def _fail(self, where: str, error: SveaError) -> None:
-        self.problems[str(error)].append(where)
-        self.exit_code = self.exit_code or error.exit_code
-
-
-def _recorded(run: Path) -> list[Record]:
-    """A run's records; a folder that cannot be read is named when it is evaluated."""
-    try:
-        return read_records(run)
-    except StorageError:
-        return []
-
-
 def evaluate_and_print(
     runs: Sequence[Path],
     request: Request,
@@ -234,12 +108,13 @@ def evaluate_and_print(
     from svea.envs.modes import mode_of_label
     from svea.evaluation.film.video import record_episode
 
-    scoring = Scoring(runs, request, again)
-    if scoring.copies:
-        exports = listed(list(map(str, scoring.copies)), most=3)
+    found = look_for_runs(runs)
+    scoring = Scoring(found.runs, request, again)
+    if found.copies:
+        exports = listed(list(map(str, found.copies)), most=3)
         print(f"left out: {exports}, exported from runs that are evaluated; name an export itself "
               "to evaluate it, too", file=sys.stderr)  # fmt: skip
-    scoring.play()
+    _play(scoring)
     if as_json:
         for records in scoring.records.values():
             for record in records:
@@ -255,10 +130,8 @@ def evaluate_and_print(
         print_scores(list(scoring.records), modes, scoring.records, verbose=verbose)
         for line in _adaptation_notes(scoring.records):
             print(line)
-    for problem, places in scoring.problems.items():
-        named = list(filter(None, places))
-        where = f" ({listed(named)})" if named else ""
-        print(f"svea: {problem}{where}", file=sys.stderr)
+    for problem in scoring.problems:
+        print(f"svea: {problem}", file=sys.stderr)
     with Steps("videos") as steps:
         for run in scoring.records if videos else ():
             for label in dict.fromkeys(record["mode"] for record in scoring.records[run]):
@@ -268,6 +141,22 @@ def evaluate_and_print(
                     device=request.device, data_dir=request.data_dir, task=request.task,
                 )  # fmt: skip
     return scoring.exit_code
+
+
+def _play(scoring: Scoring) -> None:
+    """Play what is missing, with a bar; Ctrl-C says what was kept."""
+    try:
+        with (
+            Steps("episodes", scoring.total) as steps,
+            second_ends_at_once(lambda: f"stopped at once; {scoring.kept}"),
+        ):
+            scoring.play(
+                lambda run, record: steps.finish(f"evaluating {run.name} in {record['mode']}"),
+                lambda: steps.begin("stopping (Ctrl-C once more: at once)"),
+            )
+    except KeyboardInterrupt:
+        print(f"stopped; {scoring.kept}", file=sys.stderr)
+        raise
 
 
 def _adaptation_notes(records: dict[Path, list[Record]]) -> list[str]:
