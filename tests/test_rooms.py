@@ -46,9 +46,9 @@ SIDE = {
 }
 FILES = sorted(ROOT.rglob("*.py"))
 TORCH_FREE = [
-    "core.errors", "core.words", "core.files", "core.machine", "core.seeds", "data", "envs",
-    "recipes", "methods", "config",
-    "runs.layout", "runs.lock", "runs.records", "runs.footprint", "runs.incidents", "runs.zoo",
+    "core.errors", "core.words", "core.files", "core.compiled", "core.machine", "core.seeds",
+    "data", "envs", "recipes", "methods", "config",
+    "runs.layout", "runs.records", "runs.footprint", "runs.incidents", "runs.zoo",
     "results", "results.read", "results.stats", "results.published", "results.tables",
     "results.compare", "results.analyses", "evaluation.film.sheets", "play.session", "studies",
     "studies.cost", "studies.watch", "studies.supervise", "studies.engines", "cli",

@@ -15,8 +15,8 @@ from tiny_runs import tiny
 
 from svea.cli import main
 from svea.config import configure
+from svea.core import importing
 from svea.core.errors import UserError
-from svea.core.files import trust
 from svea.core.machine import child_environment
 from svea.evaluation.requests import evaluate
 from svea.runs.load import export, load_agent, load_config
@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing has been named or imported yet."""
-    monkeypatch.setattr(trust, "_users", set())
+    monkeypatch.setattr(importing, "_users", set())
     monkeypatch.delitem(sys.modules, "toy", raising=False)
     monkeypatch.delitem(sys.modules, "strange", raising=False)
 
@@ -52,9 +52,9 @@ def strange(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: N
         (folder / "strange.py").write_text(OURS)
         return folder
 
-    trust.trust("toy:make")
+    importing.trust("toy:make")
     made = make("task", "toy:make")
-    trust._users.clear()
+    importing._users.clear()
     monkeypatch.chdir(made)
     return make
 
@@ -93,7 +93,7 @@ def test_a_module_that_was_imported_or_named_in_python_needs_no_trust(
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "toy", sys)
         assert load_config(folder).task == "toy:make"
-        patch.setattr(trust, "_counts_imported", False)  # as in `svea eval`
+        patch.setattr(importing, "_counts_imported", False)  # as in `svea eval`
         with pytest.raises(UserError, match="--trust"):
             load_config(folder)
     configure("toy:make")
@@ -153,5 +153,5 @@ def test_words_of_a_command_line_are_names_unless_they_are_files(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkdir("evil:mod")
-    trust.trust_typed(shlex.split("eval evil:mod --task=a.b:c --augment 'conv|d:e+f:g' e:h=20"))
-    assert trust._users == {"a.b", "d", "f", "e"}
+    importing.trust_typed(shlex.split("eval evil:mod --task=a.b:c --augment 'conv|d:e+f:g' e:h=20"))
+    assert importing._users == {"a.b", "d", "f", "e"}

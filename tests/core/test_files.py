@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from svea.core import files
-from svea.core.errors import NumericsError, StorageError
+from svea.core.errors import NumericsError, StorageError, UserError
 
 
 def test_replacing_json_leaves_old_or_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,3 +85,40 @@ def test_a_file_in_place_of_a_folder_is_named(tmp_path: Path, beneath: str) -> N
         with files.writing(folder):
             files.make_folder(folder)
     assert "free" not in str(error.value)
+
+
+def test_two_processes_cannot_work_in_one_folder(tmp_path: Path) -> None:
+    with (
+        files.locked(tmp_path, UserError("busy")),
+        pytest.raises(UserError, match="busy"),
+        files.locked(tmp_path, UserError("busy")),
+    ):
+        pass
+    with files.locked(tmp_path, UserError("busy")):
+        pass
+
+
+def test_a_disk_without_locks_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(files.fcntl, "flock", fail)
+    with files.locked(tmp_path, UserError("busy")):
+        pass
+    assert "cannot be locked: Operation not supported" in capsys.readouterr().err
+
+
+def test_a_lock_is_seen_waited_for_and_freed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal"
+    assert not files.is_locked(path)
+    first, second = (os.open(path, os.O_RDWR | os.O_CREAT) for _ in range(2))
+    assert files.lock(first) and files.is_locked(path)
+    assert not files.lock(second)
+    monkeypatch.setattr(files.time, "sleep", lambda _: os.close(first))  # the holder ends
+    assert files.lock(second, seconds=60)
+    os.close(second)
+    assert not files.is_locked(path)

@@ -24,8 +24,8 @@ from svea.agents import make_agent
 from svea.augment import conv, crop, shift
 from svea.bench.noise import noise_replay
 from svea.config import configure
+from svea.core import compiled
 from svea.core.errors import UserError
-from svea.core.files import compiled
 from svea.kernels import cpu, team
 from svea.networks import CNN
 from svea.speed.accelerate import fast_augmentation, join_views

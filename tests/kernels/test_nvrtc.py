@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from svea.core.files.compiled import is_whole
+from svea.core.compiled import is_whole
 from svea.kernels import chain, nvrtc
 
 MACROS = (("LAYERS", 11), ("SIDE", 84))

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from svea.core import machine
+from svea.core import compiled, machine
 from svea.core.errors import UserError
-from svea.core.files import compiled
 from svea.envs import PAPER_TASKS, make_env
 from svea.envs.rendering import draws_on_gpu, import_suite, painting
 from svea.envs.rendering import renderer as renderers

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from svea.core.files import compiled
+from svea.core import compiled
 from svea.kernels import cpu
 
 

@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from svea.core.errors import UserError
-from svea.core.files.plain import open_plain
+from svea.core.files import open_plain
 from svea.data.clips import PROCEDURAL
 from svea.data.decode import (
     OVERLAY_SIDE,

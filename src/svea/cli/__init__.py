@@ -12,8 +12,8 @@ import warnings
 
 from svea import __version__
 from svea.cli.encoding import write_what_streams_can_show
+from svea.core import importing
 from svea.core.errors import Stopped, SveaError, UserError, install_hint, unknown_name
-from svea.core.files import trust
 
 VERBS = {
     "demo": "Show trained agents in new worlds, train one, report on both.",
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
             return answer(arguments)
         finally:
             sys.stdout, sys.stderr = caller
-    trust.count_typed_alone()
+    importing.count_typed_alone()
     code = answer(sys.argv[1:], ends=True)
     for number in (signal.SIGINT, signal.SIGTERM):
         # Everything is done, but Python takes a while to exit, and a signal during that time would
@@ -71,7 +71,7 @@ def answer(arguments: list[str], ends: bool = False) -> int:
         print(f"svea {__version__}")
         return 0
     warnings.formatwarning = one_line_warning
-    trust.trust_typed(arguments)
+    importing.trust_typed(arguments)
     try:
         return run_verb(arguments[0], arguments[1:])
     except SveaError as error:

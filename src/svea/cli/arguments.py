@@ -18,8 +18,9 @@ import tyro
 from tyro.conf import Positional
 
 from svea.cli.encoding import unfiltered
+from svea.core import importing
 from svea.core.errors import UserError
-from svea.core.files import check_path, trust
+from svea.core.files import check_path
 from svea.core.machine import wants_plain_text
 
 if wants_plain_text():  # tyro heeds the terminal, but not NO_COLOR
@@ -126,7 +127,7 @@ def _with_checked_paths(
     def command(*positional: Any, **named: Any) -> Callable[[], int | None]:
         given = signature.bind(*positional, **named).arguments
         if given.get("trust"):
-            trust.trust(trust.EVERYTHING)
+            importing.trust(importing.EVERYTHING)
         for name, value in given.items():
             for path in value if isinstance(value, tuple) else (value,):
                 if isinstance(path, Path):

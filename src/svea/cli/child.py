@@ -25,9 +25,9 @@ def main() -> int:
     threading.Thread(target=stop_with_parent, args=(parent,), daemon=True).start()
     sys.argv = ["svea", *arguments]  # config.json records the command as a user would type it
     from svea.cli import main as svea
-    from svea.core.files import trust
+    from svea.core import importing
 
-    trust.count_typed_alone()
+    importing.count_typed_alone()
     return svea(arguments)
 
 

@@ -17,7 +17,7 @@ from svea.cli.terminal import Steps, print_table
 from svea.config.names import own_modules
 from svea.core.errors import Stopped, SveaError, UserError, unknown_name
 from svea.core.files import output_folder
-from svea.core.files.trust import require_trust
+from svea.core.importing import require_trust
 from svea.core.words import duration, plural
 from svea.evaluation.episodes import parse_episodes
 from svea.studies.cost import measured_speeds, updates_left

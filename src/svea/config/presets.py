@@ -13,7 +13,7 @@ from svea.config.codec import build, merge
 from svea.config.names import encoder_defaults, find_method, is_whole, own_modules
 from svea.config.run import Config
 from svea.core.errors import UserError, unknown_name
-from svea.core.files.trust import trust
+from svea.core.importing import trust
 from svea.envs.given import Factory, name_task
 from svea.methods import Method
 

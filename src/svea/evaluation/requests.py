@@ -19,8 +19,8 @@ from svea import envs
 from svea.agents.adaptation import AdaptingPolicy, deployed_policy
 from svea.agents.agent import Agent
 from svea.config import Config
+from svea.core import importing as modules
 from svea.core.errors import SveaError, UserError, between, unknown_name
-from svea.core.files import trust as modules
 from svea.core.seeds import evaluation_seeds
 from svea.envs.given import Factory, name_task
 from svea.envs.modes import label_mode, modes_for

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_input
 
-from svea.core.files import compiled
+from svea.core import compiled
 from svea.kernels import team
 from svea.kernels.team import CHUNKS
 from svea.networks.cnn import CNN

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from svea.core.compiled import own_folder, path_for, read, write
 from svea.core.errors import StorageError, UserError
-from svea.core.files.compiled import own_folder, path_for, read, write
 
 MOST_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 PLAIN_SHARED_MEMORY = 48 * 1024  # more must be asked for

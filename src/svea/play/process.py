@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from svea.core import importing
 from svea.core.errors import SveaError, UserError
-from svea.core.files import trust
 from svea.envs.workers.process import end_with_parent
 from svea.play import wire
 from svea.play.player import Player, Seat, as_jpeg
@@ -36,7 +36,7 @@ def main() -> None:
         start = json.loads(lines.readline() or b"null")
         if start is None:
             return
-        trust.trust(trust.EVERYTHING)  # the parent has asked, before it started this one
+        importing.trust(importing.EVERYTHING)  # the parent has asked, before it started this one
         torch.set_num_threads(start["threads"])
         server = _Serving(end, start["agent"])
         server.answer({"do": "start"} | start)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from svea.core.files import compiled
+from svea.core import compiled
 from svea.raster import scenes, shapes
 from svea.raster.shapes import Mesh
 

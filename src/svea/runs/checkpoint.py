@@ -90,7 +90,7 @@ def save(
         }
         sealed = manifest | {"seal": files.seal(manifest)}
         files.write(unfinished / layout.MANIFEST, [files.to_json(sealed)])
-        files.sync_folder(unfinished)
+        files.sync(unfinished)
         files.rename(unfinished, path)
         _remove_old(run)
     return segments

@@ -17,8 +17,8 @@ from svea.config import Config, from_dict
 from svea.config.augmentations import own_names, uses_pictures
 from svea.config.names import is_own_encoder, own_modules
 from svea.core import files
+from svea.core import importing as modules
 from svea.core.errors import LARGEST, StorageError, UserError
-from svea.core.files import trust as modules
 from svea.runs import checkpoint, layout, quantised, tensors, zoo
 from svea.runs.records import parse_line
 from svea.speed import EXACT, choose_device
@@ -285,7 +285,7 @@ def write_export(
             part = quantised.shrink(part) if small else part
             stored["files"][file] = files.write(unfinished / file, tensors.blocks(part))
         files.write(unfinished / layout.CONFIG, [files.to_json(stored)])
-        files.sync_folder(unfinished)
+        files.sync(unfinished)
         if target.exists():
             files.remove(target)
         files.rename(unfinished, target)

@@ -20,8 +20,7 @@ from typing import Any
 
 from svea.core.errors import LARGEST, UserError
 from svea.core.files import read_json, replace_json
-from svea.core.files.trust import require_trust
-from svea.core.importing import is_import_path
+from svea.core.importing import is_import_path, require_trust
 from svea.evaluation.episodes import check_episodes
 from svea.studies.plan import PlannedRun
 

@@ -12,7 +12,6 @@ from svea.core.errors import LARGEST, UserError
 from svea.core.seeds import episodes_of_all
 from svea.evaluation.episodes import episodes_in
 from svea.runs import layout
-from svea.runs.lock import is_locked
 from svea.runs.records import Record, is_agent, latest, parse_line, read_records
 from svea.studies.folder import ATTEMPTS, Study, journal_path, run_folder
 from svea.studies.plan import PlannedRun
@@ -97,7 +96,7 @@ def read_states(study: Study) -> list[RunState]:
 def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunState:
     """The state of one run of the study in a folder."""
     journal = journal_path(study, run)
-    is_running = is_locked(journal)
+    is_running = files.is_locked(journal)
     progress = read_progress(study, run, is_over=not is_running)
     entries = read_journal(journal)
     ends = [entry for entry in entries if entry.get("event") == "end"]

@@ -21,10 +21,8 @@ from typing import Any
 from svea.config.names import own_modules
 from svea.core import files
 from svea.core.errors import StorageError, UserError
-from svea.core.files import plain
 from svea.core.machine import child_environment, python_child
 from svea.evaluation.episodes import as_words
-from svea.runs import lock
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
 from svea.studies.state import Progress, missing_end, read_journal, read_progress, read_state
@@ -246,7 +244,7 @@ class Process:
     def __call__(self, command: list[str], log: Path, must_stop: MustStop) -> int:
         """Wait for the command's exit code; when it must stop, let it save first."""
         child_command = python_child("-m", "svea.cli.child", str(os.getpid()), *command)
-        with os.fdopen(plain.descriptor(log, APPEND), "ab") as output:
+        with os.fdopen(files.descriptor(log, APPEND), "ab") as output:
             child = subprocess.Popen(
                 child_command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 env=self.environment, pass_fds=self.locks, start_new_session=True,
@@ -287,9 +285,9 @@ def locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
     path = journal_path(study, run)
     with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        journal = plain.descriptor(path, APPEND)
+        journal = files.descriptor(path, APPEND)
     try:
-        is_ours = lock.acquire(journal, LOCK_SECONDS)
+        is_ours = files.lock(journal, LOCK_SECONDS)
         entries = read_journal(path) if is_ours else []
         if entries or (is_ours and not run.config.save_replay):  # of others no end is asked for
             progress = read_progress(study, run, is_over=True)
@@ -301,5 +299,6 @@ def locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
 
 
 def write_entry(journal: int, **entry: Any) -> None:
-    """Append one line to a journal, in one write."""
-    os.write(journal, (json.dumps({"time": round(time.time(), 3), **entry}) + "\n").encode())
+    """Append one line to a journal."""
+    line = json.dumps({"time": round(time.time(), 3), **entry})
+    files.append(journal, f"{line}\n".encode())

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from svea.core import files
 from svea.core.errors import Stopped, SveaError
-from svea.core.files import plain
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
 from svea.studies.state import Progress, read_journal, read_progress, read_state
@@ -100,7 +100,7 @@ def supervise_together(
 def record_error(study: Path, run: PlannedRun, error: BaseException) -> None:
     """Say in a run's journal what ended it, from the process that trained it."""
     code = error.exit_code if isinstance(error, SveaError | Stopped) else 1
-    journal = plain.descriptor(journal_path(study, run), APPEND)
+    journal = files.descriptor(journal_path(study, run), APPEND)
     try:
         write_entry(journal, event="error", code=code, reason=str(error))
     finally:
@@ -171,7 +171,7 @@ class _Group:
             about = {"together": names, "training": what == "trained"}
             begun.append((run, Attempt(journal, self._progress(run), **about)))
             if log_path(self.study, run) != log:
-                other = plain.descriptor(log_path(self.study, run), APPEND)
+                other = files.descriptor(log_path(self.study, run), APPEND)
                 line = f"{what} together with {names[0]}: its lines are in {log.name}\n"
                 os.write(other, line.encode())
                 os.close(other)

@@ -17,7 +17,7 @@ from svea.envs import given
 from svea.envs.rendering.backend import AUTO, DRAWING, OPENGL, RASTER, asked_drawing
 from svea.envs.rendering.painting import choose_renderer
 from svea.envs.tasks import is_foreign
-from svea.runs import checkpoint, layout, lock
+from svea.runs import checkpoint, layout
 from svea.runs.load import ABOUT, read_config
 from svea.runs.records import differing
 from svea.training import saved_state
@@ -48,7 +48,8 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
         raise UserError(
             f"cannot make the run folder {folder}: {error}; name another --out"
         ) from error
-    stack.enter_context(lock.training(folder))
+    busy = f"another process is training in {folder}; wait for it to end, or name another --out"
+    stack.enter_context(files.locked(folder, UserError(busy)))
     files.sweep(folder, layout.CONFIG)
     saved = checkpoint.load(folder)
     if saved and saved_state.is_empty(saved):

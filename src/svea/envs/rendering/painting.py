@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from svea.core.files.compiled import BuildError
+from svea.core.compiled import BuildError
 from svea.envs.rendering.backend import AUTO, OPENGL, RASTER, asked_drawing, is_software
 from svea.raster.raster import VERSION, WAYS, library
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import hashlib
 import os
 import platform
@@ -18,13 +17,11 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from svea.core import files
 from svea.core.errors import StorageError, UserError
-from svea.core.files import plain
 
 HASH = 32  # bytes of a SHA-256
 LARGEST = 2**28  # bytes of a library; the kernels take a megabyte
@@ -52,7 +49,7 @@ def load_c(parts: Sequence[Path], options: Sequence[str], symbol: str) -> ctypes
         with own_folder(path.parent) as folder:
             file = folder / path.name
             if not is_whole(file):
-                with _alone(folder):
+                with files.locked(folder, _too_slow("another process"), COMPILER_SECONDS):
                     if not is_whole(file):
                         build_c(parts[0], options, file)
             made = ctypes.CDLL(str(file))
@@ -87,29 +84,6 @@ def own_folder(path: Path) -> Iterator[Path]:
         os.close(opened)
 
 
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """A region for one process at a time: workers that begin together need not all compile."""
-    lock, end = os.open(folder, os.O_RDONLY), time.monotonic() + COMPILER_SECONDS
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    _refuse_after(end, "another process is still compiling")
-                    time.sleep(0.1)
-        yield
-    finally:
-        os.close(lock)
-
-
-def _refuse_after(end: float, what: str) -> None:
-    if time.monotonic() > end:
-        raise BuildError(f"{what} after {COMPILER_SECONDS:.0f} s")
-
-
 def c_path(parts: Sequence[Path], options: Sequence[str]) -> Path:
     """Where a library lies. Its name says what it was made from and for which processor.
 
@@ -134,6 +108,10 @@ def build_c(source: Path, options: Sequence[str], file: Path) -> None:
     write(file, content)
 
 
+def _too_slow(who: str) -> BuildError:
+    return BuildError(f"{who} is still compiling after {COMPILER_SECONDS:.0f} s")
+
+
 def _run(command: list[str]) -> None:
     """Run a compiler, with all that it starts, for a limited time."""
     pipe = subprocess.PIPE
@@ -144,7 +122,7 @@ def _run(command: list[str]) -> None:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
-                _refuse_after(0.0, f"{command[0]} is still at work")
+                raise _too_slow(command[0]) from None
             raise
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command, said, errors)
@@ -164,7 +142,7 @@ def processor() -> str:
 
 def path_for(made_from: Iterable[str], suffix: str) -> Path:
     """Where code lies that was made from these texts."""
-    name = hashlib.sha256("\n".join(made_from).encode()).hexdigest()[:16]
+    name = files.sha256("\n".join(made_from))[:16]
     home = os.environ.get("XDG_CACHE_HOME", "")
     home = home if os.path.isabs(home) else str(Path.home() / ".cache")  # as XDG says
     return Path(home) / "svea" / f"kernels-{name}.{suffix}"
@@ -177,7 +155,7 @@ def is_whole(file: Path) -> bool:
 
 def read(file: Path) -> bytes:
     """Code that ends with its own hash and that this user alone could write; else nothing."""
-    with contextlib.suppress(OSError, StorageError), plain.open_plain(file, LARGEST) as opened:
+    with contextlib.suppress(OSError, StorageError), files.open_plain(file, LARGEST) as opened:
         about, content = os.fstat(opened.fileno()), opened.read(LARGEST)
         ours = about.st_uid == os.getuid() and not about.st_mode & OTHERS_WRITE
         if ours and hashlib.sha256(content[:-HASH]).digest() == content[-HASH:]:

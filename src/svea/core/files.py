@@ -1,0 +1,597 @@
+"""Files that are whole or absent when written, and plain and bounded when read.
+
+A file is written under another name, synced, and renamed; then its folder is synced. Each step is
+one call of module `os`, made here and nowhere else, so that a test can fail or kill every one.
+
+What lies in a run or data folder may come from anywhere: a pipe would block forever, a device never
+end, and a sparse file of a terabyte takes no room on the disk of its sender. So only plain files
+are read, each within a limit that its kind sets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import glob
+import hashlib
+import io
+import itertools
+import json
+import os
+import re
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from svea.core import words
+from svea.core.errors import NumericsError, StorageError, UserError
+
+BLOCK = 2**22  # bytes in one system call
+LINE_BYTES = 2**24
+"""A longer line of a log is damage."""
+
+LOCK_POLL_SECONDS = 0.05
+
+LONGEST_NAME, LONGEST_PATH = 255, 4095
+"""Bytes that Linux allows."""
+
+PARTIAL = ".partial"
+"""End of the names of files being written; the next writer removes those a killed one left."""
+
+OVERHEAD = 0.02
+SMALL_FILES = 10**6
+"""Allowance on top of the large files: file-system overhead, as a share of their size, and bytes
+for the small files next to them."""
+
+Bytes = bytes | memoryview
+
+
+def write(path: Path, blocks: Iterable[Bytes]) -> dict[str, Any]:
+    """Write a file and sync it.
+
+    Returns:
+        Its `size` and `sha256`, computed on the way.
+    """
+    digest, size = hashlib.sha256(), 0
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        for block in blocks:
+            digest.update(block)
+            size += _write_all(descriptor, block)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return {"size": size, "sha256": digest.hexdigest()}
+
+
+def replace(path: Path, blocks: Iterable[Bytes]) -> dict[str, Any]:
+    """Write a file under another name and rename it: readers see the old or the new one, whole."""
+    unfinished = partial(path)
+    fingerprint = write(unfinished, blocks)
+    rename(unfinished, path)
+    return fingerprint
+
+
+def to_json(value: Any) -> bytes:
+    """JSON as it is kept in files; it has no NaN and no infinity."""
+    try:
+        return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
+    except ValueError as error:
+        raise NumericsError(f"a number to be saved is not finite: {error}") from error
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, making its folder; a failure is a StorageError.
+
+    What killed processes left of the same file is removed.
+    """
+    with writing(path, len(content)):
+        make_folder(path.parent)
+        sweep_one(path)
+        replace(path, [content])
+
+
+def replace_json(path: Path, value: Any) -> None:
+    """Write JSON whole or not at all; a failure is a StorageError."""
+    write_whole(path, to_json(value))
+
+
+def finish(source: Path, target: Path) -> None:
+    """Sync a file that another program has written, and give it its name."""
+    sync(source)
+    rename(source, target)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give a synced file or folder its name, and sync the name too."""
+    os.replace(source, target)
+    sync(target.parent)
+
+
+def partial(path: Path) -> Path:
+    """The name under which a file or folder is written before it gets its own."""
+    return path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+
+
+def sweep(folder: Path, name: str = "") -> None:
+    """Remove what a killed process was writing in a folder: everything, or files of a name."""
+    for path in folder.glob(f".{name}*{PARTIAL}"):
+        remove(path)
+
+
+def sweep_one(path: Path) -> None:
+    """Remove what killed processes left of one file or folder; a live one may be at work on it."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
+        if not _is_alive(left.name.removesuffix(PARTIAL).rpartition(".")[2]):
+            remove(left)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, and sync their names."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        os.mkdir(path)
+        sync(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder of files."""
+    if path.is_dir() and not path.is_symlink():
+        for name in os.listdir(path):
+            os.unlink(path / name)
+        os.rmdir(path)
+    else:
+        os.unlink(path)
+
+
+def sync(path: Path) -> None:
+    """Force a file, or a folder's entries, onto the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+class Lines:
+    """A file that grows by whole lines."""
+
+    def __init__(self, path: Path, offset: int) -> None:
+        """Open it and cut off what comes after the offset; a shorter file is not padded."""
+        self._path = path
+        with writing(path):
+            self._descriptor: int | None = descriptor(path, os.O_WRONLY | os.O_CREAT)
+            self.offset = min(offset, os.lseek(self._descriptor, 0, os.SEEK_END))
+            os.ftruncate(self._descriptor, self.offset)
+
+    def append(self, line: bytes) -> None:
+        """Write one line at once, or none of it."""
+        assert self._descriptor is not None
+        with writing(self._path, len(line)):
+            append(self._descriptor, line, self.offset)
+        self.offset += len(line)
+
+    def close(self) -> None:
+        """End; calling it twice does no harm."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):  # every line has been written: nothing can be lost
+                os.close(self._descriptor)
+            self._descriptor = None
+
+
+def append(opened: int, lines: bytes, end: int | None = None) -> None:
+    """Write whole lines at the end of an open file, or none of them.
+
+    Args:
+        opened: The file's descriptor.
+        lines: What to write.
+        end: Where the file ends, if that is known.
+    """
+    end = os.lseek(opened, 0 if end is None else end, os.SEEK_END if end is None else os.SEEK_SET)
+    try:
+        _write_all(opened, lines)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(opened, end)
+        raise
+
+
+def append_lines(path: Path, lines: bytes) -> None:
+    """Put whole lines at the end of a file, in place of the half line that a killed writer left.
+
+    Processes take turns; a last line that only lacks its end is kept.
+    """
+    opened = descriptor(path, os.O_RDWR | os.O_CREAT)
+    try:
+        with contextlib.suppress(OSError):  # some network disks have no locks
+            lock(opened, float("inf"))
+        end = os.lseek(opened, 0, os.SEEK_END)
+        tail = _last_line(opened, end)
+        if tail and _is_json(tail):
+            lines = b"\n" + lines
+        elif tail:
+            end -= len(tail)
+            os.ftruncate(opened, end)
+        append(opened, lines, end)
+    finally:
+        os.close(opened)
+
+
+def lock(opened: int, seconds: float = 0.0) -> bool:
+    """Lock an open file for this process and those that inherit it; whether that succeeded.
+
+    The system frees a lock when its holders die, however they die. Another holder is given some
+    seconds, because it may be about to end. On a disk without locks, as some network disks are,
+    this raises an OSError.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(LOCK_POLL_SECONDS)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock on a file."""
+    try:
+        opened = descriptor(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(opened)
+    return False
+
+
+@contextlib.contextmanager
+def locked(folder: Path, busy: Exception, seconds: float = 0.0) -> Iterator[None]:
+    """A region for one process at a time.
+
+    Args:
+        folder: What to lock.
+        busy: Raised if another process does not leave the region in time.
+        seconds: How long to wait for it.
+    """
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            ours = lock(opened, seconds)
+        except OSError as error:
+            print(f"warning: {folder} cannot be locked: {error.strerror}", file=sys.stderr)
+            ours = True
+        if not ours:
+            raise busy
+        yield
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def writing(path: Path, needed: int | None = None, reassurance: str = "") -> Iterator[None]:
+    """Turn a failed write into a StorageError, and leave nothing half-written.
+
+    Args:
+        path: What is being written.
+        needed: How many bytes that takes.
+        reassurance: A sentence on what is not lost.
+    """
+    try:
+        yield
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            remove(partial(path))
+        if isinstance(error, FileExistsError | NotADirectoryError) and (file := _file_on(path)):
+            raise StorageError(
+                f"cannot write {path}: {file} is a file, and a folder is needed there. "
+                f"{reassurance}Move the file away, or run the command in another folder"
+            ) from error
+        size = "" if needed is None else f"{words.size(needed)} needed, "
+        raise StorageError(
+            f"cannot write {path}: {error.strerror or error} ({size}{_free(path)}). {reassurance}"
+            "Free some space or fix the permissions, then run the command again"
+        ) from error
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn a failed read into a StorageError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"cannot read {path}: {error.strerror or error}. Fix that, or restore it from a copy"
+        ) from error
+
+
+def require_space(
+    path: Path,
+    needed: int,
+    purpose: str,
+    cure: str = "Free some space, or name a folder on another disk with --out",
+) -> None:
+    """Refuse to begin what cannot be finished.
+
+    Args:
+        path: A folder, which need not exist yet.
+        needed: Bytes of the large files that will be written below it.
+        purpose: What needs them.
+        cure: What to do about it.
+    """
+    needed, free = at_most(needed), shutil.disk_usage(_existing(path)).free
+    if needed > free:
+        raise StorageError(
+            f"{purpose} will need {words.size(needed)} in {path}, where {words.size(free)} are "
+            f"free. {cure}"
+        )
+
+
+def at_most(needed: int) -> int:
+    """Bytes that a disk needs for large files of this size and the small ones next to them."""
+    return round(max(needed, 0) * (1 + OVERHEAD)) + SMALL_FILES
+
+
+def size_of(folder: Path) -> int:
+    """Bytes in a folder's files, subfolders included; 0 where there is none."""
+    sizes = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # removed meanwhile
+            sizes += path.stat().st_size if path.is_file() else 0
+    return sizes
+
+
+def sha256(content: bytes | str) -> str:
+    """The SHA-256 of bytes or of a text, in hexadecimal digits."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def file_sha256(path: Path, limit: int) -> str:
+    """The SHA-256 of a plain file of at most `limit` bytes."""
+    with open_plain(path, limit) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def seal(content: dict[str, Any]) -> str:
+    """SHA-256 of a JSON object, to be kept in the object itself: no other file has its hash."""
+    return sha256(json.dumps(content, sort_keys=True))
+
+
+def _is_alive(process: str) -> bool:
+    """Whether a process of this number runs on this machine."""
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
+
+
+def _last_line(descriptor: int, end: int) -> bytes:
+    """What comes after the last end of a line; at most `LINE_BYTES` are looked at."""
+    tail = b""
+    while end and len(tail) < LINE_BYTES and b"\n" not in tail:
+        size = min(end, 2**16)
+        end -= size
+        tail = os.pread(descriptor, size, end) + tail
+    return tail.rpartition(b"\n")[2]
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        return isinstance(parse_json(line), dict)
+    except ValueError:
+        return False
+
+
+def _write_all(descriptor: int, data: Bytes) -> int:
+    """Write all of the data; the system may take it in parts."""
+    view = memoryview(data)
+    done = 0
+    while done < len(view):
+        done += os.write(descriptor, view[done : done + BLOCK])
+    return done
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder above that exists."""
+    return path if path.is_dir() else _existing(path.absolute().parent)
+
+
+def _file_on(path: Path) -> Path | None:
+    """What stands where a path needs a folder."""
+    return next((p for p in (path, *path.parents) if os.path.lexists(p) and not p.is_dir()), None)
+
+
+def _free(path: Path) -> str:
+    """How much room there is."""
+    try:
+        return f"{words.size(shutil.disk_usage(_existing(path)).free)} free there"
+    except OSError:
+        return "the disk does not say how much is free"
+
+
+_TOO_MANY_DIGITS = re.compile(rb"\d{309}")
+
+
+def descriptor(path: Path, flags: int) -> int:
+    """A descriptor of a plain file; anything else is refused without waiting for it."""
+    try:
+        opened = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.EISDIR):  # a pipe that nothing reads, a folder
+            raise _not_plain(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise _not_plain(path)
+    return opened
+
+
+def open_plain(path: Path, limit: int) -> io.BufferedReader:
+    """Open a plain file of at most `limit` bytes for reading.
+
+    Raises:
+        StorageError: It is something else (a pipe, a device, a folder), or larger.
+        OSError: It is missing, or not ours to read.
+    """
+    opened = descriptor(path, os.O_RDONLY)
+    size = os.fstat(opened).st_size
+    if size > limit:
+        os.close(opened)
+        raise _too_large(path, words.size(size), limit)
+    return os.fdopen(opened, "rb")
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """A plain file's content; it may grow while it is read, but not beyond the limit."""
+    blocks, size = [], 0
+    with open_plain(path, limit) as file:
+        while block := file.read(BLOCK):
+            blocks.append(block)
+            size += len(block)
+            if size > limit:
+                raise _too_large(path, "more", limit)
+    return b"".join(blocks)
+
+
+def read_tail(path: Path, size: int) -> bytes:
+    """The last bytes of a plain file, however long it is."""
+    with open_plain(path, sys.maxsize) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+        return file.read(size)
+
+
+def read_lines(path: Path, limit: int) -> Iterator[bytes]:
+    """A plain file's lines, each with its end; the last one may lack it."""
+    size = 0
+    with open_plain(path, limit) as file:
+        for number in itertools.count(1):
+            line = file.readline(LINE_BYTES + 1)
+            size += len(line)
+            if len(line) > LINE_BYTES:
+                raise StorageError(
+                    f"line {number} of {path} is longer than {words.size(LINE_BYTES)}: it was not "
+                    "written by svea. Remove the line, or the file"
+                )
+            if size > limit:
+                raise _too_large(path, "more", limit)
+            if not line:
+                return
+            yield line
+
+
+def verify(path: Path, wanted: dict[str, Any], limit: int) -> None:
+    """Refuse a file that is not byte for byte what was written.
+
+    Args:
+        path: of the file.
+        wanted: its `size` and `sha256`, as `files.write` returned them.
+        limit: bytes that it may have at most.
+
+    Raises:
+        ValueError: It is missing, or another.
+    """
+    try:
+        file = open_plain(path, limit)
+    except FileNotFoundError:
+        raise ValueError(f"{path.name} is missing") from None
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size != wanted["size"]:
+            raise ValueError(f"{path.name} has {size} bytes, {wanted['size']} were written")
+        if hashlib.file_digest(file, "sha256").hexdigest() != wanted["sha256"]:
+            raise ValueError(f"{path.name} has changed since it was written")
+
+
+def read_json(path: Path, limit: int) -> Any:
+    """A plain file as JSON; a ValueError if it is not JSON as we write it."""
+    return parse_json(read_bytes(path, limit))
+
+
+def parse_json(content: bytes) -> Any:
+    """JSON whose texts can be printed and whose numbers fit a float.
+
+    Raises:
+        ValueError: It is damaged, nests too deep, or holds what other programs cannot take: half a
+            surrogate pair, or an integer beyond a float's range.
+    """
+    if _TOO_MANY_DIGITS.search(content):
+        raise ValueError("a number has more than 308 digits")
+    try:
+        value = json.loads(content.decode())
+        if b"\\ud" in content.lower():  # surrogates stand in files as \ud800 to \udfff
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text has half a surrogate pair") from None
+    except RecursionError:
+        raise ValueError("it nests too deep") from None
+    return value
+
+
+def _not_plain(path: Path) -> StorageError:
+    return StorageError(f"{path} is not a plain file. Remove it, or restore it from a copy")
+
+
+def _too_large(path: Path, size: str, limit: int) -> StorageError:
+    return StorageError(
+        f"{path} has {size}, and at most {words.size(limit)} are read of such a file: it was not "
+        "written by svea. Remove it, or restore it from a copy"
+    )
+
+
+def check_path(path: str | Path, name: str = "path") -> None:
+    """Refuse a path that no folder can hold, whatever is there: too long, or not text."""
+    text = os.fspath(path)
+    try:
+        too_long = any(len(part.encode()) > LONGEST_NAME for part in Path(text).parts)
+        too_long |= len(text.encode()) > LONGEST_PATH
+    except UnicodeEncodeError:  # bytes that are not UTF-8; weights could not be saved there
+        raise UserError(f"{name} is {text!r}, which is not UTF-8; use another name") from None
+    if too_long:
+        shown = f"{text[:40]}...{text[-20:]}"
+        raise UserError(
+            f"{name} is {shown!r}, which is too long; allowed: {LONGEST_NAME} bytes between "
+            f"slashes, {LONGEST_PATH} in all"
+        )
+    if "\0" in text:
+        raise UserError(f"{name} is {text!r}; a path has no zero byte")
+
+
+def output_file(path: Path, name: str = "out") -> Path:
+    """The path of a file to be written, or replaced; refused where that cannot work."""
+    return _output(path, name, (stat.S_IFREG, stat.S_IFDIR), "a plain file")
+
+
+def output_folder(path: Path, name: str = "out") -> Path:
+    """The path of a folder to write into, which need not exist; refused where that cannot work."""
+    return _output(path, name, (stat.S_IFDIR,), "a folder")
+
+
+def _output(path: Path, name: str, kinds: tuple[int, ...], what: str) -> Path:
+    check_path(path, name)
+    problem = ""
+    try:
+        if stat.S_IFMT(os.stat(path).st_mode) not in kinds:
+            problem = f"which is not {what}"
+    except OSError as error:  # a lack of permission is said by what writes there
+        if error.errno == errno.ENOENT and os.path.islink(path):
+            problem = f"a link to {os.readlink(path)}, which does not exist"
+        elif error.errno == errno.ENOTDIR:
+            problem = "but a part of that path is a file and not a folder"
+        elif error.errno == errno.ELOOP:
+            problem = "a link that leads back to itself"
+    if problem:
+        raise UserError(f"{name} is {str(path)!r}, {problem}; name another place")
+    return path
