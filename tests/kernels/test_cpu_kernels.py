@@ -26,9 +26,10 @@ from svea.bench.noise import noise_replay
 from svea.config import configure
 from svea.core import compiled
 from svea.core.errors import UserError
-from svea.kernels import cpu, team
+from svea.kernels import cpu
+from svea.kernels.cpu import join_views
 from svea.networks import CNN
-from svea.speed.accelerate import fast_augmentation, join_views
+from svea.speed.accelerate import fast_augmentation
 from svea.views import pixels
 
 CPU = torch.device("cpu")
@@ -219,10 +220,10 @@ def test_the_number_of_threads_changes_no_bit(
             cpu.window_pixels(bytes_, corner, 24, 24, 2),
         ]
 
-    monkeypatch.setattr(team, "threads", lambda: 1)
+    monkeypatch.setattr(cpu, "threads", lambda: 1)
     one = everything()
     for count in (2, 3, 99):
-        monkeypatch.setattr(team, "threads", lambda count=count: count)
+        monkeypatch.setattr(cpu, "threads", lambda count=count: count)
         for of_torch in (1, 2):
             with torch_threads(of_torch):
                 found = everything()

@@ -11,7 +11,7 @@ from svea.agents import make_agent
 from svea.augment import AUGMENTATIONS
 from svea.augment.images import Crops, ImageBank, resize_each
 from svea.config import configure
-from svea.kernels.cpu_pictures import PicturesInC, resized_crops
+from svea.kernels.cpu import PicturesInC, resized_crops
 from svea.speed.accelerate import accelerate, with_kernels
 
 SIDE = 40

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from svea.agents import Agent, make_agent
 from svea.config import configure
-from svea.kernels import cpu_steps, team
-from svea.speed.accelerate import step_in_c
+from svea.kernels import cpu
 
 torch.set_num_threads(1)
 
@@ -22,7 +21,7 @@ def agent_of(steps_in_c: bool = True, **settings: object) -> Agent:
         configure("walker_walk", preset="quick", **({"network": network} | settings)), 3
     )
     if steps_in_c:
-        step_in_c(agent)
+        cpu.accelerate(agent)
     return agent
 
 
@@ -43,7 +42,7 @@ def take(agent: Agent, noise: list[Tensor], scale: float = 1.0) -> dict[str, Ten
 @builds
 def test_steps_are_adams() -> None:
     agent = agent_of()
-    assert isinstance(agent.step.__self__, cpu_steps.StepsInC)  # type: ignore[attr-defined]
+    assert isinstance(agent.step.__self__, cpu.StepsInC)  # type: ignore[attr-defined]
     group = agent.optimisers["critic"].param_groups[0]
     wanted = [p.detach().double().clone().requires_grad_() for p in group["params"]]
     plain = torch.optim.Adam(wanted, lr=group["lr"], betas=group["betas"], foreach=False)
@@ -107,10 +106,10 @@ def test_targets_follow(encoder_tau: float) -> None:
 
 @builds
 def test_the_number_of_threads_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_steps, "AS_A_PICTURE", 1)
+    monkeypatch.setattr(cpu, "AS_A_PICTURE", 1)
 
     def after(threads: int) -> dict[str, Tensor]:
-        monkeypatch.setattr(team, "threads", lambda: threads)
+        monkeypatch.setattr(cpu, "threads", lambda: threads)
         agent = agent_of()
         for number in range(3):
             take(agent, slopes(agent.optimisers["critic"].param_groups[0]["params"], number))

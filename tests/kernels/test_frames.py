@@ -16,9 +16,9 @@ from svea.agents import make_agent
 from svea.bench.noise import noise_replay
 from svea.config import configure
 from svea.kernels import chain, nvrtc, trunk
+from svea.kernels.gpu import lay_out
 from svea.kernels.trunk import FusedFrames
 from svea.networks import FrameCNN
-from svea.speed.fusing import lay_out
 
 torch.set_num_threads(1)
 

@@ -21,12 +21,12 @@ from svea.augment import conv, crop, overlay_drift, shift
 from svea.augment.images import ImageBank
 from svea.kernels import convolutions, nvrtc
 from svea.kernels.attention import attention
+from svea.kernels.gpu import fuse
 from svea.kernels.pictures import FastPictures, resized_crops
 from svea.kernels.random_convolution import random_convolution
 from svea.kernels.trunk import FusedTrunk
 from svea.kernels.windows import mixed_drifting, scaled, windows
 from svea.networks import CNN
-from svea.speed.fusing import fuse_convolutions
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)
@@ -251,5 +251,5 @@ def test_without_nvidias_compiler_a_layer_at_a_time_is_computed_and_said(
     monkeypatch.setattr(FusedTrunk, "__init__", missing)
     network = CNN().to(DEVICE)
     with pytest.warns(UserWarning, match=r"take longer: libnvrtc is not installed"):
-        assert fuse_convolutions(network)
+        assert fuse(network)
     assert isinstance(network.forward, convolutions.FusedConvolutions)

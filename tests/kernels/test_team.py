@@ -12,7 +12,7 @@ import torch
 from c_kernels import builds
 
 from svea.augment import conv
-from svea.kernels import cpu, team
+from svea.kernels import cpu
 
 torch.set_num_threads(1)
 
@@ -20,7 +20,7 @@ torch.set_num_threads(1)
 @builds
 def test_helpers_that_are_busy_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """They may be at work for another thread of this process for as long as they like."""
-    monkeypatch.setattr(team, "threads", lambda: 2)
+    monkeypatch.setattr(cpu, "threads", lambda: 2)
     begun, finish = threading.Event(), threading.Event()
 
     @ctypes.CFUNCTYPE(None)
@@ -39,7 +39,7 @@ def test_helpers_that_are_busy_are_not_waited_for(monkeypatch: pytest.MonkeyPatc
 
 @builds
 def test_many_threads_may_call_kernels_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(team, "threads", lambda: 2)
+    monkeypatch.setattr(cpu, "threads", lambda: 2)
     x, weight = torch.rand(64, 3, 16, 16), torch.randn(64, 3, 3, 3, 3)
     wanted = cpu.random_convolution(x, weight)
     with ThreadPoolExecutor(4) as pool:
@@ -49,7 +49,7 @@ def test_many_threads_may_call_kernels_at_once(monkeypatch: pytest.MonkeyPatch) 
 
 @builds
 def test_a_forked_process_has_helpers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(team, "threads", lambda: 2)
+    monkeypatch.setattr(cpu, "threads", lambda: 2)
     x, weight = torch.rand(64, 3, 16, 16), torch.randn(64, 3, 3, 3, 3)
     wanted = cpu.random_convolution(x, weight)
     child = os.fork()
@@ -61,8 +61,8 @@ def test_a_forked_process_has_helpers_of_its_own(monkeypatch: pytest.MonkeyPatch
 def test_threads_are_all_cores_unless_the_user_says_how_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(team, "usable_cores", lambda: 7)
+    monkeypatch.setattr(cpu, "usable_cores", lambda: 7)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert team.threads() == 7
+    assert cpu.threads() == 7
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert team.threads() == torch.get_num_threads()
+    assert cpu.threads() == torch.get_num_threads()

@@ -15,10 +15,10 @@ pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUD
 from interpreted import accept_scalars_as_bounds
 
 from svea.kernels import attention, vit
+from svea.kernels.gpu import VIT, take_over
 from svea.kernels.vit import FusedViT
 from svea.networks import CNN
 from svea.networks.vit import ViT
-from svea.speed.fusing import fuse_vit
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 KIND = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # the interpreter multiplies no other
@@ -113,9 +113,9 @@ def test_what_fails_is_said_and_left_to_the_compiler(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(FusedViT, "check", broken)
     network = small_vit()
     with pytest.warns(UserWarning, match=r"takes longer: our kernels are off by 70\.0%"):
-        assert not fuse_vit(network)
+        assert not take_over(VIT, network)
     assert "forward" not in vars(network)
-    assert not fuse_vit(CNN(image_size=20, layers=2, filters=16))
+    assert not take_over(VIT, CNN(image_size=20, layers=2, filters=16))
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,16 @@ from svea.augment.images import ImageBank
 from svea.bench.update import noise_replay
 from svea.config import configure
 from svea.core.errors import UserError
-from svea.kernels import cpu, nvrtc, random_convolution, trunk
-from svea.kernels.cpu_pictures import PicturesInC
+from svea.kernels import cpu, gpu, nvrtc, random_convolution, trunk
+from svea.kernels.cpu import PicturesInC
+from svea.kernels.gpu import fuse
 from svea.networks import FrameCNN, Masker
-from svea.speed.accelerate import compiled, fast_augmentation, with_kernels
-from svea.speed.fusing import fuse_convolutions, put_channels_last
+from svea.speed.accelerate import (
+    compiled,
+    fast_augmentation,
+    put_channels_last,
+    with_kernels,
+)
 from svea.speed.graphs import SideStream
 
 CPU = torch.device("cpu")
@@ -128,6 +133,13 @@ def made_of(agent: Agent) -> list[Any]:
     return [*functions, *forwards, maker.pixels, agent.overlap]
 
 
+def leave_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a GPU that is not there: nothing but views is accelerated."""
+    for name in ("fuse", "take_over"):
+        monkeypatch.setattr(gpu, name, lambda *_: False)
+    monkeypatch.setitem(speed.accelerate.__globals__, "compile_networks", lambda *_: None)
+
+
 def test_eager_replaces_nothing(tmp_path: Path) -> None:
     agent = make_agent(tiny(tmp_path, augment="conv+shift"), 1)
     before = made_of(agent)
@@ -153,7 +165,7 @@ def test_on_a_gpu_views_have_kernels_or_are_compiled(
     agent = make_agent(tiny(tmp_path, augment="conv+cutout"), 1)
     plain = agent.view_maker.strong
     monkeypatch.setattr(agent, "device", torch.device("cuda"))
-    monkeypatch.setitem(speed.accelerate.__globals__, "compile_networks", lambda *_: None)
+    leave_networks(monkeypatch)
     speed.accelerate(agent, "captured")
     maker = agent.view_maker
     for part in (*parts(maker.weak), *parts(maker.strong)):
@@ -202,7 +214,7 @@ def test_strong_views_of_bfloat16_come_from_the_kernel_in_cuda(
     """Through an agent's views, with kernels that only note what they are given."""
     agent = make_agent(tiny(tmp_path, augment="conv"), 1)
     monkeypatch.setattr(agent, "device", torch.device("cuda"))
-    monkeypatch.setitem(speed.accelerate.__globals__, "compile_networks", lambda *_: None)
+    leave_networks(monkeypatch)
     speed.accelerate(agent, "captured")
     windows = types.ModuleType("svea.kernels.windows")
     windows.windows = lambda x, corner, height, width, pad, dtype: views.scaled(x, dtype)  # type: ignore[attr-defined]
@@ -286,10 +298,10 @@ def test_channels_last_changes_where_weights_lie_alone() -> None:
 
 def test_it_is_said_where_encoder_frames_has_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.warns(UserWarning, match="compiled by torch and takes longer: our kernels are"):
-        assert not fuse_convolutions(FrameCNN(filters=16))
+        assert not fuse(FrameCNN(filters=16))
     monkeypatch.setattr(trunk.FusedFrames, "obstacle", lambda network: "too little of it")
     with pytest.warns(UserWarning, match="takes longer: this GPU has too little of it"):
-        assert not fuse_convolutions(FrameCNN())
+        assert not fuse(FrameCNN())
 
     def missing(self: trunk.FusedFrames, network: FrameCNN) -> None:
         raise nvrtc.BuildError("libnvrtc is not installed")
@@ -297,7 +309,7 @@ def test_it_is_said_where_encoder_frames_has_no_kernels(monkeypatch: pytest.Monk
     monkeypatch.setattr(trunk.FusedFrames, "fits", lambda network: True)
     monkeypatch.setattr(trunk.FusedFrames, "__init__", missing)
     with pytest.warns(UserWarning, match="takes longer: libnvrtc is not installed"):
-        assert not fuse_convolutions(FrameCNN())
+        assert not fuse(FrameCNN())
 
 
 @pytest.mark.skipif(cannot_build(), reason="no C compiler is here")
@@ -353,3 +365,19 @@ def test_updates_compiled_by_torch_are_the_eager_ones(
     for name, loss in wanted.items():
         torch.testing.assert_close(found[name], loss, rtol=1e-4, atol=1e-5, msg=name)
     compiled.cache_clear()
+
+
+def test_without_the_kernels_updates_are_plain_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the folder is missing: it is said once, or refused where kernels were asked for."""
+    monkeypatch.setitem(sys.modules, "svea.kernels", None)
+    monkeypatch.delattr("svea.kernels")
+    with pytest.warns(UserWarning, match=r"svea\.kernels"):
+        assert speed.choose_speed("auto", CPU) == "eager"
+    with pytest.raises(UserError, match=r"svea\.kernels"):
+        speed.choose_speed("compiled", CPU)
+    agent = make_agent(tiny(tmp_path), 1)
+    before = made_of(agent)
+    speed.accelerate(agent, "compiled")
+    assert made_of(agent) == before

@@ -45,7 +45,7 @@ def test_copies_of_weights_are_looked_at_before_a_graph_runs(
 
     one = speed.Learner.__new__(speed.Learner)
     one.agent = SimpleNamespace(  # type: ignore[assignment]
-        schedule=lambda decision, update: "all", device=torch.device("cpu")
+        schedule=lambda decision: "all", device=torch.device("cpu")
     )
     one.replay = SimpleNamespace(flush=note("flush"))  # type: ignore[assignment]
     one.speed, one._counts, one._graphs = "captured", {"all": 9}, {}  # type: ignore[dict-item]

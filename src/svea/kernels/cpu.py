@@ -1,4 +1,4 @@
-"""Convolutions for CPUs in C (cpu.c), compiled on the machine that runs them.
+"""Kernels in C for updates on a CPU (cpu.c and its parts), compiled on the machine that runs them.
 
 At the sizes one trains on a CPU, a library spends more time on changing layouts, and on filters
 that fill a vector register exactly but are treated like any other, than on arithmetic. These
@@ -10,19 +10,28 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn.grad import conv2d_input
 
+from svea import views
+from svea.agents.optimising import Optimising
+from svea.augment import Augmentation, conv, crop, shift
+from svea.augment.images import Crops, ImageBank
 from svea.core import compiled
-from svea.kernels import team
-from svea.kernels.team import CHUNKS
+from svea.core.machine import usable_cores
+from svea.kernels.steps import followers, gradients_of, has_right_tensors
 from svea.networks.cnn import CNN
+from svea.speed.accelerate import further_trunks
+
+if TYPE_CHECKING:
+    from svea.agents.agent import Agent, Losses
 
 SOURCE = Path(__file__).with_name("cpu.c")
 PARTS = (
@@ -31,6 +40,11 @@ PARTS = (
 )
 OPTIMISE = compiled.OPTIMISE
 BuildError = compiled.BuildError
+CHUNKS = 16  # parts of a batch that threads take one by one; as in the source
+MOST_ARGUMENTS = 20  # of a kernel; as in the source
+KINDS = (torch.float32, torch.uint8, torch.int32, torch.int64)  # of tensors
+WORTH_SHARING = 32  # pictures; with fewer, waking another thread takes longer than the work
+AS_A_PICTURE = 1024  # numbers whose optimiser step takes as long as a picture in other kernels
 
 
 @functools.cache
@@ -46,9 +60,61 @@ def defined(layers: str) -> tuple[str, ...]:
     return (f"-DLAYERS={layers}", f"-DREVERSED={backwards}")
 
 
-def call(function: Callable[..., Any], batch: int, *arguments: Any) -> None:
-    """Call a kernel of any library; the helpers are those of one of them (`team.call`)."""
-    team.call(library(), function, batch, *arguments)
+class Work(ctypes.Structure):
+    """A kernel and its arguments, as the source has it."""
+
+    _fields_ = (("function", ctypes.c_void_p), ("arguments", ctypes.c_long * MOST_ARGUMENTS))
+
+
+def threads() -> int:
+    """How many threads share a kernel's work: every core, or as many as OMP_NUM_THREADS says.
+
+    A core that an environment keeps busy for a while takes fewer parts of the work; nothing waits
+    for it. That is not so for torch's own threads, which all wait for the slowest (`leave_a_core`),
+    so that they are used only if there are several of them anyway.
+    """
+    return torch.get_num_threads() if "OMP_NUM_THREADS" in os.environ else usable_cores()
+
+
+@functools.cache
+def torch_threads() -> Any:
+    """The function that lets torch's own threads work, or none where they are of another kind."""
+    found = next((Path(torch.__file__).parent / "lib").glob("libgomp*"), None)
+    return ctypes.CDLL(str(found)).GOMP_parallel if found else None
+
+
+def call(function: Any, batch: int, *arguments: Any) -> None:
+    """Call a kernel, with the help of other threads where the batch is worth it.
+
+    Torch's threads are the helpers if it has several: they spin for a while after each of its own
+    operations, and a second set would have to share their cores.
+    """
+    kernels, following, kept = library(), ctypes.c_long(0), []
+    work = Work(ctypes.cast(function, ctypes.c_void_p))
+    for number, argument in enumerate(arguments):
+        if isinstance(argument, (list, tuple)):
+            kept.append((ctypes.c_long * len(argument))(*map(_as_number, argument)))
+            work.arguments[number] = ctypes.addressof(kept[-1])
+        else:
+            work.arguments[number] = _as_number(argument)
+    work.arguments[len(arguments)] = ctypes.addressof(following)
+    count = min(threads(), CHUNKS) if batch >= WORTH_SHARING else 1
+    of_torch = min(torch.get_num_threads(), count)  # another number would end and start threads
+    if of_torch > 1 and torch_threads():
+        kernels.share_with_torch(ctypes.byref(work), ctypes.c_long(of_torch), torch_threads())
+    else:
+        kernels.share_with_helpers(ctypes.byref(work), ctypes.c_long(count))
+
+
+def _as_number(argument: Tensor | int | None) -> int:
+    """An argument of a kernel: where a contiguous tensor or none begins, or a whole number."""
+    if argument is None:
+        return 0
+    if isinstance(argument, int):
+        return argument
+    if not argument.is_contiguous() or argument.dtype not in KINDS:
+        raise TypeError("a kernel in C was given a tensor that is not plain")
+    return argument.data_ptr()
 
 
 # Views --------------------------------------------------------------------------------------------
@@ -83,6 +149,89 @@ def window_pixels(x: Tensor, corner: Tensor, height: int, width: int, pad: int) 
     sizes = (batch, channels, rows, columns, height, width, pad)
     call(library().window_pixels, batch, x.contiguous(), corner.contiguous(), y, *sizes)
     return y
+
+
+def resized_crops(pictures: Tensor, crops: Crops, height: int, width: int) -> Tensor:
+    """Crops of uint8 (N, 3, side, side) -> float32 (count, 3, height, width) in [0, 1].
+
+    It agrees with `images.resize_each` to one level of 255.
+    """
+    count, side = len(crops.chosen), pictures.shape[-1]
+    y = torch.empty(count, 3, height, width)
+    *places, mirrored = (each.contiguous() for each in crops)
+    given = (pictures, *places, mirrored.view(torch.uint8), y, count, side, height, width)
+    call(library().resize_crops, count, *given)
+    return y
+
+
+@dataclass(frozen=True)
+class PicturesInC:
+    """An `ImageBank` whose draws are resized by the kernel; it draws the same crops."""
+
+    bank: ImageBank
+
+    @property
+    def side(self) -> int:
+        """Height and width of the pictures in pixels."""
+        return self.bank.side
+
+    def draw(
+        self, count: int, height: int, width: int, generator: Generator | None = None
+    ) -> Tensor:
+        """Draw random resized crops of random pictures."""
+        crops = self.bank.crops(count, generator)
+        return resized_crops(self.bank.pictures, crops, height, width)
+
+
+def conv_in_c(x: Tensor, *, weight: Tensor) -> Tensor:
+    """`conv`."""
+    if suits_random_convolution(x):
+        return random_convolution(x, weight)
+    return conv.function(x, weight=weight)
+
+
+def shift_in_c(x: Tensor, *, corner: Tensor, pad: int) -> Tensor:
+    """`shift`, which makes pixels of bytes."""
+    if x.dtype != torch.uint8:
+        return shift.function(x, corner=corner, pad=pad)
+    return window_pixels(x, corner, x.shape[2], x.shape[3], pad)
+
+
+def crop_in_c(x: Tensor, *, corner: Tensor, size: int) -> Tensor:
+    """`crop`, which makes pixels of bytes."""
+    if x.dtype != torch.uint8:
+        return crop.function(x, corner=corner, size=size)
+    return window_pixels(x, corner, size, size, 0)
+
+
+AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {
+    "conv": conv_in_c,
+    "shift": shift_in_c,
+    "crop": crop_in_c,
+}
+
+
+def fast_augmentation(augment: Augmentation) -> Augmentation:
+    """The augmentation by kernels, where there are some; its draws stay the same."""
+    fast = replace(augment, function=AUGMENTATIONS.get(augment.name, augment.function))
+    images = fast.parameters.get("images")
+    return fast.bind(images=PicturesInC(images)) if isinstance(images, ImageBank) else fast
+
+
+def remaining_pixels(images: Tensor) -> Tensor:
+    """`views.pixels`, of what a kernel has not made pixels of already."""
+    return images if images.is_floating_point() else views.pixels(images)
+
+
+def join_views(views: list[Tensor]) -> Tensor:
+    """`torch.cat`, without a copy where kernels have written the views side by side."""
+    first = views[0]
+    for number, view in enumerate(views):
+        expected = first.storage_offset() + number * first.numel()
+        together = view.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        if not (together and view.storage_offset() == expected and view.shape == first.shape):
+            return torch.cat(views)
+    return first.as_strided((len(views) * len(first), *first.shape[1:]), first.stride())
 
 
 # A network's layers -------------------------------------------------------------------------------
@@ -229,3 +378,66 @@ def summed(kernel: ctypes.CDLL, parts: Tensor, weights: Sequence[Tensor]) -> lis
         for weight, bias in zip(dw, dbias, strict=True)
         for each in (weight.permute(0, 3, 1, 2), bias)
     ]
+
+
+def compute(networks: Iterable[nn.Module]) -> None:
+    """Let kernels compute networks, where they fit: most of an update on a CPU."""
+    for network in networks:
+        for part in (network, *further_trunks(network)):
+            if Convolutions.fits(part):
+                part.forward = Convolutions(part)  # type: ignore[arg-type, assignment]
+
+
+# Optimisers ---------------------------------------------------------------------------------------
+
+
+class StepsInC:
+    """An agent's `step` and `update_target`, for weights that lie together in float32."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.slow, self.fast, rates = zip(*followers(agent), strict=True)
+        self.rates, self.sizes = torch.tensor(rates), [each.numel() for each in self.slow]
+
+    def step(self, name: str, loss: Tensor, *others: str) -> Losses:
+        """What `Optimising.step` does: norm, judgement, step."""
+        if others:  # they are judged together
+            return Optimising.step(self.agent, name, loss, *others)
+        optimiser = self.agent.optimisers[name]
+        group = optimiser.param_groups[0]
+        parameters = group["params"]
+        gradients = gradients_of(loss, optimiser)  # kept until the kernels are done
+        states = [optimiser.state[parameter] for parameter in parameters]
+        moment, square, steps = (
+            places([state[key] for state in states]) for key in ("exp_avg", "exp_avg_sq", "step")
+        )
+        sizes = [p.numel() for p in parameters]
+        count, everything = len(sizes), sum(sizes)
+        of_gradients, kernels = places(gradients), library()
+        norm = torch.empty(())
+        numbers = torch.tensor([group["lr"], *group["betas"], group["eps"]], dtype=torch.float64)
+        call(kernels.judge, 1, of_gradients, steps, sizes, count, norm)
+        given = (places(parameters), of_gradients, moment, square, steps, sizes, count, everything)
+        call(kernels.adam, everything // AS_A_PICTURE, *given, numbers.data_ptr(), norm)
+        return {f"{name}_loss": loss.detach(), f"{name}_gradient": norm}
+
+    @torch.no_grad()
+    def update_target(self) -> None:
+        """What `Agent.update_target` does."""
+        sizes, everything = self.sizes, sum(self.sizes)
+        given = (places(self.slow), places(self.fast), sizes, len(sizes), everything, self.rates)
+        call(library().follow, everything // AS_A_PICTURE, *given)
+
+
+def places(tensors: Sequence[Tensor]) -> list[int]:
+    """Where tensors lie that are in one piece, in torch's own order or channels last."""
+    return [tensor.data_ptr() for tensor in tensors]
+
+
+def accelerate(agent: Agent) -> None:
+    """Put the kernels on an agent's views, networks, optimisers and targets."""
+    agent.view_maker.pixels, agent.view_maker.join = remaining_pixels, join_views
+    compute(agent.networks.values())
+    if has_right_tensors(agent):
+        steps = StepsInC(agent)
+        agent.step, agent.update_target = steps.step, steps.update_target  # type: ignore[method-assign]

@@ -142,6 +142,12 @@ class FusedLosses:
         """Take an agent, and what launches kernels in place of its GPU."""
         self.agent, self.launch = agent, launch or kernels(agent.device)
 
+    @staticmethod
+    def fits(agent: Agent) -> bool:
+        """Whether its views are few enough, on a GPU that this was tried on."""
+        few = len(agent.streams.prediction) <= MOST_VIEWS
+        return few and torch.cuda.get_device_capability(agent.device) >= (9, 0)
+
     def weighted_error(self, q: Tensor, target: Tensor) -> Tensor:
         """What `Agent.weighted_error` computes."""
         return _WeightedError.apply(self, q, target)  # type: ignore[no-untyped-call]

@@ -1,6 +1,9 @@
 """Fast versions of what an agent computes, put on from outside.
 
-Agents, networks, views and augmentations are plain PyTorch and know nothing of this module.
+Agents, networks, views and augmentations are plain PyTorch and know nothing of this module. What
+it assigns over are their seams: an augmentation's function, `ViewMaker.pixels` and `join`, a
+network's `forward`, and an agent's `step`, `update_target`, `weighted_error`, `policy_losses` and
+`overlap`.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -17,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from svea import views
-from svea.augment import Augmentation, Pictures, conv, crop, shift, transform
-from svea.augment.images import ImageBank, place_crops
-from svea.speed.fusing import compile_networks, further_trunks
+from svea.agents.auxiliary import PAD
+from svea.augment import Augmentation, transform
+from svea.speed.device import NO_KERNELS, wing
 from svea.speed.graphs import SideStream
 
 if TYPE_CHECKING:
@@ -48,13 +51,14 @@ def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16
     )
     if isinstance(maker.strong, Augmentation):  # in a chain, each checks what the others made
         maker.strong = replace(maker.strong, of_bytes=True)
-    if device.type == "cpu":
-        maker.pixels, maker.join = remaining_pixels, join_views
-        compute_in_c(agent.networks.values())
-        step_in_c(agent)
-    else:
-        maker.pixels = pixels_on_cuda if device.type == "cuda" else compiled_pixels
-        compile_networks(agent, precision)
+    kernels = wing() if device.type in ("cpu", "cuda") else None
+    if device.type == "cuda" and kernels is None:
+        warnings.warn(f"updates take longer: {NO_KERNELS}", stacklevel=2)
+    if device.type != "cpu":
+        maker.pixels = compiled_pixels
+    taken = kernels.accelerate(agent, precision) if kernels else set()
+    if device.type != "cpu":
+        compile_networks(agent, taken)
     if speed == "captured":
         agent.overlap = SideStream()
 
@@ -80,146 +84,8 @@ def fast_augmentation(augment: Augmentation, device: torch.device) -> Augmentati
 
 def with_kernels(augment: Augmentation, device: torch.device) -> Augmentation:
     """The augmentation with our own kernel for a device, where there is one."""
-    kernels = {"cpu": IN_C, "cuda": ON_CUDA}.get(device.type, {})
-    fast = replace(augment, function=kernels.get(augment.name, augment.function))
-    if fast.function in (_shift_on_cuda, _crop_on_cuda):
-        return WindowsOfPixels(**vars(fast))
-    images, kinds = (
-        fast.parameters.get("images"),
-        {"cpu": _pictures_in_c, "cuda": _pictures_on_cuda},
-    )
-    if device.type in kinds and isinstance(images, ImageBank):
-        return fast.bind(images=kinds[device.type](images))
-    return fast
-
-
-def _pictures_in_c(bank: ImageBank) -> Pictures:
-    """The pictures of a bank, resized by our own kernel, to the same levels of 255 or the next."""
-    from svea.kernels.cpu_pictures import PicturesInC
-
-    return PicturesInC(bank)
-
-
-def _pictures_on_cuda(bank: ImageBank) -> Pictures:
-    """The pictures of a bank, resized by our own kernel, unless that does not work on this GPU.
-
-    It adds up in float32, the bank itself in float16: one number in twenty comes out at the next
-    level of 255.
-    """
-    try:
-        from svea.kernels.pictures import FastPictures
-
-        fast = FastPictures(bank, compiled(place_crops))
-        fast.check()
-    except Exception as error:  # whatever a compiler or a driver may raise
-        slow = f"overlay's pictures are resized as products of matrices and take longer: {error}"
-        warnings.warn(slow, stacklevel=2)
-        return bank
-    return fast
-
-
-def _conv_in_c(x: Tensor, *, weight: Tensor) -> Tensor:
-    from svea.kernels import cpu
-
-    if cpu.suits_random_convolution(x):
-        return cpu.random_convolution(x, weight)
-    return conv.function(x, weight=weight)
-
-
-def _shift_in_c(x: Tensor, *, corner: Tensor, pad: int) -> Tensor:
-    from svea.kernels import cpu
-
-    if x.dtype != torch.uint8:
-        return shift.function(x, corner=corner, pad=pad)
-    return cpu.window_pixels(x, corner, x.shape[2], x.shape[3], pad)
-
-
-def _crop_in_c(x: Tensor, *, corner: Tensor, size: int) -> Tensor:
-    from svea.kernels import cpu
-
-    if x.dtype != torch.uint8:
-        return crop.function(x, corner=corner, size=size)
-    return cpu.window_pixels(x, corner, size, size, 0)
-
-
-def _conv_on_cuda(x: Tensor, *, weight: Tensor) -> Tensor:
-    from svea.kernels.random_convolution import random_convolution
-
-    return random_convolution(x, weight)
-
-
-def _shift_on_cuda(x: Tensor, *, corner: Tensor, pad: int) -> Tensor:
-    return _windows_on_cuda(x, corner, x.shape[2], x.shape[3], pad)
-
-
-def _crop_on_cuda(x: Tensor, *, corner: Tensor, size: int) -> Tensor:
-    return _windows_on_cuda(x, corner, size, size, 0)
-
-
-def _overlay_drift_on_cuda(
-    x: Tensor, *, picture: Tensor, speed: Tensor, margin: int, weight: float
-) -> Tensor:
-    from svea.kernels.windows import mixed_drifting
-
-    return mixed_drifting(x, picture, speed, margin, weight)
-
-
-class WindowsOfPixels(Augmentation):
-    """A shift or a crop whose kernel makes pixels of bytes in the same pass."""
-
-    def apply(self, x: Tensor, draw: dict[str, Any]) -> Tensor:
-        """Inside the surrounding autocast region, which others leave: it says what pixels are.
-
-        In float32 they would be converted for every pass of a network, 16 us of an H200 each.
-        """
-        with torch.no_grad():
-            return self.function(x, **draw)
-
-
-def _windows_on_cuda(x: Tensor, corner: Tensor, height: int, width: int, pad: int) -> Tensor:
-    """Windows; bytes become pixels in the same pass."""
-    from svea.kernels.windows import windows
-
-    def cut(images: Tensor, dtype: torch.dtype) -> Tensor:
-        return windows(images, corner, height, width, pad, dtype)
-
-    return cut(x, x.dtype) if x.is_floating_point() else views.pixels(x, cut)
-
-
-IN_C: dict[str, Callable[..., Tensor]] = {
-    "conv": _conv_in_c,
-    "shift": _shift_in_c,
-    "crop": _crop_in_c,
-}
-ON_CUDA: dict[str, Callable[..., Tensor]] = {
-    "conv": _conv_on_cuda,
-    "shift": _shift_on_cuda,
-    "crop": _crop_on_cuda,
-    "overlay_drift": _overlay_drift_on_cuda,
-}
-
-
-def remaining_pixels(images: Tensor) -> Tensor:
-    """`views.pixels`, of what a kernel has not made pixels of already."""
-    return images if images.is_floating_point() else views.pixels(images)
-
-
-def join_views(views: list[Tensor]) -> Tensor:
-    """`torch.cat`, without a copy where kernels have written the views side by side."""
-    first = views[0]
-    for number, view in enumerate(views):
-        expected = first.storage_offset() + number * first.numel()
-        together = view.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
-        if not (together and view.storage_offset() == expected and view.shape == first.shape):
-            return torch.cat(views)
-    return first.as_strided((len(views) * len(first), *first.shape[1:]), first.stride())
-
-
-def pixels_on_cuda(images: Tensor) -> Tensor:
-    """`views.pixels` as a kernel of our own, of what another has not made pixels of already."""
-    from svea.kernels.windows import scaled
-
-    return images if images.is_floating_point() else views.pixels(images, scaled)
+    kernels = wing() if device.type in ("cpu", "cuda") else None
+    return kernels.fast_augmentation(augment, device) if kernels else augment
 
 
 def compiled_pixels(images: Tensor) -> Tensor:
@@ -236,24 +102,46 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 # Networks -----------------------------------------------------------------------------------------
 
 
+def compile_networks(agent: Agent, taken: set[nn.Module]) -> None:
+    """Let torch compile the networks that no kernels have taken over, or at least lay them out."""
+    on_gpu = agent.device.type == "cuda"
+    for network in agent.networks.values():
+        if network is agent.auxiliary:
+            for part in set(further_trunks(network)) - taken if on_gpu else ():
+                put_channels_last(part)
+            continue
+        if network in taken:
+            continue
+        if on_gpu and network is agent.masker:
+            put_channels_last(network)
+        # Several batch sizes for each network of each run side by side. At the default limits (8,
+        # and 256 in all) torch stops compiling and computes slowly.
+        torch._dynamo.config.recompile_limit = 512
+        torch._dynamo.config.accumulated_recompile_limit = 4096
+        network.compile(dynamic=False)
+
+
+def further_trunks(network: nn.Module) -> Iterator[nn.Module]:
+    """Networks in an auxiliary task that may be trunks: SODA's slow one, the part PAD shares."""
+    yield from network.children()
+    if isinstance(network, PAD) and network.own_layers:
+        yield network.shared
+
+
+def put_channels_last(network: nn.Module) -> None:
+    """Let the library's convolutions have pixels whose channels lie together.
+
+    That is what tensor cores take: else it turns every picture around, forward and backward.
+    """
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
 def compute_in_c(networks: Iterable[nn.Module]) -> None:
-    """Let kernels in C compute networks, where they fit: most of an update on a CPU."""
-    from svea.kernels.cpu import Convolutions
-
-    for network in networks:
-        for part in (network, *further_trunks(network)):
-            if Convolutions.fits(part):
-                part.forward = Convolutions(part)  # type: ignore[arg-type, assignment]
-
-
-def step_in_c(agent: Agent) -> None:
-    """Let kernels in C take the optimisers' steps and move the targets, where they fit."""
-    from svea.kernels.cpu_steps import StepsInC
-    from svea.kernels.steps import has_right_tensors
-
-    if has_right_tensors(agent):
-        fast = StepsInC(agent)
-        agent.step, agent.update_target = fast.step, fast.update_target  # type: ignore[method-assign]
+    """Let kernels in C compute networks on a CPU, where they fit."""
+    if kernels := wing():
+        kernels.compute(networks)
 
 
 def uncompiled(speed: str, device: torch.device) -> contextlib.AbstractContextManager[object]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterator
+from types import ModuleType
 
 import torch
 
@@ -16,6 +17,18 @@ SPEEDS = ("eager", "compiled", "captured")
 EXACT = "float32-exact"
 """float32 whose products are float32, too; on a GPU plain float32 multiplies in TF32."""
 PRECISIONS = ("auto", "float32", EXACT, "bfloat16")
+
+
+NO_KERNELS = "svea.kernels, the kernels in C and CUDA, is not there; install svea again to have it"
+
+
+def wing() -> ModuleType | None:
+    """Our own kernels, or none where their folder is missing; nothing else imports them."""
+    try:
+        from svea import kernels
+    except ImportError:
+        return None
+    return kernels
 
 
 def choose_device(name: str) -> torch.device:
@@ -87,13 +100,8 @@ def choose_speed(name: str, device: torch.device) -> str:
 def missing_for_compiling(device: torch.device) -> str:
     """What is missing to compile updates for a device, as half a sentence; empty if nothing is."""
     if device.type == "cpu":
-        from svea.kernels import cpu
-
-        try:
-            cpu.library()  # a trial: an unusable compiler shows here, not in the first update
-        except cpu.BuildError as error:
-            return f"kernels in C cannot be compiled, {error}"
-        return ""
+        kernels = wing()
+        return kernels.missing_for_compiling() if kernels else NO_KERNELS
     if device.type == "cuda":
         from torch.utils._triton import has_triton
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from svea.replay import Batch, Replay
 from svea.speed.accelerate import accelerate
-from svea.speed.device import precision_context, repeat_exactly
-from svea.speed.fusing import fuse_sampling, fused_heads
+from svea.speed.device import precision_context, repeat_exactly, wing
 from svea.speed.graphs import Batches, CapturedUpdate
 from svea.speed.host import prepare
 
@@ -63,9 +62,11 @@ class Learner:
         if deterministic and agent.device.type != "cpu":  # there updates repeat in any case
             repeat_exactly(agent.device)
         accelerate(agent, speed, precision)
-        self._heads = fused_heads(agent) if speed == "captured" else []
-        if speed == "captured":
-            fuse_sampling(replay)
+        # The networks that kernels keep copies of.
+        forwards = [network.forward for network in agent.networks.values()]
+        self._heads: list[Any] = [f for f in forwards if hasattr(f, "check_copies")]
+        if speed == "captured" and (kernels := wing()):
+            kernels.sample(replay)
 
     def step(self, decision: int) -> Losses:
         """One update; the losses are overwritten by a later update of the same kind."""
