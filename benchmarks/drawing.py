@@ -167,10 +167,10 @@ def draw(variant: str, task: str, at_once: int, rate: float) -> None:
     import queue
     import threading
 
+    from svea.envs.rendering.context import SharedContext
     from svea.envs.rendering.renderer import configure_drawing
-    from svea.envs.rendering.shared import SharedContext
 
-    configure_drawing(SharedContext(at_once, raster=variant == "raster"), lambda: None)
+    configure_drawing(SharedContext(at_once), lambda: None)
     renderers = [renderer(variant, task) for _ in range(at_once)]
     context = renderers[0]._gl
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -198,7 +198,8 @@ def renderer(variant: str, task: str) -> Any:
     if variant in ("coarse", "flat"):
         quality.numslices, quality.numstacks = (16, 8) if variant == "coarse" else (4, 2)
     rendering = "fast" if variant in ("fast", "one-sample") else "full"
-    made = Renderer(model, physics.data.ptr, size=SIZE, rendering=rendering)
+    drawn_by = "raster" if variant == "raster" else "opengl"
+    made = Renderer(model, physics.data.ptr, size=SIZE, rendering=rendering, drawn_by=drawn_by)
     made.physics = physics  # it is what the renderer draws
     flags, kinds = made._scene.flags, mujoco.mjtRndFlag
     if variant == "one-sample":

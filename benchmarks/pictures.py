@@ -19,11 +19,10 @@ import numpy as np
 
 from svea.bench.timing import machine
 from svea.envs import PAPER_TASKS, expand_modes, make_env
-from svea.envs.rendering.renderer import Context, configure_drawing
 from svea.envs.tasks import ROBOT_TASKS
 
 LEVELS = (0, 2, 8)
-WAYS = (False, True)  # MuJoCo, ours
+WAYS = ("opengl", "raster")  # MuJoCo, ours
 
 
 def main() -> None:
@@ -45,15 +44,14 @@ def main() -> None:
 
 def measure(task: str, modes: list[str], decisions: int, size: int) -> None:
     """Print a task's lines of the table."""
-    envs: dict[tuple[str, bool], Any] = {}
+    envs: dict[tuple[str, str], Any] = {}
     for way in WAYS:
         for mode in modes:
-            configure_drawing(Context(raster=way), lambda: None)
-            envs[mode, way] = make_env(task, mode, seed=0, image_size=size)
+            envs[mode, way] = make_env(task, mode, seed=0, image_size=size, renderer=way)
             envs[mode, way].reset(seed=0)
-    taken: dict[tuple[str, bool], list[float]] = {which: [] for which in envs}
+    taken: dict[tuple[str, str], list[float]] = {which: [] for which in envs}
     away: dict[str, list[np.ndarray]] = {mode: [] for mode in modes}
-    rng, space = np.random.default_rng(0), envs["train", True].action_space
+    rng, space = np.random.default_rng(0), envs["train", "raster"].action_space
     for _ in range(decisions):
         action, seen = rng.uniform(-1, 1, space.shape).astype(np.float32), {}
         for which, env in envs.items():
@@ -64,12 +62,12 @@ def measure(task: str, modes: list[str], decisions: int, size: int) -> None:
             if terminated or truncated:
                 env.reset()
         for mode in modes:
-            away[mode].append(abs(seen[mode, False] - seen[mode, True]).max(0))
-    train = np.median(taken["train", True])
+            away[mode].append(abs(seen[mode, "opengl"] - seen[mode, "raster"]).max(0))
+    train = np.median(taken["train", "raster"])
     for mode in modes:
         mujocos, ours = (np.median(taken[mode, way]) for way in WAYS)
         shares = "".join(f"{np.mean(np.stack(away[mode]) > level):9.3%}" for level in LEVELS)
-        left = envs[mode, True].unwrapped._scene.renderer.drawn <= decisions // 2
+        left = envs[mode, "raster"].unwrapped._scene.renderer.drawn <= decisions // 2
         said = "  MuJoCo draws it" if left else f"{shares}{np.max(away[mode]):6}"
         print(
             f"{f'{task} {mode}':44}{mujocos:8.2f}{ours:8.2f}{ours / train:9.2f}{said}", flush=True

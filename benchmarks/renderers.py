@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from svea.core.errors import SveaError
-from svea.envs.rendering.painting import PROGRAM
+from svea.envs.rendering.backend import PROGRAM
 from svea.evaluation.requests import Request, evaluate_runs
 from svea.results import stats
 from svea.runs.records import Record, append_records, read_records

@@ -9,11 +9,16 @@ from __future__ import annotations
 import argparse
 import math
 import platform
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
-from svea.envs.robot.expert import expert_action
+sys.path.append(str(Path(__file__).parents[1] / "tests/support"))
+
+from robot_expert import expert_action
+
 from svea.envs.robot.model import TOOL_HEIGHT
 from svea.envs.robot.task import RULES, load
 

@@ -19,7 +19,6 @@ import pytest
 from svea.core.errors import RendererError, UserError
 from svea.envs import PAPER_TASKS, gl_info, prepare_simulator
 from svea.envs.rendering import Renderer, backend
-from svea.envs.rendering.renderer import Context, configure_drawing
 
 linux_only = pytest.mark.skipif(platform.system() != "Linux", reason="the choice is Linux's")
 
@@ -48,8 +47,7 @@ def physics():
 def test_full_rendering_is_dm_controls(physics, task):
     """Bit for bit, once dm_control draws with the same shadow map and OpenGL draws for us, too."""
     world = physics(task)
-    configure_drawing(Context(raster=False), lambda: None)
-    renderer = Renderer(world.model.ptr, world.data.ptr, size=84)
+    renderer = Renderer(world.model.ptr, world.data.ptr, size=84, drawn_by="opengl")
     ours = renderer.draw().copy()
     large = renderer.draw(240).copy()
     world.model.vis.global_.offwidth = world.model.vis.global_.offheight = 240
@@ -57,7 +55,6 @@ def test_full_rendering_is_dm_controls(physics, task):
     np.testing.assert_array_equal(large, world.render(240, 240, camera_id=0))
     np.testing.assert_array_equal(ours, renderer.draw())  # a larger picture leaves no trace
     renderer.close()
-    configure_drawing()
 
 
 @pytest.mark.parametrize("task", ["walker_walk", "finger_spin"])
@@ -203,12 +200,10 @@ def neighbours(physics):
     """A renderer of ours that OpenGL draws for, and dm_control's own next to it."""
     if backend._egl_vendor() is None or os.environ.get("MUJOCO_GL") != "egl":
         pytest.skip("needs EGL")
-    configure_drawing(Context(raster=False), lambda: None)
     world = physics("walker_walk")
-    renderer = Renderer(world.model.ptr, world.data.ptr, size=84)
+    renderer = Renderer(world.model.ptr, world.data.ptr, size=84, drawn_by="opengl")
     yield renderer, physics("cartpole_swingup")
     renderer.close()
-    configure_drawing()
 
 
 def test_dm_control_may_draw_in_the_same_process(neighbours):

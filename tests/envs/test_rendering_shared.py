@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from svea.envs import make_env, rendering
-from svea.envs.rendering.renderer import Context, configure_drawing
-from svea.envs.rendering.shared import SharedContext
+from svea.envs.rendering.context import SharedContext
+from svea.envs.rendering.renderer import configure_drawing
 
 MIXED = (  # sizes, looks and tasks that upload textures or terrain, side by side
     {"task": "walker_walk", "mode": "light_position_hard", "image_size": 84},
@@ -21,6 +21,7 @@ MIXED = (  # sizes, looks and tasks that upload textures or terrain, side by sid
     {"task": "quadruped_escape", "mode": "rotate_hard", "rendering": "fast"},
     {"task": "robot_push", "mode": "test:7", "image_size": 64},
 )
+DRAWN = {"renderer": "opengl", "render_mode": "rgb_array"}
 
 
 def play(environment: Any, seed: int) -> list[np.ndarray]:
@@ -36,7 +37,7 @@ def play(environment: Any, seed: int) -> list[np.ndarray]:
 
 @pytest.fixture
 def shared() -> Iterator[SharedContext]:
-    place = SharedContext(len(MIXED), raster=False)
+    place = SharedContext(len(MIXED))
     configure_drawing(place)
     yield place
     configure_drawing()
@@ -52,13 +53,13 @@ def test_pictures_are_those_of_a_renderer_of_its_own(
     """
     most = 1e-3 if rendering.draws_on_gpu() else 0.0
     batches = count_batches(shared, monkeypatch)
-    together = [make_env(**settings, render_mode="rgb_array") for settings in MIXED]
+    together = [make_env(**settings, **DRAWN) for settings in MIXED]
     got = shared.run([lambda e=e, s=s: play(e, s) for s, e in enumerate(together)])
     for environment in together:
         environment.close()
-    configure_drawing(Context(raster=False))
+    configure_drawing()
     for seed, settings in enumerate(MIXED):
-        alone = make_env(**settings, render_mode="rgb_array")
+        alone = make_env(**settings, **DRAWN)
         for ours, its_own in zip(got[seed], play(alone, seed), strict=True):
             assert np.mean(ours != its_own) <= most, settings
         alone.close()
@@ -76,6 +77,8 @@ def count_batches(shared: SharedContext, monkeypatch: pytest.MonkeyPatch) -> lis
 
 class Blank:
     """Stands for OpenGL and for a renderer: its picture is a number, and none can be too dark."""
+
+    drawn, wants_raster = 0, False
 
     def __init__(self, level: int = 0) -> None:
         self.level, self.threads = level, set[int]()

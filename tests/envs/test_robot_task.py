@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from robot_expert import expert_action
 
 from svea.core.errors import UserError
 from svea.envs import ROBOT_TASKS, make_env, prepare_simulator
@@ -14,7 +15,6 @@ prepare_simulator()
 
 import mujoco  # noqa: E402  (after the OpenGL backend is chosen)
 
-from svea.envs.robot.expert import expert_action  # noqa: E402
 from svea.envs.robot.model import JOINTS, TOOL_HEIGHT, joint_angles  # noqa: E402
 from svea.envs.robot.task import MARK_AREA, RADIUS, RULES, SPEEDS, WORKSPACE, load  # noqa: E402
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -31,8 +30,12 @@ _MODEL_SEED = 0  # lqr draws its system when it is loaded: the same one always, 
 _NEVER_RESTORED = ("tex_", "mesh_", "skin_")
 
 
-def load_suite_task(domain: str, task: str) -> Any:
-    """Load a task of dm_control's suite."""
+def load_task(domain: str, task: str) -> Any:
+    """Load a task of dm_control's suite, or of the robot."""
+    if domain == "robot":
+        from svea.envs.robot.task import load
+
+        return load(domain, task)
     suite = import_suite()
     # The suite's models use attributes that MuJoCo calls deprecated; users cannot fix that.
     logging.getLogger("absl").addFilter(_not_about_deprecation)
@@ -66,7 +69,6 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         renderer: str,
         render_mode: str | None,
         render_size: int,
-        load: Callable[[str, str], Any] = load_suite_task,
     ) -> None:
         """Load the task and prepare its renderer."""
         prepare_simulator()
@@ -76,7 +78,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         self.observation_space = self._episode.space
         self.most_decisions = -(-episode_frames // action_repeat)
 
-        loaded = load(domain, task)
+        loaded = load_task(domain, task)
         self._task, self._physics = loaded.task, loaded.physics
         # dm_control's own OpenGL context is a second one, which quadruped_escape would ask for.
         self._physics._make_rendering_contexts = lambda: None

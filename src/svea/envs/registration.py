@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import WrapperSpec
 
-from svea.core.errors import UserError, unknown_name
+from svea.core.errors import UserError, between, unknown_name
 from svea.data.folders import data_folder
 from svea.envs.actions import DiscreteActions
-from svea.envs.dmc import DMControlEnv, load_suite_task
+from svea.envs.dmc import DMControlEnv
 from svea.envs.foreign import adapt, call_factory
 from svea.envs.given import Factory, name_task
-from svea.envs.looks import Mode
 from svea.envs.modes import make_mode, parse_mode
 from svea.envs.rendering import RENDERERS, RENDERINGS
-from svea.envs.robot.worlds import RobotMode
 from svea.envs.stacking import FRAMES
 from svea.envs.tasks import (
     ACTION_REPEAT,
@@ -82,8 +78,7 @@ def make_env(
         action_bins: 0, or how many values each dimension of the action may take: the actions are
             then numbered, `bins ** dimensions` of them (see `DiscreteActions`).
         **mode_options: Options of the mode: `videos` and `order` of the video modes, `videos` and
-            `intensity` of `distracting_cs`, `world` of the robot's `test`, and `menagerie` of both
-            modes of the robot.
+            `intensity` of `distracting_cs`, `world` of the robot's `test`.
 
     Returns:
         A Gymnasium environment: observations `(3 * frame_stack, image_size, image_size)` uint8 (RGB
@@ -103,9 +98,8 @@ def make_env(
     name, options = parse_mode(mode, task)
     for twice in options.keys() & mode_options.keys():
         raise UserError(f"{twice} is given twice: in mode {mode!r} and as {mode_options[twice]!r}.")
-    _check_choices(task, rendering, render_mode, channels_last, action_repeat)
-    if renderer not in RENDERERS:
-        raise unknown_name("renderer", renderer, RENDERERS)
+    _check_choices(rendering, renderer, render_mode, channels_last)
+    _check_task_options(task, action_repeat)
     if episode_frames is None:
         episode_frames = EPISODE_FRAMES.get(task, 1000)
     shown: dict[str, Any] = {
@@ -132,19 +126,8 @@ def make_env(
         rendering=rendering,
         renderer=renderer,
         **shown,
-        load=_load_robot_task(look) if task in ROBOT_TASKS else load_suite_task,
     )
     return _discretise(env, action_bins)
-
-
-def _load_robot_task(look: Mode) -> Callable[[str, str], Any]:
-    """What loads a robot task, with the arm that the mode shows."""
-    from svea.envs.robot import task
-    from svea.envs.robot.model import find_meshes
-
-    menagerie = look.menagerie if isinstance(look, RobotMode) else None
-    meshes = None if menagerie is None else find_meshes(menagerie)
-    return functools.partial(task.load, meshes=meshes)
 
 
 def register_gymnasium_ids() -> None:
@@ -186,44 +169,45 @@ def fit_time_limit(env: gym.Env[Any, Any], usual: int) -> gym.Env[Any, Any]:
     return gym.wrappers.TimeLimit(env.env, most)
 
 
-_LIMITS = {
-    "seed": (0, 2**63 - 1),
-    "image_size": (16, 1024),
-    "render_size": (16, 2048),
-    "episode_frames": (1, 10**9),
-    "action_bins": (0, 4096),
-    "frame_stack": (1, 64),
-    "action_repeat": (1, 1000),
+_BOUNDS = {
+    "seed": between(0, 2**63 - 1),
+    "image_size": between(16, 1024),
+    "render_size": between(16, 2048),
+    "episode_frames": between(1, 10**9),
+    "action_bins": between(0, 4096),
+    "frame_stack": between(1, 64),
+    "action_repeat": between(1, 1000),
 }
-"""Of the numbers that `make_env` takes; the seed and the action repeat may also be left open."""
+_MAY_BE_NONE = ("seed", "action_repeat")
 
 
 def _check_numbers(**given: Any) -> None:
-    """Refuse what is not an integer within its limits."""
-    for field, (low, high) in _LIMITS.items():
+    """Refuse what is not an integer within its bounds."""
+    for field, bounds in _BOUNDS.items():
         value = given[field]
-        if value is None and field in ("seed", "action_repeat"):
+        if value is None and field in _MAY_BE_NONE:
             continue
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise UserError(f"{field} is {value!r}; it must be an integer from {low} to {high}.")
-        if not low <= value <= high:
-            raise UserError(f"{field} is {value}; allowed are {low} to {high}.")
+            raise UserError(f"{field} is {value!r}; it must be an integer.")
+        bounds.check(field, int(value))
 
 
 def _check_choices(
-    task: str,
-    rendering: str,
-    render_mode: str | None,
-    channels_last: object,
-    action_repeat: int | None,
+    rendering: str, renderer: str, render_mode: str | None, channels_last: object
 ) -> None:
-    """Refuse names and switches that are unknown, or that the task does not have."""
+    """Refuse names and switches that are unknown."""
     if rendering not in RENDERINGS:
         raise unknown_name("rendering", rendering, RENDERINGS)
+    if renderer not in RENDERERS:
+        raise unknown_name("renderer", renderer, RENDERERS)
     if render_mode not in (None, "rgb_array"):
         raise UserError(f"render_mode is {render_mode!r}; allowed are 'rgb_array' and None.")
     if not isinstance(channels_last, bool | np.bool_):
         raise UserError(f"channels_last is {channels_last!r}; allowed are True and False.")
+
+
+def _check_task_options(task: str, action_repeat: int | None) -> None:
+    """Refuse options that the task does not have."""
     if task in ROBOT_TASKS and action_repeat not in (None, 1):
         raise UserError(
             f"action_repeat is {action_repeat}; a robot task takes 1: a step is 0.04 s."

@@ -11,8 +11,7 @@ from svea import __version__
 from svea.agents.agent import Agent
 from svea.config import Config
 from svea.core.errors import NumericsError, UserError
-from svea.envs.rendering.backend import RASTER
-from svea.envs.rendering.painting import NAME, PROGRAM, choose_renderer
+from svea.envs.rendering.backend import PROGRAM, RASTER, choose_renderer
 from svea.envs.workers.pool import Workers
 from svea.evaluation.play import EpisodeResult
 from svea.runs.load import read_config
@@ -47,8 +46,10 @@ def other_renderer(run: Path, config: Config, provenance: Record) -> str:
     made_with = read_config(run).get("made_with")
     before = made_with.get("renderer") if isinstance(made_with, dict) else None
     here = provenance.get("renderer")
-    by_itself = str(before).startswith(PROGRAM) and choose_renderer(config.renderer) == RASTER
-    if before is None or here is None or before == here or (by_itself and here != NAME):
+    if before is None or here is None or before == here:
+        return ""
+    rastered = str(before).startswith(PROGRAM) and not here.startswith(PROGRAM)
+    if rastered and choose_renderer(config.renderer) == RASTER:
         return ""
     return f"{run} learned from pictures of {before!r}, and is shown those of {here!r} here"
 

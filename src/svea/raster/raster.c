@@ -1,4 +1,4 @@
-/* Pictures as MuJoCo draws them with OpenGL, computed by the CPU: compiled by raster.py.
+/* Pictures as MuJoCo draws them with OpenGL, computed by the CPU: compiled by __init__.py.
 
    A picture has 84 x 84 pixels of 4 samples, and some ten thousand triangles, most of them smaller
    than a pixel. So triangles are sifted first, eight at a time: those that face away or touch no
@@ -112,7 +112,7 @@ typedef struct {
 } Light;
 
 typedef struct {
-  int side, shadow_side, shapes, centroid;
+  int side, shadow_side, shapes;
   int mirror, translucent;  /* numbers of the shapes that are, or NOTHING */
   int backdrop;  /* the sky as one more shape, if something translucent may be behind it */
   const Shape *shape;

@@ -136,24 +136,6 @@ INLINE vf light_between(const float *from, const Corners *c, const vf *weight) {
   return between(weight, gather(from, at[0]), gather(from, at[1]), gather(from, at[2]));
 }
 
-/* The first of a pixel's samples that the triangle covers, or the middle if it covers all. */
-INLINE void covered_place(const Corners *c, vf x, vf y, vf *at_x, vf *at_y) {
-  static const float places[SAMPLES][2] = {{0.375f, 0.125f}, {0.875f, 0.375f}, {0.125f, 0.625f},
-      {0.625f, 0.875f}};
-  vi whole = all_int(-1);
-  *at_x = x + 0.5f, *at_y = y + 0.5f;
-  vf first_x = *at_x, first_y = *at_y;
-  for (int s = SAMPLES - 1; s >= 0; s--) {
-    vf weight[3];
-    weights(c, x + places[s][0], y + places[s][1], weight);
-    const vi inside = (weight[0] >= 0.f) & (weight[1] >= 0.f) & (weight[2] >= 0.f);
-    whole &= inside;
-    first_x = choose(inside, x + places[s][0], first_x);
-    first_y = choose(inside, y + places[s][1], first_y);
-  }
-  *at_x = choose(whole, *at_x, first_x), *at_y = choose(whole, *at_y, first_y);
-}
-
 /* Whether the light that casts shadows reaches places on a shape. */
 INLINE vi is_lit(const Work *w, const Picture *p, const Shape *shape, const vf *place) {
   const float *m = shape->light_clip;
@@ -195,7 +177,7 @@ static Color surface(const Picture *p, int number, const Corners *c, vi triangle
     texture_place(shape, size, at, near_one, &u[i], &v[i]);
   }
   texture_place(shape, size, at, weight, &at_u, &at_v);
-  Color made = flat_color(p->texture[number], u, v, at_u, at_v, p->centroid);
+  Color made = flat_color(p->texture[number], u, v, at_u, at_v);
   made.r *= 1.f / 255, made.g *= 1.f / 255, made.b *= 1.f / 255;
   return made;
 }
@@ -209,14 +191,9 @@ static vi fragment_colors(const Work *w, const Picture *p, int number, vi pixel,
   const vi line = pixel / width;
   const vf x = to_float(pixel - line * width), y = to_float(line);
   Corners c;
-  vf weight[3], own[3], at_x, at_y, place[3];
+  vf weight[3], place[3];
   find_corners(w, p, number, layer == MIRRORED ? shape->mirror_clip : shape->clip, triangle, &c);
   weights(&c, x + 0.5f, y + 0.5f, weight);
-  memcpy(own, weight, sizeof own);
-  if (p->centroid) {
-    covered_place(&c, x, y, &at_x, &at_y);
-    weights(&c, at_x, at_y, own);
-  }
   Color texture = {all(1), all(1), all(1)};
   if (p->texture[number]) texture = surface(p, number, &c, triangle, x, y, weight);
   const vf by[3] = {texture.r, texture.g, texture.b};
@@ -228,11 +205,11 @@ static vi fragment_colors(const Work *w, const Picture *p, int number, vi pixel,
   }
   for (int k = 0; k < 3; k++) {
     const float *from = w->plain[k];
-    const vf plain = light_between(from, &c, own);
+    const vf plain = light_between(from, &c, weight);
     vi sum = rounded(plain * by[k]);
     if (layer == WORLD) {
       from = w->shaded[k];
-      const vf shaded = light_between(from, &c, own);
+      const vf shaded = light_between(from, &c, weight);
       sum = low_int(sum + (rounded(shaded * by[k]) & lit), all_int(255));
     }
     made |= sum << 8 * k;
@@ -373,7 +350,7 @@ static void color_sky(Work *w, const Picture *p, int width) {
       vf at[3];
       for (int k = 0; k < 3; k++)
         at[k] = corner[k] + (to_float(COUNT + x) + 0.5f) * right[k] + (y + 0.5f) * above[k];
-      const Color sky = cube_color(p->sky, at, right, above, p->centroid);
+      const Color sky = cube_color(p->sky, at, right, above);
       const vi color = nearest(sky.r) | nearest(sky.g) << 8 | nearest(sky.b) << 16;
       for (int i = 0; i < SAMPLES * here; i++)
         if (seen[i] == NOTHING) w->color[SAMPLES * (y * width + x) + i] = color[i / SAMPLES];

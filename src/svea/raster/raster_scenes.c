@@ -24,7 +24,7 @@ typedef struct {
   const ShapeFields *geom_at;
   const LightFields *light_at;
   const CameraFields *camera_at;
-  int geom_count, light_count, side, shadow_side, centroid, plane_count;
+  int geom_count, light_count, side, shadow_side, plane_count;
   const Mesh *kinds[KINDS];              /* none: not drawn here */
   const Mesh *plane;                     /* that is none of the model's */
   const Mesh *const *planes;             /* of the model */
@@ -368,7 +368,6 @@ int raster_draw(Work *w, const Scene *s) {
   const Picture picture = {.side = s->side, .shadow_side = s->shadow_side, .shapes = count,
                            .mirror = mirror < 0 ? NOTHING : 0, .translucent = translucent,
                            .backdrop = s->sky && translucent >= 0 ? count : NOTHING,
-                           .centroid = s->centroid,
                            .shape = w->shape, .mesh = w->mesh, .texture = w->texture,
                                .light = lights,
                            .sky = s->sky, .sky_clip = w->shape[count].clip, .out = s->out};

@@ -3,8 +3,7 @@
    Filters are those of MuJoCo's textures: between the texels around a place, and between the two
    copies whose texels are about as large as pixels. How large a pixel is in texels, OpenGL leaves
    open within bounds. On flat textures Mesa takes the steps between the pixels of a block of two by
-   two for all four, and it rounds to bytes at every step. NVIDIA's hardware is taken to follow the
-   letter, but for that. */
+   two for all four, and it rounds to bytes at every step. */
 
 typedef struct { vf r, g, b; } Color;
 typedef struct { vi r, g, b; } Bytes;
@@ -19,12 +18,10 @@ INLINE Color mixed(Color a, Color b, vf part) {
 
 /* The two copies that a step lies between whose length in texels has this square, and how far it is
    from the first. Mesa takes lines between powers of two for the logarithm. */
-INLINE void levels(vf square, int last, int exact, vi *level, vf *part) {
+INLINE void levels(vf square, int last, vi *level, vf *part) {
   const vi whole = ((vi)square >> 23) - 127;
   const vf mantissa = (vf)(((vi)square & 0x7fffff) | 0x3f800000);
-  vf log = mantissa - 1.f;
-  if (exact)
-    for (int k = 0; k < LANES; k++) log[k] = log2f(mantissa[k]);
+  const vf log = mantissa - 1.f;
   const vf lod = low(high((to_float(whole) + log) * 0.5f, all(0)), all((float)last));
   *level = to_int(lod);
   *part = lod - to_float(*level);
@@ -58,13 +55,13 @@ INLINE Bytes flat_level(const Texture *t, vi level, vf u, vf v) {
 }
 
 /* Colours (0 to 255) at places, and the places one pixel to the right and one above. */
-static Color flat_color(const Texture *t, const vf *u, const vf *v, vf at_u, vf at_v, int exact) {
+static Color flat_color(const Texture *t, const vf *u, const vf *v, vf at_u, vf at_v) {
   const float width = t->width[0], height = t->height[0];
   const vf ux = (u[1] - u[0]) * width, uy = (u[2] - u[0]) * width;
   const vf vx = (v[1] - v[0]) * height, vy = (v[2] - v[0]) * height;
   vi level;
   vf part;
-  levels(high(ux * ux + vx * vx, uy * uy + vy * vy), t->levels - 1, exact, &level, &part);
+  levels(high(ux * ux + vx * vx, uy * uy + vy * vy), t->levels - 1, &level, &part);
   const Bytes near_one = flat_level(t, level, at_u, at_v);
   if (!bits(part > 0.f)) return as_color(near_one);
   const vi next = low_int(level + 1, all_int(t->levels - 1));
@@ -104,8 +101,7 @@ INLINE Color cube_level(const Texture *c, vi level, vi side, vf s, vf t) {
 }
 
 /* The colours of a cube in directions, which change by so much from pixel to pixel. */
-static Color cube_color(const Texture *c, const vf *at, const float *right, const float *above,
-                        int exact) {
+static Color cube_color(const Texture *c, const vf *at, const float *right, const float *above) {
   const vf ax = high(at[0], -at[0]), ay = high(at[1], -at[1]), az = high(at[2], -at[2]);
   const vi on_z = az >= high(ax, ay), on_x = ~on_z & (ax > ay);
   const vf each = 1.f / choose(on_z, at[2], choose(on_x, at[0], at[1]));
@@ -121,7 +117,7 @@ static Color cube_color(const Texture *c, const vf *at, const float *right, cons
   const float half = 0.5f * c->width[0];
   vi level;
   vf part;
-  levels(high(across, up) * (half * half), c->levels - 1, exact, &level, &part);
+  levels(high(across, up) * (half * half), c->levels - 1, &level, &part);
   vi side;
   vf s, t;
   cube_side(at[0], at[1], at[2], &side, &s, &t);
@@ -146,26 +142,18 @@ INLINE int texel_between(int a, int b, int part) {
 /* The mean of texels, byte by byte, rounded up. */
 INLINE unsigned mean(unsigned a, unsigned b) { return (a | b) - (((a ^ b) & 0xfefefefe) >> 1); }
 
-/* The mean of four texels: in Mesa first across and then up, in NVIDIA's driver at once, where a
-   half is rounded down. */
-INLINE int mean_of_four(const int *at, int row, int at_once) {
-  if (!at_once) return mean(mean(at[0], at[1]), mean(at[row], at[row + 1]));
-  int made = 0;
-  for (int k = 0; k < 24; k += 8) {
-    const int below = (at[0] >> k & 255) + (at[1] >> k & 255);
-    const int above = (at[row] >> k & 255) + (at[row + 1] >> k & 255);
-    made |= (below + above + 1) >> 2 << k;
-  }
-  return made;
+/* The mean of four texels, first across and then up. */
+INLINE int mean_of_four(const int *at, int row) {
+  return mean(mean(at[0], at[1]), mean(at[row], at[row + 1]));
 }
 
 /* One copy from the next larger one, between texels where a side is odd; rows of so many texels. */
 static void shrink(const int *from, int width, int height, int row, int *to, int small_width,
-                   int small_height, int small_row, int at_once) {
+                   int small_height, int small_row) {
   if (width == 2 * small_width && height == 2 * small_height) {
     for (int y = 0; y < small_height; y++)
       for (int x = 0; x < small_width; x++)
-        to[y * small_row + x] = mean_of_four(from + 2 * y * row + 2 * x, row, at_once);
+        to[y * small_row + x] = mean_of_four(from + 2 * y * row + 2 * x, row);
     return;
   }
   for (int y = 0; y < small_height; y++)
@@ -197,7 +185,7 @@ int raster_plan(Texture *t, int sides, int width, int height) {
 }
 
 /* Fill one side and its copies from bytes of red, green and blue. */
-void raster_fill(const Texture *t, int *texels, int side, const unsigned char *rgb, int centroid) {
+void raster_fill(const Texture *t, int *texels, int side, const unsigned char *rgb) {
   const int border = t->sides == 6;
   int *before = NULL, before_row = 0;
   for (int level = 0; level < t->levels; level++) {
@@ -205,7 +193,7 @@ void raster_fill(const Texture *t, int *texels, int side, const unsigned char *r
     int *here = texels + t->start[level] + side * row * (height + 2 * border) + border * (row + 1);
     if (level)
       shrink(before, t->width[level - 1], t->height[level - 1], before_row, here, width, height,
-          row, centroid);
+          row);
     else
       for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++, rgb += 3)

@@ -14,8 +14,14 @@ from svea.config import Config, differences, to_dict
 from svea.core import files
 from svea.core.errors import UserError
 from svea.envs import given
-from svea.envs.rendering.backend import AUTO, DRAWING, OPENGL, RASTER, asked_drawing
-from svea.envs.rendering.painting import choose_renderer
+from svea.envs.rendering.backend import (
+    AUTO,
+    DRAWING,
+    OPENGL,
+    RASTER,
+    asked_drawing,
+    choose_renderer,
+)
 from svea.envs.tasks import is_foreign
 from svea.runs import checkpoint, layout
 from svea.runs.load import ABOUT, read_config

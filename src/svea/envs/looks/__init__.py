@@ -174,8 +174,6 @@ def describe(provenance: dict[str, Any]) -> str:
         name = f"{name}:{provenance['intensity']:g}"
     if "world" in provenance:
         name = f"{name}:{provenance['world']}"
-    if provenance.get("arm") == "menagerie":
-        name = f"{name} with meshes"
     if source in ("none", "stored"):
         return name
     if "of" in provenance:

@@ -1,4 +1,4 @@
-"""Which OpenGL backend draws: chosen before MuJoCo is imported, with OSMesa as the way out.
+"""Who draws: the rasteriser or OpenGL, and with which backend; OSMesa is the way out.
 
 MuJoCo chooses its backend when it is imported, from the variable `MUJOCO_GL`. Every file of
 `svea.envs` that needs the simulator therefore calls `prepare_simulator()` first.
@@ -9,14 +9,21 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import ctypes.util
+import functools
 import gc
 import importlib.metadata
+import importlib.util
 import os
 import platform
+import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from svea.core.compiled import BuildError
 from svea.core.errors import RendererError, UserError
+
+if TYPE_CHECKING:
+    from svea.raster import Raster
 
 APT_LINE = "apt-get install -y libegl1 libgl1 libgl1-mesa-dri libosmesa6"
 
@@ -29,6 +36,8 @@ DRAWINGS = {
 }
 AUTO, RASTER, OPENGL = RENDERERS = ("auto", "raster", "opengl")
 """Who draws, as a run's configuration names it."""
+PROGRAM = "svea raster"
+"""What records call the rasteriser, followed by its version."""
 
 _chosen: str | None = None  # the backend that this process chose, as opposed to the user
 _fallen_back = False
@@ -91,6 +100,45 @@ def asked_drawing() -> str:
         choices = "; ".join(f"{name} ({what})" for name, what in DRAWINGS.items())
         raise UserError(f"{DRAWING} is {given!r}; it may be {choices}.")
     return RASTER if given == "cpu" else given
+
+
+def rasteriser() -> type[Raster]:
+    """What draws without OpenGL: a part of svea that may be missing, and is only imported here."""
+    try:
+        from svea.raster import Raster
+    except ModuleNotFoundError as error:
+        if error.name != "svea.raster":
+            raise
+        raise UserError(
+            f"the rasteriser is to draw (renderer='raster', or {DRAWING}=cpu), but svea.raster is "
+            "not installed: install svea with it, or ask for 'opengl' or 'auto'."
+        ) from None
+    return Raster
+
+
+def choose_renderer(asked: str = AUTO) -> str:
+    """Who draws here: `raster` or `opengl`, the same on every machine that has a C compiler.
+
+    Args:
+        asked: One of `RENDERERS`; the variable SVEA_DRAWING beats it.
+    """
+    by_user = asked_drawing()
+    asked = asked if by_user == AUTO else by_user
+    if asked == OPENGL or (asked == AUTO and importlib.util.find_spec("svea.raster") is None):
+        return OPENGL
+    try:
+        rasteriser().compile()
+    except BuildError as error:
+        warn_of_opengl(str(error))
+        return OPENGL
+    return RASTER
+
+
+@functools.cache
+def warn_of_opengl(why: str) -> None:
+    """Say why OpenGL draws, once for each reason."""
+    reason = why.strip().splitlines()[0]
+    print(f"warning: OpenGL draws all pictures, which is slower: {reason}", file=sys.stderr)
 
 
 def has_fallen_back() -> bool:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from importlib import resources
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,10 +30,6 @@ _OFFSET = 0.006375 - 0.005375 + 2 * 0.00017505  # of the hand, to the left of th
 STIFFNESS = 60.0
 """Bandwidth of the position control in rad/s. From 80 on, fast commands ask for more torque than
 the joints have, and the gripper leaves its height."""
-
-_VISUAL_GROUP = 2
-# Joint angles of the closed 2F-85: driver, coupler, spring link and follower, on both sides.
-_CLOSED = {"driver": 0.7808, "coupler": 0.0005, "spring_link": 0.7799, "follower": -0.7555}
 
 
 def joint_angles(x: float, y: float, height: float = TOOL_HEIGHT) -> np.ndarray:
@@ -95,122 +88,11 @@ class RobotPhysics(Physics):
                 mujoco.mj_step1(model, data)  # positions and bias for the next torque or picture
 
 
-class Meshes(NamedTuple):
-    """Where the models of MuJoCo Menagerie lie, whose meshes can be drawn."""
-
-    arm: Path
-    gripper: Path
-
-
-def build(*, cube: bool, meshes: Meshes | None = None) -> RobotPhysics:
-    """Compile the arm at its table.
-
-    Args:
-        cube: Whether a cube lies on the table.
-        meshes: Draw these in place of our primitive shapes. The physics is the same.
-    """
+def build(*, cube: bool) -> RobotPhysics:
+    """Compile the arm at its table, with a cube on it or without."""
     spec = mujoco.MjSpec.from_string(
         resources.files("svea.envs.robot").joinpath("robot.xml").read_text()
     )
     if not cube:
         spec.delete(spec.body("cube"))
-    if meshes is not None:
-        _draw_meshes(spec, meshes)
     return RobotPhysics.from_model(MjModel(spec.compile()))
-
-
-def find_meshes(menagerie: str | os.PathLike[str]) -> Meshes:
-    """Find Menagerie's arm and gripper.
-
-    Args:
-        menagerie: A folder that holds `kinova_gen3` and `robotiq_2f85`, or `auto`: the folder named
-            by the variable `SVEA_MENAGERIE`, else what the package mujoco-menagerie has downloaded.
-    """
-    named = os.environ.get("SVEA_MENAGERIE")
-    if str(menagerie) == "auto" and not named:
-        return _downloaded_meshes()
-    folder = Path(named if named and str(menagerie) == "auto" else menagerie).expanduser()
-    found = Meshes(folder / "kinova_gen3" / "gen3.xml", folder / "robotiq_2f85" / "2f85.xml")
-    for path in found:
-        if not path.is_file():
-            raise UserError(
-                f"menagerie is {str(menagerie)!r}, but {path} is not there; give a folder of "
-                "MuJoCo Menagerie that holds kinova_gen3 and robotiq_2f85, or leave the option out."
-            )
-    return found
-
-
-def _downloaded_meshes() -> Meshes:
-    """What the package mujoco-menagerie has downloaded; this never downloads anything itself."""
-    try:
-        import mujoco_menagerie
-    except ImportError:
-        raise UserError(
-            "menagerie is 'auto', but SVEA_MENAGERIE is not set and the package mujoco-menagerie "
-            "is not installed: pip install mujoco-menagerie, or give the folder."
-        ) from None
-    names = ("kinova_gen3", "robotiq_2f85")
-    robots = [mujoco_menagerie.get(name) for name in names]
-    if not all(mujoco_menagerie.Cache().is_cached(robot) for robot in robots):
-        raise UserError(
-            "menagerie is 'auto', but mujoco-menagerie has not downloaded both models: run "
-            f"mujoco-menagerie prefetch {' '.join(names)}."
-        )
-    return Meshes(robots[0].path() / "gen3.xml", robots[1].path() / "2f85.xml")
-
-
-def _draw_meshes(spec: Any, meshes: Meshes) -> None:
-    """Replace the shapes that are drawn; those that collide, and the inertias, stay."""
-    arm = mujoco.MjSpec.from_file(str(meshes.arm))
-    gripper = mujoco.MjSpec.from_file(str(meshes.gripper))
-    for body in [spec.body(name) for name in [each.name for each in arm.bodies[1:]] + ["gripper"]]:
-        for geom in [geom for geom in body.geoms if geom.group == _VISUAL_GROUP]:
-            spec.delete(geom)
-    for body in arm.bodies[1:]:
-        for geom in _visible(body):
-            mesh = _add_mesh(spec, arm, meshes.arm, geom.meshname)
-            _add_geom(spec.body(body.name), mesh, "arm", geom.pos, geom.quat)
-    model = gripper.compile()
-    data = mujoco.MjData(model)
-    for side in ("left", "right"):
-        for name, angle in _CLOSED.items():
-            data.joint(f"{side}_{name}_joint").qpos = angle
-    mujoco.mj_kinematics(model, data)
-    for body in gripper.bodies[1:]:
-        for geom in _visible(body) if body.name != "base_mount" else ():  # the Gen3 needs no mount
-            mesh = _add_mesh(spec, gripper, meshes.gripper, geom.meshname)
-            material = "metal" if geom.meshname in ("driver", "pad") else "black"
-            _add_geom(spec.body("gripper"), mesh, material, *_pose_in(data, body.name, "base"))
-
-
-def _visible(body: Any) -> list[Any]:
-    """The meshes of a Menagerie body that are drawn."""
-    return [geom for geom in body.geoms if geom.group == _VISUAL_GROUP]
-
-
-def _add_mesh(spec: Any, source: Any, path: Path, name: str) -> str:
-    """Add a mesh file of another model once, under a name of its own."""
-    own = f"{path.stem}/{name}"
-    if spec.mesh(own) is None:
-        mesh = source.mesh(name)
-        file = path.parent / source.meshdir / mesh.file
-        spec.add_mesh(name=own, file=str(file.resolve()), scale=mesh.scale)
-    return own
-
-
-def _add_geom(body: Any, mesh: str, material: str, pos: np.ndarray, quat: np.ndarray) -> None:
-    """Add a mesh that is drawn and has no part in the physics."""
-    body.add_geom(
-        type=mujoco.mjtGeom.mjGEOM_MESH, meshname=mesh, material=material, pos=pos, quat=quat,
-        contype=0, conaffinity=0, mass=0.0, group=_VISUAL_GROUP,
-    )  # fmt: skip
-
-
-def _pose_in(data: Any, name: str, frame: str) -> tuple[np.ndarray, np.ndarray]:
-    """Position and orientation of one body seen from another."""
-    back, pos, quat = np.zeros(4), np.zeros(3), np.zeros(4)
-    body, origin = data.body(name), data.body(frame)
-    mujoco.mju_negQuat(back, origin.xquat)
-    mujoco.mju_rotVecQuat(pos, body.xpos - origin.xpos, back)
-    mujoco.mju_mulQuat(quat, back, body.xquat)
-    return pos, quat

@@ -13,7 +13,7 @@ import numpy as np
 from dm_env import specs
 
 # This prepares the simulator, so dm_control comes after it.
-from svea.envs.robot.model import JOINTS, Meshes, RobotPhysics, build, joint_angles
+from svea.envs.robot.model import JOINTS, RobotPhysics, build, joint_angles
 
 from dm_control.rl import control  # isort: skip
 from dm_control.suite import base  # isort: skip
@@ -74,16 +74,15 @@ RULES = {
 }
 
 
-def load(domain: str, task: str, meshes: Meshes | None = None) -> control.Environment:
+def load(domain: str, task: str) -> control.Environment:
     """Build a task and its simulator, as `dm_control.suite.load` does for the suite's.
 
     Args:
         domain: Always `robot`.
         task: A name in `RULES`.
-        meshes: Menagerie's meshes to draw in place of primitive shapes.
     """
     rules = RULES[task]
-    physics = build(cube=rules.cube is not None, meshes=meshes)
+    physics = build(cube=rules.cube is not None)
     return control.Environment(physics, RobotTask(rules), control_timestep=STEP_SECONDS)
 
 

@@ -1,19 +1,16 @@
 """How the robot's world looks: the training look, and 25 test worlds that training never shows.
 
 A world is a stored draw: camera position, patterns and colours of table, floor, wall, sky and arm,
-and the light. `worlds.json` holds them, `draw` made them, and a test compares the two.
+and the light. `worlds.json` holds them; tests/envs/test_robot_worlds.py draws them again.
 """
 
 from __future__ import annotations
 
-import colorsys
 import functools
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,19 +20,12 @@ from svea.envs.looks import Mode, Scene
 from svea.envs.looks.colors import texture
 
 WORLDS = 25
-FIRST_SEED = 1000
-"""World k is drawn from seed 1000 + k."""
-
-SURFACES = ("table", "floor", "wall", "skybox", "arm")
 PATTERNS = ("flat", "checker", "gradient", "noise")
 
 CAMERA = (1.25, 0.70, 0.72)
 """Where the training camera stands, in metres."""
 
-_CAMERA_SPREAD = (0.10, 0.25, 0.10)  # metres to either side of it
-_LEAST_FROM_RED = 40.0  # degrees of hue: nothing but the mark is red
 _CHECKS = 8  # along a side of a texture
-
 
 Triple = tuple[float, float, float]
 
@@ -76,39 +66,6 @@ class World:
     shadow: bool
 
 
-def draw(seed: int) -> World:
-    """Draw a world; rounded, so that what is stored is what was drawn."""
-    rng = np.random.default_rng(seed)
-
-    def some(low: Any, high: Any, size: int | None = None) -> Any:
-        return np.round(rng.uniform(low, high, size), 3).tolist()
-
-    spread = np.array(_CAMERA_SPREAD)
-    camera = tuple(some(CAMERA - spread, CAMERA + spread, 3))
-    surfaces = {name: _draw_pattern(rng) for name in SURFACES}
-    lean = rng.normal(0.0, 0.35, 2)
-    return World(
-        camera=camera,
-        surfaces=surfaces,
-        light_direction=(*np.round(lean, 3).tolist(), -1.0),
-        ambient=tuple(some(0.0, 0.4, 3)),
-        diffuse=tuple(some(0.3, 0.9, 3)),
-        specular=tuple(some(0.0, 0.6, 3)),
-        shadow=bool(rng.random() < 0.5),
-    )
-
-
-def _draw_pattern(rng: np.random.Generator) -> Pattern:
-    """Draw a kind and two colours, of any hue but the mark's."""
-    kind = PATTERNS[int(rng.integers(len(PATTERNS)))]
-    colors = []
-    for _ in range(2):
-        hue = rng.uniform(_LEAST_FROM_RED, 360 - _LEAST_FROM_RED) / 360
-        red, green, blue = colorsys.hsv_to_rgb(hue, rng.uniform(0, 0.9), rng.uniform(0.15, 0.95))
-        colors.append((round(red, 3), round(green, 3), round(blue, 3)))
-    return Pattern(kind, (colors[0], colors[1]), int(rng.integers(2**31)))
-
-
 @functools.cache
 def stored() -> tuple[World, ...]:
     """The 25 worlds of `worlds.json`."""
@@ -127,52 +84,25 @@ def _file() -> Any:
 class RobotMode(Mode):
     """The training look of the robot tasks."""
 
-    def __init__(
-        self,
-        name: str = "train",
-        data_dir: Path | None = None,
-        *,
-        menagerie: str | os.PathLike[str] | None = None,
-    ) -> None:
-        """Choose how the arm is drawn.
-
-        Args:
-            name: The mode's name.
-            data_dir: Not used: these modes need no data.
-            menagerie: A folder of MuJoCo Menagerie, or `auto`, to draw the arm with its meshes; our
-                own primitive shapes when not given. The physics is the same.
-        """
-        super().__init__(name)
-        self.menagerie = menagerie
-
     @property
     def provenance(self) -> dict[str, Any]:
         """How the arm is drawn."""
-        return super().provenance | {"arm": "primitives" if self.menagerie is None else "menagerie"}
+        return super().provenance | {"arm": "primitives"}
 
 
 class RobotTestMode(RobotMode):
     """The 25 test worlds, one per episode."""
 
-    def __init__(
-        self,
-        name: str = "test",
-        data_dir: Path | None = None,
-        *,
-        world: int | None = None,
-        menagerie: str | os.PathLike[str] | None = None,
-    ) -> None:
+    def __init__(self, name: str = "test", *, world: int | None = None) -> None:
         """Choose a world, or all.
 
         Args:
             name: The mode's name.
-            data_dir: Not used: the worlds come with svea.
             world: Show only this one, from 0 to 24. Without it, `reset(options={"world": k})`
                 chooses, else `reset(seed=s)` shows world s mod 25, and a reset without a seed the
                 next one.
-            menagerie: As in `RobotMode`.
         """
-        super().__init__(name, data_dir, menagerie=menagerie)
+        super().__init__(name)
         self._only = None if world is None else check_world(world)
         self._world = -1
 
@@ -185,11 +115,11 @@ class RobotTestMode(RobotMode):
 
     @property
     def info(self) -> dict[str, Any]:
-        """The world on show."""
+        """The world of the episode."""
         return {"world": self._world}
 
     def choose(self, seed: int | None, options: dict[str, Any]) -> None:
-        """Take the world that is asked for, else the seed's, else the next."""
+        """Take the requested world, else the seed's, else the next."""
         if self._only is not None:
             self._world = self._only
         elif options.get("world") is not None:
@@ -198,7 +128,7 @@ class RobotTestMode(RobotMode):
             self._world = (self._world + 1 if seed is None else seed) % WORLDS
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
-        """Dress the scene in the chosen world."""
+        """Apply the chosen world to the scene."""
         import mujoco
 
         model, world = scene.model, stored()[self._world]

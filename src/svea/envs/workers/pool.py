@@ -7,8 +7,8 @@ nothing is left behind); commands and rewards are lines of JSON over a socket pa
 when its socket closes or its parent dies.
 
 A worker hosts one environment, or several that draw their pictures together
-(``svea.envs.rendering.shared``): it gets one line with a command for some of them, and answers with
-one line when all are done.
+(``svea.envs.rendering.context``): it gets one line with a command for some of them, and answers
+with one line when all are done.
 
 An episode is a function of its seed and its actions. So a worker keeps no state worth saving: to
 resume, it replays the episode. In the same way a worker that dies or hangs is replaced by another
@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 
 from svea.core.errors import NumericsError, RendererError, UserError, WorkerError
 from svea.envs.rendering import backend
-from svea.envs.rendering.painting import choose_renderer
 from svea.envs.tasks import is_foreign
 from svea.envs.workers.episode import OpenEpisode, Step
 from svea.envs.workers.memory import Shared, anonymous_file
@@ -376,7 +375,7 @@ class Workers:
 
 def _renderer(environment: dict[str, Any]) -> str:
     """Who draws an environment's pictures."""
-    return choose_renderer(environment.get("renderer", backend.AUTO))
+    return backend.choose_renderer(environment.get("renderer", backend.AUTO))
 
 
 def print_incident(incident: dict[str, Any]) -> None:

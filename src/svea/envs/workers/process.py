@@ -24,8 +24,8 @@ from svea.envs import given, make_env
 from svea.envs.actions import as_action, describe_actions
 from svea.envs.dmc import DMControlEnv
 from svea.envs.looks import provenance_of
+from svea.envs.rendering.context import SharedContext
 from svea.envs.rendering.renderer import configure_drawing
-from svea.envs.rendering.shared import SharedContext
 from svea.envs.workers.memory import COUNT_FORMAT, Shared
 
 

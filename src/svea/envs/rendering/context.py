@@ -1,16 +1,15 @@
-"""Several environments of one process, whose pictures are drawn together.
+"""Where pictures are drawn: an OpenGL context of each renderer's own, or one that several share.
 
 A GPU that learns and draws has to switch between the two. Every picture that is drawn and waited
 for by itself makes it do so, and costs the learner 0.3 ms on an H200, however many processes draw;
 eight that are drawn in one OpenGL context and waited for once cost it 0.05 to 0.18 ms each.
 
-So each environment runs in a thread of its own, up to where it needs its picture. What `raster.py`
-draws, that thread draws itself, without OpenGL: 1.0 to 1.7 ms of a core, and none of the GPU's.
-
-What is left to MuJoCo, the thread that made the context draws:
-when all environments that are still running wait for a picture, it draws all of them and hands
-them out. This cannot deadlock: an environment that has not asked is either still running or
-finished, and finished ones are counted.
+So each environment of a process runs in a thread of its own, up to where it needs its picture. What
+the rasteriser (`svea.raster`) can draw, that thread draws itself, without OpenGL: 1.0 to 1.7 ms of
+a core, and none of the GPU's. What is left to MuJoCo, the thread that made the context draws: when
+all environments that are still running wait for a picture, it draws all of them and hands them out.
+This cannot deadlock: an environment that has not asked is either still running or finished, and
+finished ones are counted.
 """
 
 from __future__ import annotations
@@ -22,14 +21,97 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from svea.envs.rendering.backend import undisturbed
-from svea.envs.rendering.renderer import Context, Renderer
+from svea.envs.rendering.backend import is_software, make_gl_context, undisturbed, warn_of_opengl
+
+if TYPE_CHECKING:
+    from svea.envs.rendering.renderer import Renderer
 
 Result = TypeVar("Result")
+
+VISIBLE, MOST_DIFFERENT = 8, 0.005
+"""Levels by which a pixel may differ from MuJoCo's, and the share of a picture's pixels that may
+differ by more."""
+
+MOST_DIFFERENT_DRIVER = 0.05
+"""The share where OpenGL draws with a GPU: a driver is free in how it lights pixels that a shape
+covers in part, up to 3 % of a walker's picture. Ours are lit as Mesa does it, on every machine."""
+
+CHECKED = tuple(10**power for power in range(7))
+"""Which of a renderer's pictures are compared with MuJoCo's: the first, and ever fewer later on."""
+
+
+class Context:
+    """An OpenGL context, which works in the thread that asks and is freed by its last renderer.
+
+    The rasteriser draws what it can, as long as its pictures are MuJoCo's.
+    """
+
+    _gl: Any = None
+    _renderers = 0
+    _raster_failed = False
+
+    def enter(self, size: int) -> None:
+        """Make room for a renderer of pictures of this side."""
+        self._gl = self._gl or make_gl_context(size)
+        self._renderers += 1
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Do something that needs the context."""
+        with undisturbed(self._gl):
+            work()
+
+    def draw(self, renderer: Renderer, buffer: np.ndarray) -> None:
+        """Fill a renderer's buffer with its picture."""
+        if renderer.drawn + 1 not in CHECKED and self._rasterise(renderer, buffer):
+            renderer.drawn += 1
+        else:
+            self.draw_with_opengl(renderer, buffer)
+
+    def draw_with_opengl(self, renderer: Renderer, buffer: np.ndarray) -> None:
+        """Let MuJoCo draw it."""
+        with undisturbed(self._gl):
+            renderer.render(len(buffer))
+            renderer.read(buffer)
+            self._compare(renderer, buffer)
+
+    def leave(self) -> None:
+        """Count a renderer out that has freed what it had here; the last one frees the context."""
+        self._renderers -= 1
+        if not self._renderers:
+            self._gl.free()
+            self._gl = None
+
+    def _rasterise(self, renderer: Renderer, buffer: np.ndarray) -> bool:
+        """Fill a buffer without OpenGL; False if MuJoCo has to draw."""
+        if self._raster_failed or not renderer.wants_raster:
+            return False
+        try:
+            raster = renderer.raster
+            return raster is not None and raster.draw(buffer)
+        except Exception as error:  # whatever it is, MuJoCo can draw
+            self._give_up(str(error) or type(error).__name__)
+            return False
+
+    def _compare(self, renderer: Renderer, buffer: np.ndarray) -> None:
+        """Compare a picture of MuJoCo's with ours if that is due, and put ours in its place."""
+        ours = np.empty_like(buffer)
+        if renderer.drawn + 1 not in CHECKED or not self._rasterise(renderer, ours):
+            return
+        share = float((abs(ours.astype(int) - buffer).max(-1) > VISIBLE).mean())
+        if share > (MOST_DIFFERENT if is_software(renderer.opengl) else MOST_DIFFERENT_DRIVER):
+            self._give_up(f"{share:.1%} of a picture's pixels were not MuJoCo's")
+        else:
+            renderer.drawn += 1
+            buffer[:] = ours
+
+    def _give_up(self, why: str) -> None:
+        """Leave everything to MuJoCo from here on, and say so."""
+        self._raster_failed = True
+        warn_of_opengl(why)
 
 
 @dataclass
@@ -52,14 +134,8 @@ class _Call:
 class SharedContext(Context):
     """One OpenGL context for the renderers of several environments, and the thread that draws."""
 
-    def __init__(self, environments: int, *, raster: bool | None = None) -> None:
-        """Make a thread for each of the environments; this one makes them and draws for them.
-
-        Args:
-            environments: How many.
-            raster: As of `Context`.
-        """
-        super().__init__(raster=raster)
+    def __init__(self, environments: int) -> None:
+        """Make a thread for each of so many environments; this one makes and draws for them."""
         self._thread = threading.get_ident()
         self._threads = ThreadPoolExecutor(environments, "environment")
         self._requests: SimpleQueue[_Picture | _Call | None] = SimpleQueue()
@@ -137,7 +213,7 @@ class SharedContext(Context):
         pixels = self._sheet.read(bottoms[-1])
         for picture, side, bottom in zip(pictures, sides, bottoms, strict=False):
             picture.buffer[:] = pixels[bottom : bottom + side, :side]
-            self.painter.compare(picture.renderer, picture.buffer)
+            self._compare(picture.renderer, picture.buffer)
 
 
 class _Sheet:

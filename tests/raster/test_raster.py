@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from svea import raster
 from svea.core import compiled, machine
 from svea.core.errors import UserError
 from svea.envs import PAPER_TASKS, make_env
-from svea.envs.rendering import draws_on_gpu, import_suite, painting
-from svea.envs.rendering import renderer as renderers
-from svea.envs.rendering.renderer import Context, Renderer, configure_drawing
-from svea.envs.rendering.shared import SharedContext
-from svea.raster import raster, scenes, shapes
+from svea.envs.rendering import Renderer, backend, context, draws_on_gpu, import_suite
+from svea.envs.rendering.context import Context, SharedContext
+from svea.envs.rendering.renderer import configure_drawing
+from svea.raster import scenes, shapes
 
 FINE = shapes.Fineness(slices=28, stacks=16, quads=4)
 SHADOW, FAR = 3, 8
@@ -34,15 +37,14 @@ def _in_software() -> None:
 class Stage:
     """A world, and two renderers of it: ours and MuJoCo's."""
 
-    def __init__(self, physics: Any, *, raster: bool | None = True) -> None:
-        self.physics, self.context = physics, Context(raster=raster)
-        self._ours, self._mujocos = (
-            self._renderer(context) for context in (self.context, Context(raster=False))
-        )
+    def __init__(self, physics: Any) -> None:
+        self.physics = physics
+        self._ours, self._mujocos = self._renderer("raster"), self._renderer("opengl")
 
-    def _renderer(self, context: Context) -> Renderer:
-        configure_drawing(context, lambda: None)
-        return Renderer(self.physics.model.ptr, self.physics.data.ptr, size=84)
+    def _renderer(self, drawn_by: str) -> Renderer:
+        configure_drawing(Context(), lambda: None)
+        model, data = self.physics.model.ptr, self.physics.data.ptr
+        return Renderer(model, data, size=84, drawn_by=drawn_by)
 
     @property
     def renderers(self) -> list[Renderer]:
@@ -53,15 +55,6 @@ class Stage:
 
     def mujocos(self) -> np.ndarray:
         return self._mujocos.draw().astype(int)
-
-    def drawn_from(self, qpos: np.ndarray, way: str) -> np.ndarray:
-        """Our picture of another state, in one of the ways, top row first."""
-        self.physics.data.qpos[:] = qpos
-        self.physics.forward()
-        self._ours._update_scene()
-        picture = np.empty((84, 84, 3), np.uint8)
-        assert self._ours.raster.draw(picture, way)
-        return picture[::-1].astype(int)
 
     @property
     def drawn(self) -> int:
@@ -81,11 +74,11 @@ class Stage:
 class TaskStage(Stage):
     """A world of a task."""
 
-    def __init__(self, task: str, **options: Any) -> None:
+    def __init__(self, task: str) -> None:
         domain, name = next(pair for pair in import_suite().ALL_TASKS if "_".join(pair) == task)
         self.world = import_suite().load(domain, name, task_kwargs={"random": 1})
         self.world.reset()
-        super().__init__(self.world.physics, **options)
+        super().__init__(self.world.physics)
 
     def step(self) -> None:
         self.world.step(np.full(self.world.action_spec().shape, 0.5))
@@ -128,12 +121,11 @@ def stage() -> Iterator[Any]:
     """Makes stages, and closes them."""
     made = []
 
-    def make(world: Any, **options: Any) -> Stage:
-        kind = TaskStage if isinstance(world, str) else Stage
-        made.append(kind(world, **options))
+    def make(world: Any) -> Stage:
+        made.append((TaskStage if isinstance(world, str) else Stage)(world))
         return made[-1]
 
-    painting._said.clear()
+    backend.warn_of_opengl.cache_clear()
     raster._say_what_is_left.cache_clear()
     yield make
     for each in made:
@@ -189,52 +181,37 @@ def test_other_tasks_are_mujocos_pictures_too(stage, task, capsys):
     assert "warning" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("task", ["walker_walk", "finger_spin"])
-@pytest.mark.parametrize(
-    "mode",
-    ["color_hard", "video_easy", "video_hard", "distracting_cs:0.1", "camera_hard",
-     "rotate_shift_hard", "light_color_hard", "light_position_hard", "moving_light_hard"],
-)  # fmt: skip
-def test_modes_are_mujocos_pictures_too(task, mode, capsys):
-    pictures = []
-    for wanted in (True, False):
-        configure_drawing(Context(raster=wanted), lambda: None)
-        env = make_env(task, mode=mode, seed=1, render_mode="rgb_array")
-        shown = [env.reset()[0][-3:]]
-        shown += [env.step(env.action_space.low)[0][-3:].copy() for _ in range(3)]
-        pictures.append(np.stack(shown).transpose(0, 2, 3, 1))
-        env.close()
-    configure_drawing()
-    assert share(*pictures, FAR) < 0.001
-    assert "warning" not in capsys.readouterr().err
+LOOKS = ["color_hard", "video_easy", "video_hard", "distracting_cs:0.1", "camera_hard",
+         "rotate_shift_hard", "light_color_hard", "light_position_hard",
+         "moving_light_hard"]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("task", "mode"),
+    ("task", "mode", "levels", "all_ours"),
     [
-        ("cartpole_swingup", "distracting_cs"),
-        ("finger_spin", "distracting_cs:0.5"),
-        ("ball_in_cup_catch", "distracting_cs"),
-        ("humanoid_stand", "distracting_cs"),  # whose sky hides the floor's far end
-        ("robot_reach", "train"),
-        ("robot_push", "test:2"),  # a gradient, checks and noise
-        ("robot_reach_moving", "test:4"),
+        *((task, mode, FAR, False) for task in ("walker_walk", "finger_spin") for mode in LOOKS),
+        # Translucent floors, and the robot's patterns:
+        ("cartpole_swingup", "distracting_cs", 2, True),
+        ("finger_spin", "distracting_cs:0.5", 2, True),
+        ("ball_in_cup_catch", "distracting_cs", 2, True),
+        ("humanoid_stand", "distracting_cs", 2, True),  # whose sky hides the floor's far end
+        ("robot_reach", "train", 2, True),
+        ("robot_push", "test:2", 2, True),  # a gradient, checks and noise
+        ("robot_reach_moving", "test:4", 2, True),
     ],
 )
-def test_translucent_floors_and_the_robot_are_drawn(task, mode, capsys):
+def test_modes_are_mujocos_pictures_too(task, mode, levels, all_ours, capsys):
     pictures, drawn = [], 0
-    for wanted in (True, False):
-        configure_drawing(Context(raster=wanted), lambda: None)
-        env = make_env(task, mode=mode, seed=3)
+    for renderer in ("raster", "opengl"):
+        env = make_env(task, mode=mode, renderer=renderer)
         shown = [env.reset(seed=3)[0][-3:]]
         shown += [env.step(env.action_space.high)[0][-3:].copy() for _ in range(3)]
         pictures.append(np.stack(shown).transpose(0, 2, 3, 1))
         drawn += env.unwrapped._scene.renderer.drawn
         env.close()
-    configure_drawing()
-    assert drawn == 5
-    assert share(*pictures, 2) < 0.001
-    assert share(*pictures, FAR) < 0.0005
+    assert share(*pictures, levels) < 0.001
+    assert share(*pictures, FAR) < (0.0005 if all_ours else 0.001)
+    assert drawn == 5 or not all_ours
     assert "warning" not in capsys.readouterr().err
 
 
@@ -308,14 +285,6 @@ def test_smaller_copies_of_textures_are_mesas(stage):
             size = GL.GL_RGB, GL.GL_UNSIGNED_BYTE
             theirs = np.frombuffer(GL.glGetTexImage(side, level, *size), np.uint8)
             np.testing.assert_array_equal(ours.level(level, 0 if flat else 4).ravel(), theirs)
-
-
-def test_light_from_the_covered_part_of_pixels_differs_at_edges_only(stage, monkeypatch):
-    world = stage("walker_walk")
-    middle = world.ours()
-    monkeypatch.setattr(painting, "WAYS", ("centroid",))
-    assert 0 < share(world.ours(), middle, 2) < 0.1
-    assert share(world.ours(), middle, 30) < 0.01
 
 
 def test_several_things_that_one_can_see_through_are_left_to_mujoco(stage, capsys):
@@ -429,8 +398,8 @@ def test_scenes_that_cannot_be_read_are_left_to_mujoco(stage, monkeypatch, capsy
 def test_pictures_that_go_wrong_later_are_found_out(stage, monkeypatch, capsys):
     world, usual = stage("walker_walk"), raster.Raster.draw
 
-    def wrong(self: raster.Raster, buffer: np.ndarray, way: str) -> bool:
-        return usual(self, buffer, way) and not buffer.fill(0)
+    def wrong(self: raster.Raster, buffer: np.ndarray) -> bool:
+        return usual(self, buffer) and not buffer.fill(0)
 
     assert world.drawn == 1
     monkeypatch.setattr(raster.Raster, "draw", wrong)
@@ -469,13 +438,12 @@ def test_who_draws_depends_on_what_is_asked_and_on_nothing_else(
     """Not on cores, on the GPU's driver, or on how many environments share a process."""
     monkeypatch.setattr(machine, "usable_cores", lambda: 64 if together else 1)
     if gpu:
-        monkeypatch.setattr(
-            renderers.backend, "opengl_name", lambda: "OpenGL: NVIDIA H200, 4.6.0 NVIDIA 580"
-        )
+        name = "OpenGL: NVIDIA H200, 4.6.0 NVIDIA 580"
+        monkeypatch.setattr(backend, "opengl_name", lambda: name)
     if variable is not None:
         monkeypatch.setenv("SVEA_DRAWING", variable)
-    context = SharedContext(2) if together else Context()
-    configure_drawing(context, lambda: None)
+    place = SharedContext(2) if together else Context()
+    configure_drawing(place, lambda: None)
     try:
         env = make_env("cartpole_swingup", seed=1, renderer=asked)
         env.reset()
@@ -486,7 +454,7 @@ def test_who_draws_depends_on_what_is_asked_and_on_nothing_else(
     finally:
         configure_drawing()
         if together:
-            context.close()
+            place.close()
 
 
 def test_an_unknown_drawing_is_an_error_that_names_the_choices(monkeypatch):
@@ -497,10 +465,10 @@ def test_an_unknown_drawing_is_an_error_that_names_the_choices(monkeypatch):
 
 @pytest.mark.parametrize(("opengl", "drawn"), [("llvmpipe", 0), ("NVIDIA H200", 1)])
 def test_a_gpus_driver_may_light_edges_in_its_own_way(stage, monkeypatch, capsys, opengl, drawn):
-    """In software a difference like that is a fault. Ours are the same on both."""
-    monkeypatch.setattr(renderers.backend, "opengl_name", lambda: opengl)
-    monkeypatch.setattr(painting, "WAYS", ("centroid",))  # this is Mesa
-    assert stage("walker_walk", raster=None).drawn == drawn
+    """In software any more difference is a fault. Ours are the same on both."""
+    monkeypatch.setattr(backend, "opengl_name", lambda: opengl)
+    monkeypatch.setattr(context, "MOST_DIFFERENT", -1.0)
+    assert stage("walker_walk").drawn == drawn
     assert ("not MuJoCo's" in capsys.readouterr().err) == (not drawn)
 
 
@@ -511,19 +479,14 @@ NVIDIA = Path(__file__).parents[1] / "support" / "nvidia_pictures.npz"
 @pytest.mark.parametrize(
     "task", ["walker_walk", "cartpole_swingup", "ball_in_cup_catch", "finger_spin"]
 )
-def test_by_the_centroid_it_draws_what_nvidias_driver_draws(stage, task):
+def test_nvidias_driver_draws_the_same_but_for_edges(stage, task):
     world = stage(task)
-    shares: dict[str, list[float]] = {way: [] for way in raster.WAYS}
     with np.load(NVIDIA) as kept:
         for name in (key for key in kept if key.startswith(task) and key.endswith("picture")):
-            theirs = kept[name].astype(int)
-            for way, shared in shares.items():
-                ours = world.drawn_from(kept[name.replace("picture", "qpos")], way)
-                away = abs(ours - theirs).max(-1)
-                shared.append((away > FAR).mean())
-            assert abs((ours - theirs).mean()) < 0.15  # of 255, by the centroid
-    assert max(shares["centroid"]) < 0.0015
-    assert min(shares["middle"]) > 0.008
+            world.physics.data.qpos[:] = kept[name.replace("picture", "qpos")]
+            world.physics.forward()
+            assert 0.008 < share(world.ours(), kept[name], FAR) < 0.03
+            assert share(world.ours(), kept[name], 100) < 0.01
 
 
 @pytest.mark.parametrize("rendering", ["full", "fast"])
@@ -540,21 +503,21 @@ def test_fast_rendering_and_masks_are_mujocos(rendering):
 
 def test_environments_of_one_process_draw_in_their_own_threads(monkeypatch):
     """The same pictures as those of an environment by itself."""
-    context = SharedContext(2, raster=True)
-    configure_drawing(context, lambda: None)
+    place = SharedContext(2)
+    configure_drawing(place, lambda: None)
     try:
         envs = [make_env("walker_walk", mode="color_hard", seed=seed) for seed in (1, 2)]
         asked = list[int]()
-        usual = context._draw_all
+        usual = place._draw_all
         count = lambda pictures: asked.append(len(pictures)) or usual(pictures)  # noqa: E731
-        monkeypatch.setattr(context, "_draw_all", count)
-        together = context.run([lambda env=env: env.reset()[0].copy() for env in envs])
+        monkeypatch.setattr(place, "_draw_all", count)
+        together = place.run([lambda env=env: env.reset()[0].copy() for env in envs])
         assert not asked
         for env in envs:
             env.close()
     finally:
         configure_drawing()
-        context.close()
+        place.close()
     for seed, ours in enumerate(together, start=1):
         env = make_env("walker_walk", mode="color_hard", seed=seed)
         np.testing.assert_array_equal(ours, env.reset()[0])
@@ -630,3 +593,20 @@ def test_a_library_s_name_says_what_every_part_of_its_source_is(tmp_path):
         changed.write_text(part.read_text() + " ")
         parts = [*raster.PARTS[:number], changed, *raster.PARTS[number + 1 :]]
         assert compiled.c_path(parts, ()) != before
+
+
+def test_the_golden_episodes_are_of_this_version():
+    """tests/envs/test_golden.py says what to do after a change of the pictures."""
+    kept = Path(__file__).parents[1] / "support" / "golden_episodes.json"
+    assert json.loads(kept.read_text())["raster"] == raster.VERSION
+
+
+def test_without_the_wing_opengl_draws_and_a_request_for_it_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "svea.raster", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert backend.choose_renderer() == "opengl"
+    with pytest.raises(UserError, match=r"svea\.raster"):
+        backend.choose_renderer("raster")
+    monkeypatch.setenv("SVEA_DRAWING", "cpu")
+    with pytest.raises(UserError, match=r"svea\.raster"):
+        make_env("walker_walk")
