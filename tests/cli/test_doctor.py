@@ -186,18 +186,21 @@ class TestTheProcessThatDraws:
         monkeypatch.setattr(diagnosis, "measure_gl", MEASURE_GL)
 
     def test_a_crash_of_the_driver_is_a_finding(self, monkeypatch):
-        monkeypatch.setattr(gl_probe, "_DRAW", "import os; os.abort()")
+        monkeypatch.setattr(gl_probe, "DRAW", "os:abort")
         assert "SIGABRT" in finding("rendering").cure
         assert finding("rendering").exit_code == errors.RendererError.exit_code
 
     def test_a_hang_of_the_driver_is_a_finding(self, monkeypatch):
         monkeypatch.setattr(gl_probe, "GL_TIMEOUT_SECONDS", 0.2)
-        monkeypatch.setattr(gl_probe, "_DRAW", "import time; time.sleep(600)")
+        monkeypatch.setattr(gl_probe, "DRAW", "signal:pause")
         assert "MUJOCO_GL=osmesa" in finding("rendering").cure
 
-    def test_what_the_driver_prints_is_not_taken_for_the_answer(self, monkeypatch):
-        noise = f"print('MESA: hello', end=''); print('\\nsvea-gl', {json.dumps(SOFTWARE_GL)!r})"
-        monkeypatch.setattr(gl_probe, "_DRAW", noise + "; print('goodbye')")
+    def test_what_the_driver_prints_is_not_taken_for_the_answer(self, monkeypatch, tmp_path):
+        (tmp_path / "noisy.py").write_text(
+            f"def draw():\n    print('MESA: hello')\n    return {SOFTWARE_GL!r}\n"
+        )
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        monkeypatch.setattr(gl_probe, "DRAW", "noisy:draw")
         assert gl_probe.measure_gl() == SOFTWARE_GL
 
     def test_a_wrong_backend_is_bad_input(self, monkeypatch):

@@ -17,7 +17,7 @@ from svea.cli import main
 from svea.config import configure
 from svea.core import importing
 from svea.core.errors import UserError
-from svea.core.machine import child_environment
+from svea.core.process import environment
 from svea.evaluation.requests import evaluate
 from svea.runs.load import export, load_agent, load_config
 from svea.studies import Grid, open_study, plan_runs, read_study
@@ -109,7 +109,7 @@ def test_environments_of_gymnasium_itself_need_none(strange: Any) -> None:
 def svea(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "svea", *words],
-        env=child_environment(), capture_output=True, text=True, check=False, timeout=120,
+        env=environment(), capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """A working folder in which anything may lie: its modules are imported only when a user names one.
 
-`svea.core.machine.python_child` and `child_environment` start every Python child.
+`svea.core.process` starts every Python child.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tiny_runs import TINY
 
 from svea.cli import gl_probe, main
 from svea.config import configure
-from svea.core import machine
+from svea.core import process
 from svea.envs.workers.pool import Workers
 from svea.studies import Study, supervise
 from svea.studies.engines import Resources, slurm
@@ -74,8 +74,8 @@ def test_train_and_eval(within: Path) -> None:
 
 
 def test_the_processes_of_a_study(within: Path, tmp_path: Path) -> None:
-    process = supervise.Process({})
-    assert process(["train", "--help"], tmp_path / "log", lambda: False) == 0
+    run = supervise.Process({})
+    assert run(["train", "--help"], tmp_path / "log", lambda: False) == 0
 
 
 def test_a_trial_of_drawing(within: Path) -> None:
@@ -102,8 +102,8 @@ def test_a_task_of_ray_puts_the_folder_last_before_it_imports_anything(within: P
         f"pickle.loads({task!r})({cloudpickle.dumps((call, {}))!r})\n"
         "assert sys.path == [*path, sys.argv[1]]"
     )
-    command = machine.python_child("-c", code, str(within))
-    subprocess.run(command, env=machine.child_environment(), check=True)
+    command = [sys.executable, "-P", "-c", code, str(within)]
+    subprocess.run(command, env=process.environment(), check=True)
 
 
 def test_a_job_of_slurm_begins_without_the_folder(
@@ -125,13 +125,13 @@ def test_children_find_what_their_parent_finds_and_the_folder_last(
     monkeypatch.chdir(tmp_path)
     for entry in ("", ".", str(tmp_path)):
         monkeypatch.setattr(sys, "path", [entry, "/elsewhere", *sys.path])
-        path = machine.child_environment()["PYTHONPATH"].split(os.pathsep)
+        path = process.environment()["PYTHONPATH"].split(os.pathsep)
         assert "" not in path and os.path.samefile(path[-1], tmp_path)
         assert path[0] == "/elsewhere"
         monkeypatch.undo()
         monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "/set/later"]))
-    path = machine.child_environment()["PYTHONPATH"].split(os.pathsep)
+    path = process.environment()["PYTHONPATH"].split(os.pathsep)
     assert "/set/later" in path and "" not in path and str(tmp_path) not in path
 
 
@@ -153,5 +153,5 @@ def test_a_module_of_ones_own_works_from_the_folder(
 
 def test_python_children_are_started_in_one_place() -> None:
     for path in SRC.rglob("*.py"):
-        if path.name not in ("machine.py", "diagnosis.py"):  # which prints where Python is
+        if path.name not in ("process.py", "diagnosis.py"):  # which prints where Python is
             assert "sys.executable" not in path.read_text(), path

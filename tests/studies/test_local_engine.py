@@ -108,7 +108,7 @@ def process_of(study: Study, run: PlannedRun, seconds: float = 60) -> int:
                         command = (entry / "cmdline").read_bytes().split(b"\0")
                     except OSError:
                         continue
-                    if marker.encode() in command and b"svea.cli.child" in command:
+                    if marker.encode() in command and b"svea.cli.child:main" in command:
                         return int(entry.name)
         time.sleep(0.02)
     raise AssertionError(f"{run.name} never began")

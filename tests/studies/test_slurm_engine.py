@@ -158,10 +158,10 @@ def _main_process(study: Study, job: str) -> int:
                 words = (entry / "cmdline").read_bytes().decode().split("\0")
             except OSError:
                 continue
-            if "svea.cli.child" in words and any(
+            if "svea.cli.child:main" in words and any(
                 str(study.run_folder(study.runs[0])) in w for w in words
             ):
-                return int(words[words.index("svea.cli.child") + 1])
+                return int(words[words.index("svea.core.process") + 1])
     raise AssertionError("the job has no process")
 
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +11,6 @@ from typing import Any
 import pytest
 from fake_studies import write_export
 
-from svea.cli import child
 from svea.studies import Grid, PlannedRun, plan_runs, read_journal, read_state, supervise
 from svea.studies.supervise import supervise_run
 
@@ -350,77 +345,3 @@ def test_two_processes_do_not_work_on_one_run(
     go_on.set()
     worker.join()
     assert supervise_run(tmp_path, run, execute=Script()) == "done"
-
-
-# Processes ----------------------------------------------------------------------------------------
-
-SAVES = """
-import signal, sys, time
-from pathlib import Path
-def save(number, frame):
-    Path(sys.argv[1]).write_text("saved")
-    sys.exit(143)
-signal.signal(signal.SIGTERM, save)
-Path(sys.argv[1]).write_text("training")
-time.sleep(60)
-"""
-
-
-def wait_for(path: Path, text: str, seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not path.exists() or path.read_text() != text:
-        assert time.monotonic() < end, f"{path} never said {text}"
-        time.sleep(0.05)
-
-
-@pytest.fixture
-def child_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """In place of `python -m svea.cli.child PID ...`: the same watch over a script that saves."""
-    module = tmp_path / "modules" / "saver.py"
-    module.parent.mkdir()
-    module.write_text(
-        "import sys\nfrom threading import Thread\n"
-        "sys.path[:0] = " + repr([p for p in sys.path if p]) + "\n"
-        "from svea.cli.child import stop_with_parent\n"
-        "Thread(target=stop_with_parent, args=(int(sys.argv.pop(1)),), daemon=True).start()\n"
-        + SAVES
-    )
-    return module
-
-
-def test_when_the_parent_dies_the_run_saves_and_ends(tmp_path: Path, child_script: Path) -> None:
-    note = tmp_path / "note"
-    parent_code = (
-        "import os, subprocess, sys, time\n"
-        f"subprocess.Popen([sys.executable, {str(child_script)!r}, str(os.getpid()), "
-        f"{str(note)!r}], start_new_session=True)\ntime.sleep(60)\n"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", parent_code])
-    wait_for(note, "training")
-    parent.kill()
-    parent.wait()
-    wait_for(note, "saved")
-    assert child.SECONDS <= 1
-
-
-def test_a_process_is_asked_once_to_stop_and_its_code_comes_back(
-    tmp_path: Path, child_script: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    note = tmp_path / "note"
-    real = subprocess.Popen
-
-    def popen(command: list[str], **options: Any) -> Any:
-        assert command[1:5] == ["-P", "-m", "svea.cli.child", str(os.getpid())]
-        assert options["start_new_session"], "Ctrl-C must reach the driver alone"
-        return real([sys.executable, str(child_script), *command[4:]], **options)
-
-    monkeypatch.setattr(supervise.subprocess, "Popen", popen)
-    lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
-    process = supervise.Process({}, lock)
-
-    def must_stop() -> bool:
-        return note.exists() and note.read_text() == "training"
-
-    assert process([str(note)], tmp_path / "log", must_stop) == 143
-    assert note.read_text() == "saved"
-    os.close(lock)

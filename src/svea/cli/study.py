@@ -25,6 +25,7 @@ from svea.cli.arguments import brief_help
 from svea.core.errors import UserError
 from svea.core.files import make_folder
 from svea.core.machine import activation, can_redraw, console, usable_cores
+from svea.core.process import interrupt, on_signals
 from svea.core.words import duration, listed, plural
 from svea.evaluation.episodes import episodes_in
 from svea.studies import RunState, Study, as_flags, read_states
@@ -295,19 +296,13 @@ def _rich_table(states: Sequence[RunState], title: str) -> Table:
 @contextmanager
 def _sigterm_as_interrupt(study: Study) -> Iterator[None]:
     """Let SIGTERM end a study as Ctrl-C does: every run saves first."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
     try:
-        yield
+        with on_signals((signal.SIGTERM,), interrupt):
+            yield
     except KeyboardInterrupt:
         then = what_continues(read_states(study))
         print(f"every run has been asked to save; {then}", file=sys.stderr)
         raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _print_spent(states: Sequence[RunState]) -> None:

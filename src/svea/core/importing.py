@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from svea.core.errors import UserError
-from svea.core.machine import working_folder_last
+from svea.core.process import working_folder_last
 from svea.core.tracebacks import where_raised
 
 EVERYTHING = "*"

@@ -61,40 +61,6 @@ def has_nvidia_gpu() -> bool:
     return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
 
 
-def python_child(*arguments: str) -> list[str]:
-    """The command of a Python process that begins without the working folder on its path."""
-    return [sys.executable, "-P", *arguments]
-
-
-def child_environment() -> dict[str, str]:
-    """The variables of every Python child: it imports from where this process does.
-
-    The working folder, which anything may lie in, comes after the standard library and what is
-    installed, and only if this process looks there at all.
-    """
-    source = str(Path(__file__).parents[1])
-    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    entries = dict.fromkeys([*(entry or os.curdir for entry in sys.path), *inherited, source])
-    last = [entry for entry in entries if _is_working_folder(entry) and entry != source]
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join([*(e for e in entries if e not in last), *last])
-    }
-
-
-def working_folder_last() -> None:
-    """Let modules of the working folder be imported, after all others: a user named one."""
-    if not any(map(_is_working_folder, sys.path)):
-        sys.path.append(os.getcwd())
-
-
-def _is_working_folder(entry: str) -> bool:
-    """Whether an entry of a path is the working folder."""
-    try:
-        return os.path.samefile(entry or os.curdir, os.curdir)
-    except OSError:  # an entry, or the folder itself, is gone
-        return False
-
-
 def activation() -> str:
     """What stands before a command to type where the shell does not find this `svea` yet."""
     script, found = Path(sys.prefix) / "bin/activate", shutil.which("svea")

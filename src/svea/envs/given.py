@@ -24,7 +24,7 @@ import gymnasium as gym
 
 from svea.core.errors import UserError
 from svea.core.importing import import_named
-from svea.core.machine import working_folder_last
+from svea.core.process import working_folder_last
 
 Factory = Callable[..., gym.Env[Any, Any]]
 

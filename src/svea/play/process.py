@@ -7,7 +7,6 @@ import faulthandler
 import json
 import signal
 import socket
-import sys
 import time
 import traceback
 from typing import Any
@@ -16,7 +15,6 @@ import torch
 
 from svea.core import importing
 from svea.core.errors import SveaError, UserError
-from svea.envs.workers.process import end_with_parent
 from svea.play import wire
 from svea.play.player import Player, Seat, as_jpeg
 from svea.play.session import FASTEST
@@ -26,12 +24,11 @@ SMOOTH = 40  # pictures a second that are worth their time
 BUSY = 0.8  # share of the time between decisions that an agent may take
 
 
-def main() -> None:
+def main(own_end: str) -> None:
     """Serve the parent; it ends this process by closing the socket, by a signal, or by dying."""
-    end_with_parent()
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the parent's to handle
-    with socket.socket(fileno=int(sys.argv[1])) as end, contextlib.suppress(ConnectionError):
+    with socket.socket(fileno=int(own_end)) as end, contextlib.suppress(ConnectionError):
         lines = end.makefile("rb")
         start = json.loads(lines.readline() or b"null")
         if start is None:
@@ -120,7 +117,3 @@ def fitting(count: int, seconds: float, interval: float, most: int) -> int:
     elif seconds + seconds / (count + 1) < BUSY * interval:
         count += 1
     return max(0, min(count, most))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import json
 import socket
 from typing import Any
 
+from svea.core import process
 from svea.core.errors import SveaError, WorkerError
-from svea.core.machine import python_child, usable_cores
-from svea.envs.workers.worker import drawing_environment
+from svea.core.machine import usable_cores
+from svea.envs.rendering import backend
 from svea.play import wire
 from svea.play.setting import Setting
 
@@ -34,7 +34,7 @@ class AgentProcess:
         self.number, self._seat = number, seat
         self._threads = max(1, usable_cores() // seats)
         self.about: dict[str, Any] = {}
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: process.Child | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._asking = asyncio.Lock()
 
@@ -47,13 +47,10 @@ class AgentProcess:
         """Start the process and wait until it has loaded its agent."""
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = await asyncio.create_subprocess_exec(
-                *python_child("-m", "svea.play.process", str(theirs.fileno())),
-                pass_fds=[theirs.fileno()],
-                stdin=asyncio.subprocess.DEVNULL,
-                process_group=0,
-                env=drawing_environment(),
-            )
+            self._process = process.start(
+                "svea.play.process:main", theirs.fileno(), pass_fds=[theirs.fileno()],
+                variables=backend.environment_of_workers(),
+            )  # fmt: skip
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
         greeting = {"agent": self.number, "seat": self._seat, "threads": self._threads}
         answer = await self._exchange(greeting | _with(setting), START_SECONDS)
@@ -69,15 +66,9 @@ class AgentProcess:
         """End the process: closing its socket asks it to; a kill follows if it does not."""
         if self._writer is not None:
             self._writer.close()
-        process, self._process = self._process, None
-        if process is None or process.returncode is not None:
-            return
-        try:
-            await asyncio.wait_for(process.wait(), END_SECONDS)
-        except (TimeoutError, asyncio.CancelledError):
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        child, self._process = self._process, None
+        if child is not None:
+            await asyncio.to_thread(child.end, END_SECONDS)
 
     async def _exchange(self, command: dict[str, Any], seconds: float) -> wire.Packet:
         """Send a line and wait for a packet."""

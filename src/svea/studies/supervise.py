@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from svea.config.names import own_modules
-from svea.core import files
+from svea.core import files, process
 from svea.core.errors import StorageError, UserError
-from svea.core.machine import child_environment, python_child
 from svea.evaluation.episodes import as_words
 from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
 from svea.studies.plan import PlannedRun
@@ -37,8 +36,7 @@ MustStop = Callable[[], bool]
 Execute = Callable[[list[str], Path, MustStop], int]
 """Runs a `svea` command given as a list, with its output into a file, until told to stop."""
 
-_children: list[subprocess.Popen[bytes]] = []
-_asked_to_stop: set[int] = set()  # a second SIGTERM would mean: at once, without saving
+_children: list[process.Child] = []
 
 
 def supervise_run(
@@ -109,7 +107,7 @@ def bring_to_end(
 def stop_children() -> None:
     """Let every process started here save and end, before a batch system ends them."""
     for child in _children:
-        _stop(child)
+        child.stop(GRACE_SECONDS)
 
 
 def _attempt(
@@ -227,7 +225,7 @@ def _outcome(code: int, done: bool, advanced: bool, stopped: bool) -> str:
 def _reason(code: int, log: Path) -> str:
     """Why an attempt failed: the last line it printed, or what ended it."""
     if code < 0:
-        return f"ended by {signal.Signals(-code).name}"
+        return f"ended by {process.how_it_ended(code)}"
     with contextlib.suppress(OSError, StorageError):
         lines = files.read_tail(log, 2000).decode(errors="replace").strip().splitlines()
         return f"exit code {code}: {lines[-1] if lines else ''}"
@@ -239,15 +237,14 @@ class Process:
 
     def __init__(self, environment: dict[str, str], *locks: int) -> None:
         """Take further variables, and the descriptors that hold the locks."""
-        self.environment, self.locks = child_environment() | environment, locks
+        self.environment, self.locks = environment, locks
 
     def __call__(self, command: list[str], log: Path, must_stop: MustStop) -> int:
         """Wait for the command's exit code; when it must stop, let it save first."""
-        child_command = python_child("-m", "svea.cli.child", str(os.getpid()), *command)
         with os.fdopen(files.descriptor(log, APPEND), "ab") as output:
-            child = subprocess.Popen(
-                child_command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env=self.environment, pass_fds=self.locks, start_new_session=True,
+            child = process.start(
+                "svea.cli.child:main", *command, with_parent=signal.SIGTERM, output=output,
+                variables=self.environment, pass_fds=self.locks,
             )  # fmt: skip
         _children.append(child)
         try:
@@ -255,25 +252,10 @@ class Process:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     return child.wait(POLL_SECONDS)
                 if must_stop():
-                    return _stop(child)
+                    return child.stop(GRACE_SECONDS)
         finally:
             _children.remove(child)
-            _stop(child)
-
-
-def _stop(child: subprocess.Popen[bytes]) -> int:
-    """Ask the process to stop, once; kill it if it does not end in time."""
-    if child.poll() is None and child.pid not in _asked_to_stop:
-        _asked_to_stop.add(child.pid)
-        child.send_signal(signal.SIGTERM)
-    end = time.monotonic() + GRACE_SECONDS
-    while child.poll() is None:
-        if time.monotonic() > end:
-            child.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(POLL_SECONDS)
-    _asked_to_stop.discard(child.pid)
-    return int(child.returncode)
+            child.stop(GRACE_SECONDS)
 
 
 @contextlib.contextmanager

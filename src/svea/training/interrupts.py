@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from svea.config import seconds
+from svea.core import process
 
 
 class Interrupt:
@@ -30,10 +31,8 @@ class Interrupt:
             return True
         return time.monotonic() - self._began > seconds(time_limit)
 
-    def handle(self, number: int, frame: object) -> None:
-        """Remember the first signal; give up on the second."""
-        if self.signal_number is not None:
-            raise KeyboardInterrupt
+    def handle(self, number: int) -> None:
+        """Remember the first signal."""
         self.signal_number = number
         print(
             "\nstopping: saving the run first (once more: stop at once and lose what came after "
@@ -45,14 +44,6 @@ class Interrupt:
 @contextmanager
 def interrupts() -> Iterator[Interrupt]:
     """Catch SIGINT and SIGTERM for a while; in any thread but the main one, do nothing."""
-    interrupt, before = Interrupt(), {}
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, interrupt.handle)
-    except ValueError:  # only the main thread may
-        pass
-    try:
-        yield interrupt
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    caught = Interrupt()
+    with process.on_signals((signal.SIGINT, signal.SIGTERM), caught.handle, process.interrupt):
+        yield caught

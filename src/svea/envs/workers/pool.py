@@ -1,6 +1,6 @@
 """Environments in processes of their own, stepping while the learner learns.
 
-Each worker is a fresh interpreter (``python -m svea.envs.workers.process``), never a fork: a fork
+Each worker is a fresh interpreter (``svea.core.process``), never a fork: a fork
 would copy GL and CUDA contexts and deadlock, and a multiprocessing spawn would re-run the user's
 script. Observations and actions lie in memory that all processes share (an anonymous file, so
 nothing is left behind); commands and rewards are lines of JSON over a socket pair. A worker ends
@@ -20,7 +20,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -204,11 +203,7 @@ class Workers:
             worker.disconnect()
         deadline = time.monotonic() + CLOSE_SECONDS
         for worker in self._workers:
-            try:
-                worker.process.wait(timeout=max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
+            worker.process.end(deadline - time.monotonic())
         self._workers = []
         if self._memory is not None:
             self._memory.close()

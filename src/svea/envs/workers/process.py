@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import functools
 import json
@@ -11,7 +10,6 @@ import math
 import os
 import signal
 import socket
-import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -29,15 +27,14 @@ from svea.envs.rendering.renderer import configure_drawing
 from svea.envs.workers.memory import COUNT_FORMAT, Shared
 
 
-def main() -> None:
+def main(own_end: str, stacks: str) -> None:
     """Serve commands until the socket closes."""
-    end_with_parent()
-    last_words = os.fdopen(int(sys.argv[2]), "wb", buffering=0)
+    last_words = os.fdopen(int(stacks), "wb", buffering=0)
     faulthandler.enable(last_words)  # a crash in native code leaves its stack there
     faulthandler.register(signal.SIGUSR1, last_words)  # and so does a hang, when asked
     for number in (signal.SIGINT, signal.SIGTERM):  # they are the parent's to handle
         signal.signal(number, signal.SIG_IGN)
-    with socket.socket(fileno=int(sys.argv[1])) as end, contextlib.suppress(ConnectionError):
+    with socket.socket(fileno=int(own_end)) as end, contextlib.suppress(ConnectionError):
         lines = end.makefile("rb")
         tell(end, drawing=False)  # from now on, the signal for a stack does not end this process
         greeting = json.loads(lines.readline())
@@ -142,14 +139,3 @@ def step(environment: Any, shared: Shared, index: int, next_seed: int | None) ->
 def tell(end: socket.socket, **answer: Any) -> None:
     """Send a line to the parent."""
     end.sendall(json.dumps(answer).encode() + b"\n")
-
-
-def end_with_parent() -> None:
-    """Ask the kernel to end this process when its parent dies; elsewhere the socket's end does."""
-    if sys.platform == "linux":
-        parent_death_signal = 1
-        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import signal
 import socket
 import subprocess
@@ -14,7 +13,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from svea.core.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
-from svea.core.machine import child_environment, python_child
+from svea.core.process import Child, start
 from svea.core.tracebacks import where_stuck
 from svea.envs import given as given_tasks
 from svea.envs.rendering import backend, renderer
@@ -23,7 +22,6 @@ from svea.envs.workers.memory import COUNT_FORMAT, anonymous_file
 
 SEND_SECONDS = 30.0  # a process that does not read for longer is stuck
 PATIENT_SECONDS = 30.0  # without an answer, until it is said where a process without a limit is
-_processes: dict[int, subprocess.Popen[bytes]] = {}  # all that were started, by their ids
 _RAISED = {kind.__name__: kind for kind in (UserError, RendererError, NumericsError)}
 
 
@@ -34,7 +32,7 @@ class RaisedError(WorkerError):
 class Worker:
     """A process and the environments in it; it can be started again after it died or hung."""
 
-    process: subprocess.Popen[bytes]
+    process: Child
     _received: bytes  # of which no line is complete yet, or read
 
     def __init__(self, first: int, environments: list[dict[str, Any]]) -> None:
@@ -152,17 +150,11 @@ class Worker:
         self._socket, theirs = socket.socketpair()
         self._last_words = anonymous_file("svea-last-words")  # the stack of a crash
         with theirs:
-            self.process = subprocess.Popen(
-                python_child(
-                    *("-m", "svea.envs.workers.process"),
-                    *(str(theirs.fileno()), str(self._last_words.fileno())),
-                ),
-                pass_fds=[theirs.fileno(), self._last_words.fileno()],
-                stdin=subprocess.DEVNULL,
-                process_group=0,  # a terminal's Ctrl-C is for the parent, which saves first
-                env=drawing_environment(),
-            )
-        _processes[self.process.pid] = self.process
+            ends = [theirs.fileno(), self._last_words.fileno()]
+            self.process = start(
+                "svea.envs.workers.process:main", *ends, pass_fds=ends,
+                variables=backend.environment_of_workers(),
+            )  # fmt: skip
         self._received = b""
         self._can_tell_stack = False
         self.send(greeting)
@@ -203,22 +195,6 @@ class Worker:
         if said := self._last_words.read(16_384).decode(errors="replace").strip():
             error.add_note(said)
         return error
-
-
-def kill_all() -> None:
-    """Kill the processes of all environments, and their children, without waiting for them.
-
-    They ignore SIGTERM, which is the parent's to handle.
-    """
-    for process in list(_processes.values()):
-        if process.poll() is None:
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-def drawing_environment() -> dict[str, str]:
-    """The variables of a process that draws."""
-    return child_environment() | backend.environment_of_workers()
 
 
 def _raised(answer: dict[str, Any]) -> SveaError:

@@ -17,7 +17,8 @@ from typing import Any
 
 from svea.core.errors import UserError, install_hint
 from svea.core.files import read_json, replace_json
-from svea.core.machine import ANSWER_SECONDS, answer, child_environment
+from svea.core.machine import ANSWER_SECONDS, answer
+from svea.core.process import environment
 from svea.studies.engines import Resources
 from svea.studies.folder import STUDY_BYTES, Study
 from svea.studies.plan import PlannedRun
@@ -101,7 +102,7 @@ def run_study(
 
 def _path() -> dict[str, str]:
     """The variables with which a job imports nothing from the folder it was submitted in."""
-    return {"PYTHONPATH": child_environment()["PYTHONPATH"], "PYTHONSAFEPATH": "1"}
+    return {"PYTHONPATH": environment()["PYTHONPATH"], "PYTHONSAFEPATH": "1"}
 
 
 def make_executor(study: Study, resources: Resources, cluster: str = "slurm") -> Any:

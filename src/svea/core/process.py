@@ -1,0 +1,257 @@
+"""Child processes: Python that is started by function, ends with its parent, and can be stopped.
+
+A child does not have the working folder on its path before the standard library and what is
+installed: anything may lie there. It has a session of its own, because a terminal's Ctrl-C is for
+the parent, which saves first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from svea.core import errors
+from svea.core.errors import SveaError, WorkerError
+
+PARENT_SECONDS = 0.5  # between checks of the parent, where the kernel does not tell its death
+LAST_WORDS = 4096  # bytes of what a child printed that are kept for an error message
+SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"  # in place of the progress bar, which would stay
+
+
+class Child(subprocess.Popen[bytes]):
+    """A process that was started here."""
+
+    _asked = False
+
+    def stop(self, seconds: float) -> int:
+        """Ask it to end, once: a second SIGTERM would mean at once, without saving."""
+        if self.poll() is None and not self._asked:
+            self._asked = True
+            self.terminate()
+        return self.end(seconds)
+
+    def end(self, seconds: float) -> int:
+        """Wait for its exit code; kill it if it does not end in time."""
+        try:
+            return self.wait(max(0.0, seconds))
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return self.wait()
+
+
+_started: weakref.WeakSet[Child] = weakref.WeakSet()
+
+
+def start(
+    function: str,
+    *arguments: object,
+    with_parent: int = signal.SIGKILL,
+    output: IO[bytes] | None = None,
+    variables: dict[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+) -> Child:
+    """Start a Python process that calls a function.
+
+    Args:
+        function: `module:name`; what it returns is the exit code.
+        arguments: of the function, which gets them as text.
+        with_parent: the signal that the process gets when this one dies, however it dies.
+        output: where it prints to; default: where this process does.
+        variables: of the environment, in addition to `environment()`.
+        pass_fds: descriptors that it inherits.
+    """
+    called = [str(os.getpid()), str(int(with_parent)), function, *map(str, arguments)]
+    child = Child(
+        [sys.executable, "-P", "-m", "svea.core.process", *called],
+        stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=pass_fds,
+        env=environment() | (variables or {}), start_new_session=True,
+    )  # fmt: skip
+    _started.add(child)
+    return child
+
+
+def main() -> None:
+    """The other end of `start`."""
+    parent, number, *rest = sys.argv[1:]
+    end_with_parent(int(parent), int(number))
+    sys.argv = rest
+    sys.exit(_function(rest[0])(*rest[1:]))
+
+
+def end_with_parent(parent: int, number: int) -> None:
+    """Have this process get a signal when its parent dies."""
+    if sys.platform == "linux":
+        parent_death_signal = 1
+        ctypes.CDLL(None).prctl(parent_death_signal, number)
+        if os.getppid() != parent:  # it died before
+            os.kill(os.getpid(), number)
+    else:
+        threading.Thread(target=_watch, args=(parent, number), daemon=True).start()
+
+
+def _watch(parent: int, number: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_SECONDS)
+    os.kill(os.getpid(), number)
+
+
+def ask(function: str, *arguments: object, seconds: float) -> Any:
+    """What a function returns, called in another process: native code may crash or hang there.
+
+    Raises:
+        SveaError: What the function raised.
+        WorkerError: The process died, or gave no answer in time.
+    """
+    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as printed:
+        descriptor = answer.fileno()
+        child = start(
+            "svea.core.process:answer", descriptor, function, *arguments,
+            output=printed, pass_fds=[descriptor],
+        )  # fmt: skip
+        try:
+            code = child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise WorkerError(f"gave no answer in {seconds:g} s") from None
+        finally:
+            child.end(0)
+        answer.seek(0)
+        content = answer.read()
+        if code or not content:
+            raise WorkerError(f"ended with {how_it_ended(code)}{_last_line(printed)}")
+    found = json.loads(content)
+    if "error" in found:
+        raise getattr(errors, found["error"], SveaError)(found["message"])
+    return found["value"]
+
+
+def answer(descriptor: str, function: str, *arguments: str) -> None:
+    """The other end of `ask`."""
+    try:
+        found = {"value": _function(function)(*arguments)}
+    except SveaError as error:
+        found = {"error": type(error).__name__, "message": str(error)}
+    with os.fdopen(int(descriptor), "wb") as file:
+        file.write(json.dumps(found).encode())
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words: the signal that ended a process, if one did."""
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def kill_all() -> None:
+    """Kill every process that was started here, and their children, without waiting for them."""
+    for child in list(_started):
+        if child.poll() is None:
+            with contextlib.suppress(OSError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+def environment() -> dict[str, str]:
+    """The variables of every Python child: it imports from where this process does.
+
+    The working folder comes after the standard library and what is installed, and only if this
+    process looks there at all.
+    """
+    source = str(Path(__file__).parents[2])
+    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    entries = dict.fromkeys([*(entry or os.curdir for entry in sys.path), *inherited, source])
+    last = [entry for entry in entries if _is_working_folder(entry) and entry != source]
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join([*(e for e in entries if e not in last), *last])
+    }
+
+
+def working_folder_last() -> None:
+    """Let modules of the working folder be imported, after all others: a user named one."""
+    if not any(map(_is_working_folder, sys.path)):
+        sys.path.append(os.getcwd())
+
+
+@contextlib.contextmanager
+def on_signals(numbers: Sequence[int], *actions: Callable[[int], None]) -> Iterator[None]:
+    """Take the first signal of these with the first action, the next with the next.
+
+    The last action is for all that come after it. In any thread but the main one, which alone
+    can, this does nothing.
+    """
+    waiting, before = list(actions), {}
+
+    def handle(number: int, frame: object) -> None:
+        (waiting.pop(0) if len(waiting) > 1 else waiting[0])(number)
+
+    try:
+        for number in numbers:
+            before[number] = signal.signal(number, handle)
+    except ValueError:  # not the main thread
+        pass
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def interrupt(number: int) -> None:
+    """An action for `on_signals`: what Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def second_ends_at_once(last_words: Callable[[], str]) -> Iterator[None]:
+    """Let a first Ctrl-C raise KeyboardInterrupt as ever, and a second one end this process.
+
+    The first waits for threads, and those for environments that may take minutes to answer. Where
+    Ctrl-C has another meaning already this does nothing.
+
+    Args:
+        last_words: called before the end for the line that says what was kept.
+    """
+
+    def end(number: int) -> None:
+        kill_all()
+        clear = SHOW_CURSOR if sys.stderr.isatty() else ""
+        # Not print: the first signal may have come in the middle of one.
+        os.write(sys.stderr.fileno(), f"{clear}svea: {last_words()}\n".encode())
+        os._exit(128 + number)  # an ordinary exit would wait for the threads
+
+    is_free = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with on_signals([signal.SIGINT] if is_free else [], interrupt, end):
+        yield
+
+
+def _function(path: str) -> Callable[..., Any]:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+
+
+def _last_line(printed: IO[bytes]) -> str:
+    """The end of what a process printed."""
+    printed.seek(max(0, printed.seek(0, os.SEEK_END) - LAST_WORDS))
+    lines = printed.read().decode(errors="replace").strip().splitlines()
+    return f": {lines[-1]}" if lines else ""
+
+
+def _is_working_folder(entry: str) -> bool:
+    """Whether an entry of a path is the working folder."""
+    try:
+        return os.path.samefile(entry or os.curdir, os.curdir)
+    except OSError:  # an entry, or the folder itself, is gone
+        return False
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Children end with their parent, are asked once to stop, and say how they died."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from svea.core import process
+from svea.core.errors import RendererError, WorkerError
+from svea.studies import supervise
+
+SAVER = """
+import signal, sys, time
+from pathlib import Path
+
+def save(number, frame):
+    time.sleep(0.5)  # a second SIGTERM would come now
+    Path(sys.argv[-1]).write_text("saved")
+    sys.exit(143)
+
+def main(*arguments):
+    signal.signal(signal.SIGTERM, save)
+    Path(arguments[-1]).write_text("training")
+    time.sleep(60)
+
+def undrawable():
+    from svea.core.errors import RendererError
+    raise RendererError("nothing is drawn")
+"""
+
+
+def wait_for(path: Path, text: str, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not path.exists() or path.read_text() != text:
+        assert time.monotonic() < end, f"{path} never said {text}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the module `saver`, which children can import, writes into."""
+    (tmp_path / "saver.py").write_text(SAVER)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    return tmp_path / "note"
+
+
+def test_when_the_parent_dies_a_child_saves_and_ends(note: Path) -> None:
+    code = (
+        "import signal, time; from svea.core.process import start\n"
+        f"start('saver:main', {str(note)!r}, with_parent=signal.SIGTERM); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    wait_for(note, "training")
+    parent.kill()
+    parent.wait()
+    wait_for(note, "saved")
+
+
+def test_a_command_of_a_study_is_asked_once_to_stop_and_its_code_comes_back(
+    note: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, real = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR), process.start
+    children: list[process.Child] = []
+
+    def start(function: str, *arguments: object, **options: object) -> process.Child:
+        assert function == "svea.cli.child:main" and options["with_parent"] == signal.SIGTERM
+        children.append(real("saver:main", *arguments, **options))  # type: ignore[arg-type]
+        return children[0]
+
+    def must_stop() -> bool:
+        return note.exists() and note.read_text() == "training"
+
+    monkeypatch.setattr(process, "start", start)
+    assert supervise.Process({}, lock)([str(note)], tmp_path / "log", must_stop) == 143
+    assert note.read_text() == "saved"
+    assert children[0].stop(0) == 143, "asking again does no harm"
+    os.close(lock)
+
+
+def test_a_child_that_does_not_end_is_killed(note: Path) -> None:
+    child = process.start("time:sleep", variables={"x": "y"})  # without seconds: it raises
+    assert child.end(30) == 1
+    child = process.start("signal:pause")
+    assert os.getsid(child.pid) == child.pid, "Ctrl-C must reach the parent alone"
+    assert child.end(0.1) == -signal.SIGKILL
+    child = process.start("signal:pause")
+    process.kill_all()
+    assert child.wait(30) == -signal.SIGKILL
+
+
+def test_what_goes_wrong_in_another_process_is_told(note: Path) -> None:
+    assert process.ask("os.path:basename", "/a/b", seconds=30) == "b"
+    with pytest.raises(RendererError, match="nothing is drawn"):
+        process.ask("saver:undrawable", seconds=30)
+    with pytest.raises(WorkerError, match="SIGABRT"):
+        process.ask("os:abort", seconds=30)
+    with pytest.raises(WorkerError, match=r"exit code 1: .*no_such_module"):
+        process.ask("no_such_module:f", seconds=30)
+    with pytest.raises(WorkerError, match=r"0\.2 s"):
+        process.ask("signal:pause", seconds=0.2)
