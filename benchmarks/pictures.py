@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from svea.bench.timing import machine
+from svea.config.tasks import ROBOT_TASKS
 from svea.envs import PAPER_TASKS, expand_modes, make_env
-from svea.envs.tasks import ROBOT_TASKS
 
 LEVELS = (0, 2, 8)
 WAYS = ("opengl", "raster")  # MuJoCo, ours

@@ -21,8 +21,8 @@ from typing import Any
 
 from PIL import Image
 
+from svea.config.modes import GEOMETRY_MODES, LIGHT_MODES, MODES, PICTURE_MODES
 from svea.core import files
-from svea.envs.modes import GEOMETRY_MODES, LIGHT_MODES, MODES, PICTURE_MODES
 from svea.evaluation.film.episode import Recording, record
 from svea.evaluation.film.video import write_video
 from svea.runs import zoo

@@ -22,8 +22,8 @@ import chromium
 import pytest
 from zoo_records import recorded_returns
 
+from svea.config.modes import ROBOT_MODES, modes_of
 from svea.core.words import number
-from svea.envs.modes import ROBOT_MODES, modes_of
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from svea.config.modes import SHIFT_DOMAINS
 from svea.envs import PAPER_TASKS, make_env
 from svea.envs.looks.cameras import SHIFT_LIMITS, CameraMode, camera_offsets
 
@@ -165,3 +166,7 @@ def test_offsets_fill_the_cube_evenly() -> None:
     assert len({tuple(row) for row in offsets}) == 100
     assert np.abs(offsets.mean(axis=0)).max() < 0.2 and (np.abs(offsets).max(axis=0) > 0.9).all()
     np.testing.assert_allclose(offsets, camera_offsets("easy") / 0.08)
+
+
+def test_there_are_limits_for_every_domain_that_has_the_shifts() -> None:
+    assert tuple(SHIFT_LIMITS) == SHIFT_DOMAINS

@@ -9,9 +9,10 @@ import re
 import numpy as np
 import pytest
 
+from svea.config.modes import COLOR_MODES
 from svea.core.errors import UserError
 from svea.envs import PAPER_TASKS, TASKS, make_env, prepare_simulator
-from svea.envs.looks.colors import COLOR_MODES, ColorMode, texture
+from svea.envs.looks.colors import ColorMode, texture
 from svea.envs.rendering import Renderer
 
 # The hash of each table as JSON, converted from the benchmark's files.

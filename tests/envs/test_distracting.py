@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from small_media import picture
 
+from svea.config.modes import INTENSITIES
 from svea.core.errors import UserError
 from svea.envs import make_env
 from svea.envs.looks.distracting import (
     DAVIS,
-    INTENSITIES,
     Camera,
     DistractingMode,
     clip_count,

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from svea.config.modes import GEOMETRY_MODES, LIGHT_MODES, parse_mode
 from svea.core.errors import UserError
 from svea.envs import DMControlEnv, make_env
 from svea.envs.looks.adjustments import NEUTRAL, Adjustments, find_clips
 from svea.envs.looks.live import PATH, LiveMode
-from svea.envs.modes import GEOMETRY_MODES, LIGHT_MODES, make_mode, parse_mode
+from svea.envs.modes import make_mode
 
 SHOWN: dict[str, Any] = {"render_mode": "rgb_array", "render_size": 64, "image_size": 48}
 EACH = {

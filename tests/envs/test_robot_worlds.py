@@ -9,9 +9,10 @@ import json
 import numpy as np
 import pytest
 
+from svea.config.modes import WORLDS
 from svea.core.errors import UserError
 from svea.envs import expand_modes, make_env, parse_mode
-from svea.envs.robot.worlds import CAMERA, PATTERNS, WORLDS, Pattern, World, stored
+from svea.envs.robot.worlds import CAMERA, PATTERNS, Pattern, World, stored
 
 SURFACES = ("table", "floor", "wall", "skybox", "arm")
 LEAST_RED = 10  # pixels of 84 x 84: about a third of the mark

@@ -11,7 +11,7 @@ import torch
 from tiny_runs import tiny
 
 from svea.agents import Agent, make_agent
-from svea.agents.adaptation import AdaptingPolicy, adapt, fresh_copy
+from svea.agents.policies import AdaptingPolicy, adapt, fresh_copy
 from svea.config import configure
 from svea.core.errors import UserError
 from svea.evaluation.play import EpisodeResult

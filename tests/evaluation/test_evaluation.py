@@ -18,6 +18,7 @@ from tiny_runs import tiny
 from toy import LENGTH, Toy, return_of_doing_nothing
 
 from svea import __version__
+from svea.agents.policies import EpisodeGenerators, agent_policy, random_policy
 from svea.core.errors import SveaError, UserError, WorkerError
 from svea.core.seeds import EVALUATION, TRAINING, episode_seed, evaluation_seeds, world_order
 from svea.envs.rendering import backend
@@ -25,14 +26,11 @@ from svea.envs.workers.pool import PER_GPU_PROCESS, Workers
 from svea.evaluation import requests
 from svea.evaluation.lines import fingerprint
 from svea.evaluation.play import (
-    EpisodeGenerators,
     EpisodeResult,
     Interrupted,
     Policy,
-    agent_policy,
     parallel_environments,
     play,
-    random_policy,
 )
 from svea.evaluation.requests import Request, evaluate, evaluate_runs
 from svea.runs.load import export, load_agent, load_config

@@ -78,7 +78,7 @@ def test_distracting_curves_are_there_and_marked_as_read_off():
 
     assert mean("svea", "conv") / mean("drq", "none") == pytest.approx(1.46, abs=0.005)
     assert mean("svea", "overlay") == mean("svea", "conv")
-    from svea.envs.looks.distracting import INTENSITIES
+    from svea.config.modes import INTENSITIES
 
     modes = [f"distracting_cs:{each:g}" for each in INTENSITIES]
     assert all(lookup("finger_spin", mode, "drq") for mode in modes)

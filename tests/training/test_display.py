@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from tiny_runs import tiny
 
-from svea.envs.given import name_task
+from svea.core.given import name_task
 from svea.training import display, train
 from svea.training.display import Display, next_commands, run_names
 

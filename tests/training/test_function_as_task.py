@@ -12,7 +12,7 @@ from tiny_runs import TINY
 
 import svea
 from svea.core.errors import UserError
-from svea.envs.given import _GIVEN
+from svea.core.given import _GIVEN
 
 SMALL = TINY | {"decisions": 20, "save_every": 5, "eval_every": 100}
 

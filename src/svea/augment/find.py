@@ -10,10 +10,10 @@ from torch import Generator, Tensor
 
 from svea.augment.registry import AUGMENTATIONS, Augmentation, Draw
 from svea.config.augmentations import own_names, split_number
+from svea.config.shapes import FRAMES
 from svea.core.errors import UserError, unknown_name
 from svea.core.importing import import_named, is_import_path
 from svea.core.tracebacks import where_raised
-from svea.envs.stacking import FRAMES
 
 
 def find(name: str) -> Augmentation:

@@ -142,7 +142,7 @@ def saliency(
             in another look.
         trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
-    from svea.envs.given import name_task
+    from svea.core.given import name_task
 
     with starting():
         from svea.evaluation.film.saliency import saliency as draw

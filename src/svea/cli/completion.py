@@ -47,8 +47,8 @@ def command(shell: Positional[Literal["bash", "zsh"]]) -> int:
         shell: whose script; put the line above into ~/.bashrc or ~/.zshrc to keep it.
     """
     from svea.cli import VERBS
-    from svea.envs.modes import GROUP_NAMES, modes_of
-    from svea.envs.tasks import TASKS
+    from svea.config.modes import GROUP_NAMES, modes_of
+    from svea.config.tasks import TASKS
     from svea.methods import METHODS
 
     if shell == "zsh":

@@ -80,7 +80,7 @@ def command(
         json: print the records as JSON lines instead of a table.
         trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
-    from svea.envs.given import name_task
+    from svea.core.given import name_task
     from svea.evaluation.episodes import parse_episodes
 
     count = parse_episodes(episodes, zoo.is_name)
@@ -105,7 +105,7 @@ def evaluate_and_print(
     verbose: bool = False,
 ) -> int:
     """The verb: returns its exit code, which is not 0 if anything could not be evaluated."""
-    from svea.envs.modes import mode_of_label
+    from svea.config.modes import mode_of_label
     from svea.evaluation.film.video import record_episode
 
     found = look_for_runs(runs)

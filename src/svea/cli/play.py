@@ -59,7 +59,7 @@ def command(
         trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     check_extra()
-    from svea.envs.given import name_task
+    from svea.core.given import name_task
     from svea.runs.load import load_config
 
     task = name_task(task)

@@ -23,8 +23,8 @@ def command(names: Positional[tuple[str, ...]] = (), json: bool = False) -> int:
         json: print JSON instead of a table.
     """
     from svea.cli.terminal import print_table, say
+    from svea.config.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, TASKS
     from svea.envs import GROUPS, MODES, PAPER_TASKS, PICTURE_MODES, ROBOT_MODES, modes_of
-    from svea.envs.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, TASKS
 
     def source(task: str) -> str:
         suite = "dm_control, in the paper" if task in PAPER_TASKS else "dm_control"

@@ -10,7 +10,7 @@ from svea.cli.encoding import unfiltered
 from svea.cli.terminal import starting
 from svea.config import Config, check, resolve
 from svea.core.errors import UserError
-from svea.envs.given import name_task
+from svea.core.given import name_task
 from svea.studies import parse_seeds
 
 

@@ -50,7 +50,7 @@ def command(
         trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     from svea.cli.terminal import Steps, collected, print_problems, starting
-    from svea.envs.given import name_task
+    from svea.core.given import name_task
     from svea.runs import zoo
 
     with starting():

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from svea.config.shapes import FRAMES
 from svea.core.errors import UserError, between, unknown_name
 from svea.core.importing import is_import_path
 from svea.data.decode import OVERLAY_SIDE
-from svea.envs.stacking import FRAMES
 
 AUGMENTATION_NAMES = {
     "shift", "crop", "rotation", "conv", "overlay", "overlay_drift", "cutout", "blur",

@@ -9,11 +9,12 @@ import typing
 from collections.abc import Hashable
 from typing import Any, Literal
 
-from svea import envs
 from svea.config.augmentations import check_drift, drifts, parse_augmentation
+from svea.config.modes import expand_modes
 from svea.config.names import check_encoder, find_method, is_whole
 from svea.config.run import Config
 from svea.config.shapes import check_patches, output_size
+from svea.config.tasks import ROBOT_TASKS, check_task, is_foreign
 from svea.core import files
 from svea.core.errors import Bounds, UserError, unknown_name
 from svea.methods import uses_strong
@@ -80,7 +81,7 @@ def check_networks(config: Config) -> None:
 
 def check_combination(config: Config) -> None:
     """Base, auxiliary task and actions fit together."""
-    if config.task in envs.ROBOT_TASKS and config.action_repeat != 1:
+    if config.task in ROBOT_TASKS and config.action_repeat != 1:
         raise UserError(
             f"action_repeat is {config.action_repeat}, but one decision of {config.task} is one "
             "step of 0.04 s; allowed: 1"
@@ -95,7 +96,7 @@ def check_combination(config: Config) -> None:
             f"action_bins is {bins}, but base {config.base} has continuous actions; use --base dqn "
             "or --action-bins 0"
         )
-    if discrete and not bins and not envs.is_foreign(config.task):
+    if discrete and not bins and not is_foreign(config.task):
         raise UserError(
             f"base dqn chooses among discrete actions, but {config.task} has a vector of them; use "
             "--action-bins 3 (three values per dimension), or --base sac"
@@ -177,10 +178,10 @@ def bounds_of(kind: Hashable) -> dict[str, Bounds | None]:
 
 def check_names(config: Config, to_train: bool = True) -> None:
     """Task, mode, method and augmentation exist and fit together."""
-    envs.check_task(config.task)
+    check_task(config.task)
     for name in ("out", "data_dir", "overlay_dir"):
         files.check_path(getattr(config, name), name)
-    envs.expand_modes(config.eval_modes, config.task)
+    expand_modes(config.eval_modes, config.task)
     check_encoder(config.encoder)
     if "crop" in re.split(r"[+|\s]+", config.augment):
         raise UserError(

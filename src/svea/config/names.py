@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from svea.config.augmentations import own_names
+from svea.config.tasks import is_foreign
 from svea.core.errors import UserError, unknown_name
 from svea.core.importing import import_named, is_import_path
-from svea.envs.tasks import is_foreign
 from svea.methods import METHODS, Method
 from svea.recipes import OWN, RECIPES, Recipe
 

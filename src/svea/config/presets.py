@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from svea import envs
 from svea.config.checks import check
 from svea.config.codec import build, merge
 from svea.config.names import encoder_defaults, find_method, is_whole, own_modules
 from svea.config.run import Config
+from svea.config.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, is_foreign
 from svea.core.errors import UserError, unknown_name
+from svea.core.given import Factory, name_task
 from svea.core.importing import trust
-from svea.envs.given import Factory, name_task
 from svea.methods import Method
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -123,9 +123,9 @@ def task_defaults(task: str) -> dict[str, Any]:
 
     It has no time limit either: a robot that takes long must not be killed and driven again.
     """
-    if envs.is_foreign(task):
+    if is_foreign(task):
         return {"action_repeat": 1, "eval_mode": "train", "step_timeout": 0.0}
-    own: dict[str, Any] = {"episode_frames": envs.EPISODE_FRAMES.get(task, 1_000)}
-    if task in envs.ROBOT_TASKS:
+    own: dict[str, Any] = {"episode_frames": EPISODE_FRAMES.get(task, 1_000)}
+    if task in ROBOT_TASKS:
         own["eval_mode"] = "test"
-    return own | {"action_repeat": envs.ACTION_REPEAT.get(task, 4)}
+    return own | {"action_repeat": ACTION_REPEAT.get(task, 4)}

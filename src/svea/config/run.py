@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from svea.config.augmentations import spelled
+from svea.config.modes import expand_modes
 from svea.config.options import (
     CURLOptions,
     DDPGOptions,
@@ -24,7 +25,6 @@ from svea.config.options import (
     SODAOptions,
 )
 from svea.core.errors import at_least, between
-from svea.envs.modes import expand_modes
 from svea.recipes import RecipeOptions
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from svea.core.errors import UserError
-from svea.envs.stacking import FRAMES
+
+FRAMES = 3
+"""Pictures in an observation, unless another number is asked for."""
 
 WINDOW = FRAMES + 1  # frames that a stored transition points to
 

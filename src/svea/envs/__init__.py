@@ -6,12 +6,7 @@
 Importing this package registers the Gymnasium ids and neither loads the simulator nor torch.
 """
 
-from svea.envs.actions import DiscreteActions
-from svea.envs.dmc import DMControlEnv
-from svea.envs.foreign import AdaptedEnv
-from svea.envs.looks import Mode, Scene, describe
-from svea.envs.looks.pictures import PictureMode
-from svea.envs.modes import (
+from svea.config.modes import (
     GEOMETRY_MODES,
     GROUPS,
     LIGHT_MODES,
@@ -23,9 +18,7 @@ from svea.envs.modes import (
     modes_of,
     parse_mode,
 )
-from svea.envs.registration import make_env, register_gymnasium_ids
-from svea.envs.rendering import RENDERINGS, Renderer, gl_info, prepare_simulator
-from svea.envs.tasks import (
+from svea.config.tasks import (
     ACTION_REPEAT,
     EPISODE_FRAMES,
     PAPER_TASKS,
@@ -34,6 +27,13 @@ from svea.envs.tasks import (
     check_task,
     is_foreign,
 )
+from svea.envs.actions import DiscreteActions
+from svea.envs.dmc import DMControlEnv
+from svea.envs.foreign import AdaptedEnv
+from svea.envs.looks import Mode, Scene, describe
+from svea.envs.looks.pictures import PictureMode
+from svea.envs.registration import make_env, register_gymnasium_ids
+from svea.envs.rendering import RENDERINGS, Renderer, gl_info, prepare_simulator
 
 __all__ = [
     "ACTION_REPEAT",

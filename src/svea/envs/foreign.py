@@ -14,13 +14,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from svea.config.shapes import FRAMES
 from svea.core.errors import NumericsError, UserError
+from svea.core.given import find_factory
 from svea.envs.actions import read_choice, read_vector
 from svea.envs.dmc import warn_of_render_without_mode
-from svea.envs.given import find_factory
 from svea.envs.looks import EPISODES_VERSION, Mode, compose
 from svea.envs.looks.pictures import PictureMode
-from svea.envs.stacking import CHANNELS, FRAMES, StackedEpisode
+from svea.envs.stacking import CHANNELS, StackedEpisode
 
 _COUNTS = (1, 3, CHANNELS)
 _LOOKS = 1  # what the mode draws has a stream of its own: the episode does not change with it

@@ -9,16 +9,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import WrapperSpec
 
-from svea.core.errors import UserError, between, unknown_name
-from svea.data.folders import data_folder
-from svea.envs.actions import DiscreteActions
-from svea.envs.dmc import DMControlEnv
-from svea.envs.foreign import adapt, call_factory
-from svea.envs.given import Factory, name_task
-from svea.envs.modes import make_mode, parse_mode
-from svea.envs.rendering import RENDERERS, RENDERINGS
-from svea.envs.stacking import FRAMES
-from svea.envs.tasks import (
+from svea.config.modes import parse_mode
+from svea.config.shapes import FRAMES
+from svea.config.tasks import (
     ACTION_REPEAT,
     DOMAIN_AND_TASK,
     EPISODE_FRAMES,
@@ -27,6 +20,14 @@ from svea.envs.tasks import (
     check_task,
     is_foreign,
 )
+from svea.core.errors import UserError, between, unknown_name
+from svea.core.given import Factory, name_task
+from svea.data.folders import data_folder
+from svea.envs.actions import DiscreteActions
+from svea.envs.dmc import DMControlEnv
+from svea.envs.foreign import adapt, call_factory
+from svea.envs.modes import make_mode
+from svea.envs.rendering import RENDERERS, RENDERINGS
 
 
 def make_env(

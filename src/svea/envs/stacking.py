@@ -5,8 +5,7 @@ from __future__ import annotations
 import gymnasium as gym
 import numpy as np
 
-FRAMES = 3
-"""Pictures in an observation, unless another number is asked for."""
+from svea.config.shapes import FRAMES
 
 CHANNELS = 3 * FRAMES
 

@@ -6,9 +6,9 @@ import os
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from svea.config.modes import check_mode
 from svea.core.errors import UserError
 from svea.core.seeds import check_count
-from svea.envs.modes import check_mode
 
 Episodes = int | str | Mapping[str, int | str]
 """A number, `all` (each of a mode's worlds once), or such by mode, `DEFAULT` for the others."""

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
-from svea.agents.agent import Agent
-from svea.config import Config
+from svea.agents.policies import Policy
 from svea.core.machine import usable_cores
 from svea.envs.workers.pool import Workers
 
@@ -37,10 +31,6 @@ class EpisodeResult:
     a clip; None where there is only one."""
     drawn_by: str | None = None
     """Who drew its pictures, where that was not the usual renderer of its environment."""
-
-
-Policy = Callable[[NDArray[np.uint8], Sequence[EpisodeResult | None]], NDArray[np.float32]]
-"""Actions for a row of observations and the episodes they are from (None: an idle row)."""
 
 
 def parallel_environments(requested: int, episodes: int | str) -> int:
@@ -97,44 +87,3 @@ def play(
                 ended.append(worker)
         start(ended)
     return episodes
-
-
-def agent_policy(agent: Agent, config: Config) -> Policy:
-    """The agent's actions as evaluations take them: the most likely ones, or sampled."""
-    if config.eval_actions == "most_likely":
-        return lambda observations, episodes: agent.act(observations)
-    generators = EpisodeGenerators(lambda seed: torch.Generator(agent.device).manual_seed(seed))
-    return lambda observations, episodes: agent.act(
-        observations, explore=True, generator=generators(episodes)
-    )
-
-
-def random_policy(actions: int, choices: int = 0) -> Policy:
-    """Actions drawn uniformly: a vector in [-1, 1], or one of several choices."""
-    generators = EpisodeGenerators(np.random.default_rng)
-
-    def draw(generator: np.random.Generator) -> NDArray[Any]:
-        return generator.integers(choices, size=1) if choices else generator.uniform(-1, 1, actions)
-
-    return lambda observations, episodes: np.stack(
-        [draw(generator) for generator in generators(episodes)]
-    ).astype(np.float32)
-
-
-class EpisodeGenerators:
-    """A generator for every episode, set by its seed.
-
-    So what is drawn in an episode does not depend on how many are played at the same time.
-    """
-
-    def __init__(self, make: Callable[[int], Any]) -> None:
-        """Take what makes a generator from a seed."""
-        self._make = make
-        self._rows: dict[int, Any] = {}
-
-    def __call__(self, episodes: Sequence[EpisodeResult | None]) -> list[Any]:
-        """The generators of the episodes that are being played, row by row."""
-        for row, episode in enumerate(episodes):
-            if row not in self._rows or (episode is not None and episode.length == 0):
-                self._rows[row] = self._make(episode.seed if episode is not None else 0)
-        return [self._rows[row] for row in range(len(episodes))]

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from svea import envs
-from svea.agents.adaptation import AdaptingPolicy, deployed_policy
 from svea.agents.agent import Agent
+from svea.agents.policies import AdaptingPolicy, deployed_policy, random_policy
 from svea.config import Config
+from svea.config.modes import label_mode, modes_for
 from svea.core import importing as modules
 from svea.core.errors import SveaError, UserError, between, unknown_name
+from svea.core.given import Factory, name_task
 from svea.core.seeds import evaluation_seeds
-from svea.envs.given import Factory, name_task
-from svea.envs.modes import label_mode, modes_for
 from svea.envs.workers.pool import Workers, environments_per_process
 from svea.evaluation import lines
 from svea.evaluation.episodes import Episodes, check_episodes, episodes_in
@@ -33,7 +33,6 @@ from svea.evaluation.play import (
     Policy,
     parallel_environments,
     play,
-    random_policy,
 )
 from svea.runs.load import load_agent, load_config, read_config
 from svea.runs.records import Record, protocol_key

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from svea.config.modes import modes_for
 from svea.core.errors import StorageError, SveaError, UserError
 from svea.core.words import listed, plural
-from svea.envs.modes import modes_for
 from svea.evaluation.episodes import episodes_in
 from svea.runs.records import (
     Record,

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from svea.agents.agent import Agent
 from svea.agents.guided import guided_action_gradient, guided_gradient, most_influential
+from svea.config.modes import modes_for
 from svea.core.errors import UserError
 from svea.envs import is_foreign
-from svea.envs.modes import modes_for
 from svea.evaluation.analysis import write_analysis
 from svea.evaluation.film.episode import Recording, record
 from svea.networks.masker import COLOURS

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from svea.config.shapes import FRAMES
 from svea.core.errors import UserError
 from svea.core.importing import import_named
 from svea.core.tracebacks import where_raised
-from svea.envs.stacking import FRAMES
 from svea.networks.trunk import Trunk
 
 CHANNELS = 3 * FRAMES

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from svea.config import Role, configure, fields_with
+from svea.config.modes import WORLDS
 from svea.core.errors import UserError, unknown_name
 from svea.core.seeds import ALL
 from svea.envs import ROBOT_TASKS, expand_modes
-from svea.envs.robot.worlds import WORLDS
 from svea.results import Unit
 from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs
 from svea.studies.options import Values

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional as F
 
-from svea.agents.adaptation import deployed_policy
 from svea.agents.agent import Agent
+from svea.agents.policies import deployed_policy, random_policy
 from svea.config import Config, configure
+from svea.config.tasks import TASKS
 from svea.core.seeds import evaluation_seeds, world_order
 from svea.data.folders import data_folder
 from svea.envs import make_env
@@ -23,7 +24,6 @@ from svea.envs.actions import as_action, describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.looks.live import PATH, LiveMode
 from svea.envs.modes import make_mode
-from svea.envs.tasks import TASKS
 from svea.evaluation.film.saliency import action_gradients, input_gradients, overlay, scaled
 from svea.evaluation.lines import check_actions
 from svea.evaluation.play import (
@@ -31,7 +31,6 @@ from svea.evaluation.play import (
     EpisodeResult,
     Policy,
     parallel_environments,
-    random_policy,
 )
 from svea.play.setting import Setting, fitting_mode
 from svea.runs.load import has_critic, load_agent, load_config

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from svea.config.modes import in_order
 from svea.core import files
 from svea.core.errors import SveaError, UserError
 from svea.core.words import mean_std, number, significant
-from svea.envs.modes import in_order
 from svea.results import WallTime, common_level, group_runs, wall_times
 from svea.results.read import find_runs, read_run, read_runs
 from svea.results.stats import mean_and_std

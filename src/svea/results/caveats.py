@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from svea.config.modes import in_order, modes_of
 from svea.core.words import listed
-from svea.envs.modes import in_order, modes_of
 from svea.evaluation.episodes import USUAL
 from svea.results import published
 from svea.results.groups import Group

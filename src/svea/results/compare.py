@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from svea.config.modes import expand_modes, in_order, is_group
 from svea.core.errors import UserError, unknown_name
 from svea.core.words import interval, number, plural, rate
-from svea.envs.modes import expand_modes, in_order, is_group
 from svea.results import Group, areas, caveat_notes, group_runs, stats, suite
 from svea.results.read import read_runs
 from svea.results.stats import Interval

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from svea import envs
+from svea.config.modes import in_order
 from svea.core.words import listed, plural
-from svea.envs.modes import in_order
 from svea.results import published
 from svea.results.labels import labels, method_label
 from svea.results.run import Run

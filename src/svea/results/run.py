@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svea.config.augmentations import spelled, uses_pictures
-from svea.envs.modes import in_order
+from svea.config.modes import in_order
 from svea.methods import SAME_RUN
 from svea.results.stats import EPISODE
 from svea.runs import layout

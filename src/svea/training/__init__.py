@@ -17,7 +17,7 @@ from svea.augment import augmentation
 from svea.config import Config, check, configure
 from svea.config.names import own_modules
 from svea.core.errors import Stopped, SveaError, UserError
-from svea.envs.given import Factory
+from svea.core.given import Factory
 from svea.runs import incidents
 from svea.runs.log import check_loggers
 from svea.training.display import next_commands, run_names

@@ -18,9 +18,9 @@ from rich.text import Text
 
 from svea.config import Config, Role, fields_with
 from svea.config.naming import flat
+from svea.core.given import fingerprint
 from svea.core.machine import activation, can_redraw, console
 from svea.core.words import duration, plural
-from svea.envs.given import fingerprint
 
 QUIET_SECONDS = 30.0  # the longest that a log file shows no line while something is done
 

@@ -11,12 +11,12 @@ import torch
 
 from svea.agents.agent import Agent
 from svea.agents.diagnostics import q_target_variance
+from svea.agents.policies import agent_policy
 from svea.config import Config
 from svea.core.seeds import evaluation_seeds, seed_for
 from svea.envs.workers.pool import Workers, environments_per_process
 from svea.evaluation.play import (
     EpisodeResult,
-    agent_policy,
     parallel_environments,
     play,
 )

@@ -11,9 +11,9 @@ from typing import Any
 
 from svea import __version__
 from svea.config import Config, differences, to_dict
-from svea.core import files
+from svea.config.tasks import is_foreign
+from svea.core import files, given
 from svea.core.errors import UserError
-from svea.envs import given
 from svea.envs.rendering.backend import (
     AUTO,
     DRAWING,
@@ -22,7 +22,6 @@ from svea.envs.rendering.backend import (
     asked_drawing,
     choose_renderer,
 )
-from svea.envs.tasks import is_foreign
 from svea.runs import checkpoint, layout
 from svea.runs.load import ABOUT, read_config
 from svea.runs.records import differing

@@ -50,12 +50,6 @@ EASIER = 1.5
 MOST_OFFSET = {"easy": 0.08, "hard": 0.15}
 """Metres along each axis."""
 
-GEOMETRY = tuple(
-    f"{kind}_{level}"
-    for kind in ("rotate", "shift", "rotate_shift", "rotate_shift_unpaired", "camera")
-    for level in ("easy", "hard")
-)
-
 
 class CameraMode(WorldsMode):
     """Shows the scene from one of 100 poses per episode."""
@@ -64,7 +58,7 @@ class CameraMode(WorldsMode):
         """Name the mode.
 
         Args:
-            name: One of `GEOMETRY`.
+            name: One of `GEOMETRY_MODES`.
             data_dir: Not used: the poses are computed.
         """
         super().__init__(name, range(POSES))

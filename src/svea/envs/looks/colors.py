@@ -29,8 +29,6 @@ import numpy as np
 from svea.core.errors import UserError
 from svea.envs.looks import Scene, WorldsMode
 
-COLOR_MODES = ("color_easy", "color_hard")
-
 GRID_LINE = (0.2, 0.3, 0.4)
 
 Setting = dict[str, list[float]]

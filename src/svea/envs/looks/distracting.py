@@ -21,15 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from svea.core.errors import UserError
+from svea.config.modes import check_intensity
 from svea.data import clips
 from svea.data.decode import SIDE as GENERATED_SIDE
 from svea.data.folders import DAVIS
 from svea.envs.looks import Scene, WorldsMode
 from svea.envs.looks.colors import texture
-
-INTENSITIES = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-"""The intensities of the benchmark."""
 
 DEFAULT_INTENSITY = 0.1
 _FLOOR_ALPHA = {"walker": 1.0, "cheetah": 1.0, "reacher": 0.0}
@@ -189,17 +186,6 @@ class Camera:
         position = scene.data.cam_xpos[scene.camera]
         backwards = scene.data.cam_xmat[scene.camera].reshape(3, 3)[:, 2]
         return position - backwards * np.linalg.norm(position - scene.data.subtree_com[1])
-
-
-def check_intensity(value: Any) -> float:
-    """Return the intensity, if it is one."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 < value <= 1:  # not a number fails both comparisons
-        raise UserError(
-            f"intensity is {value!r}; it must be a number above 0 and up to 1 (the benchmark's are "
-            f"{', '.join(f'{each:g}' for each in INTENSITIES)})."
-        )
-    return float(value)
 
 
 def clip_count(intensity: float) -> int:

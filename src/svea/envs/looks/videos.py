@@ -23,18 +23,7 @@ from svea.envs.looks.colors import texture
 GREEN = (51, 204, 51)
 """(0.2, 0.8, 0.2) in bytes."""
 
-VIDEO_MODES = ("video_easy", "video_hard")
-
 ORDERS = ("random", "sequential")
-
-WITHOUT_SKY = (
-    *("dog", "fish", "humanoid", "point_mass", "reacher"),
-    *("quadruped_fetch", "quadruped_run", "swimmer6"),
-)
-"""Tasks, by a part of their name, whose camera looks down so far that it sees no sky, or seldom."""
-
-WITHOUT_SKY_AND_FLOOR = ("quadruped_escape",)
-"""Here a terrain without the floor's texture fills the picture."""
 
 _SKY_SIDE = 16  # of one colour: any size looks the same
 
@@ -138,15 +127,6 @@ def fitted(frame: np.ndarray, picture: np.ndarray) -> np.ndarray:
         return frame
     height, width, _ = picture.shape
     return np.asarray(Image.fromarray(frame).resize((width, height), Image.Resampling.BILINEAR))
-
-
-def why_unseen(name: str, task: str) -> str:
-    """Why the mode would look like training in a task; nothing where it would not."""
-    unseen = WITHOUT_SKY_AND_FLOOR + (WITHOUT_SKY if name == "video_easy" else ())
-    if not any(part in task for part in unseen):
-        return ""
-    where = "sky" if name == "video_easy" else "sky and on the floor"
-    return f"it shows its videos in the {where}, which the camera of {task} does not see"
 
 
 def is_green(picture: np.ndarray) -> np.ndarray:

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from svea.core.errors import UserError
+from svea.config.modes import WORLDS, check_world
 from svea.envs.looks import Mode, Scene
 from svea.envs.looks.colors import texture
 
-WORLDS = 25
 PATTERNS = ("flat", "checker", "gradient", "noise")
 
 CAMERA = (1.25, 0.70, 0.72)
@@ -146,12 +145,3 @@ class RobotTestMode(RobotMode):
         model.light_specular[sun] = world.specular
         model.light_castshadow[sun] = world.shadow
         mujoco.mj_camlight(model, scene.data)
-
-
-def check_world(value: Any) -> int:
-    """Return the number of a world, if it is one."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise UserError(f"world is {value!r}; it must be an integer from 0 to {WORLDS - 1}.")
-    if not 0 <= value < WORLDS:
-        raise UserError(f"world is {value}; allowed are 0 to {WORLDS - 1}.")
-    return int(value)

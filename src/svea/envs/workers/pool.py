@@ -28,9 +28,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from svea.config.tasks import is_foreign
 from svea.core.errors import NumericsError, RendererError, UserError, WorkerError
 from svea.envs.rendering import backend
-from svea.envs.tasks import is_foreign
 from svea.envs.workers.episode import OpenEpisode, Step
 from svea.envs.workers.memory import Shared, anonymous_file
 from svea.envs.workers.worker import RaisedError, Worker

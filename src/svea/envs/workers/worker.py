@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from typing import IO, Any
 
+from svea.config.tasks import is_foreign
+from svea.core import given as given_tasks
 from svea.core.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
 from svea.core.process import Child, start
 from svea.core.tracebacks import where_stuck
-from svea.envs import given as given_tasks
 from svea.envs.rendering import backend, renderer
-from svea.envs.tasks import is_foreign
 from svea.envs.workers.memory import COUNT_FORMAT, anonymous_file
 
 SEND_SECONDS = 30.0  # a process that does not read for longer is stuck

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from svea.agents.adaptation import deployed_policy
+from svea.agents.policies import deployed_policy
+from svea.config.modes import label_mode
+from svea.config.shapes import FRAMES
 from svea.core.errors import SveaError, WorkerError
 from svea.core.seeds import evaluation_seeds
 from svea.core.tracebacks import where_raised
 from svea.envs import make_env
 from svea.envs.actions import as_action, describe_actions
 from svea.envs.looks import provenance_of
-from svea.envs.modes import label_mode
-from svea.envs.stacking import FRAMES
 from svea.evaluation.lines import check_actions
 from svea.evaluation.play import EpisodeResult
 from svea.runs.load import has_critic

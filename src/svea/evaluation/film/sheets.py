@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from svea.config.modes import WORLDS
 from svea.core.errors import UserError
 from svea.core.seeds import world_order
 from svea.envs import check_task, expand_modes, make_env
 from svea.envs.looks import provenance_of
-from svea.envs.robot.worlds import WORLDS
 from svea.evaluation.film.pictures import write_picture
 
 if TYPE_CHECKING:

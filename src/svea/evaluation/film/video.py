@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from svea.config.modes import modes_for
 from svea.core import files
 from svea.core.errors import UserError
 from svea.data import ffmpeg
-from svea.envs.modes import modes_for
 from svea.evaluation.film.episode import SIZE, Picture, Recording, record
 from svea.evaluation.film.pictures import write_picture
 from svea.runs import layout

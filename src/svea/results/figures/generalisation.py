@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from svea.envs.modes import family, in_order
+from svea.config.modes import family, in_order
 from svea.results import Group, Result, plots, random_return
 from svea.results.figures.exhibit import (
     GENERALISATION,

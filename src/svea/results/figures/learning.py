@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from svea.config.tasks import EPISODE_FRAMES, ROBOT_TASKS
 from svea.envs import describe
-from svea.envs.tasks import EPISODE_FRAMES, ROBOT_TASKS
 from svea.results import Group, MeanCurve, mean_curve, plots, random_return
 from svea.results.figures.exhibit import LEARNING, Exhibit, Looks, curve_caption, rows, series
 

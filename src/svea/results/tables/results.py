@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal
 
+from svea.config.modes import family, in_order
 from svea.core.words import interval, listed, mean_std, number, rate
 from svea.envs import describe
-from svea.envs.modes import family, in_order
 from svea.results import (
     Aggregate,
     Group,

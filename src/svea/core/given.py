@@ -13,20 +13,23 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import importlib
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
-import gymnasium as gym
 
 from svea.core.errors import UserError
 from svea.core.importing import import_named
 from svea.core.process import working_folder_last
 
-Factory = Callable[..., gym.Env[Any, Any]]
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+Factory = Callable[..., "gym.Env[Any, Any]"]
 
 GYMNASIUM_ID = re.compile(r"[\w:./-]+-v\d+")
 _GIVEN: dict[str, Factory] = {}
@@ -45,7 +48,8 @@ def name_task(task: str | Factory) -> str:
     """
     if isinstance(task, str):
         return _name_of_id(task)
-    if isinstance(task, gym.Env | gym.vector.VectorEnv):
+    loaded: Any = sys.modules.get("gymnasium")
+    if loaded is not None and isinstance(task, loaded.Env | loaded.vector.VectorEnv):
         raise _refuse_object(task)
     if not callable(task):
         raise UserError(
@@ -128,11 +132,17 @@ def _name_of_id(task: str) -> str:
     ours = re.fullmatch(r"svea/(\w+)-v0", task)
     if ours:
         return ours[1]
-    return f"gymnasium:{task}" if ":" not in task and task in gym.registry else task
+    registered: Any = sys.modules.get("gymnasium")
+    if registered is None and GYMNASIUM_ID.fullmatch(task):
+        registered = importlib.import_module("gymnasium")
+    known = registered is not None and ":" not in task and task in registered.registry
+    return f"gymnasium:{task}" if known else task
 
 
 def _make_by_id(name: str) -> gym.Env[Any, Any]:
     """Make `module:id`, which also is how Gymnasium names an id and the module to import first."""
+    import gymnasium as gym
+
     if name.partition(":")[0] not in sys.modules:
         working_folder_last()
     try:
@@ -155,7 +165,7 @@ def _words(task: Any) -> tuple[str, str]:
     """The module of a function, and an identifier for it.
 
     >>> _words(functools.partial(_words, night=True))
-    ('svea.envs.given', '_words_night_True')
+    ('svea.core.given', '_words_night_True')
     """
     if isinstance(task, functools.partial):
         module, name = _words(task.func)

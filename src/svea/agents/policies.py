@@ -1,14 +1,14 @@
-"""PAD at test time: a copy of the agent that keeps learning, without rewards, from what it sees.
+"""How agents act in whole episodes: as trained, or (PAD) learning on from what they see.
 
-Every episode starts from the trained agent; after every decision one gradient step is made on
-augmented copies of the newest transition. The trained agent itself is never touched.
+What is drawn or learned in an episode depends on its seed, not on those played at the same time.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,7 +19,18 @@ from svea.agents.agent import Agent
 from svea.agents.auxiliary import PAD
 from svea.config import Config
 from svea.core.errors import UserError
-from svea.evaluation.play import EpisodeResult, Policy, agent_policy
+
+
+class Episode(Protocol):
+    """What a policy reads of an episode that is being played."""
+
+    seed: int
+    length: int
+    """Decisions so far."""
+
+
+Policy = Callable[[NDArray[np.uint8], Sequence[Any]], NDArray[np.float32]]
+"""Actions for a row of observations and the `Episode`s they are from (None: an idle row)."""
 
 
 def deployed_policy(agent: Agent, config: Config) -> Policy:
@@ -29,10 +40,53 @@ def deployed_policy(agent: Agent, config: Config) -> Policy:
     return agent_policy(agent, config)
 
 
-class AdaptingPolicy:
-    """A policy for `play`: every episode has an agent of its own, fresh at its start.
+def agent_policy(agent: Agent, config: Config) -> Policy:
+    """The agent's actions as evaluations take them: the most likely ones, or sampled."""
+    if config.eval_actions == "most_likely":
+        return lambda observations, episodes: agent.act(observations)
+    generators = EpisodeGenerators(lambda seed: torch.Generator(agent.device).manual_seed(seed))
+    return lambda observations, episodes: agent.act(
+        observations, explore=True, generator=generators(episodes)
+    )
 
-    Agents learn and act one by one, so an episode does not depend on those played with it.
+
+def random_policy(actions: int, choices: int = 0) -> Policy:
+    """Actions drawn uniformly: a vector in [-1, 1], or one of several choices."""
+    generators = EpisodeGenerators(np.random.default_rng)
+
+    def draw(generator: np.random.Generator) -> NDArray[Any]:
+        return generator.integers(choices, size=1) if choices else generator.uniform(-1, 1, actions)
+
+    return lambda observations, episodes: np.stack(
+        [draw(generator) for generator in generators(episodes)]
+    ).astype(np.float32)
+
+
+class EpisodeGenerators:
+    """A generator for every episode, set by its seed.
+
+    So what is drawn in an episode does not depend on how many are played at the same time.
+    """
+
+    def __init__(self, make: Callable[[int], Any]) -> None:
+        """Take what makes a generator from a seed."""
+        self._make = make
+        self._rows: dict[int, Any] = {}
+
+    def __call__(self, episodes: Sequence[Episode | None]) -> list[Any]:
+        """The generators of the episodes that are being played, row by row."""
+        for row, episode in enumerate(episodes):
+            if row not in self._rows or (episode is not None and episode.length == 0):
+                self._rows[row] = self._make(episode.seed if episode is not None else 0)
+        return [self._rows[row] for row in range(len(episodes))]
+
+
+class AdaptingPolicy:
+    """PAD at test time: a copy of the agent keeps learning, without rewards, from what it sees.
+
+    Every episode starts from the trained agent, which is never touched; after every decision one
+    gradient step is made on augmented copies of the newest transition. Agents learn and act one by
+    one.
     """
 
     def __init__(self, agent: Agent, explore: bool = False) -> None:
@@ -53,7 +107,7 @@ class AdaptingPolicy:
         self._seconds: dict[int, float] = {}
 
     def __call__(
-        self, observations: NDArray[np.uint8], episodes: Sequence[EpisodeResult | None]
+        self, observations: NDArray[np.uint8], episodes: Sequence[Episode | None]
     ) -> NDArray[np.float32]:
         """Learn from every episode's newest transition, then act in it."""
         actions = np.zeros((len(observations), self._width), np.float32)  # of idle rows: any
@@ -62,12 +116,12 @@ class AdaptingPolicy:
                 actions[row] = self._act(row, observations[row], episode)
         return actions
 
-    def seconds(self, episode: EpisodeResult) -> float:
+    def seconds(self, episode: Episode) -> float:
         """Wall time that adaptation alone took in an episode."""
         return self._seconds[episode.seed]
 
     def _act(
-        self, row: int, observation: NDArray[np.uint8], episode: EpisodeResult
+        self, row: int, observation: NDArray[np.uint8], episode: Episode
     ) -> NDArray[np.float32]:
         """The next action in an episode: forget the last episode, or learn from this one."""
         if episode.length == 0:

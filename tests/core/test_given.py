@@ -14,8 +14,8 @@ import toy
 
 from svea.config import configure
 from svea.core.errors import UserError
+from svea.core.given import _GIVEN, find_factory, fingerprint, name_task, pack
 from svea.envs import make_env
-from svea.envs.given import _GIVEN, find_factory, fingerprint, name_task, pack
 from svea.envs.workers.pool import Workers
 
 gym.register("toys/Toy-v3", entry_point="toy:make", max_episode_steps=7)
@@ -128,7 +128,7 @@ def test_only_what_is_used_and_unnamed_is_sent():
 SOURCE = """
 import functools
 import toy
-from svea.envs.given import fingerprint, name_task
+from svea.core.given import fingerprint, name_task
 
 {0}
 SIZE = {1}
