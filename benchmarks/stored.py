@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from svea.evaluation.film.episode import record
+from svea.evaluation.film import record
 from svea.runs.load import export, load_agent, load_config
 
 

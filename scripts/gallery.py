@@ -23,8 +23,7 @@ from PIL import Image
 
 from svea.config.modes import GEOMETRY_MODES, LIGHT_MODES, MODES, PICTURE_MODES
 from svea.core import files
-from svea.evaluation.film.episode import Recording, record
-from svea.evaluation.film.video import write_video
+from svea.evaluation.film import Recording, record, write_video
 from svea.runs import zoo
 from svea.runs.load import load_agent, load_config
 

@@ -21,7 +21,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from svea.core.words import number
 from svea.data.folders import VARIABLE
-from svea.evaluation.film.episode import Recording, record
+from svea.evaluation.film import Recording, record
 from svea.evaluation.lines import fingerprint
 from svea.results.read import read_run
 from svea.runs import zoo

@@ -42,7 +42,7 @@ TORCH_FREE = [
     "data", "envs", "recipes", "methods", "config",
     "runs.layout", "runs.records", "runs.footprint", "runs.incidents", "runs.zoo",
     "results", "results.read", "results.stats", "results.published", "results.tables",
-    "results.compare", "results.analyses", "evaluation.film.sheets", "play.session", "studies",
+    "results.compare", "results.analyses", "evaluation.sheets", "play.session", "studies",
     "studies.cost", "studies.watch", "studies.supervise", "studies.engines", "cli",
 ]  # fmt: skip
 """Each is imported alone, in a fresh interpreter."""

@@ -65,7 +65,7 @@ def test_a_broken_ffmpeg_is_named(broken: str, use: str, tmp_path: Path, video: 
 
 def test_a_broken_ffmpeg_writes_no_video_and_leaves_nothing(broken: str, tmp_path: Path) -> None:
     from svea.core.errors import SveaError
-    from svea.evaluation.film import video as film
+    from svea.evaluation import film
 
     out = tmp_path / "out" / "film.mp4"
     pictures = [np.zeros((64, 64, 3), np.uint8)] * 400  # more than a pipe holds
@@ -118,7 +118,7 @@ def test_an_ffmpeg_without_h264_is_named_and_not_the_disk(
 ) -> None:
     """As some distributions build it: it decodes, and has no libx264."""
     from svea.cli.diagnosis import check_ffmpeg
-    from svea.evaluation.film.video import write_video
+    from svea.evaluation.film import write_video
 
     program = tmp_path / "ffmpeg"
     listing = '#!/bin/sh\ncase "$*" in *-encoders*) echo " V..... mpeg4";; '

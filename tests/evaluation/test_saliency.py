@@ -15,8 +15,8 @@ from torch import Tensor
 
 from svea.agents.guided import guided_gradient
 from svea.core.errors import UserError
-from svea.evaluation.film.episode import record
-from svea.evaluation.film.saliency import (
+from svea.evaluation.film import record
+from svea.evaluation.saliency import (
     action_gradients,
     attention,
     input_gradients,

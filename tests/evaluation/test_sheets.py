@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from svea.core.errors import RendererError, UserError
-from svea.evaluation.film import sheets
-from svea.evaluation.film.sheets import GAP, LABEL
+from svea.evaluation import sheets
+from svea.evaluation.sheets import GAP, LABEL
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from toy import LENGTH, Toy
 
 from svea.core.errors import StorageError, UserError, WorkerError
 from svea.core.seeds import evaluation_seeds
-from svea.evaluation.film.episode import Recording, record
-from svea.evaluation.film.video import grid, record_episode, watch, write_video
+from svea.evaluation.film import Recording, grid, record, record_episode, watch, write_video
 from svea.runs.load import load_agent, load_config
 from svea.training import train
 

@@ -295,7 +295,7 @@ def count_video(folder: Path) -> int:
 
 def write_movie(path: Path) -> None:
     """A short video."""
-    from svea.evaluation.film.video import write_video
+    from svea.evaluation.film import write_video
 
     pictures = [np.full((32, 32, 3), 10 * k, np.uint8) for k in range(6)]
     write_video(path, pictures, 10)

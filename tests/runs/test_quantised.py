@@ -10,10 +10,10 @@ from tiny_runs import tiny
 
 from svea.cli import main
 from svea.core.errors import UserError
-from svea.evaluation.film.episode import record
-from svea.evaluation.film.saliency import saliency
+from svea.evaluation.film import record
 from svea.evaluation.lines import fingerprint
 from svea.evaluation.requests import evaluate
+from svea.evaluation.saliency import saliency
 from svea.runs import quantised
 from svea.runs.load import export, has_critic, load_agent, load_config
 from svea.runs.quantised import SCALE, restore, shrink

@@ -69,7 +69,7 @@ def check_drawing() -> None:
 
 def film(run: Path, again: bool = False) -> str:
     """Record an episode in each mode, or only in those without one; why not, if that fails."""
-    from svea.evaluation.film.video import record_episode
+    from svea.evaluation.film import record_episode
     from svea.runs import layout
 
     try:

@@ -106,7 +106,7 @@ def evaluate_and_print(
 ) -> int:
     """The verb: returns its exit code, which is not 0 if anything could not be evaluated."""
     from svea.config.modes import mode_of_label
-    from svea.evaluation.film.video import record_episode
+    from svea.evaluation.film import record_episode
 
     found = look_for_runs(runs)
     scoring = Scoring(found.runs, request, again)

@@ -44,7 +44,7 @@ def command(
         tasks: columns of environments; default walker_walk and cartpole_swingup.
     """
     from svea.cli.terminal import Steps
-    from svea.evaluation.film import sheets
+    from svea.evaluation import sheets
 
     if sheet != "environments" and (modes or tasks):
         raise UserError(

@@ -54,7 +54,7 @@ def command(
     from svea.runs import zoo
 
     with starting():
-        from svea.evaluation.film.video import watch as film
+        from svea.evaluation.film import watch as film
     run = zoo.working_copy(run)
     video = output_file(out or run / "watch.mp4")
     with collected() as problems, Steps("modes") as steps:

@@ -23,7 +23,7 @@ from svea.config.augmentations import split_number
 from svea.core import files, machine
 from svea.core.errors import StorageError, UserError, unknown_name
 from svea.core.importing import is_import_path
-from svea.evaluation.film.episode import record
+from svea.evaluation.film import record
 from svea.replay import Batch, Replay
 from svea.runs import checkpoint, layout, tensors
 from svea.runs.load import has_critic, load_agent, load_config

@@ -20,7 +20,7 @@ from svea.config.modes import modes_for
 from svea.core.errors import UserError
 from svea.envs import is_foreign
 from svea.evaluation.analysis import write_analysis
-from svea.evaluation.film.episode import Recording, record
+from svea.evaluation.film import Recording, record
 from svea.networks.masker import COLOURS
 from svea.runs.load import has_critic, load_agent, load_config
 

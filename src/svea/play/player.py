@@ -24,7 +24,6 @@ from svea.envs.actions import as_action, describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.looks.live import PATH, LiveMode
 from svea.envs.modes import make_mode
-from svea.evaluation.film.saliency import action_gradients, input_gradients, overlay, scaled
 from svea.evaluation.lines import check_actions
 from svea.evaluation.play import (
     SUCCESS,
@@ -32,6 +31,7 @@ from svea.evaluation.play import (
     Policy,
     parallel_environments,
 )
+from svea.evaluation.saliency import action_gradients, input_gradients, overlay, scaled
 from svea.play.setting import Setting, fitting_mode
 from svea.runs.load import has_critic, load_agent, load_config
 

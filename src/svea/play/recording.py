@@ -60,8 +60,7 @@ class Film:
 
     def write(self, path: Path) -> None:
         """Write the mp4."""
-        from svea.evaluation.film.episode import Recording
-        from svea.evaluation.film.video import grid, write_video
+        from svea.evaluation.film import Recording, grid, write_video
 
         by_agent: dict[int, Recording] = {}
         side = 0

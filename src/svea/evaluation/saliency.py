@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from svea.agents.guided import guided_gradient
 from svea.config.modes import modes_for
 from svea.core.errors import UserError
-from svea.evaluation.film import sheets
-from svea.evaluation.film.episode import Recording, record
+from svea.evaluation import sheets
+from svea.evaluation.film import Recording, record
 from svea.runs.load import has_critic, load_agent, load_config, require_critic
 
 if TYPE_CHECKING:

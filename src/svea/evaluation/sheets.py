@@ -5,6 +5,7 @@ Only the sheet of augmentations needs torch.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,11 +15,11 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from svea.config.modes import WORLDS
+from svea.core import files
 from svea.core.errors import UserError
 from svea.core.seeds import world_order
 from svea.envs import check_task, expand_modes, make_env
 from svea.envs.looks import provenance_of
-from svea.evaluation.film.pictures import write_picture
 
 if TYPE_CHECKING:
     from svea.augment.images import ImageBank
@@ -259,3 +260,10 @@ def save(sheet: Image.Image, out: Path) -> Path:
     check_name(out)
     write_picture(out, sheet)
     return out
+
+
+def write_picture(path: Path, picture: Image.Image) -> None:
+    """A PNG, making its folder."""
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG", optimize=True)
+    files.write_whole(path, buffer.getvalue())

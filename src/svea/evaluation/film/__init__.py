@@ -1,1 +1,0 @@
-"""Pictures of agents at work: videos, contact sheets, saliency."""
