@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from svea.core.errors import NumericsError, UserError
 from svea.envs import make_env
-from svea.envs.workers.episode import OpenEpisode
-from svea.envs.workers.pool import Workers
+from svea.envs.workers.pool import OpenEpisode, Workers
 
 STEPS = 6  # of an episode of a Gradient
 

@@ -48,14 +48,14 @@ def walker() -> Iterator[Any]:
 @pytest.fixture
 def live(walker: Any) -> LiveMode:
     mode: LiveMode = walker.unwrapped.mode
-    wear(mode, "walker_walk", "train")
+    show(mode, "walker_walk", "train")
     mode.adjust(NEUTRAL)
     return mode
 
 
-def wear(mode: LiveMode, task: str, text: str) -> None:
+def show(mode: LiveMode, task: str, text: str) -> None:
     name, options = parse_mode(text, task)
-    mode.wear(make_mode(name, task, None, options))
+    mode.replace_base(make_mode(name, task, None, options))
 
 
 def play(env: Any, seed: int = 5, decisions: int = 4) -> list[np.ndarray]:
@@ -73,7 +73,7 @@ def test_without_changes_it_is_the_mode_whatever_was_shown_before(walker: Any, l
     others = [name for name in (*GEOMETRY_MODES, *LIGHT_MODES) if name.endswith("hard")]
     for mode in ("color_hard", "video_easy", "video_hard", "distracting_cs:0.3", *others, "train",
                  "picture_colors"):  # fmt: skip
-        wear(live, "walker_walk", mode)
+        show(live, "walker_walk", mode)
         live.adjust(ALL)
         play(walker, seed=1, decisions=1)
         live.adjust(NEUTRAL)
@@ -86,7 +86,7 @@ def test_without_changes_it_is_the_mode_whatever_was_shown_before(walker: Any, l
 def test_the_robots_modes_are_the_same_too():
     env = make_env("robot_reach", PATH, **SHOWN)
     for mode in ("test", "train"):
-        wear(env.unwrapped.mode, "robot_reach", mode)
+        show(env.unwrapped.mode, "robot_reach", mode)
         env.unwrapped.mode.adjust(ALL)
         play(env, seed=1, decisions=1)
         env.unwrapped.mode.adjust(NEUTRAL)
@@ -132,7 +132,7 @@ def test_every_adjustment_is_tested():
 
 
 def test_an_adjustment_beats_what_the_mode_shows(walker: Any, live: LiveMode):
-    wear(live, "walker_walk", "video_hard")
+    show(live, "walker_walk", "video_hard")
     walker.reset(seed=2)
     plain = walker.render()
     live.adjust(Adjustments(video="generated/3"))
@@ -144,7 +144,7 @@ def test_an_adjustment_beats_what_the_mode_shows(walker: Any, live: LiveMode):
 def test_a_body_in_the_colour_of_the_screen_is_not_taken_for_it(
     walker: Any, live: LiveMode, mode: str, body: str
 ):
-    wear(live, "walker_walk", mode)
+    show(live, "walker_walk", mode)
     live.adjust(Adjustments(body=body, video="generated/3" if mode == "train" else ""))
     walker.reset(seed=2)
     with_body = walker.render().astype(int)
@@ -168,7 +168,7 @@ def test_another_mode_in_the_middle_of_an_episode_goes_on_with_it(walker: Any, l
     walker.step(action)
     state = walker.unwrapped.state()
     for mode in ("distracting_cs:0.5", "video_hard", "color_hard", "train"):
-        wear(live, "walker_walk", mode)
+        show(live, "walker_walk", mode)
         np.testing.assert_array_equal(walker.unwrapped.state(), state, mode)
         walker.unwrapped.redraw()
     own = make_env("walker_walk", **SHOWN)
@@ -210,7 +210,7 @@ def test_only_clips_that_were_found_can_be_shown(live: LiveMode, tmp_path: Path)
 
 def test_it_says_what_can_be_changed(walker: Any, live: LiveMode):
     assert all(live.fits.values())
-    wear(live, "walker_walk", "distracting_cs")
+    show(live, "walker_walk", "distracting_cs")
     assert not live.fits["sky"] and not live.fits["video"] and live.fits["body"]
     assert not any(LiveMode().fits.values()), "a picture alone, of a user's environment"
     assert isinstance(walker.unwrapped, DMControlEnv)

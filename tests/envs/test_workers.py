@@ -21,8 +21,7 @@ from toy import LENGTH, Toy
 from svea.core.errors import NumericsError, RendererError, UserError, WorkerError
 from svea.envs.rendering import backend, renderer
 from svea.envs.workers import pool, worker
-from svea.envs.workers.episode import OpenEpisode
-from svea.envs.workers.pool import PER_GPU_PROCESS, Workers, environments_per_process
+from svea.envs.workers.pool import PER_GPU_PROCESS, OpenEpisode, Workers, environments_per_process
 
 TOY = {"task": "toy:make", "image_size": 16}
 

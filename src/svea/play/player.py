@@ -204,7 +204,7 @@ class Player:
         name, options, self.problem = fitting_mode(setting, self.task)
         shown = setting.mode_name if not self.problem else name
         if shown != self._shown:
-            self._mode.wear(make_mode(name, self.task, self._data_dir, options))
+            self._mode.replace_base(make_mode(name, self.task, self._data_dir, options))
             self._shown = shown
 
     # Showing -----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from svea.agents import finite
 from svea.config.names import own_modules
 from svea.core.errors import Stopped
 from svea.core.seeds import TRAINING, episode_seed
-from svea.envs.workers.episode import Step
+from svea.envs.workers.pool import Step
 from svea.evaluation.play import Interrupted
 from svea.training.evaluators import target_variance
 from svea.training.state import TrainingState

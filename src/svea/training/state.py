@@ -15,8 +15,7 @@ from svea.augment.find import try_out
 from svea.config import Config, milestones
 from svea.core.errors import LARGEST, SveaError
 from svea.core.seeds import TRAINING, episode_seed, seed_for
-from svea.envs.workers.episode import OpenEpisode
-from svea.envs.workers.pool import Workers, environments_per_process, print_incident
+from svea.envs.workers.pool import OpenEpisode, Workers, environments_per_process, print_incident
 from svea.replay.segments import counters
 from svea.runs import checkpoint, footprint, incidents, layout, tensors
 from svea.runs.load import read_config, write_export

@@ -74,7 +74,7 @@ class Mode:
         """Take the options of `reset`; most modes have none."""
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
-        """Dress the scene for a new episode."""
+        """Change the scene for a new episode."""
 
     def advance(self, scene: Scene) -> None:
         """Move what moves by itself, one simulator step on."""
@@ -94,17 +94,23 @@ class WorldsMode(Mode):
     `reset(options={"world": w})` chooses one by its number or name. A reset without either draws.
     """
 
-    def __init__(self, name: str, worlds: Sequence[int | str]) -> None:
-        """Name the mode and its worlds; a name stands in every record of an evaluation."""
+    def __init__(self, name: str, worlds: Sequence[int | str], **made_with: Any) -> None:
+        """Name the mode and its worlds; a name stands in every record of an evaluation.
+
+        Args:
+            name: The mode's name.
+            worlds: Their numbers or names.
+            **made_with: What else provenance says.
+        """
         super().__init__(name)
-        self.worlds = tuple(worlds)
+        self.worlds, self._made_with = tuple(worlds), made_with
         self._chosen: int | None = None
         self._world = 0
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """How many worlds there are."""
-        return {"mode": self.name, "worlds": len(self.worlds)}
+        """How many worlds there are, and what they are made with."""
+        return {"mode": self.name, "worlds": len(self.worlds)} | self._made_with
 
     @property
     def info(self) -> dict[str, Any]:
@@ -112,12 +118,17 @@ class WorldsMode(Mode):
         return {"world": self.worlds[self._world]}
 
     def choose(self, seed: int | None, options: dict[str, Any]) -> None:
-        """Take the world that is asked for, else the seed's."""
+        """Take the requested world, else the seed's."""
         wanted = options.get("world")
         if wanted is not None:
             self._chosen = self._number(wanted)
         else:
             self._chosen = None if seed is None else seed % len(self.worlds)
+
+    def begin(self, scene: Scene, rng: np.random.Generator) -> None:
+        """Take the episode's world, and apply it as every update does."""
+        self.next_world(rng)
+        self.update(scene)
 
     def next_world(self, rng: np.random.Generator) -> int:
         """The number of the world to show now: the chosen one, else one that is drawn."""
@@ -126,7 +137,7 @@ class WorldsMode(Mode):
         return self._world
 
     def _number(self, world: Any) -> int:
-        """The number of a world that was asked for by number or name."""
+        """The number of a world given by number or name."""
         is_number = isinstance(world, int | np.integer) and not isinstance(world, bool)
         if is_number and 0 <= world < len(self.worlds):
             return int(world)

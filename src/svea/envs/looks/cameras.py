@@ -22,7 +22,6 @@ camera is.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,21 +53,11 @@ MOST_OFFSET = {"easy": 0.08, "hard": 0.15}
 class CameraMode(WorldsMode):
     """Shows the scene from one of 100 poses per episode."""
 
-    def __init__(self, name: str, data_dir: Path | None = None) -> None:
-        """Name the mode.
-
-        Args:
-            name: One of `GEOMETRY_MODES`.
-            data_dir: Not used: the poses are computed.
-        """
-        super().__init__(name, range(POSES))
+    def __init__(self, name: str) -> None:
+        """Take one of `GEOMETRY_MODES`; its poses are DMC-GB2's or svea's own."""
+        own = name.startswith(("camera", "rotate_shift_unpaired"))
+        super().__init__(name, range(POSES), source="stored" if own else "dmcgb2")
         self.turns, self.offsets = np.tile(np.eye(3), (POSES, 1, 1)), np.zeros((POSES, 3))
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """Whether the poses are DMC-GB2's or svea's own."""
-        own = self.name.startswith(("camera", "rotate_shift_unpaired"))
-        return super().provenance | {"source": "stored" if own else "dmcgb2"}
 
     def prepare(self, model: Any, domain: str) -> None:
         """Compute the poses of this domain."""
@@ -82,17 +71,8 @@ class CameraMode(WorldsMode):
         self.turns = turn_about("y", border[:, 0]) @ turn_about("x", border[:, 1])
         self.turns = self.turns @ turn_about("z", angles)
 
-    def begin(self, scene: Scene, rng: np.random.Generator) -> None:
-        """Take the episode's pose."""
-        self.next_world(rng)
-        self._place(scene)
-
     def update(self, scene: Scene) -> None:
-        """Take it again: the simulator puts the camera back with every step."""
-        self._place(scene)
-
-    def _place(self, scene: Scene) -> None:
-        """Turn and move the camera, relative to where the task's own is now."""
+        """Turn and move the camera from where the simulator puts it with every step."""
         axes = scene.data.cam_xmat[scene.camera].reshape(3, 3)
         scene.data.cam_xmat[scene.camera] = (axes @ self.turns[self._world]).ravel()
         scene.data.cam_xpos[scene.camera] += self.offsets[self._world]

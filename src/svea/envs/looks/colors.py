@@ -17,16 +17,15 @@ them, and uploaded.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from collections.abc import Sequence
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from svea.core.errors import UserError
+from svea.core.files import sha256
 from svea.envs.looks import Scene, WorldsMode
 
 GRID_LINE = (0.2, 0.3, 0.4)
@@ -37,25 +36,12 @@ Setting = dict[str, list[float]]
 class ColorMode(WorldsMode):
     """Shows one colour setting per episode."""
 
-    def __init__(self, name: str, data_dir: Path | None = None) -> None:
-        """Load the benchmark's settings.
-
-        Args:
-            name: One of `COLOR_MODES`.
-            data_dir: Not used: the settings come with svea.
-        """
+    def __init__(self, name: str) -> None:
+        """Load the benchmark's settings of one of `COLOR_MODES`."""
         self.settings = load_settings(name)
-        super().__init__(name, range(len(self.settings)))
+        count, digest = len(self.settings), sha256(json.dumps(self.settings).encode())
+        super().__init__(name, range(count), source="dmcgb", settings=count, sha256=digest)
         self._stars: np.ndarray | None = None
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """Where the colour settings come from, how many there are, and their hash."""
-        return super().provenance | {
-            "source": "dmcgb",
-            "settings": len(self.settings),
-            "sha256": hashlib.sha256(json.dumps(self.settings).encode()).hexdigest(),
-        }
 
     def prepare(self, model: Any, domain: str) -> None:
         """Find what will be recoloured, and where the sky has stars."""
@@ -71,17 +57,17 @@ class ColorMode(WorldsMode):
         # same places: its generator has a fixed seed.
         self._stars = np.flatnonzero(texture(model, self._sky)[..., 0] == 255)
 
-    def begin(self, scene: Scene, rng: np.random.Generator) -> None:
-        """Put the episode's setting on."""
-        self.wear(scene, self.settings[self.next_world(rng)])
-
     @property
     def setting(self) -> Setting:
         """The colours of the running episode."""
         return self.settings[self._world]
 
-    def wear(self, scene: Scene, setting: Setting) -> None:
-        """Write one setting into the model and upload what can be seen of the two textures."""
+    def begin(self, scene: Scene, rng: np.random.Generator) -> None:
+        """Apply the episode's setting."""
+        self.apply(scene, self.settings[self.next_world(rng)])
+
+    def apply(self, scene: Scene, setting: Setting) -> None:
+        """Write a setting into the model and upload what can be seen of the two textures."""
         model = scene.model
         model.mat_rgba[self._agent, :3] = setting["self_rgb"]
         fill_checker(

@@ -23,7 +23,6 @@ What the public code does otherwise, or does not do at all:
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,41 +48,26 @@ TURNS_AT = {"easy": 5.0, "hard": 10.0}
 class LightPosition(WorldsMode):
     """Moves the lamps, to one of eight places per episode."""
 
-    def __init__(self, name: str, data_dir: Path | None = None) -> None:
-        """Prepare the eight places; they need no data."""
+    def __init__(self, name: str) -> None:
+        """Compute the eight places."""
         self.offsets = light_offsets(name.rpartition("_")[2])
-        super().__init__(name, range(len(self.offsets)))
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """The places are computed."""
-        return super().provenance | {"source": "stored"}
-
-    def begin(self, scene: Scene, rng: np.random.Generator) -> None:
-        """Take the episode's place."""
-        self.next_world(rng)
-        self.update(scene)
+        super().__init__(name, range(len(self.offsets)), source="stored")
 
     def update(self, scene: Scene) -> None:
-        """Take it again: the simulator puts the lamps back with every step."""
+        """Move the lamps from where the simulator puts them with every step."""
         move_lights(scene, self.offsets[self._world])
 
 
 class LightColor(WorldsMode):
     """Colours the lamps, one of 100 ways per episode."""
 
-    def __init__(self, name: str, data_dir: Path | None = None) -> None:
-        """Prepare the colours; they need no data."""
-        super().__init__(name, range(COLORS))
+    def __init__(self, name: str) -> None:
+        """Take the strength from the name."""
+        super().__init__(name, range(COLORS), source="stored")
         self._most = MOST_CHANGE[name.rpartition("_")[2]]
 
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """The colours are computed."""
-        return super().provenance | {"source": "stored"}
-
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
-        """Put the episode's colours on; the model is its own again at every reset."""
+        """Apply the episode's colours to the model, which every reset restores."""
         lights = scene.model.light_diffuse
         # RandomState, because its stream is frozen for good.
         change = np.random.RandomState(self.next_world(rng)).uniform(-1, 1, lights.shape)
@@ -93,8 +77,8 @@ class LightColor(WorldsMode):
 class MovingLight(Mode):
     """Moves the lamps along the diagonal, there and back."""
 
-    def __init__(self, name: str, data_dir: Path | None = None) -> None:
-        """Prepare the path; it needs no data."""
+    def __init__(self, name: str) -> None:
+        """Take speed and turning point from the name."""
         super().__init__(name)
         level = name.rpartition("_")[2]
         self._speed, self._turns_at = SPEED[level], TURNS_AT[level]

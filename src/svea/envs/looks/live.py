@@ -65,7 +65,7 @@ class LiveMode(PictureMode):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """That of the mode on show."""
+        """That of the mode of the moment."""
         return self.base.provenance
 
     @property
@@ -92,11 +92,11 @@ class LiveMode(PictureMode):
 
     # Changes from outside ----------------------------------------------------------------------
 
-    def wear(self, base: Mode) -> None:
+    def replace_base(self, base: Mode) -> None:
         """Show another mode from here on, also in the middle of an episode."""
         base.image_size = self.image_size
         if self._model is not None:
-            self._undo()
+            self._remove()
             self._restore()
             base.prepare(self._model, self._domain)
             self._stale = True
@@ -105,7 +105,7 @@ class LiveMode(PictureMode):
             base.choose(self._seed, {})
             self._upload()
             base.begin(self._scene, copy.deepcopy(self._rng))  # type: ignore[arg-type]
-            self._dress()
+            self._keep_and_apply()
 
     def _restore(self) -> None:
         """Make the model look as it was compiled, or as the task left it at reset."""
@@ -128,12 +128,12 @@ class LiveMode(PictureMode):
         self._stale = False
 
     def adjust(self, adjustments: Adjustments) -> None:
-        """Put adjustments on in place of the last ones; raises on an unknown clip."""
+        """Apply adjustments in place of the last ones; raises on an unknown clip."""
         if adjustments.video and adjustments.video not in self.clips:
             raise unknown_name("clip", adjustments.video, self.clips)
-        self._undo()
+        self._remove()
         self.adjustments = adjustments
-        self._put_on()
+        self._apply()
 
     # Hooks of a mode ---------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class LiveMode(PictureMode):
         self.base.choose(seed, options)
 
     def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
-        """Dress the scene as the mode does, then adjust it."""
+        """Change the scene as the mode does, then adjust it."""
         self._scene, self._rng = scene, copy.deepcopy(rng)
         self._draws = np.random.default_rng(self._seed)  # of noise and dropped frames
         self._frame, self._last, self._between = 0.0, None, None
@@ -164,10 +164,10 @@ class LiveMode(PictureMode):
             self._found = {name: array.copy() for name, array in _places(scene).items()}
             self._upload()
             self._unpaint()
-            self._undo("head_")  # the environment has restored the rest
+            self._remove("head_")  # the environment has restored the rest
             self._fresh = {name: array.copy() for name, array in _visual_arrays(scene.model)}
         self.base.begin(scene, rng)  # type: ignore[arg-type]
-        self._dress()
+        self._keep_and_apply()
 
     def advance(self, scene: Scene) -> None:
         """Let the mode move on by a simulator step; draw it, if it is one that was asked for."""
@@ -195,10 +195,10 @@ class LiveMode(PictureMode):
         self._between = None
         if scene is not None:
             self._found = {name: array.copy() for name, array in _places(scene).items()}
-        self._undo("light_d", "light_a", "light_s", "head_", "mat_")  # all that the model holds
+        self._remove("light_d", "light_a", "light_s", "head_", "mat_")  # all that the model holds
         self.base.update(scene)  # type: ignore[arg-type]
         self._frame += self.adjustments.video_speed
-        self._dress()
+        self._keep_and_apply()
 
     def compose(self, picture: np.ndarray) -> np.ndarray:
         """The mode's picture or the chosen clip behind it, then noise and dropped frames."""
@@ -223,8 +223,8 @@ class LiveMode(PictureMode):
 
     # Adjusting ---------------------------------------------------------------------------------
 
-    def _dress(self) -> None:
-        """Remember how the mode left the scene, and put the adjustments on."""
+    def _keep_and_apply(self) -> None:
+        """Keep how the mode left the scene, and apply the adjustments."""
         if self._scene is None:
             return
         model = self._scene.model
@@ -234,15 +234,15 @@ class LiveMode(PictureMode):
                   "head_ambient": head.ambient, "head_specular": head.specular}  # fmt: skip
         self._now = lights | _places(self._scene) | {"mat_rgba": model.mat_rgba}
         self._kept = {name: array.copy() for name, array in self._now.items()}
-        self._put_on()
+        self._apply()
 
-    def _undo(self, *names: str) -> None:
+    def _remove(self, *names: str) -> None:
         """Leave the scene, or what begins with these names, as the mode did."""
         for name, values in self._kept.items():
             if name.startswith(names or ""):
                 self._now[name][...] = values
 
-    def _put_on(self) -> None:
+    def _apply(self) -> None:
         """Change the scene from what the mode left."""
         if self._scene is None or not self._kept:
             return

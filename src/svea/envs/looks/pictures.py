@@ -39,15 +39,10 @@ class PictureMode(Mode):
 class PictureColors(PictureMode, WorldsMode):
     """Brightness, contrast, saturation and hue, one of 100 settings per episode."""
 
-    def __init__(self, name: str = "picture_colors", data_dir: Path | None = None) -> None:
-        """Prepare the settings; they need no data."""
-        super().__init__(name, range(SETTINGS))
+    def __init__(self, name: str = "picture_colors") -> None:
+        """Prepare the settings, which are svea's own."""
+        super().__init__(name, range(SETTINGS), source="stored", settings=SETTINGS)
         self._matrix, self._offset = np.eye(3, dtype=np.float32), 0.0
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """The settings are svea's own, the same everywhere."""
-        return super().provenance | {"source": "stored", "settings": SETTINGS}
 
     def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
         """Take the episode's setting."""

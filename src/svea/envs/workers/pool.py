@@ -23,6 +23,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 import numpy as np
@@ -31,9 +32,7 @@ from numpy.typing import NDArray
 from svea.config.tasks import is_foreign
 from svea.core.errors import NumericsError, RendererError, UserError, WorkerError
 from svea.envs.rendering import backend
-from svea.envs.workers.episode import OpenEpisode, Step
-from svea.envs.workers.memory import Shared, anonymous_file
-from svea.envs.workers.worker import RaisedError, Worker
+from svea.envs.workers.worker import RaisedError, Shared, Worker, anonymous_file
 
 START_SECONDS = 120.0  # import and compile, on a busy machine
 HANG_SECONDS = 30.0  # a decision that takes longer is never answered, if no limit is given
@@ -54,6 +53,37 @@ def environments_per_process(task: str, device: str) -> int:
     """
     shares = device == "cuda" and not is_foreign(task) and backend.draws_on_gpu()
     return PER_GPU_PROCESS if shares else 1
+
+
+@dataclass
+class OpenEpisode:
+    """An environment's open episode: its seed and actions are all it takes to play it again."""
+
+    seed: int
+    number: int = 0  # of episodes that this environment played before
+    actions: list[list[float]] = field(default_factory=list)  # that were answered
+    total: float = 0.0  # of the rewards
+
+    @property
+    def command(self) -> dict[str, Any]:
+        """What to tell a worker, so that it plays the episode as far as it went."""
+        return {"do": "begin", "seed": self.seed, "actions": self.actions}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one environment answered."""
+
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+    episode: OpenEpisode  # that the step belongs to, this step included
+
+    @property
+    def done(self) -> bool:
+        """Whether the episode ended with this step."""
+        return self.terminated or self.truncated
 
 
 class Workers:
@@ -303,21 +333,19 @@ class Workers:
             try:
                 if failure is not None:
                     self._replace(worker)
-                return worker.read(seconds, functools.partial(self._report_wait, worker))
+                return worker.read(
+                    seconds, functools.partial(self._report, "environment takes long", worker)
+                )
             except WorkerError as error:
                 self._account_for(worker, error, failure)
                 failure = error
 
-    def _report_wait(self, worker: Worker, error: WorkerError) -> None:
-        """Say that an environment takes long, and where it is; it may take forever."""
-        self.on_incident(
-            {
-                "what": "environment takes long",
-                "environment": worker.first,
-                "cause": str(error),
-                "details": "\n".join(getattr(error, "__notes__", [])),
-            }
-        )
+    def _report(self, what: str, worker: Worker, error: WorkerError, **more: Any) -> None:
+        """Report a restart, or that an environment takes long, and where it is."""
+        whose = worker.first if len(worker.indices) == 1 else list(worker.indices)
+        details = "\n".join(getattr(error, "__notes__", []))
+        incident = {"what": what, "environment": whose, "cause": str(error)}
+        self.on_incident(incident | more | {"details": details})
 
     def _account_for(self, worker: Worker, error: WorkerError, before: WorkerError | None) -> None:
         """Decide whether a restart may help; raise the error if not."""
@@ -335,15 +363,7 @@ class Workers:
                 spent.add_note(note)
             raise spent from error
         self._restarts.append(now)
-        self.on_incident(
-            {
-                "what": "worker restarted",
-                "environment": worker.first if len(worker.indices) == 1 else list(worker.indices),
-                "cause": str(error),
-                "restart": len(self._restarts),
-                "details": "\n".join(getattr(error, "__notes__", [])),
-            }
-        )
+        self._report("worker restarted", worker, error, restart=len(self._restarts))
 
     def _replace(self, worker: Worker) -> None:
         """Start another process, bring its episodes as far, and ask it again."""

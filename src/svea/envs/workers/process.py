@@ -25,7 +25,7 @@ from svea.envs.dmc import DMControlEnv
 from svea.envs.looks import provenance_of
 from svea.envs.rendering.context import SharedContext
 from svea.envs.rendering.renderer import configure_drawing
-from svea.envs.workers.memory import COUNT_FORMAT, Shared
+from svea.envs.workers.worker import COUNT_FORMAT, Shared
 
 
 def main(own_end: str, stacks: str) -> None:

@@ -1,16 +1,22 @@
-"""A worker as its parent sees it: a process, its environments, and the line to it."""
+"""A worker as its parent sees it: a process, its environments, their memory, the line to it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
+import mmap
+import os
 import signal
 import socket
+import struct
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, Any
+
+import numpy as np
 
 from svea.config.tasks import is_foreign
 from svea.core import given as given_tasks
@@ -18,10 +24,10 @@ from svea.core.errors import NumericsError, RendererError, SveaError, UserError,
 from svea.core.process import Child, start
 from svea.core.tracebacks import where_stuck
 from svea.envs.rendering import backend, renderer
-from svea.envs.workers.memory import COUNT_FORMAT, anonymous_file
 
 SEND_SECONDS = 30.0  # a process that does not read for longer is stuck
 PATIENT_SECONDS = 30.0  # without an answer, until it is said where a process without a limit is
+COUNT_FORMAT = struct.Struct("<q")  # of fixed size, so that reading it takes nothing that follows
 _RAISED = {kind.__name__: kind for kind in (UserError, RendererError, NumericsError)}
 
 
@@ -207,3 +213,32 @@ def _raised(answer: dict[str, Any]) -> SveaError:
     )
     error.add_note(answer["trace"])
     return error
+
+
+class Shared:
+    """Views into the shared memory: observations, last observations of ended episodes, actions."""
+
+    def __init__(self, file: int, count: int, shape: Sequence[int], actions: int) -> None:
+        pixels = count * int(np.prod(shape))
+        self._map = mmap.mmap(file, self.size(count, shape, actions))
+        self.observations = np.frombuffer(self._map, np.uint8, pixels).reshape(count, *shape)
+        self.finals = np.frombuffer(self._map, np.uint8, pixels, pixels).reshape(count, *shape)
+        self.actions = np.frombuffer(
+            self._map, np.float32, count * actions, self._aligned(2 * pixels)
+        ).reshape(count, actions)
+
+    @classmethod
+    def size(cls, count: int, shape: Sequence[int], actions: int) -> int:
+        """Bytes needed."""
+        return cls._aligned(2 * count * int(np.prod(shape))) + count * actions * 4
+
+    @staticmethod
+    def _aligned(size: int) -> int:
+        return (size + 3) // 4 * 4
+
+
+def anonymous_file(name: str) -> IO[bytes]:
+    """An anonymous file: it has no path, so nothing stays on disk."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create(name), "r+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
