@@ -31,16 +31,17 @@ DECISIONS = 1000
 CORES = usable_cores()
 
 
-def nothing(command: list[str], log: Path, must_stop: Callable[[], bool]) -> int:
-    """Leave behind what `svea train` does, without training."""
-    run = Path(command[command.index("--out") + 1])
+def nothing(call: Any, log: Path, must_stop: Callable[[], bool]) -> int:
+    """Leave behind what training does, without training."""
+    study, (planned,) = call.args
+    run = study / "runs" / planned.name
     (run / "checkpoints" / f"{DECISIONS:09d}").mkdir(parents=True)
     stamp = {"decision": DECISIONS, "frame": 4 * DECISIONS, "seconds": 10.0}
     lines = [{"kind": "train", **stamp, "critic_loss": 0.1, "updates_per_second": 100.0}] * 20
     for mode in ("train", "color_hard"):
         returns = {"return_mean": 500.0, "return_std": 1.0, "returns": [500.0] * 30}
         lines.append({"kind": "eval", **stamp, "mode": mode, **returns, "episodes": 30})
-    (run / "config.json").write_text(json.dumps({"command": command}))
+    (run / "config.json").write_text(json.dumps({"task": planned.values["task"]}))
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return 0
 

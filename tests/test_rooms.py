@@ -43,7 +43,7 @@ TORCH_FREE = [
     "runs.layout", "runs.records", "runs.footprint", "runs.incidents", "runs.zoo",
     "results", "results.read", "results.stats", "results.published", "results.tables",
     "results.compare", "results.analyses", "evaluation.sheets", "play.session", "studies",
-    "studies.cost", "studies.watch", "studies.supervise", "studies.engines", "cli",
+    "studies.cost", "studies.work", "studies.supervise", "studies.engines", "cli",
 ]  # fmt: skip
 """Each is imported alone, in a fresh interpreter."""
 

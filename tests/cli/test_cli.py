@@ -20,6 +20,7 @@ from svea import __version__, cli
 from svea.cli.train import train_flags
 from svea.config import PRESETS, configure
 from svea.core.errors import UserError
+from svea.core.outcome import exhausted, one_line_warning
 from svea.methods import METHODS
 from svea.training import train
 
@@ -334,10 +335,8 @@ def test_seeds_are_read_and_mistakes_named() -> None:
 
 
 def test_warnings_for_users_are_one_line_without_code() -> None:
-    from svea import cli
-
-    assert cli.one_line_warning("slow", UserWarning, "a.py", 3) == "warning: slow\n"
-    assert cli.one_line_warning("old", FutureWarning, "a.py", 3) == "a.py:3: FutureWarning: old\n"
+    assert one_line_warning("slow", UserWarning, "a.py", 3) == "warning: slow\n"
+    assert one_line_warning("old", FutureWarning, "a.py", 3) == "a.py:3: FutureWarning: old\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are those of Linux")
@@ -362,9 +361,7 @@ def test_what_a_limit_keeps_from_starting_is_one_sentence(
 
 @pytest.mark.parametrize("error", [ImportError("no name"), RuntimeError("a bug"), OSError("x")])
 def test_other_errors_are_not_taken_for_limits(error: Exception) -> None:
-    from svea import cli
-
-    assert cli.exhausted(error) == ""
+    assert exhausted(error) == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

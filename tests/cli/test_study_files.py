@@ -89,53 +89,30 @@ def test_any_value_in_a_toml_file(
     check(capsys, "sweep", str(file), "--dry-run", "--out", str(tmp_path / "out"))
 
 
-@WITHIN
-@given(name=st.sampled_from(["tasks", "methods", "augments", "seeds", "set"]), value=ANYTHING)
-def test_any_value_in_a_grid_of_a_python_file(
-    name: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "study.py"
-    whole = {"tasks": ["walker_walk"], "set": {"decisions": 100, "replay": 100}} | {name: value}
-    text = "from svea.studies import Grid\ninf, nan = float('inf'), float('nan')\n"
-    file.write_text(f"{text}grids = [Grid(**{whole!r})]\n")
-    check(capsys, "sweep", str(file), "--dry-run", "--out", str(tmp_path / "out"))
-
-
 @pytest.mark.parametrize(
-    ("name", "content", "words"),
+    ("content", "words"),
     [
-        ("a.toml", b"tasks = [", "TOMLDecodeError"),
-        ("a.toml", b"\xff\xfe", "UnicodeDecodeError"),
-        ("a.toml", b"tasks = " + b"[" * 100_000, "RecursionError"),
-        ("a.toml", b"set" + b".a" * 5000 + b" = 1", "study file"),
-        ("a.toml", b"tasks = ['walker_walk']\nset" + b".a" * 200 + b" = 1", "more than 8 tables"),
-        ("a.toml", b"[grid]\ntasks = ['walker_walk']", "tables headed [[grid]]"),
-        ("a.toml", b"tasks = ['walker_walk']\nseeds = true", "seeds is True"),
-        ("a.toml", b"tasks = ['walker_walk']\nseeds = 2020-01-01", "seeds is "),
-        ("a.toml", b"tasks = ['walker_walk']\nepisodes = '9'", "episodes is '9'"),
-        ("a.toml", b"tasks = ['walker_walk']\nmodes = 3", "modes is 3"),
-        ("a.toml", b"tasks = ['walker_walk']\nexport = 3", "export is 3; allowed: the name of a"),
-        ("a.toml", b"tasks = ['walker_walk']\nset.data_dir = 5", "data_dir is 5"),
-        ("a.py", b"grids = 5", "must be a list of Grid"),
-        ("a.py", b"import sys; sys.exit(3)", "SystemExit: 3"),
-        ("a.py", b"def broken(:", "SyntaxError"),
-        ("a.py", b"def f(): f()\nf()", "RecursionError"),
-        ("a.py", b"from svea.studies import Grid\na = {}\na['b'] = a\n"
-                 b"grids = [Grid(['walker_walk'], set=a)]", "more than 8 tables"),
-        ("a.py", b"from svea.studies import Grid\na = []\na.append(a)\n"
-                 b"grids = [Grid(['walker_walk'], set={'seed': a})]", "seed cannot be set"),
-        ("a.py", b"from svea.studies import Grid\na = []\na.append(a)\n"
-                 b"grids = [Grid(['walker_walk'], set={'warmup': a})]", "cannot be read"),
+        (b"tasks = [", "TOMLDecodeError"),
+        (b"\xff\xfe", "UnicodeDecodeError"),
+        (b"tasks = " + b"[" * 100_000, "RecursionError"),
+        (b"set" + b".a" * 5000 + b" = 1", "study file"),
+        (b"tasks = ['walker_walk']\nset" + b".a" * 200 + b" = 1", "more than 8 tables"),
+        (b"[grid]\ntasks = ['walker_walk']", "tables headed [[grid]]"),
+        (b"tasks = ['walker_walk']\nseeds = true", "seeds is True"),
+        (b"tasks = ['walker_walk']\nseeds = 2020-01-01", "seeds is "),
+        (b"tasks = ['walker_walk']\nepisodes = '9'", "episodes is '9'"),
+        (b"tasks = ['walker_walk']\nmodes = 3", "modes is 3"),
+        (b"tasks = ['walker_walk']\nexport = 3", "export is 3; allowed: the name of a"),
+        (b"tasks = ['walker_walk']\nset.data_dir = 5", "data_dir is 5"),
     ],
     ids=str,
 )  # fmt: skip
 def test_malformed_files_are_one_message(
-    name: str, content: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / name).write_bytes(content)
-    code, err = run(
-        capsys, "sweep", str(tmp_path / name), "--dry-run", "--out", str(tmp_path / "o")
-    )
+    file = tmp_path / "a.toml"
+    file.write_bytes(content)
+    code, err = run(capsys, "sweep", str(file), "--dry-run", "--out", str(tmp_path / "o"))
     assert code == 2 and words in err, err
     assert err.count("svea: ") == 1
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -11,19 +13,19 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from exit_codes import call
 from fake_studies import SHORT, short, write_export, write_finished, write_journal
 
 from svea import cli
-from svea.cli.study import cost_lines, dry_run_lines
+from svea.cli.study import dry_run_lines, headline, rows, table
 from svea.core import files
 from svea.studies import (
     Grid,
     PlannedRun,
     Study,
-    cost,
     open_study,
     plan_runs,
     read_states,
@@ -84,13 +86,6 @@ def test_a_study_that_is_done_says_what_to_type_next(
     assert f"next: `svea eval {folder}`, `svea report {folder}`\n" in capsys.readouterr().out
 
 
-def test_no_time_is_named_for_evaluations_alone(tmp_path: Path) -> None:
-    study = Study(tmp_path, plan_runs([Grid(["walker_walk"])], SHORT, modes=["train"]))
-    write_finished(tmp_path, study.runs[0])
-    first, left = cost_lines(cost.estimate_cost(read_states(study), at_once=2))
-    assert first == "1 run" and left.startswith("left (1 run): no training; evaluations")
-
-
 def test_a_dry_run_says_what_follows_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,7 +117,7 @@ def test_a_dry_run_lists_everything_and_writes_nothing(
     assert shown.count("svea train ") == 20
     assert "queued   svea train walker_walk --method svea --seed 3\n" in shown
     common = f"each with --decisions 1000 --replay 1000 --out {tmp_path}/runs/sweep/runs/NAME\n"
-    assert f"{common}20 runs, 20,000 updates left\n" in shown
+    assert f"{common}20 runs, 20,000 decisions left\n" in shown
     assert list(tmp_path.iterdir()) == []
 
 
@@ -356,29 +351,6 @@ def test_with_one_attempt_a_failed_export_is_due_again_and_failed_training_is_no
     assert "The first: walker_walk-svea-conv-s1: exit code 4" in out
 
 
-def test_what_an_interrupt_says_of_runs_without_their_replay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["sweep", "--tasks", "walker_walk", "--out", str(tmp_path / "s"), "--modes", "train",
-             "--set", "decisions=100", "save_replay=false"]  # fmt: skip
-
-    def interrupted(study: Study, *_: object) -> None:
-        write_finished(study.folder, study.runs[0], decision=50)
-        write_journal(study.folder, study.runs[0], "stopped", saved=50)
-        study.cancel()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(local, "run_study", interrupted)
-    then = "1 run cannot be continued: save_replay is false; the same command does the rest"
-    assert call(words) == 130
-    assert f"every run has been asked to save; {then}\n" in capsys.readouterr().err
-    monkeypatch.setattr(local, "run_study", lambda study, *_: study.cancel())
-    assert call(words) == 130
-    assert f"cancelled; {then}\n" in capsys.readouterr().out
-    assert call(["sweep", "cancel", str(tmp_path / "s")]) == 0
-    assert f"will save and stop; {then}\n" in capsys.readouterr().out
-
-
 def test_a_run_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = open_study(tmp_path / "s", short())
     study.save()
@@ -387,26 +359,55 @@ def test_a_run_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert f"run {name} is named 2 times" in capsys.readouterr().err
 
 
-def test_a_run_that_is_exported_is_not_exported_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    runs = plan_runs([Grid(["walker_walk"])], SHORT, export=tmp_path / "exports")
-    study = open_study(tmp_path / "s", runs)
-    study.save()
-    (write_finished(study.folder, runs[0]) / "config.json").write_text("{}")
-    write_export(runs[0].export_folder, {"decision": 100})
-    assert call(["sweep", "export", str(study.folder), runs[0].name]) == 0
-    said = f"{runs[0].name} is already exported to {runs[0].export_folder}\n"
-    assert capsys.readouterr().out == said
-
-
-def test_the_cost_in_words(tmp_path: Path) -> None:
-    study = Study(tmp_path, short(seeds="0-19"))
-    first, time, gpu, disk = cost_lines(cost.estimate_cost(read_states(study), at_once=2))
-    assert first == "20 runs, 2,000 updates left" and "unknown" in time
-    assert gpu.startswith("GPU hours: none") and disk.startswith("disk: up to")
-    unknown = cost.estimate_cost(read_states(study), at_once=2, gpus=0.5)
-    assert cost_lines(unknown)[2] == "GPU hours: unknown"
+def test_headline_rows_and_table(tmp_path: Path) -> None:
+    study = Study(tmp_path, short(seeds="0-2"))
     write_finished(tmp_path, study.runs[0])
-    done = cost.estimate_cost(read_states(study)[:1], at_once=2)
-    assert cost_lines(done) == ["1 run, all of them done"]
+    write_journal(tmp_path, study.runs[1], "failed", "failed", "failed")
+    states = read_states(study)
+    assert headline(states) == "3 runs: 1 queued, 0 running, 1 done, 1 failed"
+    assert headline(states, rate=10.0).endswith("; ETA 10 s")  # 100 decisions of the queued one
+    assert [row["state"] for row in rows(states)] == ["done", "failed", "queued"]
+    lines = table(states)
+    assert lines[0]["note"] == "why failed" and lines[-1]["last returns"] == "train 8"
+
+
+def test_a_run_that_ended_between_two_lines_of_its_log_has_all_decisions(tmp_path: Path) -> None:
+    study = Study(tmp_path, plan_runs([Grid(["walker_walk"])], SHORT | {"eval_every": 0}))
+    log = write_finished(tmp_path, study.runs[0]) / "metrics.jsonl"
+    log.write_text('{"kind": "train", "decision": 90, "seconds": 20.0}\n')
+    states = read_states(study)
+    (row,), (line,) = rows(states), table(states)
+    assert (row["state"], row["decision"]) == ("done", 100) and line["decisions"] == "100/100"
+
+
+def test_a_trained_run_says_what_is_left(tmp_path: Path) -> None:
+    modes = ["train", "color_hard"]
+    study = Study(tmp_path, plan_runs([Grid(["walker_walk"], seeds="0-1")], SHORT, modes=modes))
+    for run in study.runs:
+        write_finished(tmp_path, run)
+    queued = read_states(study)
+    states = [dataclasses.replace(queued[0], state="running"), queued[1]]
+    assert headline(states) == "2 runs: 1 queued, 1 running (1 past training), 0 done, 0 failed"
+    assert [line["note"] for line in table(states)] == ["trained; left: train, color_hard", ""]
+
+
+def test_many_runs_are_shown_by_setting(tmp_path: Path) -> None:
+    study = Study(tmp_path, short(("walker_walk", "finger_spin"), seeds="0-19"))
+    write_finished(tmp_path, study.runs[0])
+    lines = table(read_states(study))
+    assert [line["run"] for line in lines] == ["walker_walk-svea-conv", "finger_spin-svea-conv"]
+    assert lines[0]["state"] == "19 queued, 1 done" and lines[0]["decisions"] == "100/2,000"
+
+
+def test_the_command_stops_by_its_time_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = itertools.count(step=60.0)  # the time is up as soon as it is asked for
+    monkeypatch.setattr(local, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    words = ["sweep", "--tasks", "walker_walk", "--methods", "svea", "drq", "--out",
+             str(tmp_path / "study"), "--set", "decisions=100", "--together", "2"]  # fmt: skip
+    assert cli.main([*words, "--time-limit", "1s"]) == 0
+    assert "time limit: 2 runs not done; the same command continues" in capsys.readouterr().out
+    assert cli.main([*words, "--time-limit", "soon"]) == 2
+    assert cli.main(["sweep", "train", str(tmp_path / "study"), "walker"]) == 2
+    assert "'walker'" in capsys.readouterr().err

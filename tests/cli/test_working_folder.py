@@ -24,10 +24,9 @@ from svea.cli import gl_probe, main
 from svea.config import configure
 from svea.core import process
 from svea.envs.workers.pool import Workers
-from svea.studies import Study, supervise
+from svea.studies import Study, as_flags, flatten, supervise
 from svea.studies.engines import Resources, slurm
 from svea.studies.engines.ray import as_task
-from svea.studies.options import as_flags, flatten
 
 SRC = Path(__file__).parents[2] / "src/svea"
 SHADOWED = ("json", "random", "typing", "socket", "numpy", "torch", "gymnasium", "toy")
@@ -75,7 +74,8 @@ def test_train_and_eval(within: Path) -> None:
 
 def test_the_processes_of_a_study(within: Path, tmp_path: Path) -> None:
     run = supervise.Process({})
-    assert run(["train", "--help"], tmp_path / "log", lambda: False) == 0
+    call = functools.partial(importlib.import_module, "svea.studies.supervise")
+    assert run(functools.partial(isinstance, call, str), tmp_path / "log", lambda: False) == 0
 
 
 def test_a_trial_of_drawing(within: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from svea.core import process
 from svea.core.errors import RendererError, WorkerError
-from svea.studies import supervise
 
 SAVER = """
 import signal, sys, time
@@ -60,27 +59,6 @@ def test_when_the_parent_dies_a_child_saves_and_ends(note: Path) -> None:
     parent.kill()
     parent.wait()
     wait_for(note, "saved")
-
-
-def test_a_command_of_a_study_is_asked_once_to_stop_and_its_code_comes_back(
-    note: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lock, real = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR), process.start
-    children: list[process.Child] = []
-
-    def start(function: str, *arguments: object, **options: object) -> process.Child:
-        assert function == "svea.cli.child:main" and options["with_parent"] == signal.SIGTERM
-        children.append(real("saver:main", *arguments, **options))  # type: ignore[arg-type]
-        return children[0]
-
-    def must_stop() -> bool:
-        return note.exists() and note.read_text() == "training"
-
-    monkeypatch.setattr(process, "start", start)
-    assert supervise.Process({}, lock)([str(note)], tmp_path / "log", must_stop) == 143
-    assert note.read_text() == "saved"
-    assert children[0].stop(0) == 143, "asking again does no harm"
-    os.close(lock)
 
 
 def test_a_child_that_does_not_end_is_killed(note: Path) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from fake_studies import short, write_finished
+from fake_studies import SHORT, short, write_finished
 
 from svea.core import files
 from svea.core.errors import UserError
@@ -21,15 +21,11 @@ def test_time_is_estimated_from_the_studys_own_runs(tmp_path: Path) -> None:
     states = read_states(study)
     found = cost.estimate_cost(states, at_once=2, gpus=0.5)
     rate = (100 / 21 + 50 / 21) / 2
-    assert (found.done, found.stopped) == (1, 0)
-    assert found.seconds == pytest.approx((50 + 3 * 100) / rate)
-    assert found.wall_seconds == pytest.approx(found.seconds / 2)
-    assert found.gpu_hours == pytest.approx(found.seconds * 0.5 / 3600)
+    assert found.done == 1 and found.seconds == pytest.approx((50 + 3 * 100) / rate / 2)
+    assert found.gpu_hours == pytest.approx(found.seconds * 2 * 0.5 / 3600)
     assert found.basis == "mean speed of 2 runs of this study"
     side_by_side = cost.estimate_cost(states, at_once=1, together=2)
-    assert side_by_side.wall_seconds == pytest.approx(175 / rate), "50 and 100, then 100 and 100"
-    each = [side_by_side.run_seconds[run.name] * rate for run in study.runs[1:]]
-    assert each == pytest.approx([75, 75, 100, 100]), "those of a process end together"
+    assert side_by_side.seconds == pytest.approx(175 / rate), "50 and 100, then 100 and 100"
 
 
 def test_the_warm_up_is_no_measure_of_speed(tmp_path: Path) -> None:
@@ -39,8 +35,8 @@ def test_the_warm_up_is_no_measure_of_speed(tmp_path: Path) -> None:
     write_finished(tmp_path, study.runs[0], decision=60)
     states = read_states(study)
     found = cost.estimate_cost(states, at_once=1)
-    assert found.seconds is None and cost.updates_made(states) == 0
-    assert cost.updates_left(states) == 200
+    assert found.seconds is None and cost.decisions_made(states) == 0
+    assert cost.decisions_left(states) == 200
     write_finished(tmp_path, study.runs[1], decision=80)
     found = cost.estimate_cost(read_states(study), at_once=1)
     assert found.seconds == pytest.approx((100 + 20) / (80 / 21))
@@ -50,7 +46,7 @@ def test_the_warm_up_is_no_measure_of_speed(tmp_path: Path) -> None:
 def test_an_unknown_speed_is_called_unknown(tmp_path: Path) -> None:
     states = read_states(Study(tmp_path, short(seeds="0-19")))
     found = cost.estimate_cost(states, at_once=2)
-    assert found.seconds is None and found.wall_seconds is None and found.gpu_hours == 0
+    assert found.seconds is None and found.gpu_hours == 0
     assert "no run" in found.basis
     for gpus in (0.5, None):  # a share of a GPU, or an unknown one
         assert cost.estimate_cost(states, at_once=2, gpus=gpus).gpu_hours is None
@@ -64,7 +60,7 @@ def test_disk_is_mostly_the_replay(tmp_path: Path) -> None:
     replay = replay_bytes(run.config)
     frames = 500_000 * 84 * 84 * 3
     assert frames < replay < 1.05 * frames
-    assert replay < estimate((run,)).disk_bytes < 1.1 * replay
+    assert replay < estimate((run,)).file_bytes < 1.1 * replay
     kept, unsaved = (
         plan_runs([Grid(["walker_walk"], seeds="0-9")], {"save_replay": saved})
         for saved in (True, False)
@@ -94,3 +90,19 @@ def test_files_of_finished_runs_do_not_make_room_for_the_others(
     monkeypatch.setattr(files.shutil, "disk_usage", lambda path: usage._replace(free=10**6))
     with pytest.raises(UserError, match="the study will need"):
         cost.require_space(study, states, found)
+
+
+def test_the_cost_in_words(tmp_path: Path) -> None:
+    study = Study(tmp_path, plan_runs([Grid(["walker_walk"], seeds="0-19")], SHORT))
+    first, time, gpu, disk = cost.estimate_cost(read_states(study), at_once=2).lines()
+    assert first == "20 runs, 2,000 decisions left" and "unknown" in time
+    assert gpu.startswith("GPU hours: none") and disk.startswith("disk: up to")
+    assert cost.estimate_cost(read_states(study), 2, gpus=0.5).lines()[2] == "GPU hours: unknown"
+    write_finished(tmp_path, study.runs[0])
+    states = read_states(study)
+    assert cost.estimate_cost(states[:1], 2).lines() == ["1 run, all of them done"]
+    time = cost.estimate_cost(states, at_once=1).lines(limit=100)[1]
+    assert time.startswith("time left (19 runs): about 7 min, at least 4 calls"), time
+    played = plan_runs([Grid(["walker_walk"])], SHORT, modes=["train"])
+    lines = cost.estimate_cost(read_states(Study(tmp_path, played)), 2).lines()
+    assert lines[0] == "1 run" and lines[1].startswith("left (1 run): no training; evaluations")

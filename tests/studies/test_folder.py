@@ -60,6 +60,6 @@ def test_a_study_comes_back_from_its_file(tmp_path: Path, episodes: Any) -> None
     assert read_study(tmp_path / "s") == study
     path = tmp_path / "s" / "study.json"
     content = json.loads(path.read_text())
-    del content["runs"][0]["export"]
+    content["runs"][0]["drop_replay"] = True
     path.write_text(json.dumps(content))
-    assert read_study(tmp_path / "s") == study, "a plan from before exports"
+    assert read_study(tmp_path / "s") == study, "a plan with an option that is no more"

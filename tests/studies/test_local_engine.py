@@ -18,10 +18,11 @@ from tiny_studies import importable, result, tiny_runs, tiny_study
 
 from svea import cli
 from svea.config import configure
-from svea.runs.records import read_records
+from svea.core.errors import UserError
 from svea.studies import PlannedRun, Study, read_journal, read_state, read_states
-from svea.studies.engines import Resources, local
+from svea.studies.engines import Resources, local, ray, slurm
 from svea.studies.folder import is_cancelled
+from svea.studies.supervise import groups
 
 GB = 10**9
 
@@ -88,7 +89,7 @@ def test_agents_of_a_group_are_evaluated_at_once_where_a_gpu_computes(
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(
         local,
-        "supervise_together",
+        "supervise",
         lambda study, runs, *_, at_once, **__: asked.append((len(runs), at_once)),
     )
     study = tiny_study(tmp_path, *tiny_runs(seeds="0-2", device="auto"))
@@ -98,7 +99,7 @@ def test_agents_of_a_group_are_evaluated_at_once_where_a_gpu_computes(
 
 def process_of(study: Study, run: PlannedRun, seconds: float = 60) -> int:
     """The training process of a run, once it has logged something."""
-    log, marker = study.run_folder(run) / "metrics.jsonl", str(study.run_folder(run))
+    log = study.run_folder(run) / "metrics.jsonl"
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if log.exists() and '"decision": 1' in log.read_text():
@@ -108,7 +109,7 @@ def process_of(study: Study, run: PlannedRun, seconds: float = 60) -> int:
                         command = (entry / "cmdline").read_bytes().split(b"\0")
                     except OSError:
                         continue
-                    if marker.encode() in command and b"svea.cli.child:main" in command:
+                    if run.name.encode() in command and b"svea.studies.child:main" in command:
                         return int(entry.name)
         time.sleep(0.02)
     raise AssertionError(f"{run.name} never began")
@@ -175,34 +176,6 @@ def test_the_command_again_goes_on_after_the_driver_was_killed_or_interrupted(
     assert "1 done" in again.stdout and again.returncode == 0
 
 
-@pytest.mark.slow
-def test_runs_without_a_replay_whose_driver_was_killed_are_evaluated_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    importable(monkeypatch)
-    values = {"decisions": 100_000, "save_every": 50, "save_replay": False}
-    study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0-1", modes=("train",), **values))
-    flags = [f"{name}={value}" for name, value in study.runs[0].values.items()
-             if name not in ("task", "method", "seed")]  # fmt: skip
-    command = [sys.executable, "-m", "svea", "sweep", "--tasks", "toy:make", "--seeds", "0-1",
-               "--set", *flags, "--modes", "train", "--episodes", "2", "--out", str(study.folder),
-               "--jobs", "2"]  # fmt: skip
-    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    trainers = [process_of(study, run) for run in study.runs]
-    driver.kill()
-    assert driver.wait(120) == -signal.SIGKILL
-    end = time.monotonic() + 60
-    while any(Path(f"/proc/{trainer}").exists() for trainer in trainers):
-        assert time.monotonic() < end, "a run outlives its driver"
-        time.sleep(0.1)
-    again = subprocess.run(command, check=False, timeout=300, capture_output=True, text=True)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert again.stdout.count("cannot be continued (save_replay is false)") == 2
-    for state in read_states(study):
-        assert state.state == "stopped" and 0 < state.progress.saved < 100_000
-        assert len(read_records(study.run_folder(state.run))) == 2
-
-
 def test_ctrl_c_stops_what_this_driver_works_on_and_no_other_drivers_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +192,7 @@ def test_ctrl_c_stops_what_this_driver_works_on_and_no_other_drivers_runs(
         assert begun.wait(30)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(local, "supervise_together", supervise)
+    monkeypatch.setattr(local, "supervise", supervise)
     with pytest.raises(KeyboardInterrupt):
         local.run_study(study, study.runs, Resources(jobs=1), ctrl_c)
     assert stopped.is_set() and not is_cancelled(study.folder)
@@ -244,3 +217,18 @@ def test_cancel_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     assert last["outcome"] == "stopped" and last["code"] == 143
     assert not (study.run_folder(second.run)).exists()
+
+
+def test_a_process_of_several_runs_takes_the_room_of_several(machine: Any) -> None:
+    machine(cores=64, memory=1000 * GB, gpus={"0": 80 * GB})
+    config = configure("walker_walk")  # a replay of 10.7 GB, and 4 GB besides
+    assert len(local.find_slots([config], Resources())) == 4
+    assert len(local.find_slots([config], Resources(together=2))) == 2
+    assert len(local.find_slots([config], Resources(gpus=0.25, together=2))) == 2
+    assert groups(range(5), 2) == [range(2), range(2, 4), range(4, 5)]
+
+
+@pytest.mark.parametrize("engine", [ray, slurm])
+def test_other_engines_start_a_process_for_every_run(engine: Any, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="together is 2"):
+        engine.require(Study(tmp_path, tiny_runs()), Resources(together=2))

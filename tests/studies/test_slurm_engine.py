@@ -158,9 +158,7 @@ def _main_process(study: Study, job: str) -> int:
                 words = (entry / "cmdline").read_bytes().decode().split("\0")
             except OSError:
                 continue
-            if "svea.cli.child:main" in words and any(
-                str(study.run_folder(study.runs[0])) in w for w in words
-            ):
+            if "svea.studies.child:main" in words and study.runs[0].name in words:
                 return int(words[words.index("svea.core.process") + 1])
     raise AssertionError("the job has no process")
 

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from fake_studies import SHORT, short, write_export, write_finished, write_journal
 
 from svea.studies import Grid, plan_runs, read_state
-
-
-@contextlib.contextmanager
-def locked(journal: Path) -> Iterator[None]:
-    """While a process works on a run."""
-    with journal.open("rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def test_states_come_from_the_folders_alone(tmp_path: Path) -> None:
@@ -135,105 +124,6 @@ def test_exported_means_this_agent_at_its_last_decision(tmp_path: Path) -> None:
     assert read_state(tmp_path, run).state == "done"
     (run.export_folder / "config.json").write_text("[]")
     assert read_state(tmp_path, run).progress.missing_export
-
-
-@pytest.mark.parametrize("outcomes", [("stopped",), ("failed", "stopped"), ("stopped", "refused")])
-def test_a_run_that_was_stopped_without_its_replay_never_continues(
-    outcomes: tuple[str, ...], tmp_path: Path
-) -> None:
-    values = SHORT | {"save_replay": False}
-    (run,) = plan_runs([Grid(["walker_walk"])], values, modes=["train"], episodes=1)
-    folder = write_finished(tmp_path, run, decision=50)
-    (folder / "checkpoints" / "000000050").rename(folder / "checkpoints" / "000000057")
-    with locked(write_journal(tmp_path, run)):
-        assert not read_state(tmp_path, run).progress.ended, "it may be on its way"
-    write_journal(tmp_path, run, *outcomes, saved=57)
-    progress = read_state(tmp_path, run).progress
-    assert progress.stopped and progress.ended and not progress.trained and not progress.over
-    assert progress.decision == 57, "what it saved, not what it logged"
-    record = {"policy": "agent", "decision": 57, "mode": "train", "seed": 0}
-    (folder / "eval.jsonl").write_text(json.dumps(record) + "\n")
-    state = read_state(tmp_path, run)
-    assert state.state == "stopped" and state.progress.over and not state.progress.done
-
-
-@pytest.mark.parametrize(
-    "attempts",
-    [
-        [(-1, "stopped", -1)],
-        [(-1, "stopped", -1), (-1, "failed", 50)],
-        [(-1, "failed", 50), (50, "stopped", 50)],
-        [(-1, "stopped", 50), (-1, None, None)],
-    ],
-    ids=[
-        "stopped before it saved, and trains now",
-        "stopped before it saved, and crashed later",
-        "crashed, and stopped before the next attempt got anywhere",
-        "stopped, its folder removed, and trains now",
-    ],
-)
-def test_a_run_that_did_not_save_because_it_was_stopped_is_not_stopped(
-    attempts: list[tuple[int, str | None, int | None]], tmp_path: Path
-) -> None:
-    (run,) = plan_runs([Grid(["walker_walk"])], SHORT | {"save_replay": False})
-    write_finished(tmp_path, run, decision=50)
-    entries: list[dict[str, Any]] = []
-    for began, outcome, saved in attempts:
-        entries.append({"event": "start", "saved": began})
-        if outcome:
-            entries.append({"event": "end", "outcome": outcome, "saved": saved})
-    journal = write_journal(tmp_path, run)
-    journal.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    with locked(journal) if outcome is None else contextlib.nullcontext():
-        assert not read_state(tmp_path, run).progress.ended
-
-
-START, CRASHED = {"event": "start", "saved": -1}, {"event": "error", "code": 5, "reason": "arm"}
-REFUSED = [{"event": "start", "saved": 50}, {"event": "end", "outcome": "refused", "saved": 50}]
-
-
-@pytest.mark.parametrize(
-    ("entries", "decision", "state"),
-    [
-        ([START], 50, "stopped"),
-        ([START, *REFUSED], 50, "stopped"),
-        ([], 50, "stopped"),
-        ([START], 0, "queued"),
-        ([START, CRASHED], 50, "queued"),
-        ([START, CRASHED, *REFUSED], 50, "failed"),
-    ],
-    ids=[
-        "its supervisor was killed",
-        "the same, and it was refused since",
-        "its journal was lost",
-        "its supervisor was killed before it saved anything",
-        "it crashed before its supervisor was killed",
-        "the same, and it was refused since",
-    ],
-)
-def test_a_run_without_its_replay_whose_supervisor_was_killed_stays_as_it_is(
-    entries: list[dict[str, Any]], decision: int, state: str, tmp_path: Path
-) -> None:
-    (run,) = plan_runs([Grid(["walker_walk"])], SHORT | {"save_replay": False})
-    write_finished(tmp_path, run, decision)
-    journal = write_journal(tmp_path, run)
-    journal.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    assert read_state(tmp_path, run).state == state
-
-
-@pytest.mark.parametrize(
-    ("save_replay", "decision", "outcome"),
-    [(True, 50, "stopped"), (False, 50, "failed"), (False, 0, "stopped"), (False, 100, "stopped")],
-)
-def test_other_runs_continue_fail_or_are_done(
-    save_replay: bool, decision: int, outcome: str, tmp_path: Path
-) -> None:
-    (run,) = plan_runs([Grid(["walker_walk"])], SHORT | {"save_replay": save_replay})
-    write_finished(tmp_path, run, decision)
-    write_journal(tmp_path, run, outcome, saved=decision)
-    state = read_state(tmp_path, run)
-    assert not state.progress.stopped
-    assert state.state == ("done" if decision == 100 else "queued")
 
 
 def test_a_mode_with_a_number_of_its_own_needs_as_many(tmp_path: Path) -> None:

@@ -1,25 +1,53 @@
-"""The supervisor of a run: what is done, retried, given up, and recorded."""
+"""The supervisor of runs: what is done, retried, given up, and recorded."""
 
 from __future__ import annotations
 
+import functools
 import json
+import os
+import shutil
+import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_studies import write_export
+from fake_studies import write_export, write_finished
+from tiny_runs import TINY
+from tiny_studies import importable, result, tiny_study
 
-from svea.studies import Grid, PlannedRun, plan_runs, read_journal, read_state, supervise
-from svea.studies.supervise import supervise_run
+import svea
+from svea import cli
+from svea.core.errors import UserError, WorkerError
+from svea.runs.records import read_records
+from svea.studies import (
+    Grid,
+    PlannedRun,
+    child,
+    flatten,
+    plan_runs,
+    read_journal,
+    read_state,
+    read_states,
+    read_study,
+    supervise,
+)
+from svea.studies.engines import Resources, local
+from svea.studies.supervise import Process
 
 Step = Callable[[Path], int]
+Ends = dict[str, int | Exception]
 
 
-def planned(save_replay: bool = True, **changes: Any) -> PlannedRun:
-    values = {"decisions": 100, "save_replay": save_replay}
-    return plan_runs([Grid(["walker_walk"])], values, **changes)[0]
+def planned(**changes: Any) -> PlannedRun:
+    return plan_runs([Grid(["walker_walk"])], {"decisions": 100}, **changes)[0]
+
+
+def pair(**changes: Any) -> tuple[PlannedRun, ...]:
+    return plan_runs([Grid(["walker_walk"], ["svea", "drq"])], {"decisions": 100}, **changes)
 
 
 def reach(decision: int, code: int = 0) -> Step:
@@ -27,6 +55,7 @@ def reach(decision: int, code: int = 0) -> Step:
 
     def step(folder: Path) -> int:
         (folder / "checkpoints" / f"{decision:09d}").mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text("{}")
         line = {"kind": "eval", "decision": decision, "mode": "train", "return_mean": 1.0}
         with (folder / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
@@ -39,57 +68,72 @@ def exits(code: int) -> Step:
     return lambda folder: code
 
 
+def evaluates(*modes: str, decision: int = 100, episodes: int = 1) -> Step:
+    def step(folder: Path) -> int:
+        line = {"policy": "agent", "decision": decision}
+        lines = [line | {"mode": m, "seed": seed} for m in modes for seed in range(episodes)]
+        (folder / "eval.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+        return 0
+
+    return step
+
+
 class Script:
-    """Stands for the processes of a run: each command does the next step of the script."""
+    """Stands for processes: each call does the next step of the script for every run of it."""
 
     def __init__(self, *steps: Step) -> None:
-        self.steps, self.commands = list(steps), []  # type: ignore[var-annotated]
+        self.steps, self.calls = list(steps), []  # type: ignore[var-annotated]
 
-    def __call__(self, command: list[str], log: Path, must_stop: Callable[[], bool]) -> int:
-        self.commands.append(command)
-        folder = Path(command[1] if command[0] == "eval" else command[-1])
+    def __call__(self, call: Any, log: Path, must_stop: Callable[[], bool]) -> int:
+        self.calls.append(call)
         with log.open("a") as file:
-            file.write(f"something\nsvea: attempt {len(self.commands)} is over\n")
-        return self.steps.pop(0)(folder)
+            file.write(f"something\nsvea: attempt {len(self.calls)} is over\n")
+        step, (study, runs) = self.steps.pop(0), call.args[:2]
+        return max((step(study / "runs" / run.name) for run in runs), key=abs)
+
+    @property
+    def names(self) -> list[str]:
+        return [call.func.__name__ for call in self.calls]
+
+
+def bring(study: Path, run: PlannedRun, attempts: int = 3, **options: Any) -> str:
+    return supervise.supervise(study, [run], attempts, **options)[0]
 
 
 def outcomes(study: Path, run: PlannedRun) -> list[str]:
     entries = read_journal(study / "journal" / f"{run.name}.jsonl")
-    assert [entry["event"] for entry in entries] == ["start", "end"] * (len(entries) // 2)
-    return [entry["outcome"] for entry in entries[1::2]]
+    return [entry["outcome"] for entry in entries if entry["event"] == "end"]
 
 
-def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
+def reasons(study: Path, run: PlannedRun) -> list[str]:
+    entries = read_journal(study / "journal" / f"{run.name}.jsonl")
+    return [entry["reason"] for entry in entries if entry["event"] == "end"]
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
     run = planned()
-    assert supervise_run(tmp_path, run, execute=Script(reach(100))) == "done"
-    assert supervise_run(tmp_path, run, execute=Script()) == "done"
+    assert bring(tmp_path, run, execute=Script(reach(100))) == "done"
+    assert bring(tmp_path, run, execute=Script()) == "done"
     assert outcomes(tmp_path, run) == ["done"]
 
 
 def test_what_fails_is_tried_again_up_to_the_budget(tmp_path: Path) -> None:
     run = planned()
     script = Script(exits(3), reach(40, code=5), exits(-9), exits(4))
-    assert supervise_run(tmp_path, run, attempts=3, execute=script) == "failed"
+    assert bring(tmp_path, run, attempts=3, execute=script) == "failed"
     assert outcomes(tmp_path, run) == ["failed"] * 3
     state = read_state(tmp_path, run, attempts=3)
     assert (state.state, state.reason) == ("failed", "ended by SIGKILL")
-    assert supervise_run(tmp_path, run, attempts=3, execute=Script()) == "failed", (
-        "the budget is spent"
-    )
-    assert supervise_run(tmp_path, run, attempts=4, execute=Script(reach(100))) == "done"
-
-
-def test_the_last_line_of_the_output_says_why(tmp_path: Path) -> None:
-    run = planned()
-    supervise_run(tmp_path, run, attempts=1, execute=Script(exits(4)))
-    assert read_state(tmp_path, run, 1).reason == "exit code 4: svea: attempt 1 is over"
+    assert reasons(tmp_path, run)[0] == "exit code 3: svea: attempt 1 is over"
+    assert bring(tmp_path, run, attempts=3, execute=Script()) == "failed", "the budget is spent"
+    assert bring(tmp_path, run, attempts=4, execute=Script(reach(100))) == "done"
 
 
 def test_bad_input_is_not_tried_again_by_itself_but_when_asked(tmp_path: Path) -> None:
     run = planned()
-    assert supervise_run(tmp_path, run, execute=Script(exits(2))) == "failed"
+    assert bring(tmp_path, run, execute=Script(exits(2))) == "failed"
     assert outcomes(tmp_path, run) == ["refused"]
-    assert supervise_run(tmp_path, run, execute=Script(reach(100))) == "done"
+    assert bring(tmp_path, run, execute=Script(reach(100))) == "done"
 
 
 @pytest.mark.parametrize("code", [0, 130, 143])
@@ -97,229 +141,96 @@ def test_an_interrupted_run_goes_on_and_does_not_count_as_failed(tmp_path: Path,
     """Code 0 before the end is a time limit."""
     run = planned()
     script = Script(reach(20, code), reach(40, code), reach(60, code), reach(80, code), reach(100))
-    assert supervise_run(tmp_path, run, attempts=1, execute=script) == "done"
+    assert bring(tmp_path, run, attempts=1, execute=script) == "done"
     assert outcomes(tmp_path, run) == ["stopped"] * 4 + ["done"]
 
 
 def test_stopping_without_getting_anywhere_is_failing(tmp_path: Path) -> None:
-    run = planned()
-    assert (
-        supervise_run(tmp_path, run, attempts=2, execute=Script(exits(143), exits(0))) == "failed"
-    )
+    assert bring(tmp_path, planned(), 2, execute=Script(exits(143), exits(0))) == "failed"
 
 
-def test_after_training_missing_modes_are_evaluated_and_analyses_made(tmp_path: Path) -> None:
+def test_after_training_come_export_evaluation_and_analysis(tmp_path: Path) -> None:
     episodes = {"default": 1, "color_hard": "all"}
-    run = planned(modes=["train", "color_hard"], episodes=episodes, analyses=["q-gap"])
-
-    def evaluates(folder: Path) -> int:
-        line = {"policy": "agent", "decision": 100, "mode": "train", "seed": 1}
-        lines = [line, *(line | {"mode": "color_hard", "seed": seed} for seed in range(100))]
-        (folder / "eval.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-        return 0
-
-    def analyses(_: Path) -> int:
-        (tmp_path / "runs" / run.name / "analysis").mkdir()
-        (tmp_path / "runs" / run.name / "analysis" / "q-gap.json").write_text("{}")
-        return 0
-
-    script = Script(reach(100), evaluates, analyses)
-    assert supervise_run(tmp_path, run, execute=script) == "done"
-    assert [command[0] for command in script.commands] == ["train", "eval", "analyze"]
-    _, evaluation, analysis = script.commands
-    assert evaluation[3:8] == ["train", "color_hard", "--episodes", "train=1", "color_hard=all"]
-    assert analysis[1:3] == ["q-gap", str(tmp_path / "runs" / run.name)]
-
-
-def test_after_training_the_agent_is_exported_before_it_is_evaluated(tmp_path: Path) -> None:
-    run = planned(modes=["train"], episodes=1, export=tmp_path / "exports")
-
-    def trains(folder: Path) -> int:
-        reach(100)(folder)
-        (folder / "config.json").write_text('{"task": "walker_walk", "command": "svea sweep"}')
-        return 0
-
-    def exports(_: Path) -> int:
-        write_export(run.export_folder, {"task": "walker_walk", "decision": 100})
-        return 0
-
-    def evaluates(folder: Path) -> int:
-        line = {"policy": "agent", "decision": 100, "mode": "train", "seed": 1}
-        (folder / "eval.jsonl").write_text(json.dumps(line) + "\n")
-        return 0
-
-    script = Script(trains, exports, evaluates)
-    assert supervise_run(tmp_path, run, execute=script) == "done"
-    assert script.commands[1] == [
-        "export", str(tmp_path / "runs" / run.name), str(tmp_path / "exports" / run.name), "--small"
-    ]  # fmt: skip
-    assert supervise_run(tmp_path, run, execute=Script()) == "done", "nothing is done twice"
-
-
-def test_an_export_that_fails_does_not_keep_the_agent_from_being_evaluated(tmp_path: Path) -> None:
-    run = planned(modes=["train"], episodes=1, export=tmp_path / "exports")
-    script = Script(reach(100), exits(2), evaluates(100))
-    assert supervise_run(tmp_path, run, execute=script) == "failed"
-    assert [command[0] for command in script.commands] == ["train", "export", "eval"]
-    state = read_state(tmp_path, run)
-    assert state.progress.missing_modes == () and state.progress.missing_export
-    assert (state.refused, state.reason) == (True, "exit code 2: svea: attempt 2 is over")
-
-
-def test_an_export_that_failed_is_tried_again_by_the_same_command(tmp_path: Path) -> None:
-    """Training is done: the attempts at it say nothing about a full disk."""
-    run = planned(modes=["train"], episodes=1, export=tmp_path / "exports")
-
-    def trains(folder: Path) -> int:
-        (folder / "config.json").parent.mkdir(parents=True)
-        (folder / "config.json").write_text("{}")
-        return reach(100)(folder)
-
-    script = Script(trains, exits(4), evaluates(100))
-    assert supervise_run(tmp_path, run, attempts=1, execute=script) == "failed"
-    for _ in range(2):
-        assert supervise_run(tmp_path, run, attempts=1, execute=Script(exits(4))) == "failed"
-        state = read_state(tmp_path, run, attempts=1)
-        assert state.state == "failed" and state.is_tried_again and "exit code 4" in state.reason
-    assert (state.failures, state.failures_after) == (0, 3)
+    run = planned(
+        modes=["train", "color_hard"], episodes=episodes, analyses=["q-gap"],
+        export=tmp_path / "exports",
+    )  # fmt: skip
 
     def exports(_: Path) -> int:
         write_export(run.export_folder, {"decision": 100})
         return 0
 
-    assert supervise_run(tmp_path, run, attempts=1, execute=Script(exports)) == "done"
-
-
-def test_failures_of_training_and_of_what_follows_it_are_counted_apart(tmp_path: Path) -> None:
-    run = planned(modes=["train"], episodes=1)
-    script = Script(exits(4), reach(100), exits(4), exits(4))
-    assert supervise_run(tmp_path, run, attempts=2, execute=script) == "failed"
-    state = read_state(tmp_path, run, attempts=2)
-    assert (state.failures, state.failures_after) == (1, 2)
-    assert supervise_run(tmp_path, run, attempts=1, execute=Script(evaluates(100))) == "done"
-
-
-class Clock:
-    """The time of a study, which is up when a training process has been stopped."""
-
-    up = False
-
-    def __call__(self) -> bool:
-        return self.up
-
-    def stops(self, decision: int) -> Step:
-        def step(folder: Path) -> int:
-            self.up = True
-            return reach(decision)(folder)
-
-        return step
-
-
-def evaluates(decision: int) -> Step:
-    def step(folder: Path) -> int:
-        line = {"policy": "agent", "decision": decision, "mode": "train", "seed": 1}
-        (folder / "eval.jsonl").write_text(json.dumps(line) + "\n")
+    def analyses(folder: Path) -> int:
+        (folder / "analysis").mkdir()
+        (folder / "analysis" / "q-gap.json").write_text("{}")
         return 0
 
-    return step
+    plays = evaluates("train", "color_hard", episodes=100)
+    script = Script(reach(100), exports, plays, analyses)
+    assert bring(tmp_path, run, execute=script) == "done"
+    assert script.names == ["train", "export", "evaluate", "analyse"]
+    assert script.calls[2].args[2:] == (("train", "color_hard"), 1)
+    assert script.calls[3].args[2] == ("q-gap",)
+    assert bring(tmp_path, run, execute=Script()) == "done", "nothing is done twice"
 
 
-def test_a_run_out_of_time_that_cannot_be_continued_is_evaluated_as_it_is(tmp_path: Path) -> None:
-    run, clock = planned(save_replay=False, modes=["train"], episodes=1), Clock()
-    script = Script(clock.stops(60), evaluates(60))
-    assert supervise_run(tmp_path, run, execute=script, time_is_up=clock) == "stopped"
-    assert [command[0] for command in script.commands] == ["train", "eval"]
-    assert outcomes(tmp_path, run) == ["stopped", "done"]
-    assert supervise_run(tmp_path, run, execute=Script()) == "stopped", "nothing is done twice"
+def test_what_fails_after_training_does_not_keep_the_rest_from_being_done(tmp_path: Path) -> None:
+    """And costs nothing of the attempts at training; the same command tries it again."""
+    run = planned(modes=["train"], export=tmp_path / "exports", episodes=1)
+    script = Script(exits(4), reach(100), exits(2), evaluates("train"))
+    assert bring(tmp_path, run, attempts=2, execute=script) == "failed"
+    assert script.names == ["train", "train", "export", "evaluate"]
+    for _ in range(2):
+        assert bring(tmp_path, run, attempts=1, execute=Script(exits(4))) == "failed"
+        state = read_state(tmp_path, run, attempts=1)
+        assert state.state == "failed" and state.is_tried_again and "exit code 4" in state.reason
+    assert (state.failures, state.failures_after) == (1, 2)
+    assert state.progress.missing_modes == () and state.progress.missing_export
+
+    def exports(_: Path) -> int:
+        write_export(run.export_folder, {"decision": 100})
+        return 0
+
+    assert bring(tmp_path, run, attempts=1, execute=Script(exports)) == "done"
 
 
-def test_a_crash_after_a_stop_is_a_failure(tmp_path: Path) -> None:
-    run, clock = planned(save_replay=False, modes=["train"], episodes=1), Clock()
+@pytest.mark.parametrize("reached", [60, 100])
+def test_the_time_of_a_study_is_for_training(tmp_path: Path, reached: int) -> None:
+    run, up = planned(modes=["train"], episodes=1), threading.Event()
 
-    def stops_unsaved(_: Path) -> int:
-        clock.up = True
-        return 143
+    def stops(folder: Path) -> int:
+        up.set()
+        return reach(reached)(folder)
 
-    assert supervise_run(tmp_path, run, execute=Script(stops_unsaved), time_is_up=clock) == "queued"
-    script = Script(reach(60, code=-9), exits(2))
-    assert supervise_run(tmp_path, run, execute=script) == "failed"
-    assert outcomes(tmp_path, run) == ["stopped", "failed", "refused"]
-    assert [command[0] for command in script.commands] == ["train", "train"], "no evaluation"
-
-
-def loses_its_supervisor(study: Path, run: PlannedRun, step: Step) -> None:
-    """An attempt whose process does a step, and whose supervisor is killed meanwhile."""
-
-    class Killed(BaseException):
-        pass
-
-    def killed(folder: Path) -> int:
-        step(folder)
-        raise Killed
-
-    with pytest.raises(Killed):
-        supervise_run(study, run, execute=Script(killed))
+    script = Script(stops, evaluates("train"))
+    state = bring(tmp_path, run, execute=script, time_is_up=up.is_set)
+    assert state == ("queued" if reached == 60 else "done")
+    if state == "queued":
+        assert outcomes(tmp_path, run) == ["stopped"]
+        assert bring(tmp_path, run, execute=Script(reach(100), evaluates("train"))) == "done"
 
 
-def test_a_run_that_lost_its_supervisor_and_its_replay_is_evaluated_as_it_is(
-    tmp_path: Path,
-) -> None:
-    run = planned(save_replay=False, modes=["train"], episodes=1)
-    loses_its_supervisor(tmp_path, run, reach(60))
-    script, clock = Script(evaluates(60)), Clock()
-    clock.up = True
-    assert supervise_run(tmp_path, run, 1, execute=script, time_is_up=clock) == "stopped"
-    assert [command[0] for command in script.commands] == ["eval"]
-    assert outcomes(tmp_path, run) == ["stopped", "done"]
-    assert read_state(tmp_path, run, 1).failures == 0
-
-
-@pytest.mark.parametrize(("save_replay", "decision"), [(False, 0), (True, 60)])
-def test_other_runs_that_lost_their_supervisor_begin_again_or_go_on(
-    save_replay: bool, decision: int, tmp_path: Path
-) -> None:
-    run = planned(save_replay=save_replay)
-    loses_its_supervisor(tmp_path, run, reach(decision))
-    assert supervise_run(tmp_path, run, execute=Script(reach(100))) == "done"
-    assert outcomes(tmp_path, run) == ["stopped", "done"]
-
-
-def test_a_run_out_of_time_that_can_be_continued_waits_for_it(tmp_path: Path) -> None:
-    run, clock = planned(modes=["train"], episodes=1), Clock()
-    script = Script(clock.stops(60))
-    assert supervise_run(tmp_path, run, execute=script, time_is_up=clock) == "queued"
-    script = Script(reach(100), evaluates(100))
-    assert supervise_run(tmp_path, run, execute=script) == "done"
-
-
-def test_a_run_that_is_trained_in_time_is_evaluated_after_it(tmp_path: Path) -> None:
-    run, clock = planned(modes=["train"], episodes=1), Clock()
-    script = Script(clock.stops(100), evaluates(100))
-    assert supervise_run(tmp_path, run, execute=script, time_is_up=clock) == "done"
-
-
-def test_what_fails_out_of_time_is_not_tried_forever(tmp_path: Path) -> None:
-    run, clock = planned(save_replay=False, modes=["train"], episodes=1), Clock()
-    script = Script(clock.stops(60), exits(4), exits(0), exits(-9))
-    assert supervise_run(tmp_path, run, 3, execute=script, time_is_up=clock) == "failed"
-    assert outcomes(tmp_path, run) == ["stopped", "failed", "failed", "failed"]
+def test_a_run_without_its_replay_that_was_stopped_is_refused_by_training(tmp_path: Path) -> None:
+    values = {"decisions": 100, "save_replay": False}
+    (run,) = plan_runs([Grid(["walker_walk"])], values, modes=["train"], episodes=1)
+    write_finished(tmp_path, run, decision=60)
+    assert bring(tmp_path, run, execute=Script(exits(2))) == "failed"
     state = read_state(tmp_path, run)
-    assert state.state == "failed" and state.progress.stopped and not state.progress.over
+    assert state.refused and state.progress.missing_modes, "nothing is evaluated halfway"
 
 
 def test_a_cancelled_study_is_not_begun_and_not_a_failure(tmp_path: Path) -> None:
     run = planned()
     (tmp_path / "cancel").touch()
-    assert supervise_run(tmp_path, run, execute=Script()) == "queued"
+    assert bring(tmp_path, run, execute=Script()) == "queued"
     (tmp_path / "cancel").unlink()
 
     def is_cancelled_meanwhile(folder: Path) -> int:
         (tmp_path / "cancel").touch()
         return 143
 
-    assert (
-        supervise_run(tmp_path, run, attempts=1, execute=Script(is_cancelled_meanwhile)) == "queued"
-    )
+    script = Script(is_cancelled_meanwhile)
+    assert bring(tmp_path, run, attempts=1, execute=script) == "queued"
     assert outcomes(tmp_path, run) == ["stopped"]
 
 
@@ -335,13 +246,202 @@ def test_two_processes_do_not_work_on_one_run(
         return reach(100)(folder)
 
     worker = threading.Thread(
-        target=supervise_run, args=(tmp_path, run), kwargs={"execute": Script(slowly)}
+        target=bring, args=(tmp_path, run), kwargs={"execute": Script(slowly)}
     )
     worker.start()
     assert begun.wait(30)
     assert read_state(tmp_path, run).state == "running"
     monkeypatch.setattr(supervise, "LOCK_SECONDS", 0.0)
-    assert supervise_run(tmp_path, run, execute=Script()) == "running"
+    assert bring(tmp_path, run, execute=Script()) == "running"
     go_on.set()
     worker.join()
-    assert supervise_run(tmp_path, run, execute=Script()) == "done"
+    assert bring(tmp_path, run, execute=Script()) == "done"
+
+
+# Runs that share processes ------------------------------------------------------------------------
+
+
+class Group:
+    """Stands for the processes of a group: what each does to each run, by its name."""
+
+    def __init__(self, study: Path, *steps: Ends) -> None:
+        self.study, self.steps = study, list(steps)
+        self.calls: list[list[str]] = []
+
+    def __call__(self, call: Any, log: Path, must_stop: Callable[[], bool]) -> int:
+        runs = {run.name: run for run in call.args[1]}
+        self.calls.append([call.func.__name__, *runs])
+        log.open("a").close()
+        code = 0
+        for name, ends in self.steps.pop(0).items():
+            if isinstance(ends, Exception):
+                child.record_error(self.study, runs[name], ends)
+                code = getattr(ends, "exit_code", 1)
+            elif ends < 0:
+                return ends
+            else:
+                reach(ends)(self.study / "runs" / name)
+        return code
+
+
+def test_runs_train_in_one_process_and_one_that_fails_again_alone(tmp_path: Path) -> None:
+    first, second = pair()
+    broken = WorkerError("the arm fell off")
+    group = Group(tmp_path, {first.name: broken, second.name: 100}, {first.name: 100})
+    assert supervise.supervise(tmp_path, [first, second], execute=group) == ["done", "done"]
+    assert group.calls == [["train", first.name, second.name], ["train", first.name]]
+    assert outcomes(tmp_path, first) == ["failed", "done"]
+    assert reasons(tmp_path, first)[0] == "exit code 5: the arm fell off"
+    assert outcomes(tmp_path, second) == ["done"]
+    note = (tmp_path / "journal" / f"{second.name}.log").read_text()
+    assert note == f"trained together with {first.name}: its lines are in {first.name}.log\n"
+
+
+def test_one_that_is_refused_is_not_tried_again(tmp_path: Path) -> None:
+    first, second = pair()
+    group = Group(tmp_path, {first.name: UserError("no such task"), second.name: 100})
+    assert supervise.supervise(tmp_path, [first, second], execute=group) == ["failed", "done"]
+    assert reasons(tmp_path, first) == ["exit code 2: no such task"]
+
+
+def test_a_process_that_is_killed_is_a_failed_attempt_of_all(tmp_path: Path) -> None:
+    first, second = pair()
+    group = Group(tmp_path, {first.name: -9}, {first.name: 100, second.name: 100})
+    supervise.supervise(tmp_path, [first, second], execute=group)
+    for run in (first, second):
+        assert outcomes(tmp_path, run) == ["failed", "done"]
+        assert reasons(tmp_path, run) == ["ended by SIGKILL", ""]
+
+
+def test_out_of_time_is_not_a_failure(tmp_path: Path) -> None:
+    runs, asked = pair(), iter([False, False])
+    group = Group(tmp_path, {run.name: 0 for run in runs})
+    stop = functools.partial(next, asked, True)
+    states = supervise.supervise(tmp_path, runs, attempts=1, execute=group, must_stop=stop)
+    assert states == ["queued", "queued"]
+    assert [outcomes(tmp_path, run) for run in runs] == [["stopped"]] * 2
+
+
+@pytest.mark.parametrize("jobs", [1, 8])
+def test_trained_runs_are_exported_by_one_process_and_evaluated_by_another(
+    tmp_path: Path, jobs: int
+) -> None:
+    runs = pair(modes=["train", "color_hard"], episodes=1, export=tmp_path / "exports")
+    for run in runs:
+        reach(100)(tmp_path / "runs" / run.name)
+
+    def exports(folder: Path) -> int:
+        write_export(tmp_path / "exports" / folder.name, {"decision": 100})
+        return 0
+
+    script = Script(exports, evaluates("train", "color_hard"))
+    assert supervise.supervise(tmp_path, runs, execute=script, at_once=jobs) == ["done", "done"]
+    assert script.names == ["export", "evaluate"]
+    assert [len(call.args[1]) for call in script.calls] == [2, 2]
+    assert script.calls[1].args[3] == min(jobs, 4), "two runs in two modes"
+
+
+def test_runs_that_are_evaluated_otherwise_have_a_process_of_their_own(tmp_path: Path) -> None:
+    grids = [Grid(["walker_walk"], seeds="0-1"), Grid(["robot_push"], seeds="0-1")]
+    runs = plan_runs(grids, {"decisions": 100}, modes=["usual"], episodes=1)
+    for run in runs:
+        reach(100)(tmp_path / "runs" / run.name)
+    script = Script(evaluates("train", "color_hard"), evaluates("train", "test"))
+    assert supervise.supervise(tmp_path, runs, execute=script) == ["done"] * 4
+    assert [call.args[2] for call in script.calls] == [("train", "color_hard"), ("train", "test")]
+
+
+# Processes ----------------------------------------------------------------------------------------
+
+
+def saves(note: Path) -> None:
+    """A call of a process that saves when it is asked to stop."""
+
+    def save(number: int, frame: object) -> None:
+        note.write_text("saved")
+        sys.exit(143)
+
+    signal.signal(signal.SIGTERM, save)
+    note.write_text("training")
+    time.sleep(60)
+
+
+def test_a_process_is_asked_to_stop_and_its_code_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importable(monkeypatch)
+    note, log = tmp_path / "note", tmp_path / "log"
+
+    def must_stop() -> bool:
+        return note.exists() and note.read_text() == "training"
+
+    lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
+    assert Process({}, lock)(functools.partial(saves, note), log, must_stop) == 143
+    os.close(lock)
+    assert note.read_text() == "saved"
+    refused = functools.partial(svea.configure, "no_such_task")
+    assert Process({})(refused, log, lambda: False) == 2
+    assert log.read_text().startswith("svea: unknown task 'no_such_task'")
+
+
+def tiny_values(**changes: Any) -> dict[str, Any]:
+    return flatten({k: v for k, v in TINY.items() if k != "method"} | changes)
+
+
+@pytest.mark.slow
+def test_one_command_trains_exports_and_evaluates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    importable(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "sweep", "--tasks", "toy:make", "--seeds", "0-1", "--together", "2", "--out", "study",
+        "--modes", "all", "--episodes", "1", "picture_colors=3", "--export", "exports",
+        "--set", *(f"{name}={value}" for name, value in tiny_values().items()),
+    ]  # fmt: skip
+    assert cli.main(words) == 0
+    shown = capsys.readouterr().out
+    assert "2 runs: 0 queued, 0 running, 2 done, 0 failed" in shown
+    assert f"exported: 2 of 2 agents, to {tmp_path / 'exports'}" in shown
+    journals = {path: path.read_text() for path in Path("study/journal").iterdir()}
+    for run in read_study(Path("study")).runs:
+        kept = Path("exports") / run.name
+        played = [record["mode"] for record in read_records(Path("study/runs") / run.name)]
+        assert sorted(played) == ["picture_colors"] * 3 + ["picture_video", "train"]
+        assert svea.load_agent(kept).decision == 40
+        assert {path.name for path in kept.iterdir()} == {"actor.safetensors", "config.json"}
+    assert cli.main(words) == 0
+    assert {path: path.read_text() for path in Path("study/journal").iterdir()} == journals
+    capsys.readouterr()
+    assert cli.main(["sweep", "export", "study", run.name]) == 0
+    there = tmp_path / "exports" / run.name
+    assert capsys.readouterr().out == f"{run.name} is already exported to {there}\n"
+    shutil.rmtree(kept)
+    assert cli.main(["sweep", "export", "study", run.name]) == 0 and kept.exists()
+
+
+@pytest.mark.slow
+def test_different_runs_stopped_and_continued_are_the_runs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importable(monkeypatch)
+    grids = [Grid(["toy:make"], ["svea"]), Grid(["toy:make_terminating"], ["drq"], seeds="3")]
+    runs = plan_runs(grids, tiny_values(decisions=150, save_every=50, eval_every=75))
+    alone = tiny_study(tmp_path / "alone", *runs)
+    local.run_study(alone, runs, Resources(jobs=2), lambda: None)
+    study = tiny_study(tmp_path / "study", *runs)
+
+    def begun() -> bool:
+        logs = [study.run_folder(run) / "metrics.jsonl" for run in runs]
+        return all(log.exists() and '"decision": 1' in log.read_text() for log in logs)
+
+    supervise.supervise(study.folder, runs, must_stop=begun)
+    states = read_states(study)
+    assert [state.state for state in states] == ["queued", "queued"]
+    assert all(0 < state.progress.decision < 150 for state in states), "both are on their way"
+    local.run_study(study, runs, Resources(together=2), lambda: None)
+    assert [state.state for state in read_states(study)] == ["done", "done"]
+    assert [result(study, run) for run in runs] == [result(alone, run) for run in runs]
+    log = (study.folder / "journal" / f"{runs[0].name}.log").read_text()
+    assert "toy:make svea s0: stopped and saved at decision" in log
+    assert "toy:make_terminating drq s3: done: 150 decisions" in log

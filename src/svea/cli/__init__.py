@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
-import os
-import resource
 import signal
 import sys
 import warnings
@@ -13,7 +10,8 @@ import warnings
 from svea import __version__
 from svea.cli.encoding import write_what_streams_can_show
 from svea.core import importing
-from svea.core.errors import Stopped, SveaError, UserError, install_hint, unknown_name
+from svea.core.errors import unknown_name
+from svea.core.outcome import exit_code, one_line_warning
 
 VERBS = {
     "demo": "Show trained agents in new worlds, train one, report on both.",
@@ -72,81 +70,7 @@ def answer(arguments: list[str], ends: bool = False) -> int:
         return 0
     warnings.formatwarning = one_line_warning
     importing.trust_typed(arguments)
-    try:
-        return run_verb(arguments[0], arguments[1:])
-    except SveaError as error:
-        where = f" (details: {error.details})" if error.details else ""
-        print(f"svea: {error}{where}", file=sys.stderr)
-        if not error.details:  # e.g. the traceback of a worker
-            print(*getattr(error, "__notes__", []), sep="\n", end="", file=sys.stderr)
-        return error.exit_code
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "svea":
-            raise
-        print(
-            f"svea: {arguments[0]} needs {error.name}, which is not installed: {install_hint()}",
-            file=sys.stderr,
-        )
-        return UserError.exit_code
-    except BrokenPipeError:  # `svea methods | head`
-        sys.stderr.close()
-        return 0
-    except Stopped as stopped:
-        print(f"svea: {stopped}", file=sys.stderr)
-        return stopped.exit_code
-    except KeyboardInterrupt:
-        print("svea: stopped", file=sys.stderr)
-        return 130
-    except (OSError, MemoryError, SystemError, ImportError, RuntimeError) as error:
-        what = _unusable(error) or exhausted(error)
-        if not what:
-            raise
-        print(f"svea: {what}", file=sys.stderr)
-        if ends and not isinstance(error, OSError):
-            sys.stdout.flush()
-            os._exit(UserError.exit_code)  # without memory, Python's own end has tracebacks
-        return UserError.exit_code
-
-
-def _unusable(error: BaseException) -> str:
-    """Which path that a user named cannot be used, if that is what an error means."""
-    kinds = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM)
-    if isinstance(error, OSError) and error.errno in kinds:
-        return f"cannot use {error.filename!r}: {error.strerror}"
-    return ""
-
-
-def exhausted(error: BaseException) -> str:
-    """What this process has no more of, and how to give it more; empty if that is not why.
-
-    Without memory Python itself fails in many ways, most of them while a library is imported.
-    """
-    number = error.errno if isinstance(error, OSError) else None
-    if number in (errno.EMFILE, errno.ENFILE):
-        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return f"too many open files; {allowed} are allowed here. Allow more: ulimit -n 1024"
-    said = str(error)
-    signs = ("failed to map segment", "annot allocate memory", "can't start new thread")
-    without = isinstance(error, MemoryError | SystemError) or number == errno.ENOMEM
-    if not without and not any(sign in said for sign in signs):
-        return ""
-    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
-    limit = "" if allowed == resource.RLIM_INFINITY else f" of {allowed >> 20:,} MiB (ulimit -v)"
-    cure = "Raise the limit" if limit else "End other programs, or ask for less (--replay, --envs)"
-    return f"there is not enough memory{limit}. {cure}"
-
-
-def one_line_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
-) -> str:
-    """What a user should know, without the line of code that says it; other warnings as ever."""
-    if category is UserWarning:
-        return f"warning: {message}\n"
-    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
+    return exit_code(lambda: run_verb(arguments[0], arguments[1:]), arguments[0], ends)
 
 
 def run_verb(verb: str, arguments: list[str]) -> int:

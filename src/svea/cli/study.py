@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-import errno
-import importlib
 import math
-import os
 import shlex
 import shutil
 import signal
 import sys
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.live import Live
 from rich.table import Table
 
 from svea.cli.arguments import brief_help
 from svea.core.errors import UserError
-from svea.core.files import make_folder
-from svea.core.machine import activation, can_redraw, console, usable_cores
+from svea.core.machine import activation, can_redraw, console
 from svea.core.process import interrupt, on_signals
 from svea.core.words import duration, listed, plural
 from svea.evaluation.episodes import episodes_in
-from svea.studies import RunState, Study, as_flags, read_states
-from svea.studies.cost import Cost, estimate_cost, require_space, unfinished, updates_made
+from svea.studies import STATES, RunState, Study, as_flags, read_states
+from svea.studies.cost import decisions_left, decisions_made, require_space
 from svea.studies.engines import Resources
-from svea.studies.engines.local import find_slots
 from svea.studies.folder import is_cancelled
-from svea.studies.state import export_is_taken, worker
+from svea.studies.state import worker
 from svea.studies.supervise import LOCK_SECONDS
-from svea.studies.watch import MOST_ROWS, active, headline, reached, table, what_continues
+from svea.studies.work import Work
 
 FAILED = 1  # exit code of a study in which runs failed
+MOST_ROWS = 30
 REFRESH_SECONDS = 2.0  # between reads of the folders; ten times as long as a read, if that is more
 
 
@@ -66,40 +62,29 @@ def run_study(study: Study, flags: EngineFlags, confirm: bool = False) -> int:
         flags: where and how.
         confirm: ask before anything starts.
     """
-    flags.check()
-    states = read_states(study)
-    cost = _cost(states, flags)
-    engine = importlib.import_module(f"svea.studies.engines.{flags.on}")
+    work = Work.left_of(study, flags.on, flags)
+    limit = flags.seconds("none") if flags.on == "local" else math.inf
     if flags.dry_run:
-        print("\n".join(dry_run_lines(study, states, cost)))
-    print("\n".join(cost_lines(cost, flags)))
+        print("\n".join(dry_run_lines(study, work.states)))
+    print("\n".join(work.cost.lines(limit)))
     if flags.dry_run:
-        _warn_about_space(study, states, cost)
-        engine.require(study, flags)
+        _warn_about_space(work)
+        work.require_engine()
         return 0
-    require_space(study, states, cost)
-    due = active(states)
-    due += [state for state in states if state.is_tried_again]
-    runs = [state.run for state in due]
-    _print_spent(states)
-    _print_others(study, states)
-    if not runs:
-        study.save()
-        return _print_end(study, states, flags)
-    engine.require(study, flags)
-    _require_exports(study, due)
-    if confirm:
-        _ask(f"start {plural(len(runs), 'run')}?")
-    study.save()
+    _print_spent(work.states)
+    _print_others(study, work.states)
+    work.require()
+    if confirm and work.due:
+        _ask(f"start {plural(len(work.due), 'run')}?")
     display = StudyDisplay(study)
-    with _sigterm_as_interrupt(study), display.show():
-        submitted = engine.run_study(study, runs, flags, display.refresh)
-    if flags.on == "slurm":
-        if len(submitted) < len(runs):
-            print(f"{plural(len(runs) - len(submitted), 'run')} already in SLURM's queue")
+    with _sigterm_as_interrupt(), display.show():
+        submitted = work.run(display.refresh)
+    if flags.on == "slurm" and work.due:
+        if waiting := len(work.due) - len(submitted or ()):
+            print(f"{plural(waiting, 'run')} already in SLURM's queue")
         print(f"submitted; `svea sweep status {study.folder}` shows its progress")
         return 0
-    return _print_end(study, read_states(study), flags)
+    return _print_end(study, read_states(study), limit)
 
 
 def _ask(question: str) -> None:
@@ -117,11 +102,8 @@ def _ask(question: str) -> None:
         raise UserError("nothing was started; --dry-run lists the runs, --scale makes them shorter")
 
 
-def dry_run_lines(study: Study, states: Sequence[RunState], cost: Cost | None = None) -> list[str]:
-    """The command of every run; options that all share are listed once, at the end.
-
-    With a cost whose speed is known, each with the time that it will take.
-    """
+def dry_run_lines(study: Study, states: Sequence[RunState]) -> list[str]:
+    """The command of every run; options that all share are listed once, at the end."""
     first = states[0].run.values
     shared = {
         name: value
@@ -133,38 +115,11 @@ def dry_run_lines(study: Study, states: Sequence[RunState], cost: Cost | None = 
     for state in states:
         own = {k: v for k, v in state.run.values.items() if k != "task" and k not in shared}
         command = ["svea", "train", state.run.values["task"], *as_flags(own)]
-        seconds = cost.run_seconds.get(state.run.name) if cost else None
-        left = "" if not seconds else f"  # about {duration(seconds)}"
-        lines.append(f"{state.state:<8} {shlex.join(command)}{left}")
+        lines.append(f"{state.state:<8} {shlex.join(command)}")
     out = study.folder / "runs" / "NAME"
     lines.append(f"each with {shlex.join([*as_flags(shared), '--out', str(out)])}")
     lines += _what_follows(states)
     return [_folded(line) for line in lines]
-
-
-def _require_exports(study: Study, states: Sequence[RunState]) -> None:
-    """Refuse a folder that no agent can be exported to, before hours of training and not after."""
-    waiting = [state for state in states if state.progress.missing_export]
-    for folder in {state.run.export for state in waiting}:
-        if Path(folder).resolve() == (study.folder / "runs").resolve():
-            raise UserError(
-                f"export is {folder!r}, where this study keeps its runs; name another folder"
-            )
-        try:
-            make_folder(Path(folder))
-            if not os.access(folder, os.W_OK | os.X_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        except OSError as error:
-            raise UserError(
-                f"export is {folder!r}, which cannot be written: {error.strerror}; name another "
-                "place, or fix the permissions"
-            ) from error
-    if taken := [state.run for state in waiting if export_is_taken(study.folder, state)]:
-        raise UserError(
-            f"{taken[0].export_folder} holds something other than the agent of that run, and is "
-            f"never overwritten ({len(taken)} such in all); move it away, or name another folder "
-            "to export to"
-        )
 
 
 def _what_follows(states: Sequence[RunState]) -> list[str]:
@@ -178,31 +133,17 @@ def _what_follows(states: Sequence[RunState]) -> list[str]:
     return lines
 
 
-def cost_lines(cost: Cost, flags: EngineFlags = DEFAULT_ENGINE) -> list[str]:
-    """What is left of a study, in words."""
-    left, runs = cost.runs - cost.done - cost.stopped, plural(cost.runs, "run")
-    if cost.done == cost.runs:
-        return [f"{runs}, all of them done"]
-    runs += f", {cost.done} of them done" if cost.done else ""
-    runs += f", {cost.stopped} of them stopped for good" if cost.stopped else ""
-    if not left:
-        return [runs]
-    if cost.wall_seconds == 0:
-        what = "no training; evaluations and exports take a time that is not estimated"
-        return [runs, f"left ({plural(left, 'run')}): {what}"]
-    time = "unknown" if cost.wall_seconds is None else f"about {duration(cost.wall_seconds)}"
-    limit = flags.seconds("none") if flags.on == "local" else math.inf
-    if cost.wall_seconds is not None and limit < cost.wall_seconds:
-        calls = math.ceil(cost.wall_seconds / limit)
-        time += f", at least {calls:,} calls with --time-limit {flags.time_limit}"
-    gpu = "unknown" if cost.gpu_hours is None else f"about {cost.gpu_hours:,.1f}"
-    gpu = "none, all runs compute on CPU cores" if cost.gpu_hours == 0 else gpu
-    return [
-        f"{runs}, {cost.updates:,} updates left",
-        f"time left ({plural(left, 'run')}): {time} ({cost.basis})",
-        f"GPU hours: {gpu}",
-        f"disk: up to {cost.disk_bytes / 1e9:,.1f} GB",
-    ]
+def _folded(line: str) -> str:
+    """A line no wider than the terminal; unchanged where the output is not a terminal."""
+    if not sys.stdout.isatty():
+        return line
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(
+        line, width, subsequent_indent=" " * 9, break_on_hyphens=False, break_long_words=False
+    )
+
+
+# Progress -----------------------------------------------------------------------------------------
 
 
 class StudyDisplay:
@@ -213,7 +154,7 @@ class StudyDisplay:
         self.study, self.console = study, console()
         self._live: Live | None = None
         self._next_read, self._last_text = 0.0, ""
-        self._began, self._first_updates = time.monotonic(), -1
+        self._began, self._made_before = time.monotonic(), -1
 
     @contextmanager
     def show(self) -> Iterator[None]:
@@ -241,67 +182,123 @@ class StudyDisplay:
         self._last_text = text
 
     def _rate(self, states: Sequence[RunState]) -> float:
-        """Updates per second of the whole study since the display began."""
-        done = updates_made(states)
-        if self._first_updates < 0:
-            self._first_updates = done
-        return (done - self._first_updates) / max(time.monotonic() - self._began, 1e-9)
+        """Decisions per second of the whole study since the display began."""
+        made = decisions_made(states)
+        if self._made_before < 0:
+            self._made_before = made
+        return (made - self._made_before) / max(time.monotonic() - self._began, 1e-9)
 
 
-def _warn_about_space(study: Study, states: Sequence[RunState], cost: Cost) -> None:
-    """A plan is a plan on any disk: what would be refused is only said."""
-    try:
-        require_space(study, states, cost)
-    except UserError as error:
-        print(f"warning: the study would be refused here: {error}", file=sys.stderr)
+def headline(states: Sequence[RunState], rate: float = 0.0) -> str:
+    """Counts by state, and the time left at a rate (decisions per second of all runs)."""
+    counts = Counter(state.state for state in states)
+    past = sum(state.state == "running" and state.progress.trained for state in states)
+    shown = [
+        f"{counts[name]} {name}"
+        + (f" ({past} past training)" if name == "running" and past else "")
+        for name in STATES
+    ]
+    text = f"{plural(len(states), 'run')}: {', '.join(shown)}"
+    if (left := decisions_left(active(states))) and rate > 0:
+        text += f"; ETA {duration(left / rate)}"
+    return text
 
 
-def _cost(states: Sequence[RunState], flags: EngineFlags) -> Cost:
-    """The estimate for an engine."""
-    at_once = flags.jobs or len(states)
-    gpus: float | None = max(flags.gpus, 0.0)
-    if flags.on == "local":
-        slots = find_slots([s.run.config for s in unfinished(states)], flags)
-        at_once, used = len(slots), {slot.gpu for slot in slots if slot.gpu}
-        gpus = len(used) / at_once
-    elif flags.on == "ray":
-        gpus = None if flags.gpus < 0 else gpus  # one, if the cluster has GPUs
-        at_once = flags.jobs or max(int(usable_cores() // (flags.cpus or 1)), 1)
-    return estimate_cost(states, at_once, gpus, flags.together)
+def active(states: Sequence[RunState]) -> list[RunState]:
+    """The runs that are queued or running."""
+    return [state for state in states if state.state in ("queued", "running")]
 
 
-def _folded(line: str) -> str:
-    """A line no wider than the terminal; unchanged where the output is not a terminal."""
-    if not sys.stdout.isatty():
-        return line
-    width = shutil.get_terminal_size().columns
-    return textwrap.fill(
-        line, width, subsequent_indent=" " * 9, break_on_hyphens=False, break_long_words=False
-    )
+def rows(states: Sequence[RunState]) -> list[dict[str, Any]]:
+    """One row per run, for `--json`."""
+    return [
+        {
+            "run": state.run.name,
+            "state": state.state,
+            "decision": state.progress.known,
+            "decisions": state.run.decisions,
+            "seconds": state.progress.seconds,
+            "returns": state.progress.returns,
+            "failures": state.failures + state.failures_after,
+            "reason": state.reason,
+        }
+        for state in states
+    ]
+
+
+def table(states: Sequence[RunState]) -> list[dict[str, str]]:
+    """Rows of text: running runs first; of many runs, one row per setting with its seeds."""
+    if len(states) <= MOST_ROWS:
+        order = {"running": 0, "failed": 1, "queued": 2, "done": 3}
+        shown = sorted(states, key=lambda state: order[state.state])
+        return [_row(state.run.name, [state]) for state in shown]
+    groups: dict[str, list[RunState]] = {}
+    for state in states:
+        groups.setdefault(state.run.name.rpartition("-s")[0], []).append(state)
+    return [_row(name, members) for name, members in groups.items()]
+
+
+def _row(name: str, members: Sequence[RunState]) -> dict[str, str]:
+    """A run, or the seeds of one setting."""
+    counts = Counter(state.state for state in members)
+    modes = dict.fromkeys(mode for state in members for mode in state.progress.returns)
+    returns = {mode: [s.progress.returns[mode] for s in members if mode in s.progress.returns]
+               for mode in modes}  # fmt: skip
+    made = sum(state.progress.known for state in members)
+    planned = sum(state.run.decisions for state in members)
+    several = len(members) > 1
+    return {
+        "run": name,
+        "state": ", ".join(f"{counts[s]} {s}" if several else s for s in STATES if counts[s]),
+        "decisions": f"{made:,}/{planned:,}",
+        "last returns": "  ".join(f"{m} {sum(v) / len(v):.0f}" for m, v in returns.items()),
+        "note": next(filter(None, map(_note, members)), ""),
+    }
+
+
+def _note(state: RunState) -> str:
+    """Why a run failed, or what is left of one that is past its training."""
+    progress, failures = state.progress, state.failures + state.failures_after
+    if state.reason or failures:
+        return state.reason or f"failed {failures}x"
+    if state.state != "running" or not progress.trained:
+        return ""
+    left = ["export"] * progress.missing_export + [*progress.missing_modes]
+    return f"trained; left: {', '.join([*left, *progress.missing_analyses])}"
 
 
 def _rich_table(states: Sequence[RunState], title: str) -> Table:
     """The table on a terminal."""
-    rows = table(states)
+    lines = table(states)
     shown = Table(title=title, title_justify="left")
-    for name in rows[0]:
+    for name in lines[0]:
         shown.add_column(name, overflow="fold")  # a name cut short would be ambiguous
-    for row in rows[:MOST_ROWS]:
+    for row in lines[:MOST_ROWS]:
         shown.add_row(*row.values())
-    if len(rows) > MOST_ROWS:
-        shown.add_row(f"... and {len(rows) - MOST_ROWS} more")
+    if len(lines) > MOST_ROWS:
+        shown.add_row(f"... and {len(lines) - MOST_ROWS} more")
     return shown
 
 
+# Before and after ---------------------------------------------------------------------------------
+
+
+def _warn_about_space(work: Work) -> None:
+    """A plan is a plan on any disk: what would be refused is only said."""
+    try:
+        require_space(work.study, work.states, work.cost)
+    except UserError as error:
+        print(f"warning: the study would be refused here: {error}", file=sys.stderr)
+
+
 @contextmanager
-def _sigterm_as_interrupt(study: Study) -> Iterator[None]:
+def _sigterm_as_interrupt() -> Iterator[None]:
     """Let SIGTERM end a study as Ctrl-C does: every run saves first."""
     try:
-        with on_signals((signal.SIGTERM,), interrupt):
+        with on_signals([signal.SIGTERM], interrupt):
             yield
     except KeyboardInterrupt:
-        then = what_continues(read_states(study))
-        print(f"every run has been asked to save; {then}", file=sys.stderr)
+        print("every run has been asked to save; the same command continues", file=sys.stderr)
         raise
 
 
@@ -330,7 +327,7 @@ def _print_others(study: Study, states: Sequence[RunState]) -> None:
     )
 
 
-def _print_end(study: Study, states: Sequence[RunState], flags: EngineFlags) -> int:
+def _print_end(study: Study, states: Sequence[RunState], limit: float) -> int:
     """Print the final state; returns the exit code."""
     print(headline(states))
     failed = [state for state in states if state.state == "failed"]
@@ -338,20 +335,18 @@ def _print_end(study: Study, states: Sequence[RunState], flags: EngineFlags) -> 
         print(f"failed: {state.run.name}: {state.reason}")
     if failed:
         print(f"their output is in {study.folder / 'journal'}/NAME.log")
-    if trained := sum(state.progress.ended for state in failed):
+    if trained := sum(state.progress.trained for state in failed):
         print(f"training of {trained} of them is over; the same command tries the rest again")
-    for state in [state for state in states if state.progress.stopped][:10]:
-        print(f"stopped: {state.run.name}: {reached(state)}")
     if to_export := [state for state in states if state.run.export]:
         there = sum(not state.progress.missing_export for state in to_export)
         print(f"exported: {there} of {len(to_export)} agents, to {to_export[0].run.export}")
-    if any(state.progress.ended for state in states):
+    if any(state.progress.trained for state in states):
         print(_next_commands(study, states))
     if is_cancelled(study.folder):
-        print(f"cancelled; {what_continues(states)}")
+        print("cancelled; the same command continues")
         return 128 + signal.SIGINT
-    if (waiting := active(states)) and flags.seconds("none") < math.inf:
-        print(f"time limit: {plural(len(waiting), 'run')} not done; {what_continues(waiting)}")
+    if (waiting := active(states)) and limit < math.inf:
+        print(f"time limit: {plural(len(waiting), 'run')} not done; the same command continues")
     return FAILED if failed else 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import json as jsonlib
 import statistics
@@ -12,18 +11,25 @@ from typing import Annotated, Any
 
 from svea import studies
 from svea.cli.arguments import Out, Positional, parse, tyro
-from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
-from svea.cli.terminal import Steps, print_table
+from svea.cli.study import (
+    DEFAULT_ENGINE,
+    EngineFlags,
+    active,
+    headline,
+    rows,
+    run_study,
+    table,
+)
+from svea.cli.terminal import print_table
 from svea.config.names import own_modules
-from svea.core.errors import Stopped, SveaError, UserError, unknown_name
+from svea.core.errors import UserError, unknown_name
 from svea.core.files import output_folder
 from svea.core.importing import require_trust
 from svea.core.words import duration, plural
 from svea.evaluation.episodes import parse_episodes
-from svea.studies.cost import measured_speeds, updates_left
+from svea.studies import child
+from svea.studies.cost import decisions_left, measured_speeds
 from svea.studies.engines import slurm
-from svea.studies.together import record_error
-from svea.studies.watch import active, headline, rows, table, what_continues
 
 Words = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[STR [STR ...]]")]
 """What is typed after a flag; None where the flag is not given."""
@@ -40,7 +46,7 @@ def run(arguments: list[str]) -> int:
     first = arguments[0] if arguments else ""
     if first in parts:
         return parse(parts[first], f"sweep {first}", arguments[1:])
-    if difflib.get_close_matches(first, parts, n=1):  # no study file: those end in .toml or .py
+    if difflib.get_close_matches(first, parts, n=1):  # no study file: those end in .toml
         raise unknown_name("part of sweep", first, parts)
     return parse(sweep, "sweep", arguments)
 
@@ -68,7 +74,7 @@ def sweep(
     STUDY RUN ...` exports them.
 
     Args:
-        study: a .toml or .py file with the grid, instead of the flags below.
+        study: a .toml file with the grid, instead of the flags below.
         tasks: names of tasks.
         methods: names of methods; default: svea.
         augments: strong augmentations; default: each method's own.
@@ -155,18 +161,16 @@ def cancel(study: Positional[Path], trust: bool = False) -> int:
     found = studies.read_study(study)
     found.cancel()
     slurm.cancel(found.folder)
-    states = studies.read_states(found)
-    running = sum(state.state == "running" for state in states)
-    print(
-        f"cancelled; {plural(running, 'running run')} will save and stop; {what_continues(states)}"
-    )
+    running = sum(state.state == "running" for state in studies.read_states(found))
+    saved = f"{plural(running, 'running run')} will save and stop"
+    print(f"cancelled; {saved}; the same command continues")
     return 0
 
 
 def train_runs(
     study: Positional[Path], runs: Positional[tuple[str, ...]], trust: bool = False
 ) -> int:
-    """Train some runs of a study side by side in this process: what --together starts.
+    """Train some runs of a study side by side in this process.
 
     Args:
         study: its folder.
@@ -174,10 +178,8 @@ def train_runs(
         trust: import the module of a method of your own that study.json names.
     """
     found, chosen = _chosen(study, runs)
-    from svea.training import train_each
-
-    configs = [dataclasses.replace(run.config, out=str(found.run_folder(run))) for run in chosen]
-    return _conclude(found, [*zip(chosen, train_each(configs), strict=True)])
+    child.train(found.folder, chosen)
+    return 0
 
 
 def export_runs(
@@ -193,22 +195,9 @@ def export_runs(
     found, chosen = _chosen(study, runs)
     if bad := [run.name for run in chosen if not run.export]:
         raise UserError(f"the study has no folder to export {bad[0]} to; give --export FOLDER")
-    missing = [run for run in chosen if _is_missing(found, run)]
-    if not missing:
-        return 0
-    from svea.runs.load import export
-
-    ends: list[tuple[studies.PlannedRun, Exception | Stopped | None]] = []
-    with Steps("exports", len(missing)) as steps:
-        for run in missing:
-            steps.doing(f"exporting {run.name}")
-            try:
-                export(found.run_folder(run), run.export_folder, small=True)
-                ends.append((run, None))
-            except SveaError as error:
-                ends.append((run, error))
-            steps.finish(f"exported {run.name}")
-    return _conclude(found, ends)
+    if missing := [run for run in chosen if _is_missing(found, run)]:
+        child.export(found.folder, missing)
+    return 0
 
 
 def _is_missing(study: studies.Study, run: studies.PlannedRun) -> bool:
@@ -236,22 +225,10 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
     return found, chosen
 
 
-def _conclude(
-    study: studies.Study, ends: Sequence[tuple[studies.PlannedRun, Exception | Stopped | None]]
-) -> int:
-    """Say in each run's journal what ended it, and raise the first error."""
-    errors = [(run, error) for run, error in ends if error is not None]
-    for run, error in errors:
-        record_error(study.folder, run, error)
-    for _, error in errors:
-        raise error
-    return 0
-
-
 def _time_left(states: Sequence[studies.RunState]) -> str:
     """The time left by the speeds of the study's own runs."""
     at_once, speeds = sum(state.state == "running" for state in states), measured_speeds(states)
-    left = updates_left(active(states))
+    left = decisions_left(active(states))
     if not at_once or not speeds or not left:  # of evaluations no time is known
         return ""
     seconds = left / statistics.median(speeds) / at_once

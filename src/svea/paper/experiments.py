@@ -19,7 +19,7 @@ from svea.core.seeds import ALL
 from svea.envs import ROBOT_TASKS, expand_modes
 from svea.results import Unit
 from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs
-from svea.studies.options import Values
+from svea.studies.plan import Values
 
 SEEDS = "0-4"
 EPISODES = 30

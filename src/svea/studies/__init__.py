@@ -1,12 +1,22 @@
 """Studies: many runs planned at once, supervised on an engine, described by a folder.
 
-`plan` says which runs, `folder` where they lie, `state` how far each is, `supervise` brings one run
-to its end, and `engines` decide where and when that happens. Planning needs no torch.
+`plan` says which runs, `folder` where they lie, `state` how far each is, `supervise` brings runs to
+their end in processes that do what `child` says, and `engines` decide where and when that happens.
+`work` puts it together. Planning needs no torch.
 """
 
 from svea.studies.folder import ATTEMPTS, Study, open_study, read_study
-from svea.studies.options import as_flags, flatten, parse_seeds, parse_settings
-from svea.studies.plan import Grid, PlannedRun, plan_runs, read_study_file, resolve
+from svea.studies.plan import (
+    Grid,
+    PlannedRun,
+    as_flags,
+    flatten,
+    parse_seeds,
+    parse_settings,
+    plan_runs,
+    read_study_file,
+    resolve,
+)
 from svea.studies.state import (
     STATES,
     Progress,
@@ -16,6 +26,7 @@ from svea.studies.state import (
     read_state,
     read_states,
 )
+from svea.studies.work import sweep
 
 __all__ = [
     "ATTEMPTS",
@@ -38,4 +49,5 @@ __all__ = [
     "read_study",
     "read_study_file",
     "resolve",
+    "sweep",
 ]

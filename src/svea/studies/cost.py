@@ -6,19 +6,19 @@ measured on another machine would only look like an estimate.
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from svea.config import Config
 from svea.core import files
 from svea.core.errors import StorageError, UserError
-from svea.core.words import plural
+from svea.core.words import duration, plural
 from svea.runs import layout
 from svea.runs.footprint import agent_bytes, folder_bytes, replay_bytes
 from svea.studies.folder import Study
 from svea.studies.state import RunState
-from svea.studies.together import groups
+from svea.studies.supervise import groups
 
 
 @dataclass(frozen=True)
@@ -27,32 +27,43 @@ class Cost:
 
     runs: int
     done: int
-    stopped: int
-    """For good, before their last decision."""
-    updates: int
+    decisions: int
     """That the others still have to make."""
     seconds: float | None
-    """Of their processes, one after the other; None where no speed is known."""
-    wall_seconds: float | None
+    """Until all are done; None where no speed is known."""
     gpu_hours: float | None
     file_bytes: int
     """Of the files in their folders, once all are trained."""
     basis: str
     """Where the speed comes from."""
-    run_seconds: Mapping[str, float] = field(default_factory=dict)
-    """How long each of the runs will still take, by its name; empty where no speed is known."""
 
-    @property
-    def disk_bytes(self) -> int:
-        """What the files take on a disk, at most."""
-        return files.at_most(self.file_bytes)
+    def lines(self, limit: float = math.inf) -> list[str]:
+        """The estimates in words.
+
+        Args:
+            limit: seconds after which each call of the study stops.
+        """
+        runs, left = plural(self.runs, "run"), plural(self.runs - self.done, "run")
+        if self.done == self.runs:
+            return [f"{runs}, all of them done"]
+        runs += f", {self.done} of them done" if self.done else ""
+        if not self.decisions:
+            return [runs, f"left ({left}): no training; evaluations and exports are not estimated"]
+        time = "unknown" if self.seconds is None else f"about {duration(self.seconds)}"
+        if self.seconds is not None and self.seconds > limit:
+            time += f", at least {math.ceil(self.seconds / limit):,} calls with this --time-limit"
+        hours = "unknown" if self.gpu_hours is None else f"about {self.gpu_hours:,.1f}"
+        hours = "none, all runs compute on CPU cores" if self.gpu_hours == 0 else hours
+        return [
+            f"{runs}, {self.decisions:,} decisions left",
+            f"time left ({left}): {time} ({self.basis})",
+            f"GPU hours: {hours}",
+            f"disk: up to {files.at_most(self.file_bytes) / 1e9:,.1f} GB",
+        ]
 
 
 def estimate_cost(
-    states: Sequence[RunState],
-    at_once: int,
-    gpus: float | None = 0.0,
-    together: int = 1,
+    states: Sequence[RunState], at_once: int, gpus: float | None = 0.0, together: int = 1
 ) -> Cost:
     """Estimate what is left of a study.
 
@@ -64,38 +75,30 @@ def estimate_cost(
     """
     left = unfinished(states)
     measured = measured_speeds(states)
-    updates_per_second = statistics.fmean(measured) if measured else 0.0
-    basis = f"mean speed of {plural(len(measured), 'run')} of this study"
-    if not measured:
-        basis = "no run of this study has been timed yet"
-    # Updates take nearly all of the time.
     processes = groups(left, together)
-    updates = [updates_left(group) / len(group) for group in processes]
-    seconds = sum(updates) / updates_per_second if updates_per_second else None
+    total = None
+    if measured:  # updates take nearly all of the time
+        each = [decisions_left(group) / len(group) for group in processes]
+        total = sum(each) / statistics.fmean(measured)
+    hours = None if gpus is None or total is None else total * gpus / 3600
     return Cost(
         runs=len(states),
         done=sum(state.state == "done" for state in states),
-        stopped=sum(state.state == "stopped" for state in states),
-        updates=updates_left(left),
-        seconds=seconds,
-        wall_seconds=None if seconds is None else seconds / max(min(at_once, len(processes)), 1),
-        gpu_hours=_gpu_hours(seconds, gpus),
+        decisions=decisions_left(left),
+        seconds=None if total is None else total / max(min(at_once, len(processes)), 1),
+        gpu_hours=0.0 if gpus == 0 else hours,
         file_bytes=_file_bytes(left),
-        basis=basis,
-        run_seconds={
-            state.run.name: each / updates_per_second
-            for group, each in zip(processes, updates, strict=True)
-            for state in group
-            if updates_per_second
-        },
+        basis=f"mean speed of {plural(len(measured), 'run')} of this study"
+        if measured
+        else "no run of this study has been timed yet",
     )
 
 
 def require_space(study: Study, states: Sequence[RunState], cost: Cost) -> None:
     """Refuse a study that the disk cannot hold, before it starts."""
-    folders = [study.run_folder(state.run) for state in unfinished(states)]
     large = (layout.REPLAY, layout.CHECKPOINTS)
-    written = sum(files.size_of(folder / part) for folder in folders for part in large)
+    folders = [state.folder / part for state in unfinished(states) for part in large]
+    written = sum(map(files.size_of, folders))
     cure = "Name another --out, or make runs smaller with --set replay=... or save_replay=false"
     try:
         files.require_space(study.folder, cost.file_bytes - written, "the study", cure)
@@ -104,35 +107,29 @@ def require_space(study: Study, states: Sequence[RunState], cost: Cost) -> None:
 
 
 def measured_speeds(states: Sequence[RunState]) -> list[float]:
-    """Updates per second of the study's own runs, evaluations included."""
-    timed = [(updates_made([state]), state.progress.seconds) for state in states]
-    return [updates / seconds for updates, seconds in timed if updates and seconds]
+    """Decisions per second of the study's own runs, evaluations included."""
+    timed = [(decisions_made([state]), state.progress.seconds) for state in states]
+    return [decisions / seconds for decisions, seconds in timed if decisions and seconds]
 
 
 def unfinished(states: Sequence[RunState]) -> list[RunState]:
     """The runs for which something is left to do."""
-    return [state for state in states if state.state not in ("done", "stopped")]
+    return [state for state in states if state.state != "done"]
 
 
-def updates_made(states: Sequence[RunState]) -> int:
-    """Updates that these runs have made."""
-    return sum(_updates_by(s.run.config, s.progress.decision) for s in states)
+def decisions_made(states: Sequence[RunState]) -> int:
+    """Decisions with an update that these runs have made.
 
-
-def updates_left(states: Sequence[RunState]) -> int:
-    """Updates that these runs still have to make."""
-    going = [(s, s.run.config) for s in states if not s.progress.stopped]
-    left = [_updates_by(c, s.run.decisions) - _updates_by(c, s.progress.decision) for s, c in going]
-    return sum(max(updates, 0) for updates in left)
-
-
-def _updates_by(config: Config, decision: int) -> int:
-    """Updates by a decision; those of the warm-up follow at its end, and its speed is another's.
-
-    A run that is all warm-up is timed by its decisions: it has nothing else.
+    The updates of a warm-up follow at its end, so its speed is another's; a run that is all warm-up
+    has nothing else to be timed by.
     """
-    is_warming_up = decision <= config.warmup < config.decisions
-    return 0 if is_warming_up else decision
+    made = [(state.run.config, state.progress.decision) for state in states]
+    return sum(at for config, at in made if not at <= config.warmup < config.decisions)
+
+
+def decisions_left(states: Sequence[RunState]) -> int:
+    """Decisions that these runs still have to make, those of a warm-up included."""
+    return sum(max(s.run.decisions - decisions_made([s]), 0) for s in states)
 
 
 def _file_bytes(left: Sequence[RunState]) -> int:
@@ -143,10 +140,3 @@ def _file_bytes(left: Sequence[RunState]) -> int:
         folder_bytes(config, replay, agent_bytes(config)) + files.SMALL_FILES
         for config, replay in zip(configs, replays, strict=True)
     )
-
-
-def _gpu_hours(seconds: float | None, gpus: float | None) -> float | None:
-    """GPU hours; None where the time or the share is unknown."""
-    if gpus == 0:
-        return 0.0
-    return None if gpus is None or seconds is None else seconds * gpus / 3600

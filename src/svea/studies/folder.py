@@ -1,7 +1,7 @@
 """A study's folder, on storage that every machine of the study sees.
 
-    study.json            the plan: the runs, each with the options of `svea train`
-    runs/NAME/            the run folders, as `svea train` writes them
+    study.json            the plan: the runs, each with its options of training
+    runs/NAME/            the run folders, as training writes them
     journal/NAME.jsonl    the attempts at a run; locked while a process works on it
     journal/NAME.log      what those attempts printed
     cancel                exists after `svea sweep cancel`: every run saves and stops
@@ -13,11 +13,15 @@ command continues from these folders.
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from svea.core import files
 from svea.core.errors import LARGEST, UserError
 from svea.core.files import read_json, replace_json
 from svea.core.importing import is_import_path, require_trust
@@ -26,6 +30,7 @@ from svea.studies.plan import PlannedRun
 
 FORMAT = 1
 STUDY_BYTES = 64 * 2**20  # 1 kB for a run
+APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND
 ATTEMPTS = 3
 """Failed attempts after which a run counts as failed."""
 
@@ -48,6 +53,12 @@ def log_path(study: Path, run: PlannedRun) -> Path:
 def is_cancelled(study: Path) -> bool:
     """Whether the study was cancelled since it was last started."""
     return (study / "cancel").exists()
+
+
+def write_entry(journal: int, **entry: Any) -> None:
+    """Append one line to an open journal."""
+    line = json.dumps({"time": round(time.time(), 3), **entry})
+    files.append(journal, f"{line}\n".encode())
 
 
 @dataclass(frozen=True)
@@ -162,7 +173,8 @@ def read_study(folder: Path) -> Study:
 
 def _planned(content: dict[str, Any]) -> PlannedRun:
     """A planned run from JSON, which turned tuples into lists."""
-    content = {"export": ""} | content  # plans from before exports
+    if not isinstance(content, dict):
+        raise ValueError(f"a run is {str(content)[:80]!r}")
     content.pop("drop_replay", None)  # an option that there was once
     _check_kinds(content, _KINDS)
     check_episodes(content["episodes"])
@@ -183,7 +195,7 @@ def _check_kinds(content: dict[str, Any], kinds: dict[str, type]) -> None:
     """The values of a JSON object are what the plan calculates with."""
     for name, kind in kinds.items():
         value = content[name]
-        good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        good = isinstance(value, kind) and not isinstance(value, bool)
         if good and kind is int:
             good = 1 <= value <= LARGEST
         elif good and kind is list:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import json
-import runpy
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from svea.config import Config, configure
+from svea.config.codec import DEEPEST, option_types
 from svea.config.naming import bounded
 from svea.core.errors import LARGEST, UserError, unknown_name
 from svea.core.files import output_folder
 from svea.envs import expand_modes
 from svea.evaluation.episodes import Episodes, check_episodes
-from svea.studies.options import Values, as_flags, flatten, parse_seeds
 
+Values = dict[str, Any]
+"""Options of `svea train` by their dotted names."""
 LONGEST_NAME = 200  # bytes; journals and unfinished files add to it
 
 
@@ -61,7 +63,7 @@ class PlannedRun:
 
     Attributes:
         name: of its folder.
-        values: the options of `svea train` that were given, `task` among them.
+        values: the options of training that were given, `task` among them.
         decisions: its length.
         modes: to evaluate in after training, in addition to the evaluations during training.
         episodes: of that evaluation, per mode, or by mode; `all`: each of a mode's worlds once.
@@ -87,11 +89,6 @@ class PlannedRun:
     def export_folder(self) -> Path:
         """Where the agent is exported to."""
         return Path(self.export) / self.name
-
-    def train_command(self, folder: Path) -> list[str]:
-        """The arguments of `svea` that train, or resume training, in a folder."""
-        values = dict(self.values)
-        return ["train", values.pop("task"), *as_flags(values), "--out", str(folder)]
 
 
 def plan_runs(
@@ -164,7 +161,7 @@ def resolve(values: Values) -> Config:
         raise UserError(f"task is {rest.get('task')!r}; allowed: a name")
     try:
         key = json.dumps(rest, sort_keys=True, default=str)
-    except (TypeError, ValueError, RecursionError) as error:  # a Python file may hold anything
+    except (TypeError, ValueError, RecursionError) as error:  # Python may give anything
         raise UserError(f"the options of a run cannot be read: {error}") from error
     return dataclasses.replace(_resolve(key), seed=seed)
 
@@ -179,45 +176,31 @@ def _resolve(values: str) -> Config:
 # Study files --------------------------------------------------------------------------------------
 
 _FILE_SETTINGS = {"set", "modes", "episodes", "export"}
-_PYTHON_NAMES = _FILE_SETTINGS | {"grids"}
 
 
 def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:
-    """The grids of a TOML or Python file, and its other settings (set, modes, episodes, export).
+    """The grids of a TOML file, and its other settings (set, modes, episodes, export).
 
-    A TOML file holds one grid's keys at its top, or several as `[[grid]]`. A Python file is
-    executed and must define a list named `grids`.
+    It holds one grid's keys at its top, or several as `[[grid]]`.
     """
     if not path.is_file():
-        raise UserError(f"no study file {str(path)!r}: give a .toml or .py file, or flags")
-    if path.suffix not in (".toml", ".py"):
-        raise UserError(f"study file is {str(path)!r}; allowed: a name that ends in .toml or .py")
+        raise UserError(f"no study file {str(path)!r}: give a .toml file, or flags")
+    if path.suffix != ".toml":
+        raise UserError(f"study file is {str(path)!r}; allowed: a name that ends in .toml")
     try:
-        content: dict[str, Any] = (
-            tomllib.loads(path.read_text(encoding="utf-8"))
-            if path.suffix == ".toml"
-            else {k: v for k, v in runpy.run_path(str(path)).items() if k in _PYTHON_NAMES}
-        )
-    except (Exception, SystemExit) as error:  # a user's own file may fail in any way
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"study file {str(path)!r}: {type(error).__name__}: {error}") from error
     axes = {f.name for f in dataclasses.fields(Grid)} - {"set"}
-    settings = {k: v for k, v in content.items() if k not in axes | {"grid", "grids"}}
-    for name in settings:
-        if name not in _FILE_SETTINGS:
-            raise unknown_name("setting", name, axes | _FILE_SETTINGS | {"grid"})
-    if path.suffix == ".py":
-        grids = content.get("grids", [])
-        good = isinstance(grids, list | tuple) and all(isinstance(grid, Grid) for grid in grids)
-        if not good:
-            raise UserError(f"study file {str(path)!r}: `grids` must be a list of Grid")
-    else:
-        tables = content.get("grid") or [{k: v for k, v in content.items() if k in axes}]
-        if not isinstance(tables, list):
-            raise UserError(
-                f"study file {str(path)!r}: grid is {tables!r}; allowed: tables headed [[grid]]"
-            )
-        grids = [_grid(table, path) for table in tables]
-    return list(grids), settings
+    settings = {name: value for name, value in content.items() if name not in axes | {"grid"}}
+    for name in settings.keys() - _FILE_SETTINGS:
+        raise unknown_name("setting", name, axes | _FILE_SETTINGS | {"grid"})
+    tables = content.get("grid") or [{k: v for k, v in content.items() if k in axes}]
+    if not isinstance(tables, list):
+        raise UserError(
+            f"study file {str(path)!r}: grid is {tables!r}; allowed: tables headed [[grid]]"
+        )
+    return [_grid(table, path) for table in tables], settings
 
 
 def _grid(table: Any, path: Path) -> Grid:
@@ -225,9 +208,8 @@ def _grid(table: Any, path: Path) -> Grid:
     names = [f.name for f in dataclasses.fields(Grid)]
     if not isinstance(table, dict):
         raise UserError(f"study file {str(path)!r}: a grid is {table!r}; allowed: a table")
-    for name in table:
-        if name not in names:
-            raise unknown_name("setting of a grid", name, names)
+    for name in table.keys() - set(names):
+        raise unknown_name("setting of a grid", name, names)
     if "tasks" not in table:
         raise UserError(
             f'study file {str(path)!r} names no tasks; add e.g. tasks = ["walker_walk"]'
@@ -281,3 +263,93 @@ def _with_absolute_paths(values: Values) -> Values:
         else value
         for name, value in values.items()
     }
+
+
+# Seeds and options as text ------------------------------------------------------------------------
+
+
+def parse_seeds(seeds: Sequence[int] | Sequence[str] | str | int) -> list[int]:
+    """Seeds as numbers or text.
+
+    >>> parse_seeds("0-2,7")
+    [0, 1, 2, 7]
+    """
+    allowed = "allowed: numbers and ranges such as 3 or 0-4"
+    if isinstance(seeds, bool) or not isinstance(seeds, int | str | list | tuple | range):
+        raise UserError(f"seeds is {seeds!r}; {allowed}")
+    if isinstance(seeds, int):
+        return [seeds]
+    words = seeds.replace(",", " ").split() if isinstance(seeds, str) else list(seeds)
+    found: list[int] = []
+    for word in words:
+        parts = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", str(word).strip())
+        first, last = (int(parts[1]), int(parts[2] or parts[1])) if parts else (1, 0)
+        if not first <= last < first + 1_000_000:
+            raise UserError(f"seeds is {word!r}; {allowed}")
+        found += range(first, last + 1)
+    return found
+
+
+def parse_settings(words: Iterable[str]) -> Values:
+    """Options as `name=value` words, with the names and values of `svea train`'s flags.
+
+    >>> parse_settings(["decisions=500_000", "eval-every=100", "recipe.alpha=1"])
+    {'decisions': 500000, 'eval_every': 100, 'recipe.alpha': 1.0}
+    """
+    values: Values = {}
+    kinds = option_types(Config)
+    for word in words:
+        name, equals, text = word.partition("=")
+        name = name.strip().lstrip("-").replace("-", "_")
+        if not equals:
+            raise UserError(f"--set is {word!r}; allowed: name=value, e.g. decisions=500000")
+        if name not in kinds:
+            raise unknown_name("option", name, kinds)
+        if name in values:
+            raise UserError(f"--set gives {name} twice")
+        values[name] = _parse_value(name, kinds[name], text.strip())
+    return values
+
+
+def as_flags(values: Values) -> list[str]:
+    """Options as flags of `svea train`.
+
+    >>> as_flags({"eval_every": 5, "recipe.alpha": 1.0, "tensorboard": False})
+    ['--eval-every', '5', '--recipe.alpha', '1.0', '--no-tensorboard']
+    """
+    flags = []
+    for name, value in values.items():
+        parent, dot, leaf = name.replace("_", "-").rpartition(".")
+        if isinstance(value, bool):
+            flags.append(f"--{parent}{dot}{'' if value else 'no-'}{leaf}")
+        else:
+            flags += [f"--{parent}{dot}{leaf}", str(value)]
+    return flags
+
+
+def flatten(values: Values, prefix: str = "") -> Values:
+    """Nested options under dotted names.
+
+    >>> flatten({"recipe": {"K": 2}, "eval-every": 5})
+    {'recipe.K': 2, 'eval_every': 5}
+    """
+    if not isinstance(values, dict):
+        raise UserError(f"set is {values!r}; allowed: named values")
+    if prefix.count(".") > DEEPEST:
+        raise UserError(f"set nests more than {DEEPEST} tables; allowed: options of `svea train`")
+    flat: Values = {}
+    for name, value in values.items():
+        path = prefix + str(name).replace("-", "_")
+        flat |= flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return flat
+
+
+def _parse_value(name: str, kind: Any, text: str) -> Any:
+    """The text of an option as its type; limits beyond the type are checked with the config."""
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        return kind(text) if kind in (int, float) else text
+    except (ValueError, KeyError):
+        allowed = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+        raise UserError(f"{name} is {text!r}; allowed: {allowed}") from None

@@ -1,4 +1,4 @@
-"""The state of every run of a study, read from its folder and its journal alone."""
+"""How far every run of a study is. Its run folder says so; its journal counts the attempts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from svea.core import files
-from svea.core.errors import LARGEST, UserError
+from svea.core.errors import LARGEST
 from svea.core.seeds import episodes_of_all
 from svea.evaluation.episodes import episodes_in
 from svea.runs import layout
@@ -17,8 +17,7 @@ from svea.studies.folder import ATTEMPTS, Study, journal_path, run_folder
 from svea.studies.plan import PlannedRun
 
 TAIL_BYTES = 65_536  # of metrics.jsonl: enough for the last evaluation in a dozen modes
-STATES = ("queued", "running", "done", "stopped", "failed")
-"""A run is stopped if it has not made all of its decisions and never will; see `Progress`."""
+STATES = ("queued", "running", "done", "failed")
 Entry = dict[str, Any]
 """One line of a journal."""
 HOW_MADE = {"svea_version", "command"}  # in config.json, and not about the agent
@@ -29,14 +28,12 @@ class Progress:
     """How far a run is."""
 
     decision: int = 0
-    """Of the last line of its log; of a stopped run, of its checkpoint."""
+    """Of the last line of its log."""
     seconds: float | None = None
     """At that line."""
     returns: dict[str, float] = field(default_factory=dict)
     """Mean return of the last evaluation during training, by mode."""
     trained: bool = False
-    stopped: bool = False
-    """It was asked to stop before its end and saved without its replay: it cannot be continued."""
     missing_modes: tuple[str, ...] = ()
     missing_analyses: tuple[str, ...] = ()
     missing_export: bool = False
@@ -49,20 +46,10 @@ class Progress:
         return max(self.decision, self.saved)
 
     @property
-    def ended(self) -> bool:
-        """Whether the agent is what it will stay: what follows training can be done."""
-        return self.trained or self.stopped
-
-    @property
-    def over(self) -> bool:
+    def done(self) -> bool:
         """Whether nothing is left to do."""
         missing = self.missing_modes or self.missing_analyses or self.missing_export
-        return self.ended and not missing
-
-    @property
-    def done(self) -> bool:
-        """Whether all was done, training to its last decision included."""
-        return self.trained and self.over
+        return self.trained and not missing
 
 
 @dataclass(frozen=True)
@@ -72,20 +59,20 @@ class RunState:
     run: PlannedRun
     state: str
     progress: Progress
+    folder: Path
+    """The run's own."""
     failures: int = 0
     """Failed attempts at training."""
     failures_after: int = 0
     """Failed attempts at what follows it: exports, evaluations, analyses."""
     refused: bool = False
-    """The last attempt ended with bad input: trying again would not help."""
+    """The last attempt at something ended with bad input: trying again would not help."""
     reason: str = ""
-    trains_together: bool = False
-    """The process that works on it is training several runs: others may not have ended yet."""
 
     @property
     def is_tried_again(self) -> bool:
         """Whether the same command tries a failed run again: after bad input, or after training."""
-        return self.state == "failed" and (self.refused or self.progress.ended)
+        return self.state == "failed" and (self.refused or self.progress.trained)
 
 
 def read_states(study: Study) -> list[RunState]:
@@ -96,35 +83,27 @@ def read_states(study: Study) -> list[RunState]:
 def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunState:
     """The state of one run of the study in a folder."""
     journal = journal_path(study, run)
-    is_running = files.is_locked(journal)
-    progress = read_progress(study, run, is_over=not is_running)
-    entries = read_journal(journal)
-    ends = [entry for entry in entries if entry.get("event") == "end"]
+    progress = read_progress(study, run)
+    ends = [entry for entry in read_journal(journal) if entry.get("event") == "end"]
     failed = [entry for entry in ends if entry.get("outcome") == "failed"]
     after = sum(entry.get("ended") is True for entry in failed)
-    failures = len(failed) - after
-    last = ends[-1] if ends else {}
-    refused = last.get("outcome") == "refused"
-    if is_running:
+    last = {entry.get("step"): entry for entry in ends}
+    bad = [e for e in ends if e.get("outcome") in ("failed", "refused") and e in last.values()]
+    refused = any(entry.get("outcome") == "refused" for entry in bad)
+    is_spent = (after if progress.trained else len(failed) - after) >= attempts
+    if files.is_locked(journal):
         state = "running"
-    elif progress.over:
-        state = "done" if progress.trained else "stopped"
+    elif progress.done:
+        state = "done"
     else:
-        is_spent = (after if progress.ended else failures) >= attempts
         state = "failed" if refused or is_spent else "queued"
-    reason = str(last.get("reason", "")) if last.get("outcome") in ("failed", "refused") else ""
-    together = state == "running" and entries[-1:] != [] and entries[-1].get("training") is True
-    return RunState(run, state, progress, failures, after, refused, reason, together)
+    reason = str(bad[-1].get("reason", "")) if bad else ""
+    folder = run_folder(study, run)
+    return RunState(run, state, progress, folder, len(failed) - after, after, refused, reason)
 
 
-def read_progress(study: Path, run: PlannedRun, *, is_over: bool = False) -> Progress:
-    """How far a run of a study is: its newest checkpoint, and the end of its log.
-
-    Args:
-        study: its folder.
-        run: which run.
-        is_over: no process works on it now, so an attempt without an end has lost its supervisor.
-    """
+def read_progress(study: Path, run: PlannedRun) -> Progress:
+    """How far a run of a study is: its newest checkpoint, and the end of its log."""
     folder = run_folder(study, run)
     lines = _last_lines(folder / layout.METRICS)
     newest = next(_with_decision(reversed(lines)), {})
@@ -137,78 +116,15 @@ def read_progress(study: Path, run: PlannedRun, *, is_over: bool = False) -> Pro
     saved = layout.newest_checkpoint(folder)
     last = evaluated if run.config.eval_every else saved  # without evaluations none is waited for
     trained = min(saved, last) >= run.decisions
-    stopped = not trained and _is_stopped(study, run, saved, is_over)
-    ended = trained or stopped
-    modes = _missing_modes(folder, run, saved) if ended else run.modes
+    modes = _missing_modes(folder, run, saved) if trained else run.modes
     analyses = tuple(
         name for name in run.analyses if not layout.analysis_file(folder, name).exists()
     )
-    unexported = bool(run.export) and not (ended and _is_exported(folder, run, saved))
-    at, seconds = saved if stopped else newest.get("decision", 0), newest.get("seconds")
+    unexported = bool(run.export) and not (trained and _is_exported(folder, run, saved))
+    seconds = newest.get("seconds")
     seconds = seconds if _is_number(seconds) and seconds > 0 else None
-    return Progress(at, seconds, returns, trained, stopped, modes, analyses, unexported, saved)
-
-
-def _is_stopped(study: Path, run: PlannedRun, saved: int, is_over: bool) -> bool:
-    """Whether a run saved last because it was asked to stop, and cannot be continued from there.
-
-    One that lost its supervisor counts as asked to stop: its process has seen that and saved, or
-    died with it. One that failed since its last stop is not: it is tried again, and says itself why
-    that cannot work.
-    """
-    if run.config.save_replay or saved <= 0:
-        return False
-    entries = read_journal(journal_path(study, run))
-    began = stopped = None
-    for entry in _with_every_end(entries, saved if is_over else None):
-        if entry.get("event") == "start":
-            began = entry.get("saved")
-            stopped = stopped if began == stopped else None  # begun again: its folder was removed
-        elif entry.get("outcome") == "stopped" and entry.get("saved") != began:
-            stopped = entry.get("saved")
-    return stopped == saved
-
-
-def _with_every_end(entries: Sequence[Entry], saved: int | None) -> Iterator[Entry]:
-    """The entries of a journal, with the ends that killed supervisors did not write.
-
-    Args:
-        entries: as they were written.
-        saved: the newest checkpoint, if no process works on the run now; None: its last attempt may
-            go on.
-    """
-    attempt: list[Entry] = []
-    for entry in entries:
-        if attempt and entry.get("event") == "start":
-            yield from missing_end(attempt, entry.get("saved"))
-            attempt = []
-        attempt.append(entry)
-        yield entry
-    if saved is not None:
-        yield from missing_end(attempt, saved)
-
-
-def missing_end(entries: Sequence[Entry], saved: Any) -> list[Entry]:
-    """The end that a journal lacks because its supervisor was killed; none where none is missing.
-
-    A run without a journal may have lost it, or was trained by hand; either is over, too.
-
-    Args:
-        entries: of the journal, or of one attempt, on which no process works now.
-        saved: the decision of the newest checkpoint after it.
-    """
-    last: list[Entry] = []
-    for entry in entries:
-        last = [entry] if entry.get("event") == "start" else [*last, entry]
-    events = [entry.get("event") for entry in last]
-    if "end" in events or (not last and saved <= 0):
-        return []
-    end: Entry = {"event": "end", "outcome": "stopped", "saved": saved, "reason": "", "lost": True}
-    if "error" in events:
-        code, reason = last[-1].get("code"), last[-1].get("reason")
-        outcome = "refused" if code == UserError.exit_code else "failed"
-        end |= {"outcome": outcome, "code": code, "reason": f"exit code {code}: {reason}"}
-    return [end]
+    decision = newest.get("decision", 0)
+    return Progress(decision, seconds, returns, trained, modes, analyses, unexported, saved)
 
 
 def read_journal(path: Path) -> list[Entry]:
@@ -262,7 +178,7 @@ def _is_exported(folder: Path, run: PlannedRun, decision: int) -> bool:
         return False
 
 
-def export_is_taken(study: Path, state: RunState) -> bool:
+def export_is_taken(state: RunState) -> bool:
     """Whether something other than a run's agent lies where the run is to be exported to."""
     run, target = state.run, state.run.export_folder
     try:
@@ -270,8 +186,8 @@ def export_is_taken(study: Path, state: RunState) -> bool:
             return False
     except OSError:  # a folder that we may not read is not ours
         return True
-    last = state.progress.saved if state.progress.ended else run.decisions
-    return not _is_exported(run_folder(study, run), run, last)
+    last = state.progress.saved if state.progress.trained else run.decisions
+    return not _is_exported(state.folder, run, last)
 
 
 def _missing_modes(folder: Path, run: PlannedRun, decision: int) -> tuple[str, ...]:

@@ -1,139 +1,97 @@
-"""The supervisor of one run: what every engine does with it, on any machine.
+"""The supervisor of runs: what every engine does with them, on any machine.
 
-`supervise_run` holds the run's lock, starts `svea train` and the commands that follow it as
-processes, writes the journal, retries what failed, and stops cleanly when the study is cancelled.
+`supervise` holds the runs' locks, starts a process for each thing that is to be done (to train, to
+export, to evaluate, to analyse), counts attempts in the journals, tries again what failed, and
+stops cleanly when the study is cancelled. Several runs share each process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
+import pickle
 import signal
 import socket
 import subprocess
-import time
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from svea.config.names import own_modules
 from svea.core import files, process
 from svea.core.errors import StorageError, UserError
-from svea.evaluation.episodes import as_words
-from svea.studies.folder import ATTEMPTS, is_cancelled, journal_path, log_path, run_folder
+from svea.studies import child
+from svea.studies.folder import (
+    APPEND,
+    ATTEMPTS,
+    is_cancelled,
+    journal_path,
+    log_path,
+    write_entry,
+)
 from svea.studies.plan import PlannedRun
-from svea.studies.state import Progress, missing_end, read_journal, read_progress, read_state
+from svea.studies.state import Progress, read_journal, read_progress, read_state
 
 LOCK_SECONDS = 120.0  # an orphaned run may still be saving
-GRACE_SECONDS = 600.0  # to save before it is killed: ten gigabytes of replay on slow storage
-POLL_SECONDS = 0.5
-APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND
 
 MustStop = Callable[[], bool]
 """Whether the study was cancelled; or, for training, whether its time is up."""
-Execute = Callable[[list[str], Path, MustStop], int]
-"""Runs a `svea` command given as a list, with its output into a file, until told to stop."""
+Call = Callable[[], int | None]
+"""A function of `child` with its arguments; returns an exit code, None is 0."""
+Execute = Callable[[Call, Path, MustStop], int]
+"""Calls something in a process, with its output into a file, until it has to stop."""
 
-_children: list[process.Child] = []
 
-
-def supervise_run(
+def supervise(
     study: Path,
-    run: PlannedRun,
+    runs: Sequence[PlannedRun],
     attempts: int = ATTEMPTS,
     environment: dict[str, str] | None = None,
     execute: Execute | None = None,
     must_stop: MustStop | None = None,
     time_is_up: MustStop = lambda: False,
-) -> str:
-    """Bring a run to its end, and return its state then.
+    at_once: int = 1,
+) -> list[str]:
+    """Bring runs to their end, side by side, and return the state of each.
 
     Args:
         study: the study's folder.
-        run: which run.
-        attempts: failed attempts at training it may have, earlier ones included; and at what
-            follows it, in this call.
-        environment: variables for its processes, in addition to those of this one.
-        execute: what runs a command; default: a process.
+        runs: which runs.
+        attempts: failed attempts at training each may have, earlier ones included; and at each
+            thing that follows it, in this call.
+        environment: variables for their processes, in addition to those of this one.
+        execute: what calls a function; default: a process.
         must_stop: default: whether the study was cancelled.
-        time_is_up: whether training must stop; what follows it is still done for a run that has
-            ended.
+        time_is_up: whether training must stop; what follows it is still done for runs that are
+            trained.
+        at_once: agents, or modes of them, that are played at the same time.
 
     Returns:
-        done, stopped (for good), failed, queued (it had to stop), or running (by another process).
+        done, failed, queued (it had to stop), or running (by another process).
     """
-    with locked_journal(study, run) as journal:
-        if journal is None:
-            return "running"
-        execute = execute or Process(environment or {}, journal)
-        must_stop = must_stop or functools.partial(is_cancelled, study)
-        earlier = read_state(study, run).failures_after
-        return bring_to_end(study, run, journal, attempts, execute, must_stop, time_is_up, earlier)
+    must_stop = must_stop or functools.partial(is_cancelled, study)
+    with contextlib.ExitStack() as stack:
+        journals = {run.name: stack.enter_context(_locked_journal(study, run)) for run in runs}
+        mine = {name: journal for name, journal in journals.items() if journal is not None}
+        execute = execute or Process(environment or {}, *mine.values())
+        group = _Group(study, mine, attempts, execute, must_stop, time_is_up, at_once)
+        for step in STEPS:
+            group.bring_through(step, [run for run in runs if run.name in mine])
+    return [
+        read_state(study, run, attempts).state if run.name in mine else "running" for run in runs
+    ]
 
 
-def bring_to_end(
-    study: Path,
-    run: PlannedRun,
-    journal: int,
-    attempts: int,
-    execute: Execute,
-    must_stop: MustStop,
-    time_is_up: MustStop,
-    earlier: int,
-) -> str:
-    """As `supervise_run`, with the run's journal open and locked.
+def groups(runs: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    """The runs that share a process, in the order of the plan.
 
-    `earlier` attempts at what follows training failed before this call: they do not count, because
-    a failed export or evaluation costs little to try again, and training is done.
+    >>> groups("abcde", 2)
+    ['ab', 'cd', 'e']
     """
-    tried = False
-    while not must_stop():
-        state = read_state(study, run, attempts)
-        if state.progress.over:
-            return "done" if state.progress.trained else "stopped"
-        ended = state.progress.ended
-        failures = state.failures_after - earlier if ended else state.failures
-        if failures >= attempts or (state.refused and tried):
-            return "failed"
-        if time_is_up() and not ended:
-            break
-        _attempt(study, run, journal, execute, must_stop, time_is_up)
-        tried = True
-    return "queued"
-
-
-def stop_children() -> None:
-    """Let every process started here save and end, before a batch system ends them."""
-    for child in _children:
-        child.stop(GRACE_SECONDS)
-
-
-def _attempt(
-    study: Path,
-    run: PlannedRun,
-    journal: int,
-    execute: Execute,
-    must_stop: MustStop,
-    time_is_up: MustStop,
-) -> None:
-    """Train, export, evaluate and analyse what is not done yet, and record how it ended.
-
-    What fails after training does not keep the rest from being done: the first failure is recorded.
-    """
-    log, code, reason, stop = log_path(study, run), 0, "", must_stop
-    attempt = Attempt(journal, read_progress(study, run))
-    for command in _commands(study, run):
-        trains = command[0] == "train"
-        stop = either(must_stop, time_is_up) if trains else must_stop
-        failed = execute(command, log, stop)
-        if failed and not code:
-            code, reason = failed, _reason(failed, log)
-        if failed and (trains or stop()):
-            break
-    after = read_progress(study, run)
-    attempt.end(code, after, after.over, stop(), log, reason)
+    return [runs[start : start + size] for start in range(0, len(runs), size)]
 
 
 def either(one: MustStop, other: MustStop) -> MustStop:
@@ -141,80 +99,123 @@ def either(one: MustStop, other: MustStop) -> MustStop:
     return lambda: one() or other()
 
 
-class Attempt:
-    """An attempt at a run, as its journal tells it."""
+STEPS = ("trained", "exported", "evaluated", "analysed")
+"""What is done for a run, one after the other."""
 
-    def __init__(self, journal: int, before: Progress, **about: Any) -> None:
-        """Record that it begins."""
-        self.journal, self.before, self.began = journal, before, time.time()
-        write_entry(
-            journal, event="start", host=socket.gethostname(), pid=os.getpid(),
-            at=before.decision, saved=before.saved, **about,
-        )  # fmt: skip
 
-    def end(
-        self, code: int, after: Progress, done: bool, stopped: bool, log: Path, reason: str = ""
+def is_left(step: str, progress: Progress) -> bool:
+    """Whether a step is still to be done, and can be."""
+    missing = {
+        "exported": progress.missing_export,
+        "evaluated": progress.missing_modes,
+        "analysed": progress.missing_analyses,
+    }
+    return progress.trained and bool(missing[step]) if step in missing else not progress.trained
+
+
+def _call(
+    step: str, study: Path, runs: Sequence[PlannedRun], progress: Progress, at_once: int
+) -> Call:
+    """What does a step for runs that lack the same."""
+    if step == "evaluated":
+        jobs = min(at_once, len(runs) * len(progress.missing_modes)) if len(runs) > 1 else 1
+        return functools.partial(child.evaluate, study, runs, progress.missing_modes, jobs)
+    if step == "analysed":
+        return functools.partial(child.analyse, study, runs, progress.missing_analyses)
+    return functools.partial(child.train if step == "trained" else child.export, study, runs)
+
+
+def _alike(step: str, run: PlannedRun, progress: Progress) -> str:
+    """What is the same for runs that one process does a step for."""
+    if step == "evaluated":
+        where = [run.values.get(name) for name in ("device", "data_dir")]
+        return repr((progress.missing_modes, run.episodes, where))
+    return run.name if step == "analysed" else ""
+
+
+@dataclass
+class _Group:
+    """Runs that share processes: what is done for them in one call."""
+
+    study: Path
+    journals: dict[str, int]
+    """By the runs' names, open and locked."""
+    attempts: int
+    execute: Execute
+    must_stop: MustStop
+    time_is_up: MustStop
+    at_once: int
+    failed: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often a step failed in this call, by step and run."""
+
+    def bring_through(self, step: str, runs: Sequence[PlannedRun]) -> None:
+        """Do a step for all runs that lack it, and again for those in which it failed."""
+        while waiting := self._waiting(step, runs):
+            alike: dict[str, list[tuple[PlannedRun, Progress]]] = {}
+            for run, progress in waiting:
+                alike.setdefault(_alike(step, run, progress), []).append((run, progress))
+            for members in alike.values():
+                if not self._stop(step)():
+                    self._attempt(step, members)
+
+    def _waiting(self, step: str, runs: Sequence[PlannedRun]) -> list[tuple[PlannedRun, Progress]]:
+        """The runs for which a step is to be tried; none where it must not be begun."""
+        if self._stop(step)():
+            return []
+        progress = [(run, read_progress(self.study, run)) for run in runs]
+        return [
+            (run, now)
+            for run, now in progress
+            if is_left(step, now) and self._failures(step, run) < self.attempts
+        ]
+
+    def _failures(self, step: str, run: PlannedRun) -> int:
+        """Failed attempts that count: at training those of earlier calls, too."""
+        here = self.failed[step, run.name]
+        if step != "trained":
+            return here
+        return max(here, read_state(self.study, run).failures)
+
+    def _stop(self, step: str) -> MustStop:
+        """When to stop: the study's time is for training, and what follows it is still done."""
+        return either(self.must_stop, self.time_is_up) if step == "trained" else self.must_stop
+
+    def _attempt(self, step: str, runs: Sequence[tuple[PlannedRun, Progress]]) -> None:
+        """Do a step for runs in one process, and record in each journal how it ended."""
+        names = [run.name for run, _ in runs]
+        log = log_path(self.study, runs[0][0])
+        for run, _ in runs:
+            about = {"host": socket.gethostname(), "pid": os.getpid(), "together": names}
+            write_entry(self.journals[run.name], event="start", **about)
+            if run.name != names[0]:
+                _note_log(log_path(self.study, run), f"{step} together with {names[0]}", log)
+        call = _call(step, self.study, [run for run, _ in runs], runs[0][1], self.at_once)
+        code = self.execute(call, log, stop := self._stop(step))
+        for run, before in runs:
+            self._conclude(step, run, before, code, stop(), log)
+
+    def _conclude(
+        self, step: str, run: PlannedRun, before: Progress, code: int, stopped: bool, log: Path
     ) -> None:
-        """Record how it ended.
-
-        Args:
-            code: exit code of its last command.
-            after: how far the run is.
-            done: whether it did all that it was to do.
-            stopped: whether it had to stop.
-            log: what it printed.
-            reason: why it failed; default: the last line of the log.
-        """
-        outcome = _outcome(code, done, self.before != after, stopped)
-        failed = outcome not in ("done", "stopped")
+        """Record how an attempt ended for a run, and count it if it failed."""
+        after = read_progress(self.study, run)
+        error = _error(self.study, run)
+        if error:
+            code, reason = error["code"], f"exit code {error['code']}: {error['reason']}"
+        else:
+            reason = _reason(code, log)
+        outcome = _outcome(code, not is_left(step, after), before != after, stopped)
+        failed = outcome in ("failed", "refused")
         write_entry(
-            self.journal, event="end", outcome=outcome, code=code, at=after.decision,
-            saved=after.saved, ended=after.ended, seconds=round(time.time() - self.began, 3),
-            reason=(reason or _reason(code, log)) if failed else "",
+            self.journals[run.name], event="end", step=step, outcome=outcome, code=code,
+            ended=after.trained, reason=reason if failed else "",
         )  # fmt: skip
-
-
-def _commands(study: Path, run: PlannedRun) -> Iterator[list[str]]:
-    """The commands still to run, one after the other."""
-    folder = run_folder(study, run)
-    if not read_progress(study, run).ended:
-        yield run.train_command(folder)
-    progress = read_progress(study, run)
-    if not progress.ended:
-        return
-    if progress.missing_export:
-        yield ["export", str(folder), str(run.export_folder), "--small", *trusting(run)]
-    if progress.missing_modes:
-        yield evaluation_command([folder], run, progress.missing_modes)
-    for name in progress.missing_analyses:
-        yield ["analyze", name, str(folder), *_device(run), *trusting(run)]
-
-
-def evaluation_command(
-    folders: Sequence[Path], run: PlannedRun, modes: Sequence[str], jobs: int = 1
-) -> list[str]:
-    """The arguments of `svea` that evaluate runs in some modes, as the plan of one of them says."""
-    data = run.values.get("data_dir")
-    return [
-        "eval", *map(str, folders), "--modes", *modes, "--episodes", *as_words(run.episodes, modes),
-        *_device(run), *(["--data-dir", data] if data else []),
-        *(["--jobs", str(jobs)] if jobs > 1 else []), *trusting(run),
-    ]  # fmt: skip
-
-
-def trusting(*runs: PlannedRun) -> list[str]:
-    """The flag that lets other verbs import what the plan names."""
-    return ["--trust"] if any(own_modules(run.values) for run in runs) else []
-
-
-def _device(run: PlannedRun) -> list[str]:
-    """The flag that lets other verbs compute where the run was trained."""
-    return ["--device", run.values.get("device", "auto")]
+        self.failed[step, run.name] += {"failed": 1, "refused": self.attempts}.get(outcome, 0)
 
 
 def _outcome(code: int, done: bool, advanced: bool, stopped: bool) -> str:
     """How an attempt ended. Stopping without progress is a failure: retrying would never end."""
-    if code == 0 and done:
+    if done:
         return "done"
     if code == UserError.exit_code:
         return "refused"
@@ -232,55 +233,70 @@ def _reason(code: int, log: Path) -> str:
     return f"exit code {code}"
 
 
-class Process:
-    """Runs commands as processes that inherit the runs' locks and end with this process."""
+def _error(study: Path, run: PlannedRun) -> dict[str, Any]:
+    """What the process recorded about a run in the attempt that has just ended."""
+    last = read_journal(journal_path(study, run))[-1:]
+    return last[0] if last and last[0].get("event") == "error" else {}
 
-    def __init__(self, environment: dict[str, str], *locks: int) -> None:
-        """Take further variables, and the descriptors that hold the locks."""
-        self.environment, self.locks = environment, locks
 
-    def __call__(self, command: list[str], log: Path, must_stop: MustStop) -> int:
-        """Wait for the command's exit code; when it must stop, let it save first."""
-        with os.fdopen(files.descriptor(log, APPEND), "ab") as output:
-            child = process.start(
-                "svea.cli.child:main", *command, with_parent=signal.SIGTERM, output=output,
-                variables=self.environment, pass_fds=self.locks,
-            )  # fmt: skip
-        _children.append(child)
-        try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    return child.wait(POLL_SECONDS)
-                if must_stop():
-                    return child.stop(GRACE_SECONDS)
-        finally:
-            _children.remove(child)
-            child.stop(GRACE_SECONDS)
+def _note_log(path: Path, what: str, log: Path) -> None:
+    """Say in a run's log whose log has its lines."""
+    note = files.descriptor(path, APPEND)
+    os.write(note, f"{what}: its lines are in {log.name}\n".encode())
+    os.close(note)
 
 
 @contextlib.contextmanager
-def locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
-    """The run's journal, open and locked; None where another process keeps it locked.
-
-    What is missing at its end, because the last supervisor was killed, is written first.
-    """
+def _locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
+    """The run's journal, open and locked; None where another process keeps it locked."""
     path = journal_path(study, run)
     with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         journal = files.descriptor(path, APPEND)
     try:
-        is_ours = files.lock(journal, LOCK_SECONDS)
-        entries = read_journal(path) if is_ours else []
-        if entries or (is_ours and not run.config.save_replay):  # of others no end is asked for
-            progress = read_progress(study, run, is_over=True)
-            for end in missing_end(entries, progress.saved):
-                write_entry(journal, **end, ended=progress.ended)
-        yield journal if is_ours else None
+        yield journal if files.lock(journal, LOCK_SECONDS) else None
     finally:
         os.close(journal)
 
 
-def write_entry(journal: int, **entry: Any) -> None:
-    """Append one line to a journal."""
-    line = json.dumps({"time": round(time.time(), 3), **entry})
-    files.append(journal, f"{line}\n".encode())
+# Processes ----------------------------------------------------------------------------------------
+
+GRACE_SECONDS = 600.0  # to save before it is killed: ten gigabytes of replay on slow storage
+POLL_SECONDS = 0.5
+_children: list[process.Child] = []
+
+
+def stop_children() -> None:
+    """Let every process started here save and end, before a batch system ends them."""
+    for started in _children:
+        started.stop(GRACE_SECONDS)
+
+
+class Process:
+    """Calls functions in processes that inherit the runs' locks and end with this process."""
+
+    def __init__(self, environment: dict[str, str], *locks: int) -> None:
+        """Take further variables, and the descriptors that hold the locks."""
+        self.environment, self.locks = environment, locks
+
+    def __call__(self, call: Call, log: Path, must_stop: MustStop) -> int:
+        """Wait for the exit code of a call; when it must stop, let it save first."""
+        opened = os.fdopen(files.descriptor(log, APPEND), "ab")
+        with opened as output, tempfile.TemporaryFile() as sent:
+            pickle.dump(call, sent)
+            sent.seek(0)
+            started = process.start(
+                "svea.studies.child:main", sent.fileno(), log.stem, with_parent=signal.SIGTERM,
+                output=output, variables=self.environment,
+                pass_fds=[*self.locks, sent.fileno()],
+            )  # fmt: skip
+        _children.append(started)
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return started.wait(POLL_SECONDS)
+                if must_stop():
+                    return started.stop(GRACE_SECONDS)
+        finally:
+            _children.remove(started)
+            started.stop(GRACE_SECONDS)

@@ -1,7 +1,7 @@
 """Engines run a study: on this machine, on a Ray cluster, or under SLURM.
 
-They decide where and when `svea.studies.supervise.supervise_run` works on which run, and nothing
-else: it writes everything that matters into the study's folder. Each engine is a module with
+They decide where and when `svea.studies.supervise.supervise` works on which run, and nothing else:
+it writes everything that matters into the study's folder. Each engine is a module with
 
     require(study, resources)                   refuses what it cannot run, before anything starts
     run_study(study, runs, resources, refresh)  runs the runs, and calls `refresh` meanwhile
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from svea.config import seconds
 from svea.core.errors import UserError, between
 
+ENGINES = ("local", "ray", "slurm")
 MOST_JOBS, MOST_CORES, MOST_GPUS = 10_000, 10_000, 1_000
 
 

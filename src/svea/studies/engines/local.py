@@ -20,8 +20,7 @@ from svea.runs.footprint import replay_bytes
 from svea.studies.engines import Resources
 from svea.studies.folder import Study, is_cancelled
 from svea.studies.plan import PlannedRun
-from svea.studies.supervise import either
-from svea.studies.together import groups, supervise_together
+from svea.studies.supervise import either, groups, supervise
 
 # Generous allowances for what a run needs in addition to its replay; --jobs and --gpus override.
 RUN_BYTES = 2_000_000_000  # main memory: torch, environments
@@ -52,10 +51,10 @@ def run_study(
     for slot in slots:
         free.put(slot)
 
-    def supervise(group: Sequence[PlannedRun]) -> None:
+    def work_on(group: Sequence[PlannedRun]) -> None:
         slot = free.get()
         try:
-            supervise_together(
+            supervise(
                 study.folder,
                 group,
                 study.attempts,
@@ -68,7 +67,7 @@ def run_study(
             free.put(slot)
 
     with ThreadPoolExecutor(len(slots)) as pool:
-        pending = {pool.submit(supervise, group) for group in groups(runs, resources.together)}
+        pending = {pool.submit(work_on, group) for group in groups(runs, resources.together)}
         try:
             while pending:
                 finished, pending = wait(pending, timeout=1.0)

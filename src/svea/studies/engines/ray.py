@@ -1,6 +1,6 @@
 """The engine of a Ray cluster: runs as tasks that survive the loss of nodes and of the driver.
 
-A task is `supervise_run`. When its node dies, Ray starts it again elsewhere and it resumes from the
+A task is `supervise`. When its node dies, Ray starts it again elsewhere and it resumes from the
 run's folder; when the driver dies, Ray ends its tasks (their runs save), and the same command
 continues. A cluster started here opens ports on the loopback interface only, shows no dashboard and
 reports no usage.
@@ -24,7 +24,7 @@ from svea.core.machine import usable_cores
 from svea.studies.engines import Resources
 from svea.studies.folder import Study, is_cancelled
 from svea.studies.plan import PlannedRun
-from svea.studies.supervise import GRACE_SECONDS, Execute, supervise_run
+from svea.studies.supervise import GRACE_SECONDS, Execute, supervise
 
 CONNECT_SECONDS = 10.0
 IN_FLIGHT = 4  # tasks submitted per run that fits at once: enough to keep Ray's workers warm
@@ -90,7 +90,7 @@ def _schedule(
     while in_flight or (waiting and not is_cancelled(study.folder)):
         while waiting and len(in_flight) < most and not is_cancelled(study.folder):
             run = waiting.popleft()
-            call = functools.partial(supervise_run, study.folder, run, study.attempts)
+            call = functools.partial(supervise, study.folder, [run], study.attempts)
             in_flight[task.remote(cloudpickle.dumps((call, {"execute": execute})))] = run
         ready, _ = ray.wait(list(in_flight), num_returns=1, timeout=1.0)
         if ready:
@@ -98,7 +98,7 @@ def _schedule(
         for reference in ready:
             run = in_flight.pop(reference)
             try:
-                if ray.get(reference) == "running":  # by another process: try again later
+                if ray.get(reference) == ["running"]:  # by another process: try again later
                     waiting.append(run)
             except ray.exceptions.RayTaskError as error:
                 raise _cause(error) from error

@@ -22,7 +22,7 @@ from svea.core.process import environment
 from svea.studies.engines import Resources
 from svea.studies.folder import STUDY_BYTES, Study
 from svea.studies.plan import PlannedRun
-from svea.studies.supervise import stop_children, supervise_run
+from svea.studies.supervise import stop_children, supervise
 
 TIME_LIMIT = "24h"  # of one job, unless --time-limit says otherwise
 ARRAY = 1000  # elements of an array job; SLURM's MaxArraySize is 1001 unless set otherwise
@@ -37,10 +37,10 @@ class Job:
         """Take the study's folder and the run: this is pickled."""
         self.study, self.run, self.attempts = study, run, attempts
 
-    def __call__(self) -> str:
+    def __call__(self) -> list[str]:
         """Supervise the run."""
         os.environ.pop("PYTHONSAFEPATH", None)  # of this process, not of a user's programs
-        return supervise_run(self.study, self.run, self.attempts)
+        return supervise(self.study, [self.run], self.attempts)
 
     def checkpoint(self) -> Any:
         """Called by submitit on SLURM's warning: let the run save, then requeue this job."""

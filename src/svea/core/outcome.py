@@ -1,0 +1,97 @@
+"""How a process of ours ends: with a message on stderr and an exit code, not with a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import sys
+from collections.abc import Callable
+
+from svea.core.errors import Stopped, SveaError, UserError, install_hint
+
+
+def exit_code(work: Callable[[], int | None], name: str, ends: bool = False) -> int:
+    """Do something and return its exit code; an error becomes a message and the code of its class.
+
+    Args:
+        work: what to do.
+        name: of it, for a message.
+        ends: whether the process ends with it.
+    """
+    try:
+        return work() or 0
+    except SveaError as error:
+        where = f" (details: {error.details})" if error.details else ""
+        _say(f"{error}{where}")
+        if not error.details:  # e.g. the traceback of a worker
+            sys.stderr.write("\n".join(getattr(error, "__notes__", [])))
+        return error.exit_code
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "svea":
+            raise
+        _say(f"{name} needs {error.name}, which is not installed: {install_hint()}")
+        return UserError.exit_code
+    except BrokenPipeError:  # `svea methods | head`
+        sys.stderr.close()
+        return 0
+    except Stopped as stopped:
+        _say(str(stopped))
+        return stopped.exit_code
+    except KeyboardInterrupt:
+        _say("stopped")
+        return 130
+    except (OSError, MemoryError, SystemError, ImportError, RuntimeError) as error:
+        what = _unusable(error) or exhausted(error)
+        if not what:
+            raise
+        _say(what)
+        if ends and not isinstance(error, OSError):
+            sys.stdout.flush()
+            os._exit(UserError.exit_code)  # without memory, Python's own end has tracebacks
+        return UserError.exit_code
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"svea: {message}\n")
+
+
+def _unusable(error: BaseException) -> str:
+    """Which path that a user named cannot be used, if that is what an error means."""
+    kinds = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM)
+    if isinstance(error, OSError) and error.errno in kinds:
+        return f"cannot use {error.filename!r}: {error.strerror}"
+    return ""
+
+
+def exhausted(error: BaseException) -> str:
+    """What this process has no more of, and how to give it more; empty if that is not why.
+
+    Without memory Python itself fails in many ways, most of them while a library is imported.
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.EMFILE, errno.ENFILE):
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"too many open files; {allowed} are allowed here. Allow more: ulimit -n 1024"
+    text = str(error)
+    signs = ("failed to map segment", "annot allocate memory", "can't start new thread")
+    without = isinstance(error, MemoryError | SystemError) or number == errno.ENOMEM
+    if not without and not any(sign in text for sign in signs):
+        return ""
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    limit = "" if allowed == resource.RLIM_INFINITY else f" of {allowed >> 20:,} MiB (ulimit -v)"
+    cure = "Raise the limit" if limit else "End other programs, or ask for less (--replay, --envs)"
+    return f"there is not enough memory{limit}. {cure}"
+
+
+def one_line_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """What a user should know, without the line of code that says it; other warnings as ever."""
+    if category is UserWarning:
+        return f"warning: {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
