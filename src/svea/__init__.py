@@ -7,6 +7,7 @@
     env = svea.make_env(**config.environment, mode="color_hard")  # a plain Gymnasium environment
     action = svea.load_agent(run).act(env.reset()[0])
     records = svea.evaluate(run, modes=["train", "color_hard"])
+    svea.report(run)  # one page about it; svea.sweep trains many runs, svea.compare two methods
 
 Every name is imported when it is first used; the environments need no torch.
 """
@@ -24,27 +25,36 @@ if TYPE_CHECKING:
     from svea.config import Config, configure
     from svea.envs import make_env
     from svea.evaluation.requests import evaluate
+    from svea.results.compare import compare
+    from svea.results.report import report
     from svea.runs.load import load_agent
+    from svea.studies import sweep
     from svea.training import train
 
 __all__ = [
     "Config",
     "__version__",
     "augment",
+    "compare",
     "configure",
     "evaluate",
     "load_agent",
     "make_env",
+    "report",
+    "sweep",
     "train",
 ]
 
 _LAZY = {
     "augment": "svea.augment",  # the room itself
     "Config": "svea.config",
+    "compare": "svea.results.compare",
     "configure": "svea.config",
     "evaluate": "svea.evaluation.requests",
     "load_agent": "svea.runs.load",
     "make_env": "svea.envs",
+    "report": "svea.results.report",
+    "sweep": "svea.studies",
     "train": "svea.training",
 }
 

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 
 from svea.cli.arguments import Out, Positional, parse
-from svea.core.errors import UserError
-from svea.core.files import output_file, output_folder
 
 
 def run(arguments: list[str]) -> int:
@@ -34,23 +32,11 @@ def command(
             Markdown, into this folder.
     """
     from svea.cli.terminal import Steps
-    from svea.results.report import write_report
-    from svea.runs import zoo
-
-    runs = tuple(map(zoo.working_copy, runs))  # first: the page lies in the copy
-    page = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
-    if out is None and len(runs) == 1 and runs[0].is_file():
-        raise UserError(f"no run at {str(runs[0])!r}: it is a file. Give the folder of a run.")
-    output_file(page)
-    if figures is not None:
-        output_folder(figures, "figures")
+    from svea.results.report import report
 
     def warn(problem: str) -> None:
         print(f"svea: {problem}", file=sys.stderr)
 
     with Steps("pages") as steps:
-        written = write_report(
-            runs, page, figures_dir=figures, on_problem=warn, on_step=steps.doing
-        )
-    print(written)
+        print(report(runs, out, figures=figures, on_problem=warn, on_step=steps.doing))
     return 0

@@ -161,6 +161,10 @@ def compare(
 
     Raises:
         UserError: A side is not known, or nothing was played on both.
+
+    Example:
+        >>> found = compare("svea", "drq", runs="runs", modes=["color_hard"])  # doctest: +SKIP
+        >>> found.comparisons[0].shown.difference  # doctest: +SKIP
     """
     beneath = Path(runs)
     (ours, unread_a), (theirs, unread_b) = (find_side(one, beneath) for one in (a, b))

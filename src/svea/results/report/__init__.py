@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from svea.core import files
+from svea.core.errors import UserError
 from svea.core.words import plural
 from svea.results import Aggregate, Group, Result, aggregate, figures, group_runs, plots, summarise
 from svea.results.figures import Exhibit
@@ -26,6 +27,7 @@ from svea.results.tables.results import (
     return_tables,
     success_table,
 )
+from svea.runs import zoo
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +76,36 @@ def gather(
     on_step("drawing figures")
     shown = figures.exhibits(groups, returns, successes)
     return Evidence(groups, returns, successes, aggregate(groups), shown, problems)
+
+
+def report(
+    runs: str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
+    *,
+    figures: str | Path | None = None,
+    on_problem: Callable[[str], None] = lambda problem: None,
+    on_step: Callable[[str], None] = lambda doing: None,
+) -> Path:
+    """Write one self-contained HTML page about runs, and return its path.
+
+    Args:
+        runs: run folders, folders with runs beneath them, or agents of the zoo, `zoo:NAME`.
+        out: the page; default RUN/report.html for one run, report.html for several.
+        figures: also write every figure, table and number as a file into this folder.
+        on_problem: called with what is missing or damaged; the rest is reported.
+        on_step: called with what is done next.
+
+    Example:
+        >>> page = report("runs", "report.html")  # doctest: +SKIP
+    """
+    given = [runs] if isinstance(runs, str | Path) else runs
+    folders = [zoo.working_copy(run) for run in given]  # first: the page lies in the copy
+    if out is None and len(folders) == 1 and folders[0].is_file():
+        raise UserError(f"no run at {str(folders[0])!r}: it is a file. Give the folder of a run.")
+    beside = folders[0] if len(folders) == 1 else Path()
+    page = files.output_file(Path(out) if out else beside / "report.html")
+    kept = None if figures is None else files.output_folder(Path(figures), "figures")
+    return write_report(folders, page, figures_dir=kept, on_problem=on_problem, on_step=on_step)
 
 
 def write_report(
