@@ -39,7 +39,7 @@ from svea.core import files
 from svea.core.words import interval, number, plural, size
 from svea.data.clips import DMCGB, source_of
 from svea.envs import describe
-from svea.evaluation.lines import fingerprint
+from svea.evaluation.play import fingerprint
 from svea.results import Group, group_runs, plots, published, stats
 from svea.results.read import read_run
 from svea.results.report import gather

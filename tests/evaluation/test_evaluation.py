@@ -24,11 +24,11 @@ from svea.core.seeds import EVALUATION, TRAINING, episode_seed, evaluation_seeds
 from svea.envs.rendering import backend
 from svea.envs.workers.pool import PER_GPU_PROCESS, Workers
 from svea.evaluation import requests
-from svea.evaluation.lines import fingerprint
 from svea.evaluation.play import (
     EpisodeResult,
     Interrupted,
     Policy,
+    fingerprint,
     parallel_environments,
     play,
 )

@@ -11,7 +11,7 @@ from tiny_runs import tiny
 from svea.cli import main
 from svea.core.errors import UserError
 from svea.evaluation.film import record
-from svea.evaluation.lines import fingerprint
+from svea.evaluation.play import fingerprint
 from svea.evaluation.requests import evaluate
 from svea.evaluation.saliency import saliency
 from svea.runs import quantised

@@ -27,8 +27,7 @@ from svea.data import ffmpeg
 from svea.envs import make_env
 from svea.envs.actions import as_action, describe_actions
 from svea.envs.looks import provenance_of
-from svea.evaluation.lines import check_actions
-from svea.evaluation.play import EpisodeResult
+from svea.evaluation.play import EpisodeResult, check_actions
 from svea.evaluation.sheets import write_picture
 from svea.runs import layout
 from svea.runs.load import has_critic, load_agent, load_config
@@ -113,9 +112,8 @@ def record(
                 recording, agent, observation, action, episode.total, environment if size else None
             )
             step = environment.step(as_action(environment, action))
-            observation, reward, terminated, truncated, _ = step
-            episode.total += float(reward)
-            episode.length += 1
+            observation, reward, terminated, truncated, info = step
+            episode.add(float(reward), info)
             done = bool(terminated or truncated or episode.length >= most)
     except SveaError:
         raise

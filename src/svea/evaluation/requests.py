@@ -25,14 +25,18 @@ from svea.core.errors import SveaError, UserError, between, unknown_name
 from svea.core.given import Factory, name_task
 from svea.core.seeds import evaluation_seeds
 from svea.envs.workers.pool import Workers, environments_per_process
-from svea.evaluation import lines
 from svea.evaluation.episodes import Episodes, check_episodes, episodes_in
 from svea.evaluation.play import (
     EpisodeResult,
     Interrupted,
     Policy,
+    check_actions,
+    fingerprint,
+    other_renderer,
     parallel_environments,
     play,
+    record_of,
+    record_template,
 )
 from svea.runs.load import load_agent, load_config, read_config
 from svea.runs.records import Record, protocol_key
@@ -272,13 +276,13 @@ class _Evaluation:
         self._check_stop()
         agent, config, weights = self._loaded(run, threading.get_ident())
         multiply_float32(self.device, config.precision == EXACT)  # another agent may be loaded
-        lines.check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
+        check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
         self._note_renderer(run, config, workers)
         known = {protocol_key(record): record for record in self.known(run)} | kind.random
         worlds = workers.provenance.get("worlds", 1)
         seeds = evaluation_seeds(self.request.seed, kind.episodes, worlds)
         for name in self.request.policies:
-            template = lines.template(config, name, agent.decision, weights, kind.mode, workers)
+            template = record_template(config, name, agent.decision, weights, kind.mode, workers)
             if name == "agent" and (pictures := read_config(run).get("pictures")):
                 template["pictures"] = pictures  # those of training
             missing = []
@@ -296,7 +300,7 @@ class _Evaluation:
             def finished(
                 episode: EpisodeResult, template: Record = template, policy: Policy = policy
             ) -> None:
-                record = lines.record(template, seeds.index(episode.seed), episode)
+                record = record_of(template, seeds.index(episode.seed), episode)
                 if isinstance(policy, AdaptingPolicy):
                     record["adaptation_seconds"] = round(policy.seconds(episode), 6)
                 if record["policy"] == "random":
@@ -308,7 +312,7 @@ class _Evaluation:
 
     def _note_renderer(self, run: Path, config: Config, workers: Workers) -> None:
         """Say once if another renderer draws than in the run's training."""
-        said = lines.other_renderer(run, config, workers.provenance)
+        said = other_renderer(run, config, workers.provenance)
         with self.telling:
             if said and said not in self.said:
                 self.said.add(said)
@@ -332,7 +336,7 @@ class _Evaluation:
         with self.loading:  # making one draws from torch's own generator
             self._check_stop()  # others may have been loaded first
             agent = load_agent(run, device=self.request.device)
-        return agent, load_config(run), lines.fingerprint(agent)
+        return agent, load_config(run), fingerprint(agent)
 
 
 def _of_run(kinds: Sequence[_Environments], run: Path) -> list[_Environments]:

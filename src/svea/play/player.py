@@ -24,11 +24,10 @@ from svea.envs.actions import as_action, describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.looks.live import PATH, LiveMode
 from svea.envs.modes import make_mode
-from svea.evaluation.lines import check_actions
 from svea.evaluation.play import (
-    SUCCESS,
     EpisodeResult,
     Policy,
+    check_actions,
     parallel_environments,
 )
 from svea.evaluation.saliency import action_gradients, input_gradients, overlay, scaled
@@ -178,12 +177,8 @@ class Player:
         q = self._q(self.observation, action)
         step = self.env.step(as_action(self.env, action))
         self.observation, reward, terminated, truncated, info = step
-        self.episode.total += float(reward)
-        self.episode.length += 1
+        self.episode.add(float(reward), info)
         self.done = bool(terminated or truncated)
-        for name in SUCCESS:
-            if name in info:
-                self.episode.success = bool(info[name])
         self.numbers.add(self.episode.total, q, action)
 
     def _make_policy(self) -> Policy:
