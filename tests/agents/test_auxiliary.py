@@ -34,7 +34,7 @@ from torch import Tensor
 
 from svea.agents import DQN, SAC, Agent
 from svea.agents.auxiliary import CURL, PAD, SODA, two_layers
-from svea.config import CURLOptions, PADOptions, SODAOptions
+from svea.config.options import CURLOptions, PADOptions, SODAOptions
 from svea.networks import CNN
 from svea.networks.head_cnn import own_head, without_last
 from svea.replay import Batch

@@ -26,7 +26,8 @@ from torch import nn
 
 from svea.agents import DDPG, DQN, SAC, Agent
 from svea.agents import make_agent as configured_agent
-from svea.config import ENCODERS, MaDiOptions, configure
+from svea.config import ENCODERS, configure
+from svea.config.options import MaDiOptions
 from svea.core.errors import UserError
 from svea.networks import CNN, Masker, Trunk
 from svea.recipes import RecipeOptions

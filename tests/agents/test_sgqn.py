@@ -39,7 +39,8 @@ from svea.agents import DQN, SAC, Agent
 from svea.agents import make_agent as configured_agent
 from svea.agents.guided import guided, guided_gradient, influence, most_influential
 from svea.agents.sgqn import SGQN
-from svea.config import MaDiOptions, SGQNOptions, configure
+from svea.config import configure
+from svea.config.options import MaDiOptions, SGQNOptions
 from svea.kernels.cpu import BuildError
 from svea.networks.decoder import AttributionDecoder
 from svea.replay import Batch

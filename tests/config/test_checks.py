@@ -105,8 +105,8 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"preset": ["quick"]}, ["preset is ['quick']"]),
         ({"method": None}, ["method is None"]),
         ({"task": 5}, ["task is 5"]),
-        ({"seed": 1, "seed.x": 2}, ["seed.x cannot be set", "seed is 1", "named values"]),
-        ({"recipe": {"alpha": 3, "alpha.x": 2}}, ["recipe.alpha.x cannot", "recipe.alpha is 3"]),
+        ({"seed": 1, "seed.x": 2}, ["seed.x"]),
+        ({"recipe": {"alpha": 3, "alpha.x": 2}}, ["recipe.alpha.x"]),
         (
             {"encoder": "frames", "network": {"frame_layers": 11}},
             ["network.frame_layers is 11 of 11", "1 to 10"],

@@ -15,16 +15,15 @@ from typing import Any
 import pytest
 
 from svea.config import (
-    AUGMENTATION_NAMES,
     Config,
     Role,
     configure,
     differences,
     fields_with,
     from_dict,
-    parse_augmentation,
     to_dict,
 )
+from svea.config.augmentations import AUGMENTATION_NAMES, parse_augmentation
 from svea.core.errors import Bounds, UserError
 
 
@@ -96,7 +95,7 @@ def test_a_value_out_of_bounds_is_named_with_what_is_allowed(
 
 def test_the_names_of_augmentations_are_those_that_exist() -> None:
     code = (
-        "from svea.config import AUGMENTATION_NAMES as names; builtin = set(names)\n"
+        "from svea.config.augmentations import AUGMENTATION_NAMES as names; builtin = set(names)\n"
         "from svea.augment import AUGMENTATIONS; assert builtin == set(AUGMENTATIONS) == names"
     )
     subprocess.run([sys.executable, "-c", code], check=True)  # where no test has added any

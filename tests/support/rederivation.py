@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from svea.agents import DDPG, DQN, SAC, Agent
-from svea.config import DDPGOptions, DQNOptions, SACOptions
+from svea.config.options import DDPGOptions, DQNOptions, SACOptions
 from svea.networks import CNN
 from svea.recipes import RECIPES, RecipeOptions, streams
 from svea.replay import Batch

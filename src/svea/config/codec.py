@@ -1,15 +1,22 @@
-"""Configurations as nested dictionaries: read, written, compared."""
+"""Configurations made of named values: read, written, compared."""
 
 from __future__ import annotations
 
 import dataclasses
-import typing
+from collections.abc import Iterable
 from typing import Any
 
 from svea.config.augmentations import spelled
 from svea.config.checks import check
+from svea.config.fields import fields, flat
 from svea.config.run import MAY_CHANGE, Config
 from svea.core.errors import UserError, unknown_name
+
+DEFAULTS = {option.path: option for option in fields(Config(""))}
+"""Every option by its dotted name, with its default; a task has none."""
+
+REMOVED = {"updates_per_decision": 1.0}
+"""Options that there were once, and the value with which a stored run is still what it was."""
 
 
 def from_dict(values: dict[str, Any], to_train: bool = True) -> Config:
@@ -19,22 +26,7 @@ def from_dict(values: dict[str, Any], to_train: bool = True) -> Config:
         values: of the fields.
         to_train: False where an agent only acts: its augmentation may then be unknown.
     """
-    return check(build(Config, _without_removed(values), ""), to_train)
-
-
-REMOVED = {"updates_per_decision": 1.0}
-"""Options that there were once, and the value with which a stored run is still what it was."""
-
-
-def _without_removed(values: dict[str, Any]) -> dict[str, Any]:
-    """A stored configuration without options that there were once."""
-    for name, value in REMOVED.items():
-        if isinstance(values, dict) and values.get(name, value) != value:
-            raise UserError(
-                f"{name} is {values[name]!r}, an option that this version does not have; allowed: "
-                f"{value} (use the version that wrote this configuration)"
-            )
-    return {k: v for k, v in values.items() if k not in REMOVED}
+    return check(build(stored(values)), to_train)
 
 
 def to_dict(config: Config) -> dict[str, Any]:
@@ -42,99 +34,103 @@ def to_dict(config: Config) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
-def with_defaults(values: dict[str, Any], kind: type = Config) -> dict[str, Any]:
-    """A stored configuration, with the defaults of options that did not exist when it was stored.
+def build(values: dict[str, Any]) -> Config:
+    """A configuration from values by their dotted names; all others have their defaults."""
+    given: dict[str, Any] = {"": {}}
+    for path, value in values.items():
+        group, _, name = path.rpartition(".")
+        if path in DEFAULTS:
+            given.setdefault(group, {})[name] = value
+        elif not any(known.startswith(f"{path}.") for known in DEFAULTS):
+            raise _unknown(path, group)
+        elif value != {}:
+            raise UserError(f"{path} is {value!r}; allowed: named values")
+    if "task" not in values:
+        raise UserError("config lacks task, which has no default; add it")
+    config = Config(**given.pop(""))
+    groups = {
+        name: dataclasses.replace(getattr(config, name), **own) for name, own in given.items()
+    }
+    return dataclasses.replace(config, **groups)
 
-    An augmentation has the spelling that is stored now.
+
+def _unknown(path: str, group: str) -> UserError:
+    """The error that names the options of the same group, and those of any group like it."""
+    start = f"{group}." if group else ""
+    near = {
+        start + known.removeprefix(start).partition(".")[0]
+        for known in DEFAULTS
+        if known.startswith(start)
+    }
+    return unknown_name("option", path, near or DEFAULTS, DEFAULTS)
+
+
+def stored(values: dict[str, Any]) -> dict[str, Any]:
+    """A stored configuration by dotted names, as this version writes it.
+
+    An augmentation has the spelling that is stored now, and options of earlier versions are gone.
+    """
+    found = flat(values)
+    for name, value in REMOVED.items():
+        if found.pop(name, value) != value:
+            raise UserError(
+                f"{name} is {values[name]!r}, an option that this version does not have; allowed: "
+                f"{value} (use the version that wrote this configuration)"
+            )
+    if isinstance(found.get("augment"), str):
+        found["augment"] = spelled(found["augment"])
+    return found
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """The fields in which two runs differ in substance, as readable lines.
 
     A new option's default is what earlier runs did, so a run from before it can be continued.
     """
-    filled, hints = _without_removed(values), typing.get_type_hints(kind)
-    for field in dataclasses.fields(kind):
-        name, nested = field.name, dataclasses.is_dataclass(hints[field.name])
-        given = filled.get(name, {} if nested else field.default)
-        if nested and isinstance(given, dict):
-            filled[name] = with_defaults(given, hints[name])
-        elif given is not dataclasses.MISSING:
-            filled[name] = given
-    if isinstance(filled.get("augment"), str):
-        filled["augment"] = spelled(filled["augment"])
-    return filled
+    defaults = {path: option.value for path, option in DEFAULTS.items()}
+    before, after = (defaults | stored(values) for values in (old, new))
+    return [
+        f"{path}: {before.get(path)!r} there, {after.get(path)!r} here"
+        for path in sorted(before.keys() | after.keys())
+        if path not in MAY_CHANGE and before.get(path) != after.get(path)
+    ]
 
 
-def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
-    """The fields in which two runs differ in substance, as readable lines."""
-    lines = []
-    old, new = (old, new) if prefix else (with_defaults(old), with_defaults(new))
-    for name in sorted(old.keys() | new.keys()):
-        path = prefix + name
-        before, after = old.get(name), new.get(name)
-        if path in MAY_CHANGE or before == after:
-            continue
-        if isinstance(before, dict) and isinstance(after, dict):
-            lines += differences(before, after, f"{path}.")
-        else:
-            lines.append(f"{path}: {before!r} there, {after!r} here")
-    return lines
+def parse_settings(words: Iterable[str]) -> dict[str, Any]:
+    """Options as `name=value` words, with the names and values of `svea train`'s flags.
+
+    >>> parse_settings(["decisions=500_000", "eval-every=100", "recipe.alpha=1"])
+    {'decisions': 500000, 'eval_every': 100, 'recipe.alpha': 1.0}
+    """
+    values: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        name = name.strip().lstrip("-").replace("-", "_")
+        if not equals:
+            raise UserError(f"--set is {word!r}; allowed: name=value, e.g. decisions=500000")
+        if name not in DEFAULTS:
+            raise unknown_name("option", name, DEFAULTS)
+        if name in values:
+            raise UserError(f"--set gives {name} twice")
+        values[name] = _read(name, text.strip())
+    return values
+
+
+def _read(name: str, text: str) -> Any:
+    """The text of an option as its type; its bounds are checked with the whole configuration."""
+    kind = DEFAULTS[name].type
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        return kind(text) if kind in (int, float) else text
+    except (ValueError, KeyError):
+        allowed = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+        raise UserError(f"{name} is {text!r}; allowed: {allowed}") from None
 
 
 DEEPEST = 8
-"""Levels of named values that are looked into; options have two."""
 
 
-def merge(into: Any, values: dict[str, Any], prefix: str = "") -> None:
-    """Lay values over others; dotted names and dictionaries reach into nested options."""
-    if not isinstance(into, dict):
-        given = ", ".join(prefix + name for name in values)
-        raise UserError(
-            f"{given} cannot be set, because {prefix.rstrip('.')} is {into!r}; allowed there: "
-            "named values"
-        )
-    if prefix.count(".") > DEEPEST:  # a dictionary that holds itself, perhaps
-        raise UserError(f"{prefix[:40]}... is nested too deeply; allowed: e.g. sac.learning_rate")
-    for name, value in values.items():
-        head, _, rest = name.partition(".")
-        if rest or isinstance(value, dict):
-            inner = {rest: value} if rest else value
-            merge(into.setdefault(head, {}), inner, f"{prefix}{head}.")
-        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            into[head] = dataclasses.asdict(value)
-        else:
-            into[head] = value
-
-
-def build(kind: type, values: Any, prefix: str) -> Any:
-    """A dataclass from nested dictionaries."""
-    hints = typing.get_type_hints(kind)
-    if not isinstance(values, dict):
-        raise UserError(f"{prefix.rstrip('.') or 'config'} is {values!r}; allowed: named values")
-    arguments = {}
-    for name, value in values.items():
-        if name not in hints:
-            whole, allowed = f"{prefix}{name}", [prefix + hint for hint in hints]
-            raise unknown_name("option", whole, allowed, option_types(kind))
-        nested = dataclasses.is_dataclass(hints[name])
-        arguments[name] = build(hints[name], value, f"{prefix}{name}.") if nested else value
-    missing = [
-        f.name
-        for f in dataclasses.fields(kind)
-        if f.name not in arguments
-        and f.default is dataclasses.MISSING
-        and isinstance(f.default_factory, type(dataclasses.MISSING))
-    ]
-    if missing:
-        raise UserError(f"config lacks {', '.join(missing)}, which has no default; add it")
-    return kind(**arguments)
-
-
-def option_types(kind: type, prefix: str = "") -> dict[str, Any]:
+def option_types(kind: type) -> dict[str, Any]:
     """Dotted names of all options and their types."""
-    found: dict[str, Any] = {}
-    for name, hint in typing.get_type_hints(kind).items():
-        nested = dataclasses.is_dataclass(hint)
-        found |= (
-            option_types(typing.cast(type, hint), f"{prefix}{name}.")
-            if nested
-            else {prefix + name: hint}
-        )
-    return found
+    return {path: option.type for path, option in DEFAULTS.items()}

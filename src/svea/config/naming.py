@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import re
 from collections import Counter
 from typing import Any
 
+from svea.config.fields import fields
 from svea.config.names import find_method
 from svea.config.presets import resolve
-from svea.config.run import Config, Role, fields_with
+from svea.config.run import Config, Role
 
 LONGEST = 120  # bytes
 FIRST = ("base", "encoder", "preset", "augment")
@@ -57,14 +57,14 @@ def _first_words(config: Config) -> list[str]:
 def _differing(config: Config) -> list[str]:
     """A word for every other option that decides what is learned and is not at its default."""
     chosen = {name: getattr(config, name) for name in ("preset", "base", "encoder", "method")}
-    usual, given = flat(resolve(config.task, **chosen)), flat(config)
-    decisive = fields_with(Role.WHAT) - {"task", "method", *FIRST}
-    leaves = Counter(path.rpartition(".")[2] for path in given)
+    usual = {option.path: option.value for option in fields(resolve(config.task, **chosen))}
+    leaves = Counter(path.rpartition(".")[2] for path in usual)
     words = []
-    for path, value in given.items():
-        if path.partition(".")[0] in decisive and value != usual[path]:
-            leaf = path.rpartition(".")[2]
-            words.append(_word(path if leaves[leaf] > 1 else leaf, value))
+    for option in fields(config):
+        decides = option.role is Role.WHAT and option.path not in ("task", "method", *FIRST)
+        if decides and option.value != usual[option.path]:
+            leaf = option.path.rpartition(".")[2]
+            words.append(_word(option.path if leaves[leaf] > 1 else leaf, option.value))
     return words
 
 
@@ -76,12 +76,3 @@ def _word(name: str, value: Any) -> str:
         return f"{name}{value}" if isinstance(value, int) else f"{name}{value:g}"
     text = str(value).rstrip("/").rpartition("/")[2]  # of a folder, its own name
     return text if text not in ("", "none", "auto") else f"{name}_{text}"
-
-
-def flat(options: Any, prefix: str = "") -> dict[str, Any]:
-    """Options by their dotted names."""
-    found: dict[str, Any] = {}
-    for field in dataclasses.fields(options):
-        value, name = getattr(options, field.name), prefix + field.name
-        found |= flat(value, f"{name}.") if dataclasses.is_dataclass(value) else {name: value}
-    return found

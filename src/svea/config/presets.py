@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from svea.config.checks import check
-from svea.config.codec import build, merge
+from svea.config.codec import build
+from svea.config.fields import flat
 from svea.config.names import encoder_defaults, find_method, is_whole, own_modules
 from svea.config.run import Config
 from svea.config.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, is_foreign
@@ -76,17 +77,19 @@ def resolve(task: str | Factory, **explicit: Any) -> Config:
         raise unknown_name("preset", preset, PRESETS)
     chosen = find_method(method)
     encoder = encoder or chosen.encoder
-    values: dict[str, Any] = {"task": task, "encoder": encoder}
-    merge(values, PRESETS[preset])
-    merge(values, encoder_defaults(encoder, preset))
-    merge(values, method_defaults(chosen, preset, encoder))
-    merge(values, task_defaults(task))
-    if explicit.get("auxiliary", chosen.auxiliary) == "sgqn":
-        merge(values, sgqn_quantile(task))
-    if encoder == "vit":
-        merge(values, vit_coefficients(task, chosen))
-    merge(values, explicit)
-    return build(Config, values, "")
+    layers = [
+        PRESETS[preset],
+        encoder_defaults(encoder, preset),
+        method_defaults(chosen, preset, encoder),
+        task_defaults(task),
+        sgqn_quantile(task) if explicit.get("auxiliary", chosen.auxiliary) == "sgqn" else {},
+        vit_coefficients(task, chosen) if encoder == "vit" else {},
+        explicit,
+    ]
+    values = {"task": task, "encoder": encoder}
+    for layer in layers:
+        values |= flat(layer)
+    return build(values)
 
 
 def method_defaults(chosen: Method, preset: str, encoder: str) -> dict[str, Any]:

@@ -5,13 +5,12 @@ The docstring of a field is its ``--help`` text; its bounds and its role stand i
 
 from __future__ import annotations
 
-import enum
-import typing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from svea.config.augmentations import spelled
+from svea.config.fields import Role, fields
 from svea.config.modes import expand_modes
 from svea.config.options import (
     CURLOptions,
@@ -26,18 +25,6 @@ from svea.config.options import (
 )
 from svea.core.errors import at_least, between
 from svea.recipes import RecipeOptions
-
-
-class Role(enum.Enum):
-    """What a field decides, and so whether it may change when a run is resumed."""
-
-    WHAT = "what is learned, and how it is judged"
-    SEED = "which of several equal runs this is"
-    WATCH = "how often a run is looked at; may change when it is resumed: each evaluation says how"
-    LENGTH = "how long to run; a resumed run may be longer"
-    HOW = "how to run: time and machine, not results; may change when a run is resumed"
-    WHERE = "where files lie; may change when a run is resumed"
-
 
 WHAT, SEED, WATCH, LENGTH, HOW, WHERE = Role
 
@@ -245,9 +232,8 @@ def fields_with(*roles: Role) -> frozenset[str]:
     >>> sorted(fields_with(Role.SEED, Role.LENGTH))
     ['decisions', 'seed']
     """
-    hints = typing.get_type_hints(Config, include_extras=True)
     return frozenset(
-        name for name, kind in hints.items() if set(roles) & set(typing.get_args(kind)[1:])
+        option.path.partition(".")[0] for option in fields(Config("")) if option.role in roles
     )
 
 

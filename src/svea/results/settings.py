@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from svea.config import Role, fields_with, resolve, to_dict
+from svea.config import Role, fields_with, flat, resolve, to_dict
 from svea.core.errors import UserError
 from svea.core.importing import is_import_path
 from svea.results.run import Run
@@ -31,12 +31,9 @@ PARTS = {"sac": "base", "ddpg": "base", "dqn": "base",
 def settings_of(run: Run) -> dict[str, str]:
     """Every setting that changes what is learned, under its dotted name."""
     settings = dict(EARLIER)
-    for name, value in run.config.items():
-        unused = name in PARTS and getattr(run, PARTS[name]) != name
-        if name not in SETTINGS or unused:
-            continue
-        inner = value if isinstance(value, dict) else {"": value}
-        settings |= {f"{name}.{key}".rstrip("."): str(given) for key, given in inner.items()}
+    unused = {part for part, field in PARTS.items() if getattr(run, field) != part}
+    counting = {k: v for k, v in run.config.items() if k in SETTINGS - unused}
+    settings |= {name: str(value) for name, value in flat(counting).items()}
     own = {"method": run.method, "augment": run.augment}  # one spelling of each
     settings |= {name: value for name, value in own.items() if name in settings}
     if pictures := run.pictures:  # where they lay does not matter then

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from svea.config import Config, is_own_encoder, milestones, shapes
+from svea.config import Config, milestones, shapes
+from svea.config.names import is_own_encoder
 from svea.runs import layout
 
 ACTIONS = 8  # dimensions of an action where no environment has been asked; hardly counts

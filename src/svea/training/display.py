@@ -16,8 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from svea.config import Config, Role, fields_with
-from svea.config.naming import flat
+from svea.config import Config, Role, fields
 from svea.core.given import fingerprint
 from svea.core.machine import activation, can_redraw, console
 from svea.core.words import duration, plural
@@ -161,9 +160,8 @@ def run_names(configs: Sequence[Config]) -> list[str]:
 
     Runs with the same task and method are told apart by the other options in which they differ.
     """
-    decisive = fields_with(Role.WHAT)
     settings = [
-        {name: value for name, value in flat(config).items() if name.partition(".")[0] in decisive}
+        {option.path: option.value for option in fields(config) if option.role is Role.WHAT}
         for config in configs
     ]
     names = []
