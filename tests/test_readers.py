@@ -28,6 +28,7 @@ ALLOWED = {
     "runs/tensors.py": "safetensors, after the file was opened as a plain one",
     "studies/plan.py": "the user's own study file, which may be any file",
     "studies/supervise.py": "a descriptor that `files` opened",
+    "studies/child.py": "what its parent calls it with, a descriptor",
 }
 """Who may open files in another way, and what for."""
 

@@ -38,7 +38,8 @@ SIDE = {
 }
 FILES = sorted(ROOT.rglob("*.py"))
 TORCH_FREE = [
-    "core.errors", "core.words", "core.files", "core.compiled", "core.machine", "core.seeds",
+    "core.errors", "core.words", "core.files", "core.compiled", "core.machine",
+    "core.process", "core.seeds", "core.terminal",
     "data", "envs", "recipes", "methods", "config",
     "runs.layout", "runs.records", "runs.footprint", "runs.incidents", "runs.zoo",
     "results", "results.read", "results.stats", "results.published", "results.tables",

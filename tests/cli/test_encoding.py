@@ -63,9 +63,9 @@ def test_scores_keep_their_plus_minus(runs: Path) -> None:
     """The table that `svea eval` prints after its episodes."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from svea.cli.encoding import write_what_streams_can_show\n"
+        "from svea.core.terminal import filter_streams\n"
         "from svea.cli.evaluate import print_scores\n"
-        "write_what_streams_can_show()\n"
+        "filter_streams()\n"
         f"print_scores(sorted(Path({str(runs)!r}).iterdir()), verbose=True)\n"
     )
     done = subprocess.run(

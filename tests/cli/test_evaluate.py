@@ -22,8 +22,9 @@ from small_media import write_video
 from tiny_runs import tiny
 
 import svea
-from svea.cli import main, terminal
+from svea.cli import main
 from svea.cli.evaluate import evaluate_and_print, print_scores
+from svea.core import terminal
 from svea.core.errors import StorageError, UserError
 from svea.evaluation import requests, scoring
 from svea.evaluation.requests import Request

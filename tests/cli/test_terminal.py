@@ -8,7 +8,8 @@ import re
 import pytest
 from rich.console import Console
 
-from svea.cli import terminal
+from svea.cli import printing
+from svea.core import terminal
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +25,7 @@ ROWS = [
 
 
 def test_elsewhere_every_row_is_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.print_table(ROWS)
+    printing.print_table(ROWS)
     head, first, second = capsys.readouterr().out.splitlines()
     assert re.split("  +", head) == ["run", "mean ± std", "n"]
     assert re.split("  +", first) == [str(value) for value in ROWS[0].values()]
@@ -73,8 +74,8 @@ def on_a_terminal(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> list[str]:
     made = functools.partial(Console, force_terminal=True, width=width, color_system=None)
-    monkeypatch.setattr(terminal, "console", lambda stderr=False: made(stderr=stderr))
-    terminal.print_table(ROWS)
+    monkeypatch.setattr(printing, "console", lambda stderr=False: made(stderr=stderr))
+    printing.print_table(ROWS)
     shown = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, shown)) <= width
     return [line.rstrip() for line in shown]
@@ -102,12 +103,12 @@ def test_no_column_is_cut_off_where_all_can_be_narrow_enough(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     modes = {"color hard": "963", "video easy": "629", "video hard": "86"}
-    monkeypatch.setattr(terminal, "console", lambda: Console(force_terminal=True, width=60))
-    terminal.print_table([{"agent": "zoo:ball_in_cup_catch-svea-drift", **modes}])
+    monkeypatch.setattr(printing, "console", lambda: Console(force_terminal=True, width=60))
+    printing.print_table([{"agent": "zoo:ball_in_cup_catch-svea-drift", **modes}])
     shown = capsys.readouterr().out
     assert shown.count("hard") == 2 and shown.count("video") == 2 and "…" not in shown
 
 
 def test_columns_without_an_entry_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.print_table([{"ms": 1, "GPU GB": ""}, {"ms": 2, "GPU GB": ""}])
+    printing.print_table([{"ms": 1, "GPU GB": ""}, {"ms": 2, "GPU GB": ""}])
     assert capsys.readouterr().out.split() == ["ms", "1", "2"]

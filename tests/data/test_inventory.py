@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
+from PIL import Image
+from small_media import picture, put
 
+from svea.cli.data import check, show
 from svea.core.errors import UserError
-from svea.data import inventory
+from svea.data import clips, inventory
 from svea.data.folders import DAVIS
+from svea.data.get import SOURCES
 from svea.envs.looks.distracting import DistractingMode
 from svea.envs.looks.videos import VideoMode
 
@@ -51,3 +56,114 @@ class TestInventory:
                  for n in ("b.jpg", "sub/a.png")]  # fmt: skip
         expected = hashlib.sha256("".join(lines).encode()).hexdigest()
         assert inventory.content_sha256(folder / "photos") == expected
+
+
+class TestList:
+    def test_names_what_is_missing_and_how_to_get_it(self, folder, capsys):
+        assert show(str(folder)) == 0
+        out = capsys.readouterr().out
+        assert "missing: video1, video2, video3, video4, video5, video6, video7, video8\n" in out
+        assert "mode distracting_cs" in out
+        assert "augmentation overlay" in out
+        assert "svea data get dmcgb FOLDER\n" in out  # not this one: it has a part of it
+        assert "places365-val" not in out  # photos will do
+
+    def test_the_variable_is_used_and_the_argument_beats_it(self, folder, monkeypatch, capsys):
+        monkeypatch.setenv("SVEA_DATA", str(folder))
+        show()
+        assert "2 of 10 clips" in capsys.readouterr().out
+        (folder / "empty").mkdir()
+        show(str(folder / "empty"))
+        out = capsys.readouterr().out
+        assert "2 of 10 clips" not in out
+        assert "refused with this folder" in out
+
+    def test_no_folder_is_no_error_but_a_wrong_one_is(self, monkeypatch, capsys):
+        monkeypatch.delenv("SVEA_DATA", raising=False)
+        assert show() == 0
+        out = capsys.readouterr().out
+        assert all(f"svea data get {name} FOLDER" in out for name in SOURCES)
+        assert "refused" not in out
+        with pytest.raises(UserError, match="not a folder"):
+            show("/nowhere")
+        monkeypatch.setenv("SVEA_DATA", "/nowhere")
+        with pytest.raises(UserError, match="SVEA_DATA"):
+            show()
+
+
+def problems(folder: Path, capsys) -> list[str]:
+    """The lines of the problems, without the folder's name."""
+    code = check(folder)
+    lines = capsys.readouterr().out.splitlines()
+    found = [line.replace(str(folder), "") for line in lines if line.startswith("problem")]
+    assert code == (2 if found else 0)
+    return found
+
+
+class TestCheck:
+    def test_a_sound_folder_is_hashed_file_by_file(self, folder, capsys):
+        assert check(folder) == 0
+        out = capsys.readouterr().out
+        sha256 = hashlib.sha256((folder / "dmcgb/video_easy/video0.mp4").read_bytes()).hexdigest()
+        assert f"video0.mp4  5 frames  sha256 {sha256}  unverified, not the benchmark's own" in out
+        assert "480p/bear  2 frames" in out
+        assert "photos  2 sound pictures" in out
+        assert "note: video_easy has 2 of 10 clips" in out
+
+    def test_the_benchmarks_own_clips_are_known(self, folder, monkeypatch, capsys):
+        clip = folder / "dmcgb/video_easy/video0.mp4"
+        own = hashlib.sha256(clip.read_bytes()).hexdigest()[:16]
+        known = dict.fromkeys(clips.CLIP_SETS["video_easy"].names, "") | {"video0": own}
+        monkeypatch.setattr(clips, "published_hashes", lambda mode: known)
+        assert check(folder) == 0
+        assert ", the benchmark's own" in capsys.readouterr().out
+
+    def test_each_unsound_clip_is_named(self, folder, video, capsys):
+        put(folder / "dmcgb/video_easy/video1.mp4", b"")
+        put(folder / "dmcgb/video_easy/video2.mp4", video[: len(video) // 2])
+        put(folder / "dmcgb/video_hard/video3.mp4", b"#EXTM3U\nfile:///etc/passwd\n")
+        put(folder / f"DAVIS/JPEGImages/480p/{DAVIS[0]}/00001.jpg", b"no picture")
+        picture(folder, f"davis/{DAVIS[1]}/0.jpg")
+        found = problems(folder, capsys)
+        assert [line.split()[1] for line in found] == [
+            "dmcgb/video_easy/video1.mp4",
+            "dmcgb/video_easy/video2.mp4",
+            "dmcgb/video_hard/video3.mp4",
+            f"DAVIS/JPEGImages/480p/{DAVIS[0]}",
+            f"davis/{DAVIS[1]}",
+        ]
+        assert "1 frames" in found[-1]
+
+    def test_each_unsound_picture_is_named(self, folder, capsys):
+        picture(folder, "photos/small.png", 31, 400)
+        Image.new("RGB", (6001, 6000)).save(folder / "photos/large.png")
+        put(folder / "photos/cut.jpg", (folder / "photos/b.jpg").read_bytes()[:-400])
+        put(folder / "photos/text.jpg", b"hello")
+        os.mkfifo(folder / "photos/pipe.jpg")
+        found = [line.split(maxsplit=2)[1:] for line in problems(folder, capsys)]
+        assert [name for name, _ in found] == [
+            "photos/cut.jpg", "photos/large.png", "photos/pipe.jpg", "photos/small.png",
+            "photos/text.jpg",
+        ]  # fmt: skip
+        words = ["damaged", "6001 x 6000", "not a file", "too small", "not a picture"]
+        assert all(word in text for word, (_, text) in zip(words, found, strict=True))
+
+    def test_names_that_no_mode_reads_are_noted(self, folder, video, capsys):
+        put(folder / "dmcgb/video_easy/video10.mp4", video)
+        assert check(folder) == 0
+        out = capsys.readouterr().out
+        assert "note: dmcgb/video_easy/video10.mp4 is not read" in out
+
+    def test_folders_with_nothing_to_check(self, tmp_path):
+        with pytest.raises(UserError, match=r"nothing in .* docs/data.md"):
+            check(tmp_path)
+        (tmp_path / "src/env/data").mkdir(parents=True)
+        with pytest.raises(UserError, match="repository of DMControl-GB"):
+            check(tmp_path)
+        with pytest.raises(UserError, match="not a folder"):
+            check(tmp_path / "nowhere")
+
+    def test_some_real_clips(self, data_dir, tmp_path, capsys):
+        for name in ("davis/bear.mp4", "dmcgb/video_easy/video0.mp4"):
+            put(tmp_path / name, (data_dir / name).read_bytes())
+        assert problems(tmp_path, capsys) == []

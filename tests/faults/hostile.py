@@ -10,10 +10,8 @@ import resource
 import signal
 import struct
 import sys
-import tarfile
 import time
 import traceback
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -133,7 +131,6 @@ def files_in(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
     yield from manifests(folder / "manifests")
     yield from segments(folder / "segments", mark)
     yield from configurations(folder / "configurations")
-    yield from archives(folder / "archives")
     yield from pictures(folder / "pictures")
     yield from videos(folder / "videos", mark)
     yield from logs(folder / "logs")
@@ -311,48 +308,6 @@ def configurations(folder: Path) -> Iterator[tuple[str, Path, Open]]:
         (stored[part] if part else stored)[option] = number
         (run / "config.json").write_text(json.dumps(stored))
         yield f"configuration: {name} {number:,}", run, lambda run=run: load_agent(run)
-
-
-def archives(folder: Path) -> Iterator[tuple[str, Path, Open]]:
-    """Hostile archives."""
-    from svea.data.get import Source, unpack
-
-    folder.mkdir()
-
-    def opened(path: Path) -> Open:
-        kind = "tar" if path.suffix == ".tar" else "zip"
-        source = Source("", kind, "", 250_000, "", r"(?:.*/)?(\w+\.txt)")
-        return lambda: unpack(source, path, path.with_suffix(".unpacked"))
-
-    members = {
-        "a name that leads out": ["../../out.txt"],
-        "an absolute name": ["/tmp/out.txt"],
-        "one name twice": ["a.txt", "x/a.txt"],
-        "a Windows path": ["..\\..\\out.txt"],
-    }
-    for number, (name, entries) in enumerate(members.items()):
-        path = folder / f"{number}.zip"
-        with zipfile.ZipFile(path, "w") as archive:
-            for member in entries:
-                archive.writestr(member, b"x")
-        yield f"archive: {name}", path, opened(path)
-    bomb = folder / "bomb.zip"
-    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a.txt", bytes(50 * 2**20))
-    yield "archive: a bomb of 1:1000", bomb, opened(bomb)
-    link = folder / "link.zip"
-    with zipfile.ZipFile(link, "w") as archive:
-        info = zipfile.ZipInfo("a.txt")
-        info.external_attr = 0o120777 << 16
-        archive.writestr(info, "/etc/passwd")
-    yield "archive: a link in a zip", link, opened(link)
-    for name, kind in (("link", tarfile.SYMTYPE), ("device", tarfile.CHRTYPE)):
-        path = folder / f"{name}.tar"
-        with tarfile.open(path, "w") as tar:
-            info = tarfile.TarInfo("a.txt")
-            info.type, info.linkname = kind, "/etc/passwd"
-            tar.addfile(info)
-        yield f"archive: a {name} in a tar", path, opened(path)
 
 
 def png(width: int, height: int, data: bytes, extra: bytes = b"") -> bytes:

@@ -79,18 +79,6 @@ def status(code: int) -> Reply:
     return reply
 
 
-def redirect(url: str) -> Reply:
-    """Send the client elsewhere."""
-
-    def reply(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(302)
-        handler.send_header("Location", url)
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
-
-    return reply
-
-
 def make_zip(*members: tuple[str | zipfile.ZipInfo, bytes]) -> bytes:
     """Pack a zip."""
     buffer = io.BytesIO()

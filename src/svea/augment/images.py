@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from svea.core.errors import UserError
-from svea.core.files import open_plain
+from svea.core.files import open_plain, reading
 from svea.data.clips import PROCEDURAL
 from svea.data.decode import (
     OVERLAY_SIDE,
@@ -38,7 +38,7 @@ from svea.data.decode import (
     read_picture,
 )
 from svea.data.folders import PICTURE_FOLDERS, data_folder
-from svea.data.inventory import find_picture_folder, pictures_below, storage_errors
+from svea.data.inventory import find_picture_folder, pictures_below
 from svea.data.procedural import VERSION, procedural_pictures
 
 MOST_PICTURES = 2048
@@ -324,7 +324,7 @@ def _digest(files: list[Path]) -> str:
     total = hashlib.sha256(f"side {OVERLAY_SIDE}".encode())
     for file in files:
         if file.is_file():  # a pipe would block
-            with storage_errors(file), open_plain(file, sys.maxsize) as content:
+            with reading(file), open_plain(file, sys.maxsize) as content:
                 total.update(file.stat().st_size.to_bytes(8, "big"))
                 total.update(content.read(1 << 20))
     return total.hexdigest()

@@ -8,10 +8,10 @@ import sys
 import warnings
 
 from svea import __version__
-from svea.cli.encoding import write_what_streams_can_show
 from svea.core import importing
 from svea.core.errors import unknown_name
 from svea.core.outcome import exit_code, one_line_warning
+from svea.core.terminal import filter_streams
 
 VERBS = {
     "demo": "Show trained agents in new worlds, train one, report on both.",
@@ -40,7 +40,7 @@ VERBS = {
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb and return the exit code; user errors are one message on stderr."""
     caller = sys.stdout, sys.stderr
-    write_what_streams_can_show()
+    filter_streams()
     if arguments is not None:
         try:
             return answer(arguments)

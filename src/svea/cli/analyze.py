@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from svea.cli.arguments import Out, Positional, parse_parts
-from svea.cli.terminal import Steps, collected, print_problems, print_results, starting
+from svea.cli.printing import collected, print_problems, print_results
 from svea.core import files
+from svea.core.terminal import Steps, starting
 from svea.results import analyses
 from svea.runs import layout, zoo
 

@@ -17,11 +17,10 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import tyro
 from tyro.conf import Positional
 
-from svea.cli.encoding import unfiltered
 from svea.core import importing
 from svea.core.errors import UserError
 from svea.core.files import check_path
-from svea.core.machine import wants_plain_text
+from svea.core.terminal import unfiltered, wants_plain_text
 
 if wants_plain_text():  # tyro heeds the terminal, but not NO_COLOR
     tyro._experimental_options["ansi_codes"] = False

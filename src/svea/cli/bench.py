@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from svea.cli.arguments import parse_parts
-from svea.cli.terminal import Steps, print_table, say, starting
+from svea.cli.printing import print_table, say
+from svea.core.terminal import Steps, starting
 from svea.core.words import plural
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from svea.cli.arguments import Positional, parse
-from svea.cli.terminal import Steps, print_results
+from svea.cli.printing import print_results
+from svea.core.terminal import Steps
 from svea.results.compare import compare
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from svea.cli.arguments import Out, parse
-from svea.cli.terminal import Steps, starting
 from svea.core.errors import SveaError, UserError
+from svea.core.terminal import Steps, starting
 from svea.core.words import plural
 
 TASK = "walker_stand"

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from json import dumps
 
 from svea.cli.diagnosis import Check, diagnose
-from svea.core.machine import can_redraw, console
+from svea.core.terminal import can_redraw, console
 
 
 def run(arguments: list[str]) -> int:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from svea.cli.arguments import Positional, parse
-from svea.cli.terminal import Steps, print_results, starting
+from svea.cli.printing import print_results
 from svea.core.process import second_ends_at_once
+from svea.core.terminal import Steps, starting
 from svea.core.words import listed, plural
 from svea.evaluation.scoring import Scoring
 from svea.results import caveat_notes, group_runs

@@ -31,7 +31,7 @@ def command(
         critic: with --small, the Q-functions as well, for `svea play` and `svea analyze q-gap`.
         trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
-    from svea.cli.terminal import Steps
+    from svea.core.terminal import Steps
 
     with Steps("exports") as steps:
         steps.doing(f"exporting {run}")

@@ -43,7 +43,7 @@ def command(
             paper's, and those that fit any environment.
         tasks: columns of environments; default walker_walk and cartpole_swingup.
     """
-    from svea.cli.terminal import Steps
+    from svea.core.terminal import Steps
     from svea.evaluation import sheets
 
     if sheet != "environments" and (modes or tasks):

@@ -22,7 +22,7 @@ def command(names: Positional[tuple[str, ...]] = (), json: bool = False) -> int:
         names: which; default: all. One of your own is named as module:name.
         json: print JSON instead of a table.
     """
-    from svea.cli.terminal import print_table
+    from svea.cli.printing import print_table
 
     rows = [views_row(name) for name in names or METHODS]
     if json:

@@ -43,7 +43,7 @@ def command(
         engine: where and how to run.
     """
     from svea import studies
-    from svea.cli.terminal import print_table
+    from svea.cli.printing import print_table
     from svea.paper import experiments as papers
 
     if what == "list":
@@ -80,7 +80,8 @@ def list_experiments() -> list[dict[str, Any]]:
 
 def print_claims(size: Any, folder: Path) -> int:
     """Each claim, the paper's number, the rule that decides it, and ours."""
-    from svea.cli.terminal import Steps, say
+    from svea.cli.printing import say
+    from svea.core.terminal import Steps
     from svea.paper.claims import verdicts
 
     for line in size.caveats:
@@ -99,7 +100,8 @@ def run_and_draw(
     what: str, size: Any, folder: Path, engine: Any, only_draw: bool, confirm: bool
 ) -> int:
     """Train what an experiment of the paper needs, then draw it from the run folders."""
-    from svea.cli.terminal import Steps, say
+    from svea.cli.printing import say
+    from svea.core.terminal import Steps
     from svea.paper.experiments import experiment
     from svea.paper.pages import render
     from svea.paper.results import gather

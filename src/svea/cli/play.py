@@ -116,7 +116,7 @@ def make_seats(
 
 def check_seats(seats: list[dict[str, Any]]) -> None:
     """Refuse at once what a page would find out later: every seat is taken once, on the CPU."""
-    from svea.cli.terminal import Steps
+    from svea.core.terminal import Steps
     from svea.speed import choose_device
 
     with Steps("agents", len(seats)) as steps:

@@ -31,7 +31,7 @@ def command(
         figures: also write every figure as PNG, PDF and CSV, and every table as LaTeX and
             Markdown, into this folder.
     """
-    from svea.cli.terminal import Steps
+    from svea.core.terminal import Steps
     from svea.results.report import report
 
     def warn(problem: str) -> None:

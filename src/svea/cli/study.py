@@ -20,8 +20,9 @@ from rich.table import Table
 
 from svea.cli.arguments import brief_help
 from svea.core.errors import UserError
-from svea.core.machine import activation, can_redraw, console
+from svea.core.machine import activation
 from svea.core.process import interrupt, on_signals
+from svea.core.terminal import can_redraw, console
 from svea.core.words import duration, listed, plural
 from svea.evaluation.episodes import episodes_in
 from svea.studies import STATES, RunState, Study, as_flags, read_states

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from svea import studies
 from svea.cli.arguments import Out, Positional, parse, tyro
+from svea.cli.printing import print_table
 from svea.cli.study import (
     DEFAULT_ENGINE,
     EngineFlags,
@@ -20,7 +21,6 @@ from svea.cli.study import (
     run_study,
     table,
 )
-from svea.cli.terminal import print_table
 from svea.config.names import own_modules
 from svea.core.errors import UserError, unknown_name
 from svea.core.files import output_folder

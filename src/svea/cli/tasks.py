@@ -22,7 +22,7 @@ def command(names: Positional[tuple[str, ...]] = (), json: bool = False) -> int:
         names: only tasks with one of these words in their names, such as walker.
         json: print JSON instead of a table.
     """
-    from svea.cli.terminal import print_table, say
+    from svea.cli.printing import print_table, say
     from svea.config.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, TASKS
     from svea.envs import GROUPS, MODES, PAPER_TASKS, PICTURE_MODES, ROBOT_MODES, modes_of
 

@@ -6,11 +6,10 @@ import argparse
 import dataclasses
 
 from svea.cli.arguments import NUMBERS, STYLE, Positional, brief_help, refuse_dashes, tyro
-from svea.cli.encoding import unfiltered
-from svea.cli.terminal import starting
 from svea.config import Config, check, resolve
 from svea.core.errors import UserError
 from svea.core.given import name_task
+from svea.core.terminal import starting, unfiltered
 from svea.studies import parse_seeds
 
 

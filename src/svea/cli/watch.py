@@ -49,8 +49,9 @@ def command(
             in another look.
         trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
-    from svea.cli.terminal import Steps, collected, print_problems, starting
+    from svea.cli.printing import collected, print_problems
     from svea.core.given import name_task
+    from svea.core.terminal import Steps, starting
     from svea.runs import zoo
 
     with starting():

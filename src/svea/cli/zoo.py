@@ -25,7 +25,7 @@ def command(json: bool = False) -> int:
     Args:
         json: print all that is known about them as JSON instead of a table.
     """
-    from svea.cli.terminal import print_problems, print_table, say
+    from svea.cli.printing import print_problems, print_table, say
     from svea.runs import zoo
 
     cards, problems = zoo.cards()

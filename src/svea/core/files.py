@@ -311,7 +311,8 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"cannot read {path}: {error.strerror or error}. Fix that, or restore it from a copy"
+            f"cannot read {error.filename or path}: {error.strerror or error}. Fix that, or "
+            "restore it from a copy"
         ) from error
 
 

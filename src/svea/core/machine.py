@@ -1,4 +1,4 @@
-"""What this machine, or this container, has: memory, cores, GPUs, a terminal. Without torch."""
+"""What this machine, or this container, has: memory, cores, GPUs. Without torch."""
 
 from __future__ import annotations
 
@@ -8,19 +8,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from svea.core.errors import DeviceError, UserError
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.segment import Segment
-
 ANSWER_SECONDS = 60  # that a program has to say something
-CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
-"""What stands for each control character but tab and line feed."""
 HEADROOM = 0.9  # of what is free; the rest is for networks, workers and the system
 
 
@@ -100,52 +92,6 @@ def nvidia_gpus() -> list[tuple[str, int]]:
         for index, free in found
         if free.strip().isdigit() and (allowed is None or index.strip() in allowed)
     ]
-
-
-def console(stderr: bool = False) -> Console:
-    """What is printed to: a terminal, a pipe or a file; without escape codes where none are wanted.
-
-    Args:
-        stderr: For problems and progress, so that results can be piped.
-    """
-    from rich.console import Console  # not at the top: `svea doctor` may run without it
-
-    class Harmless(Console):
-        """Its own escape codes are written, and none that are in a text."""
-
-        def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
-            for each in super().render(*arguments, **options):
-                yield each if each.control else each._replace(text=harmless(each.text))
-
-    kind: Any = None if wants_plain_text() else "auto"
-    file = opened(sys.stderr if stderr else sys.stdout)
-    return Harmless(file=file, stderr=stderr, color_system=kind, highlight=False)
-
-
-def harmless(text: str) -> str:
-    r"""Text of others, in which a terminal finds no command.
-
-    >>> harmless("a\x1b[2Jb")
-    'a�[2Jb'
-    """
-    return text.translate(CONTROLS)
-
-
-def opened(stream: Any) -> Any:
-    """The stream itself, under whatever filters what is printed to it."""
-    while (beneath := getattr(stream, "rich_proxied_file", None)) is not None:
-        stream = beneath
-    return stream
-
-
-def wants_plain_text() -> bool:
-    """Whether the user (NO_COLOR) or the terminal (TERM=dumb) asks for no escape codes."""
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in ("dumb", "unknown")
-
-
-def can_redraw(console: Console) -> bool:
-    """Whether lines may be drawn again: bars and panels; elsewhere progress is lines that stay."""
-    return console.is_terminal and not wants_plain_text()
 
 
 def _meminfo() -> int | None:

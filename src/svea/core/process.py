@@ -143,8 +143,7 @@ def answer(descriptor: str, function: str, *arguments: str) -> None:
         found = {"value": _function(function)(*arguments)}
     except SveaError as error:
         found = {"error": type(error).__name__, "message": str(error)}
-    with os.fdopen(int(descriptor), "wb") as file:
-        file.write(json.dumps(found).encode())
+    os.write(int(descriptor), json.dumps(found).encode())
 
 
 def how_it_ended(code: int) -> str:

@@ -240,16 +240,15 @@ def read_video(
 
 def _read_ppm(process: ffmpeg.Process) -> np.ndarray | None:
     """The next frame, whose header tells its size; None at the end."""
-    head = b""
+    head = process.read(len("P6\n1 1\n255\n"))
     while head.count(b"\n") < 3 and len(head) < 32 and (byte := process.read(1)):
         head += byte
     if head.count(b"\n") < 3:
         return None
     width, height = map(int, head.split()[1:3])
-    data = process.read(width * height * 3)
-    if len(data) < width * height * 3:
-        return None
-    return np.frombuffer(data, np.uint8).reshape(height, width, 3)
+    size = width * height * 3
+    data = process.read(size)
+    return np.frombuffer(data, np.uint8).reshape(height, width, 3) if len(data) == size else None
 
 
 def read_key_frames(path: Path, frames: int = 64, side: int = OVERLAY_SIDE) -> np.ndarray:
@@ -291,18 +290,16 @@ def stored_size(path: Path) -> tuple[int, int] | None:
 def _movie_box(content: IO[bytes]) -> bytes:
     """The `moov` box of an mp4 file, which describes it; empty in other files."""
     for _ in range(64):  # boxes before it: the type, the frames, free space
-        head = content.read(8)
-        if len(head) < 8:
-            break
-        length, kind = struct.unpack(">I4s", head)
+        length, kind = struct.unpack(">I4s", content.read(8))
+        head = 8
         if length == 1:  # 64 bits, for frames of more than 4 GB
             (length,) = struct.unpack(">Q", content.read(8))
-            length -= 8
+            head = 16
         if kind == b"moov":
             return content.read(min(length, _LARGEST_HEADER))
-        if length < 8:
+        if length < head:
             break
-        content.seek(length - 8, 1)
+        content.seek(length - head, 1)
     return b""
 
 
@@ -324,18 +321,10 @@ def try_decoder() -> None:
         FfmpegError: It cannot.
     """
     source = ["-f", "lavfi", "-i", "testsrc=size=32x32:rate=5", "-frames:v", "3"]
+    program, seconds = ffmpeg.executable(), ffmpeg.SILENT_SECONDS
     with tempfile.TemporaryDirectory() as folder:
-        clip = Path(folder) / "clip.mp4"
-        command = [ffmpeg.executable(), "-v", "error", *source, "-pix_fmt", "yuv420p", str(clip)]
-        try:
-            with ffmpeg.Process(command) as process:
-                problem = process.finish()
-            if not problem:
-                decoding = ffmpeg_command(clip, f"scale={SIDE}:{SIDE}", 3)
-                with ffmpeg.Process(decoding) as process:
-                    given = len(process.read(3 * SIDE * SIDE * 3))
-                    problem = process.finish() or ("" if given else "it decodes no frame")
-        except ffmpeg.Silent:
-            problem = f"it gave nothing for {ffmpeg.SILENT_SECONDS:g} s"
-    if problem:
-        raise ffmpeg.unusable(command[0], problem)
+        clip = f"{folder}/clip.mp4"
+        ffmpeg.output(program, "-v", "error", *source, "-pix_fmt", "yuv420p", clip, seconds=seconds)
+        decoding = ffmpeg_command(Path(clip), f"scale={SIDE}:{SIDE}", 3)
+        if not ffmpeg.output(*decoding, seconds=seconds):
+            raise ffmpeg.unusable(program, "it decodes no frame")

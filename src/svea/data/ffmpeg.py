@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import selectors
+import select
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
-from types import TracebackType
 
 from svea.core.errors import UserError
 from svea.core.words import one_line
@@ -23,6 +23,9 @@ START_SECONDS = 10.0
 
 SILENT_SECONDS = 20.0
 """ffmpeg is stopped if for this long it neither gives nor takes anything."""
+
+H264 = "libx264"
+"""The encoder of our videos. Some builds of ffmpeg are without it, for its licence."""
 
 _CURE = (
     "Reinstall it (pip install --force-reinstall imageio-ffmpeg), or name another one in the "
@@ -39,6 +42,11 @@ class Silent(Exception):
     """ffmpeg neither gave nor took anything for too long."""
 
 
+def unusable(path: str, problem: str) -> FfmpegError:
+    """The one message about an ffmpeg that starts and does not work."""
+    return FfmpegError(f"ffmpeg ({path}) does not work: {problem}. {_CURE}")
+
+
 def executable() -> str:
     """The ffmpeg to use: found, and asked for its version once.
 
@@ -51,26 +59,8 @@ def executable() -> str:
         found = get_ffmpeg_exe()
     except (ImportError, RuntimeError, OSError) as error:
         raise FfmpegError(f"no ffmpeg was found: {one_line(error).rstrip('.')}. {_CURE}") from error
-    if problem := _problem(found):
-        raise FfmpegError(problem)
+    output(found, "-version", seconds=START_SECONDS)
     return found
-
-
-@functools.lru_cache(16)
-def _problem(path: str) -> str:
-    """What is wrong with a program: one that does not say its version will not decode either."""
-    try:
-        with Process([path, "-version"], silent_seconds=START_SECONDS) as process:
-            message = process.finish()
-    except Silent:
-        message = f"it did not answer within {START_SECONDS:g} s"
-    except FfmpegError as error:
-        return str(error)
-    return str(unusable(path, message)) if message else ""
-
-
-H264 = "libx264"
-"""The encoder of our videos. Some builds of ffmpeg are without it, for its licence."""
 
 
 def encoder() -> str:
@@ -80,24 +70,27 @@ def encoder() -> str:
         FfmpegError: It cannot, or as in `executable`.
     """
     found = executable()
-    if not _has_h264(found):
+    if H264.encode() not in output(found, "-hide_banner", "-encoders", seconds=START_SECONDS):
         raise unusable(found, f"it was built without {H264}, so it cannot write videos")
     return found
 
 
 @functools.lru_cache(16)
-def _has_h264(path: str) -> bool:
-    """Whether a program lists the encoder."""
+def output(path: str, *arguments: str, seconds: float) -> bytes:
+    """What a program prints, which must not fail.
+
+    Raises:
+        FfmpegError: It cannot start, fails, or does not answer in time.
+    """
     try:
-        with Process([path, "-hide_banner", "-encoders"], silent_seconds=START_SECONDS) as process:
-            return H264.encode() in process.read(1 << 20)
+        with Process([path, *arguments], silent_seconds=seconds) as process:
+            printed = process.read(1 << 20)
+            problem = process.finish()
     except Silent:
-        raise unusable(path, f"it did not answer within {START_SECONDS:g} s") from None
-
-
-def unusable(path: str, problem: str) -> FfmpegError:
-    """The one message about an ffmpeg that starts and does not work."""
-    return FfmpegError(f"ffmpeg ({path}) does not work: {problem}. {_CURE}")
+        problem = f"it did not answer within {seconds:g} s"
+    if problem:
+        raise unusable(path, problem)
+    return printed
 
 
 class Process:
@@ -121,7 +114,6 @@ class Process:
             FfmpegError: It cannot be started.
         """
         self._seconds = SILENT_SECONDS if silent_seconds is None else silent_seconds
-        self._message = b""
         try:
             self._process = subprocess.Popen(
                 command,
@@ -135,23 +127,18 @@ class Process:
             raise FfmpegError(
                 f"ffmpeg ({command[0]}) cannot be started: {reason}. {_CURE}"
             ) from error
-        assert self._process.stdout and self._process.stderr
-        self._output, self._errors = self._process.stdout.fileno(), self._process.stderr.fileno()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._errors, selectors.EVENT_READ)
-        self._selector.register(self._output, selectors.EVENT_READ)
+        assert self._process.stdout
+        self._output = self._process.stdout.fileno()
+        self._message = b""  # the end of what it complains of
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def __enter__(self) -> Process:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.stop()
-        self._selector.close()
+        self._listener.join(1.0)
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -165,7 +152,10 @@ class Process:
             Silent: It gave nothing for too long; it has been stopped.
         """
         parts, missing = [], size
-        while missing and (part := self._next(min(missing, 2**20))):
+        while missing and self._ready(self._output):
+            part = os.read(self._output, min(missing, 2**20))
+            if not part:
+                break
             parts.append(part)
             missing -= len(part)
         return b"".join(parts)
@@ -181,18 +171,15 @@ class Process:
         assert self._process.stdin is not None
         target, view = self._process.stdin.fileno(), memoryview(data)
         os.set_blocking(target, False)
-        self._selector.register(target, selectors.EVENT_WRITE)
         try:
             while view:
-                ready = self._ready()
-                if self._output in ready and not os.read(self._output, 2**16):
-                    self._selector.unregister(self._output)
+                ready = self._ready(self._output, target)
+                if self._output in ready:
+                    os.read(self._output, 2**16)
                 if target in ready:
                     view = view[os.write(target, view[: 2**16]) :]
         except BrokenPipeError:
             return False
-        finally:
-            self._selector.unregister(target)
         return True
 
     def finish(self) -> str:
@@ -204,15 +191,14 @@ class Process:
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
-        while self._next(2**16):
+        while self._ready(self._output) and os.read(self._output, 2**16):
             pass
-        while self._errors in self._selector.get_map():
-            self._ready()
         try:
             code = self._process.wait(self._seconds)
         except subprocess.TimeoutExpired:
             self.stop()
             raise Silent from None
+        self._listener.join(self._seconds)
         lines = self._message.decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit status {code}" if code else ""
 
@@ -222,24 +208,21 @@ class Process:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _next(self, size: int) -> bytes:
-        """Some of its output; nothing at the end."""
-        while self._output in self._selector.get_map():
-            if self._output in self._ready():
-                if part := os.read(self._output, size):
-                    return part
-                self._selector.unregister(self._output)
-        return b""
-
-    def _ready(self) -> set[int]:
-        """Descriptors that can be used now; messages are kept on the way, as far as they fit."""
-        ready = {key.fd for key, _ in self._selector.select(self._seconds)}
+    def _ready(self, *descriptors: int) -> set[int]:
+        """Which of its output and input can be used now, or have come to an end."""
+        waits = select.poll()
+        for one in descriptors:
+            waits.register(one, select.POLLIN if one == self._output else select.POLLOUT)
+        ready = {one for one, _ in waits.poll(1000 * self._seconds)}
         if not ready:
             self.stop()
             raise Silent
-        if self._errors in ready:
-            part = os.read(self._errors, 2**16)
-            self._message = (self._message + part)[-_LONGEST_MESSAGE:]
-            if not part:
-                self._selector.unregister(self._errors)
         return ready
+
+    def _listen(self) -> None:
+        """Keep the end of what it complains of; runs in its own thread."""
+        assert self._process.stderr
+        errors = self._process.stderr.fileno()
+        with contextlib.suppress(OSError):  # closed, while something that it started holds it open
+            while part := os.read(errors, 2**16):
+                self._message = (self._message + part)[-_LONGEST_MESSAGE:]

@@ -1,19 +1,38 @@
-"""What a data folder has, by the names that the environments and the image bank look for."""
+"""What a data folder has, by the names that modes and overlay look for, and whether it is sound.
+
+No data is needed: without a data folder, videos and pictures are generated. With one, the paper's
+test worlds are there as published. Files are decoded by the modes' own decoder, so what is found
+here is what they will find.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from svea.core import files
 from svea.core.errors import StorageError, UserError
 from svea.data import clips
-from svea.data.decode import MOST_BYTES, PICTURE_ENDINGS, VIDEO_ENDINGS
-from svea.data.folders import CLIP_SETS, PICTURE_FOLDERS
+from svea.data.decode import (
+    MOST_BYTES,
+    PICTURE_ENDINGS,
+    VIDEO_ENDINGS,
+    DecodeError,
+    check_picture,
+)
+from svea.data.folders import CLIP_SETS, PICTURE_FOLDERS, existing_folder
+
+MOST_PICTURES = 50_000
+"""At most this many pictures are checked, evenly chosen: about five minutes' work."""
+
+RECORD = "downloads.json"
+"""In the data folder: where each download came from, and the hashes of its files."""
+
+RECORD_BYTES = 2**30  # 100 bytes for the hash of each of 1.8 million files, and room
 
 
 @dataclass(frozen=True)
@@ -38,14 +57,75 @@ class Part:
         return f"{self.count}{of} {self.unit}" if self.count else f"no {self.unit}"
 
 
+@dataclass(frozen=True)
+class Finding:
+    """A file, or a folder of frames or pictures, that was looked at."""
+
+    name: str
+    """Its path below the data folder."""
+    detail: str = ""
+    """What it has, if it is sound."""
+    problem: str = ""
+
+
 def inventory(root: Path) -> list[Part]:
     """Find what a data folder has, by the names that the loaders use; nothing is decoded.
 
     Raises:
         StorageError: A folder in it cannot be read.
     """
-    with storage_errors(root):
+    with files.reading(root):
         return [*(_find_clips(root, name) for name in CLIP_SETS), _find_pictures(root)]
+
+
+def check(folder: Path, on_file: Callable[[Path], None] = lambda path: None) -> Iterator[Finding]:
+    """Decode and hash everything that svea would read in a data folder.
+
+    Args:
+        folder: With benchmark data.
+        on_file: Called with each clip and picture that was looked at.
+
+    Raises:
+        UserError: It is not a folder, or has nothing that svea reads.
+    """
+    root = existing_folder(folder, "FOLDER")
+    parts = inventory(root)
+    if not any(part.count for part in parts):
+        raise UserError(f"nothing in {root} that svea reads. {_hint(root)}")
+    known: dict[str, str] = {}
+    try:
+        for entry in read_record(root).values():
+            known |= entry["files"]
+    except StorageError as error:
+        yield Finding(RECORD, problem=str(error))
+    for part in parts:
+        look = _check_clips if part.unit == "clips" else _check_pictures
+        for path, detail, problem in look(part, on_file):
+            yield _finding(path.relative_to(root).as_posix(), path, detail, problem, known)
+
+
+def unread(root: Path) -> list[Path]:
+    """Files that lie among the clips and have no name that a mode looks for."""
+    read = {path for part in inventory(root) for path in part.files}
+    places = (root / "dmcgb/video_easy", root / "dmcgb/video_hard", root / "davis")
+    lying = [path for place in places if place.is_dir() for path in sorted(place.iterdir())]
+    return [path for path in lying if path not in read and path.suffix.lower() in VIDEO_ENDINGS]
+
+
+def read_record(root: Path) -> dict[str, Any]:
+    """What is known of earlier downloads into a data folder."""
+    path = root / RECORD
+    try:
+        record = files.read_json(path, RECORD_BYTES)
+        if not all(isinstance(entry["files"], dict) for entry in record.values()):
+            raise ValueError("no table of files")
+        return dict(record)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise StorageError(
+            f"{path} is damaged ({error!r}); delete it, and hashes will not be compared."
+        ) from error
 
 
 def content_sha256(path: Path) -> str:
@@ -54,29 +134,27 @@ def content_sha256(path: Path) -> str:
     Raises:
         StorageError: It cannot be read.
     """
-    if not path.is_dir():
-        return _file_sha256(path)
-    total = hashlib.sha256()
-    for file in pictures_below(path):
-        if file.is_file():  # a pipe would block
-            name = file.relative_to(path).as_posix()
-            total.update(f"{_file_sha256(file)}  {name}\n".encode())
-    return total.hexdigest()
+    with files.reading(path):
+        if not path.is_dir():
+            return files.file_sha256(path, MOST_BYTES)
+        total = hashlib.sha256()
+        for file in pictures_below(path):
+            if file.is_file():  # a pipe would block
+                sha256, name = files.file_sha256(file, MOST_BYTES), file.relative_to(path)
+                total.update(f"{sha256}  {name.as_posix()}\n".encode())
+        return total.hexdigest()
 
 
-def _file_sha256(path: Path) -> str:
-    with storage_errors(path), files.open_plain(path, MOST_BYTES) as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+def find_picture_folder(root: Path) -> Path | None:
+    """Where a data folder has its pictures for overlay, if it has any."""
+    return next((root / name for name in PICTURE_FOLDERS if (root / name).is_dir()), None)
 
 
-@contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Turn a system error on a file into a `StorageError` that names it."""
-    try:
-        yield
-    except OSError as error:
-        where = error.filename or path
-        raise StorageError(f"cannot read or write {where}: {error.strerror or error}.") from error
+def pictures_below(folder: Path) -> Iterator[Path]:
+    """The pictures and videos that overlay may read, in the order of their names."""
+    endings = (*PICTURE_ENDINGS, *VIDEO_ENDINGS)
+    for parent, _, names in sorted(os.walk(folder)):  # names only: no stat of each of 1.8 M files
+        yield from (Path(parent, name) for name in sorted(names) if name.lower().endswith(endings))
 
 
 def _find_clips(root: Path, name: str) -> Part:
@@ -99,13 +177,71 @@ def _find_pictures(root: Path) -> Part:
     return Part("overlay", "pictures", purpose, "places365-val", files, count)
 
 
-def find_picture_folder(root: Path) -> Path | None:
-    """Where a data folder has its pictures for overlay, if it has any."""
-    return next((root / name for name in PICTURE_FOLDERS if (root / name).is_dir()), None)
+Looked = Iterator[tuple[Path, str, str]]
+"""A file or folder, what it has, and what is wrong with it, if anything is."""
 
 
-def pictures_below(folder: Path) -> Iterator[Path]:
-    """The pictures and videos that overlay may read, in the order of their names."""
-    endings = (*PICTURE_ENDINGS, *VIDEO_ENDINGS)
-    for parent, _, names in sorted(os.walk(folder)):  # names only: no stat of each of 1.8 M files
-        yield from (Path(parent, name) for name in sorted(names) if name.lower().endswith(endings))
+def _check_clips(part: Part, on_file: Callable[[Path], None]) -> Looked:
+    for path in part.files:
+        yield path, *_check_clip(path)
+        on_file(path)
+
+
+def _check_clip(path: Path) -> tuple[str, str]:
+    """Decode a clip to its end, within the limits that the modes set."""
+    found = clips.Clips("", ("",), (path,))
+    try:
+        return f"{len(found.open(0))} frames", ""
+    except UserError as error:
+        return "", str(error)
+
+
+def _check_pictures(part: Part, on_file: Callable[[Path], None]) -> Looked:
+    """Decode the pictures of a folder: a line for each problem, and one for the rest."""
+    for folder in part.files:
+        every = list(pictures_below(folder))
+        stride = -(-len(every) // MOST_PICTURES)
+        chosen, good = every[::stride], 0
+        for path in chosen:
+            if problem := _problem_of(path):
+                yield path, "", problem
+            good += not problem
+            on_file(path)
+        of = f", {len(chosen)} of {len(every)} checked" if stride > 1 else ""
+        yield folder, f"{good} sound pictures{of}", "" if good else "has no sound picture"
+
+
+def _problem_of(path: Path) -> str:
+    """What is wrong with a picture or video for overlay, if anything is."""
+    if path.suffix.lower() in VIDEO_ENDINGS:
+        return _check_clip(path)[1]
+    try:
+        check_picture(path)
+    except DecodeError as error:
+        return str(error)
+    return ""
+
+
+def _finding(name: str, path: Path, detail: str, problem: str, known: dict[str, str]) -> Finding:
+    """With its hash, compared with that of the download and the benchmark's."""
+    if problem:
+        return Finding(name, problem=problem)
+    sha256, recorded = content_sha256(path), known.get(name)
+    if recorded not in (None, sha256):
+        changed = f"has changed since it was downloaded: sha256 {sha256}, recorded {recorded}"
+        return Finding(name, problem=changed)
+    standing = "as downloaded" if recorded else "unverified"
+    is_clip = name.startswith("dmcgb/video_")
+    if is_clip and (own := clips.published_hashes(path.parent.name).get(path.stem)):
+        standing += f", {'' if sha256.startswith(own) else 'not '}the benchmark's own"
+    return Finding(name, f"{detail}  sha256 {sha256}  {standing}")
+
+
+def _hint(root: Path) -> str:
+    """What may be wrong with a folder in which nothing was found."""
+    if (root / "src/env/data").is_dir():
+        return (
+            "It looks like the repository of DMControl-GB: `svea data get dmcgb FOLDER` lays its "
+            "videos out as svea reads them."
+        )
+    return "docs/data.md shows the layout; `svea data get NAME FOLDER` makes it."

@@ -18,7 +18,8 @@ from rich.text import Text
 
 from svea.config import Config, Role, fields
 from svea.core.given import fingerprint
-from svea.core.machine import activation, can_redraw, console
+from svea.core.machine import activation
+from svea.core.terminal import can_redraw, console
 from svea.core.words import duration, plural
 
 QUIET_SECONDS = 30.0  # the longest that a log file shows no line while something is done

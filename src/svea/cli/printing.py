@@ -3,106 +3,18 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
-from rich.text import Text
 
 from svea.core.errors import SveaError
-from svea.core.machine import can_redraw, console
+from svea.core.terminal import console
 from svea.results.tables import Table as Results
 from svea.results.tables.writers import to_rows
-
-LINE_SECONDS = 10.0  # between lines about progress where there is no terminal
-
-
-class Steps:
-    """How far a verb is: a bar on a terminal, a line every few seconds elsewhere.
-
-    On stderr, so that results can be piped.
-    """
-
-    def __init__(self, unit: str, total: int | None = None) -> None:
-        """Count steps of a unit, e.g. episodes; None: of an unknown number."""
-        shown = console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), _Count(), TimeRemainingColumn())
-        # What is printed meanwhile goes above the bar; but results in a pipe stay in the pipe.
-        self._bar = Progress(
-            *columns, transient=True, console=shown, disable=not can_redraw(shown),
-            redirect_stdout=sys.stdout.isatty(),
-        )  # fmt: skip
-        self._unit, self._total, self._done = unit, total, 0
-        self._task = self._bar.add_task("", total=total)
-        self._last_line = time.monotonic()
-
-    def __enter__(self) -> Steps:
-        """Show the bar."""
-        self._bar.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Remove it."""
-        self._bar.stop()
-
-    def begin(self, doing: str, total: int | None = None) -> None:
-        """Say what is begun, which may take minutes; the number of steps may be known by now."""
-        if total is not None:
-            self._total = total
-            self._bar.update(self._task, total=total)
-        self._show(doing, at_once=True)
-
-    def doing(self, doing: str) -> None:
-        """Say what is done now, which is mostly quick: elsewhere a line only if all takes long."""
-        self._show(doing)
-
-    def finish(self, doing: str) -> None:
-        """Count a step."""
-        self._done += 1
-        self._show(doing)
-
-    def _show(self, doing: str, at_once: bool = False) -> None:
-        self._bar.update(self._task, completed=self._done, description=escape(doing))
-        if not self._bar.disable or not (at_once or self._is_due):
-            return
-        self._last_line = time.monotonic()
-        of = f" of {self._total}" if self._total else ""
-        counted = f": {self._done}{of} {self._unit} done" if self._done or self._total else ""
-        print(f"{doing}{counted}", file=sys.stderr, flush=True)
-
-    @property
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._last_line > LINE_SECONDS
-
-
-@contextmanager
-def starting() -> Iterator[None]:
-    """Show that something happens while torch is imported, which takes seconds."""
-    with Steps("") as steps:
-        steps.doing("starting")
-        yield
-
-
-class _Count(ProgressColumn):
-    """Steps made, of how many if that is known."""
-
-    def render(self, task: Task) -> Text:
-        """Nothing, while nothing is counted."""
-        done = int(task.completed)
-        return Text(f"{done}/{int(task.total)}" if task.total else str(done or ""))
 
 
 @contextmanager

@@ -1,0 +1,202 @@
+"""What a terminal, a pipe or a file is given: words in its encoding, colours, progress.
+
+`svea doctor` runs where rich is not installed, so it is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.segment import Segment
+
+CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
+"""What stands for each control character but tab and line feed."""
+
+LINE_SECONDS = 10.0  # between lines about progress where there is no terminal
+
+PLAIN = {
+    "±": "+-", "×": "x", "−": "-", "–": "-", "—": "-", "≤": "<=", "≥": ">=", "→": "->", "…": "...",
+    "†": "*", "·": ".", "α": "alpha", "β": "beta", "τ": "tau", "µ": "u", "Δ": "d",
+    "“": '"', "”": '"', "’": "'", "‘": "'",
+}  # fmt: skip
+"""How the symbols in our texts are written without them."""
+
+
+def console(stderr: bool = False) -> Console:
+    """What is printed to: a terminal, a pipe or a file; without escape codes where none are wanted.
+
+    Args:
+        stderr: For problems and progress, so that results can be piped.
+    """
+    from rich.console import Console
+
+    class Harmless(Console):
+        """Its own escape codes are written, and none that are in a text."""
+
+        def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
+            for each in super().render(*arguments, **options):
+                yield each if each.control else each._replace(text=harmless(each.text))
+
+    kind: Any = None if wants_plain_text() else "auto"
+    file = opened(sys.stderr if stderr else sys.stdout)
+    return Harmless(file=file, stderr=stderr, color_system=kind, highlight=False)
+
+
+def wants_plain_text() -> bool:
+    """Whether the user (NO_COLOR) or the terminal (TERM=dumb) asks for no escape codes."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in ("dumb", "unknown")
+
+
+def can_redraw(console: Console) -> bool:
+    """Whether lines may be drawn again: bars and panels; elsewhere progress is lines that stay."""
+    return console.is_terminal and not wants_plain_text()
+
+
+class Steps:
+    """How far something is: a bar on a terminal, a line every few seconds elsewhere.
+
+    On stderr, so that results can be piped.
+    """
+
+    def __init__(self, unit: str, total: int | None = None) -> None:
+        """Count steps of a unit, e.g. episodes; None: of an unknown number."""
+        from rich import progress
+
+        shown = console(stderr=True)
+        texts = (progress.TextColumn("{task.description}"), progress.BarColumn())
+        counted = (progress.TextColumn("{task.fields[count]}"), progress.TimeRemainingColumn())
+        # What is printed meanwhile goes above the bar; but results in a pipe stay in the pipe.
+        self._bar = progress.Progress(
+            *texts, *counted, transient=True, console=shown, disable=not can_redraw(shown),
+            redirect_stdout=sys.stdout.isatty(),
+        )  # fmt: skip
+        self._unit, self._total, self._done = unit, total, 0
+        self._task = self._bar.add_task("", total=total, count="")
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> Steps:
+        """Show the bar."""
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Remove it."""
+        self._bar.stop()
+
+    def begin(self, doing: str, total: int | None = None) -> None:
+        """Say what is begun, which may take minutes; the number of steps may be known by now."""
+        self._total = self._total if total is None else total
+        self._show(doing, at_once=True)
+
+    def doing(self, doing: str) -> None:
+        """Say what is done now, which is mostly quick: elsewhere a line only if all takes long."""
+        self._show(doing)
+
+    def finish(self, doing: str) -> None:
+        """Count a step."""
+        self._done += 1
+        self._show(doing)
+
+    def reach(self, done: int, total: int, doing: str) -> None:
+        """Count up to here; a total of 0 is unknown."""
+        self._done, self._total = done, total or None
+        self._show(doing)
+
+    def _show(self, doing: str, at_once: bool = False) -> None:
+        from rich.markup import escape
+
+        of = f"{self._done}/{self._total}" if self._total else str(self._done or "")
+        self._bar.update(
+            self._task, completed=self._done, total=self._total, description=escape(doing), count=of
+        )
+        is_due = at_once or time.monotonic() - self._last_line > LINE_SECONDS
+        if not self._bar.disable or not is_due:
+            return
+        self._last_line = time.monotonic()
+        of = f" of {self._total}" if self._total else ""
+        counted = f": {self._done}{of} {self._unit} done" if self._done or self._total else ""
+        print(f"{doing}{counted}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Show that something happens while torch is imported, which takes seconds."""
+    with Steps("") as steps:
+        steps.doing("starting")
+        yield
+
+
+class Filtered:
+    """A stream without control characters: a folder's name may have commands to the terminal."""
+
+    def __init__(self, stream: Any) -> None:
+        """Take the stream itself, under the name by which `opened` and rich find it."""
+        self.rich_proxied_file = stream
+
+    def write(self, text: str) -> int:
+        """Write what is left."""
+        return int(self.rich_proxied_file.write(harmless(text)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def harmless(text: str) -> str:
+    r"""Text of others, in which a terminal finds no command.
+
+    >>> harmless("a\x1b[2Jb")
+    'a�[2Jb'
+    """
+    return text.translate(CONTROLS)
+
+
+def opened(stream: Any) -> Any:
+    """The stream itself, under whatever filters what is printed to it."""
+    while (beneath := getattr(stream, "rich_proxied_file", None)) is not None:
+        stream = beneath
+    return stream
+
+
+def filter_streams() -> None:
+    """Let stdout and stderr spell out what their encoding lacks (LC_ALL=C), and filter them."""
+    codecs.register_error("svea-plain", spell_out)
+    for name in ("stdout", "stderr"):
+        stream = opened(getattr(sys, name))
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="svea-plain")
+        setattr(sys, name, Filtered(stream))
+
+
+@contextlib.contextmanager
+def unfiltered() -> Iterator[None]:
+    """For what colours its own words, and has no others: the help."""
+    kept = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(opened, kept)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = kept
+
+
+def spell_out(error: UnicodeError) -> tuple[str, int]:
+    r"""Plain letters for a symbol; anything else, such as bytes of a path, as an escape.
+
+    >>> codecs.register_error("svea-plain", spell_out)
+    >>> "892 ± 65 in a\udcff".encode("ascii", "svea-plain")
+    b'892 +- 65 in a\\udcff'
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    escaped = (
+        PLAIN.get(one) or one.encode("ascii", "backslashreplace").decode() for one in letters
+    )
+    return "".join(escaped), error.end
