@@ -56,7 +56,7 @@ wings: ready ## the core's tests without each wing in turn (a test run for each)
 	@$(PY) tools/wings.py $(WINGS)
 
 faults: ready ## the fault kit at full size: up to 2 hours on 2 cores; FAULTS="--scale 0.1" for less
-	@$(PY) tests/faults/run.py $(FAULTS)
+	@$(PY) tools/faults/run.py $(FAULTS)
 
 lint: $(READY) ## ruff, mypy, and the order of imports
 	@$(PY) -m ruff check .

@@ -41,7 +41,7 @@ TORCH_FREE = [
     "core.errors", "core.words", "core.files", "core.compiled", "core.machine",
     "core.process", "core.seeds", "core.terminal",
     "data", "envs", "recipes", "methods", "config",
-    "runs.layout", "runs.records", "runs.footprint", "runs.incidents", "runs.zoo",
+    "runs.layout", "runs.records", "runs.zoo",
     "results", "results.read", "results.stats", "results.published", "results.tables",
     "results.compare", "results.analyses", "evaluation.sheets", "play.session", "studies",
     "studies.cost", "studies.work", "studies.supervise", "studies.engines", "cli",

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from faults.disks import Hooked, hooked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from faults.disks import Hooked, hooked
 from svea.core import files
 from svea.core.errors import NumericsError, StorageError
 from svea.replay import Replay

@@ -9,7 +9,7 @@ import pytest
 from svea.agents import finite, make_agent
 from svea.config import configure
 from svea.replay import Replay
-from svea.runs.footprint import agent_bytes, folder_bytes, replay_bytes
+from svea.runs.layout import agent_bytes, folder_bytes, replay_bytes
 
 
 def test_the_replay_takes_as_many_bytes_as_announced() -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from faults.profiles import command
 from tiny_runs import TINY, tiny
 
-from faults.profiles import command
 from svea.cli import main
 from svea.core.errors import UserError, WorkerError
-from svea.runs import incidents, layout
+from svea.runs import layout
+from svea.runs.records import record_incident, recording_incidents
 from svea.training import train
 
 torch.set_num_threads(1)
@@ -56,10 +57,10 @@ def test_simulations_that_diverge_are_counted_and_training_goes_on(
 
 def test_errors_keep_their_class_and_know_where_their_details_are(tmp_path: Path) -> None:
     (tmp_path / "config.json").touch()
-    with pytest.raises(WorkerError) as caught, incidents.recorded(tmp_path):
+    with pytest.raises(WorkerError) as caught, recording_incidents(tmp_path):
         raise WorkerError("environment 3 died")
     assert caught.value.details == tmp_path / layout.INCIDENTS
-    with pytest.raises(ZeroDivisionError), incidents.recorded(tmp_path):
+    with pytest.raises(ZeroDivisionError), recording_incidents(tmp_path):
         raise ZeroDivisionError("a mistake of ours")
     assert [line["cause"] for line in lines(tmp_path)] == [
         "environment 3 died",
@@ -69,11 +70,11 @@ def test_errors_keep_their_class_and_know_where_their_details_are(tmp_path: Path
 
 def test_mistakes_of_the_user_are_not_noted(tmp_path: Path) -> None:
     (tmp_path / "config.json").touch()
-    with pytest.raises(UserError), incidents.recorded(tmp_path):
+    with pytest.raises(UserError), recording_incidents(tmp_path):
         raise UserError("unknown task")
     assert not (tmp_path / layout.INCIDENTS).exists()
 
 
 def test_a_note_that_cannot_be_written_is_no_new_failure(tmp_path: Path) -> None:
-    assert incidents.record(tmp_path / "missing", what="x") is None
-    assert incidents.record(tmp_path, what="x") == tmp_path / layout.INCIDENTS
+    assert record_incident(tmp_path / "missing", what="x") is None
+    assert record_incident(tmp_path, what="x") == tmp_path / layout.INCIDENTS

@@ -93,7 +93,7 @@ def test_sizes_in_config_json_are_compared_with_the_weights_before_memory_is_tak
     assert made == ["meta"]
 
 
-@pytest.mark.parametrize("decision", ["many", math.nan, math.inf, -3, None, [1], True, 10**30])
+@pytest.mark.parametrize("decision", ["many", math.nan, math.inf, -3, None, [1], True])
 def test_an_export_that_does_not_count_its_decisions_is_refused(
     exported: Path, tmp_path: Path, decision: Any
 ) -> None:

@@ -11,7 +11,9 @@ import torch
 
 from svea.config import configure
 from svea.core.errors import NumericsError, StorageError, UserError
-from svea.runs.log import Accumulator, Log, WeightsAndBiases, check_loggers, scalars
+from svea.runs import log
+from svea.runs.log import Accumulator, Log, Rates
+from svea.training.loggers import WeightsAndBiases, check_loggers, scalars
 
 CPU = torch.device("cpu")
 
@@ -111,7 +113,7 @@ def test_scalars_of_a_line() -> None:
 
 def test_tensorboard_takes_a_run(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    from svea.runs.log import TensorBoard
+    from svea.training.loggers import TensorBoard
 
     log = Log(tmp_path / "metrics.jsonl", sinks=[TensorBoard(tmp_path, 0)])
     log.write("train", decision=3, critic_loss=0.5)
@@ -209,3 +211,16 @@ def test_a_logger_that_is_missing_is_named_before_anything_starts(
     config = configure("walker_walk", out=str(tmp_path / "run"), **options)
     with pytest.raises(UserError, match="--wandb needs the package wandb"):
         check_loggers(config)
+
+
+def test_rates_are_since_the_last_time_without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(log.time, "monotonic", lambda: clock[0])
+    measured = Rates(updates=100, decision=50)
+    clock[0] = 3.0
+    with measured.paused():
+        clock[0] = 9.0
+    clock[0] = 11.0
+    assert measured.take(150, 60) == {"updates_per_second": 10.0, "decisions_per_second": 2.0}
+    clock[0] = 12.0
+    assert measured.take(153, 64) == {"updates_per_second": 3.0, "decisions_per_second": 4.0}

@@ -10,7 +10,7 @@ from fake_studies import SHORT, short, write_finished
 
 from svea.core import files
 from svea.core.errors import UserError
-from svea.runs.footprint import replay_bytes
+from svea.runs.layout import replay_bytes
 from svea.studies import Grid, Study, cost, plan_runs, read_states
 
 

@@ -16,7 +16,7 @@ from svea.core import files
 from svea.core.errors import StorageError, UserError
 from svea.runs import checkpoint
 from svea.speed.device import missing_for_compiling
-from svea.training import Trainer, state, train
+from svea.training import Trainer, train, trainer
 
 torch.set_num_threads(1)
 
@@ -103,7 +103,7 @@ def test_a_run_does_not_depend_on_which_environments_share_a_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(tiny(tmp_path / "alone", envs=3))
-    monkeypatch.setattr(state, "environments_per_process", lambda *_: 2)
+    monkeypatch.setattr(trainer, "environments_per_process", lambda *_: 2)
     train(tiny(tmp_path / "shared", envs=3))
     assert_same(tmp_path / "alone", tmp_path / "shared")
 
@@ -189,16 +189,42 @@ def test_with_both_checkpoints_damaged_nothing_is_lost_silently(copied: Path) ->
         train(tiny(copied))
 
 
-def test_a_checkpoint_of_another_version_is_refused_in_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("owed_updates", None),
+        ("next_log", -1),
+        ("seconds", "long"),
+        ("random", {"bit_generator": "PCG64"}),
+        ("episodes", []),
+        ("episodes", [{"seed": 1, "number": 0, "actions": [["left"]], "total": 0.0}]),
+        ("figures", {"sums": {"q": 1.0}, "counts": 1}),
+        ("log_offset", 7),  # in the middle of a line
+    ],
+)
+def test_a_checkpoint_of_another_version_is_refused_by_name(
+    copied: Path, name: str, value: Any
+) -> None:
     """Whole by its hashes, but without what this version looks for."""
-    run = train(tiny(tmp_path / "run", decisions=10, warmup=5))
-    saved = checkpoint.load(run)
-    assert saved is not None
-    for place in (run / "checkpoints").iterdir():
+    for place in (copied / "checkpoints").iterdir():
+        state = json.loads((place / "state.json").read_text()) | {name: value}
         manifest = json.loads((place / "manifest.json").read_text())
-        manifest["files"]["state.json"] = files.write(place / "state.json", [b'{"updates": 1}'])
+        manifest["files"]["state.json"] = files.write(place / "state.json", [files.to_json(state)])
         manifest.pop("seal")
         sealed = manifest | {"seal": files.seal(manifest)}
         (place / "manifest.json").write_text(json.dumps(sealed))
-    with pytest.raises(StorageError, match=r"does not fit this .*another --out"):
-        train(tiny(run, decisions=20, warmup=5))
+    with pytest.raises(StorageError, match=name.rstrip("s")) as raised:
+        train(tiny(copied, decisions=50))
+    assert raised.value.exit_code == 4
+
+
+def test_a_next_save_in_the_far_future_does_not_end_saving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a run with other intervals."""
+    run = train(tiny(tmp_path / "run", decisions=23, save_every=10**6, log_every=10**6))
+    logged: list[int] = []
+    config = tiny(run, decisions=40, save_every=10, log_every=5)
+    train(config, callback=lambda line: logged.append(line["decision"]))
+    assert {25, 30, 35, 40} <= set(logged)
+    assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["000000030", "000000040"]

@@ -17,13 +17,14 @@ from PIL import Image
 from tiny_runs import tiny
 from whole_runs import metrics
 
+from svea.core import files
 from svea.core.errors import UserError
 from svea.evaluation.requests import evaluate
-from svea.runs import checkpoint, lock
+from svea.runs import checkpoint
 from svea.runs.load import load_config
 from svea.training import Trainer, train
 from svea.training.evaluators import Evaluators
-from svea.training.run_folder import open_folder
+from svea.training.resume import open_folder
 
 torch.set_num_threads(1)
 
@@ -168,7 +169,7 @@ def test_mistakes_in_the_users_environment_reach_the_user(tmp_path: Path) -> Non
 
 def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     with (
-        lock.training(tmp_path),
+        files.locked(tmp_path, UserError("busy")),
         pytest.raises(UserError, match="another process is training"),
     ):
         train(tiny(tmp_path))
@@ -256,16 +257,3 @@ def test_a_run_with_smaller_pictures_says_what_differs(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match=words):
         train(tiny(tmp_path / "run", **overlay, decisions=16))
-
-
-def test_a_run_without_a_record_of_its_pictures_warns_and_notes_when_it_began(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    overlay = {"augment": "overlay", "overlay_dir": "procedural"}
-    run = train(tiny(tmp_path / "run", **overlay, decisions=14))
-    old = stored(run)
-    del old["pictures"]
-    (run / "config.json").write_text(json.dumps(old))
-    train(tiny(tmp_path / "run", **overlay, decisions=16))
-    assert "does not say which pictures" in "".join(capsys.readouterr())
-    assert stored(run)["pictures"]["since"] == 14

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from svea.config.shapes import WINDOW
 from svea.replay import Replay
 
 Cursor = tuple[int, int]
@@ -45,44 +43,6 @@ def since(replay: Replay, cursor: Cursor) -> dict[str, Tensor]:
     }
 
 
-def check(replay: Replay, segment: dict[str, Tensor]) -> None:
-    """Refuse a segment that ``since`` would not have written of such a buffer.
-
-    Raises:
-        ValueError: A tensor is missing, or has another shape, type or range.
-    """
-    span = _tensor(segment, "span", (5,), torch.int64)
-    first_frame, end_frame, first_row, end_row, slots = span.tolist()
-    rows, frames = end_row - first_row, end_frame - first_frame
-    if min(first_frame, first_row, rows, frames) < 0 or slots < 1:
-        raise ValueError(f"a segment's span is {span.tolist()}")
-    _tensor(segment, "frames", (frames, *replay.frames.shape[1:]), torch.uint8)
-    first = _tensor(segment, "first_frames", (rows,), torch.int64)
-    windows = _tensor(segment, "windows", (rows, WINDOW), torch.int64)
-    for name in ("actions", "rewards", "terminated", "last"):
-        like = getattr(replay, name)
-        values = _tensor(segment, name, (rows, *like.shape[1:]), like.dtype)
-        if not values.isfinite().all():
-            raise ValueError(f"{name} in a segment are not all finite")
-        if name in ("terminated", "last") and not ((values == 0) | (values == 1)).all():
-            raise ValueError(f"{name} in a segment are not all 0 or 1")
-    numbers = _frame_numbers(segment)
-    bad = (first < 0) | (numbers.amax(1) >= end_frame) | (windows[:, 0] != first % slots)
-    if (bad | (windows < 0).any(1) | (windows >= slots).any(1)).any():
-        raise ValueError("a transition in a segment points to frames that were never written")
-
-
-def _tensor(
-    segment: dict[str, Tensor], name: str, shape: tuple[int, ...], dtype: torch.dtype
-) -> Tensor:
-    """A tensor of a segment, if it has this shape and type."""
-    tensor = segment[name]
-    if tuple(tensor.shape) != shape or tensor.dtype != dtype:
-        found = f"{list(tensor.shape)} {tensor.dtype}"
-        raise ValueError(f"{name} in a segment is {found}, not {list(shape)} {dtype}")
-    return tensor
-
-
 def _frame_numbers(segment: dict[str, Tensor]) -> Tensor:
     """The number of each frame that a transition points to.
 
@@ -92,22 +52,15 @@ def _frame_numbers(segment: dict[str, Tensor]) -> Tensor:
     return first[:, None] + (windows - windows[:, :1]) % slots
 
 
-def oldest_whole(replay: Replay, start: Cursor) -> int:
-    """The oldest transition from which on all are in the buffer, with their frames.
-
-    Args:
-        replay: after every segment has been put back.
-        start: from where on the chain of segments is unbroken.
-    """
-    oldest = max(start[1], replay.transitions_seen - replay.capacity)
-    rows = np.arange(oldest, replay.transitions_seen)
-    first_frame = max(start[0], replay.frames_seen - replay.slots)
-    lost = rows[replay.first_frames[rows % replay.capacity] < first_frame]
-    return int(lost[-1]) + 1 if len(lost) else oldest
-
-
 def extend(replay: Replay, segment: dict[str, Tensor]) -> None:
-    """Put back what ``since`` returned; windows are renumbered if this ring is larger."""
+    """Put back what ``since`` returned; windows are renumbered if this ring is larger.
+
+    Raises:
+        ValueError: It is of a buffer of other shapes.
+    """
+    for name in ("frames", "windows", "actions", "rewards", "terminated", "last"):
+        if segment[name].shape[1:] != getattr(replay, name).shape[1:]:
+            raise ValueError(f"{name} in a segment are {list(segment[name].shape)}")
     first_frame, end_frame, first_row, end_row, _ = segment["span"].tolist()
     where = torch.arange(first_frame, end_frame) % replay.slots
     replay.frames[where.to(replay.device)] = segment["frames"].to(replay.device)

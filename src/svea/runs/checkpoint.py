@@ -24,18 +24,14 @@ from typing import Any
 from torch import Tensor
 
 from svea.agents.finite import divergence, not_finite
-from svea.config.shapes import FRAMES
 from svea.core import files
-from svea.core.errors import LARGEST, StorageError
+from svea.core.errors import StorageError
 from svea.replay import Replay
 from svea.replay import segments as replay_segments
-from svea.runs import checks, layout, tensors
+from svea.runs import layout, schema, tensors
 
 FORMAT = 1
 _LIMITS = {layout.AGENT: layout.WEIGHTS_BYTES, layout.STATE: layout.STATE_BYTES}
-_FINGERPRINT = ("size", "sha256")  # of a file
-_ENDS = ("frames", "transitions")  # ever written, up to a segment's end
-_MOST_FRAMES = 2 * LARGEST + 1  # one for each decision, and for each episode one more
 _FOLDERS = (layout.CHECKPOINTS, layout.REPLAY)
 
 
@@ -133,23 +129,10 @@ def remove_newer(run: Path, checkpoint: Checkpoint) -> None:
 def restore_replay(run: Path, checkpoint: Checkpoint, replay: Replay) -> None:
     """Fill a replay buffer from a checkpoint's segments."""
     try:
-        start = end = (0, 0)  # of the unbroken chain up to now
         for segment in checkpoint.segments:
             content = tensors.read(segment_path(run, segment), layout.SEGMENT_BYTES)
-            replay_segments.check(replay, content)
-            first_frame, end_frame, first_row, end_row, _ = content["span"].tolist()
-            named = tuple(segment[name] for name in _ENDS)
-            if named != (end_frame, end_row) or first_frame < end[0] or first_row < end[1]:
-                raise ValueError(f"{segment['name']} is not the next one of its chain")
-            start = (
-                start[0] if first_frame == end[0] else first_frame,
-                start[1] if first_row == end[1] else first_row,
-            )
-            end = named
             replay_segments.extend(replay, content)
-        counters = checkpoint.state["replay"]
-        _check_counters(counters, replay, replay_segments.oldest_whole(replay, start))
-        replay_segments.restore_counters(replay, counters)
+        replay_segments.restore_counters(replay, checkpoint.state["replay"])
     except tensors.DAMAGE as error:
         raise StorageError(
             f"the replay in {run / layout.REPLAY} does not fit its checkpoint: {error}. Restore "
@@ -181,7 +164,7 @@ def _read(run: Path, path: Path, replay: bool) -> Checkpoint:
         raise ValueError("manifest.json has changed since it was written")
     if manifest["format"] != FORMAT:
         raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
-    _check_manifest(manifest, layout.checkpoint_order(path)[0])
+    schema.check(manifest, schema.MANIFEST, layout.MANIFEST)
     for name, limit in _LIMITS.items():
         files.verify(path / name, manifest["files"][name], limit)
     for segment in manifest["segments"] if replay else []:
@@ -218,33 +201,6 @@ def _remove_old(run: Path) -> None:
 def segment_path(run: Path, segment: dict[str, Any]) -> Path:
     """Where a segment of the replay lies, by its entry in a manifest."""
     return run / layout.REPLAY / Path(segment["name"]).name
-
-
-def _check_manifest(manifest: dict[str, Any], decision: int) -> None:
-    """Refuse what `save` would not have written, although it is sealed."""
-    checks.integer("decision", manifest["decision"], decision, decision)
-    checks.mapping("files", manifest["files"], _LIMITS)
-    for entry in manifest["files"].values():
-        checks.mapping("a file", entry, _FINGERPRINT)
-    before = dict.fromkeys(_ENDS, 0)
-    for segment in checks.listing("segments", manifest["segments"]):
-        checks.mapping("a segment", segment, {"name", *_ENDS, *_FINGERPRINT})
-        checks.text("a segment's name", segment["name"])
-        checks.integer("a segment's size", segment["size"], 0, layout.SEGMENT_BYTES)
-        for name in _ENDS:
-            checks.integer(f"a segment's {name}", segment[name], before[name], _MOST_FRAMES)
-        before = segment
-
-
-def _check_counters(state: Any, replay: Replay, oldest: int) -> None:
-    """Refuse counters that point to what the segments do not hold."""
-    checks.mapping("replay", state, ("first_transition", "stacks"))
-    most = replay.transitions_seen
-    checks.integer("first_transition", state["first_transition"], oldest, most)
-    stacks = checks.mapping("stacks", state["stacks"], [str(e) for e in range(replay.environments)])
-    for stack in stacks.values():
-        for frame in checks.listing("a stack", stack, FRAMES):
-            checks.integer("a frame of a stack", frame, 0, replay.frames_seen - 1)
 
 
 @contextlib.contextmanager

@@ -18,8 +18,8 @@ from svea.config.augmentations import own_names, uses_pictures
 from svea.config.names import is_own_encoder, own_modules
 from svea.core import files
 from svea.core import importing as modules
-from svea.core.errors import LARGEST, StorageError, UserError
-from svea.runs import checkpoint, layout, quantised, tensors, zoo
+from svea.core.errors import StorageError, UserError
+from svea.runs import checkpoint, layout, schema, tensors, zoo
 from svea.runs.records import parse_line
 from svea.speed import EXACT, choose_device
 from svea.speed.host import multiply_float32
@@ -112,13 +112,10 @@ def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> 
 
 def _decision(run: Path, stored: dict[str, Any]) -> int:
     """For how many decisions an exported agent was trained."""
-    decision = stored.get("decision", 0)
-    if type(decision) is not int or not 0 <= decision <= LARGEST:
-        raise StorageError(
-            f"{run / layout.CONFIG} gives {str(decision)[:40]!r} as decision; allowed: 0 to "
-            f"{LARGEST}. Restore it from a copy"
-        )
-    return decision
+    try:
+        return int(schema.check(stored.get("decision", 0), int, "decision"))
+    except ValueError as error:
+        raise StorageError(f"{run / layout.CONFIG}: {error}. Restore it from a copy") from error
 
 
 def _check_sizes(
@@ -282,7 +279,7 @@ def write_export(
         stored["files"] = {}
         for file, networks in (_small(agent, critic) if small else EXPORTED).items():
             part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
-            part = quantised.shrink(part) if small else part
+            part = tensors.shrink(part) if small else part
             stored["files"][file] = files.write(unfinished / file, tensors.blocks(part))
         files.write(unfinished / layout.CONFIG, [files.to_json(stored)])
         files.sync(unfinished)
@@ -305,7 +302,7 @@ def _exported_state(folder: Path, config: dict[str, Any]) -> dict[str, Tensor]:
         state: dict[str, Tensor] = {}
         for name, wanted in layout.exported_files(config).items():
             files.verify(folder / name, wanted, layout.WEIGHTS_BYTES)
-            state |= quantised.restore(tensors.read(folder / name, layout.WEIGHTS_BYTES))
+            state |= tensors.restore(tensors.read(folder / name, layout.WEIGHTS_BYTES))
     except tensors.DAMAGE as error:
         raise StorageError(
             f"{folder} cannot be read: {error}. Restore it from a copy, or export the run again"

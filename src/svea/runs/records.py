@@ -4,16 +4,23 @@ The file only grows. Of two records of one episode the later one counts, so that
 replaces without rewriting, and an evaluation that is killed loses at most half a line. Where a mode
 was evaluated with other pictures later, only the later records count; `svea eval` writes a record
 once more if it is asked for again after that.
+
+And incidents.jsonl: what went wrong in a run, and whether it recovered. It is a file of its own and
+not part of the log: a run that lost a worker and one that did not have the same log, bit for bit.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable
+import time
+import traceback
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from svea.core import files
+from svea.core.errors import SveaError, UserError
 from svea.data.clips import source_of
 from svea.runs import layout
 
@@ -176,3 +183,35 @@ def parse_line(line: bytes) -> Record | None:
     except ValueError:
         return None
     return record if isinstance(record, dict) else None
+
+
+def record_incident(run: Path, **incident: Any) -> Path | None:
+    """Append a line; None if that fails too, because a record must not be a new failure."""
+    path = run / layout.INCIDENTS
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    try:
+        files.append_lines(path, (json.dumps({"time": now, **incident}) + "\n").encode())
+    except (OSError, ValueError, SveaError):
+        return None
+    return path
+
+
+@contextlib.contextmanager
+def recording_incidents(run: Path) -> Iterator[None]:
+    """Record the error that ends a run, with its traceback; a user's mistake is not an incident."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if getattr(error, "exit_code", 1) < 128 and (run / layout.CONFIG).exists():
+            error_file = record_incident(
+                run,
+                what="run ended",
+                error=type(error).__name__,
+                cause=str(error),
+                details=traceback.format_exc(),
+            )
+            if isinstance(error, SveaError):
+                error.details = error_file
+        raise

@@ -14,7 +14,7 @@ from typing import Any
 
 from svea.core import files
 from svea.core.errors import StorageError, UserError, unknown_name
-from svea.runs import layout
+from svea.runs import layout, schema
 
 PREFIX = "zoo:"
 VARIABLE = "SVEA_ZOO"
@@ -23,10 +23,10 @@ COPIES = Path("runs/zoo")
 LIMIT = 40_000_000
 """Bytes that all agents may take in the repository."""
 
-_OF_A_CARD = {
-    "task": str, "method": str, "decisions": int, "returns": list, "size": int, "licence": str,
+CARD_SHAPE = {
+    "task": str, "method": str, "decisions": int, "size": int, "licence": str,
+    "returns": [{"mode": str, "mean": float, "episodes": int, "worlds": int}],
 }  # fmt: skip
-_OF_A_RETURN = {"mode": str, "mean": float, "episodes": int, "worlds": int}
 """What the list of agents needs; a card has more."""
 
 
@@ -143,22 +143,9 @@ def _card(folder: Path) -> dict[str, Any]:
     """One agent's."""
     try:
         card = files.read_json(folder / CARD, layout.CONFIG_BYTES)
-        _check(card, _OF_A_CARD)
-        for one in card["returns"]:
-            _check(one, _OF_A_RETURN)
+        schema.check(card, CARD_SHAPE, CARD)
     except FileNotFoundError:
         raise _damaged(folder, f"{CARD} is missing") from None
     except (OSError, ValueError, StorageError) as error:
         raise _damaged(folder, f"{CARD} cannot be used: {error}") from error
     return {"name": folder.name, **card}
-
-
-def _check(part: Any, wanted: dict[str, type]) -> None:
-    """Refuse what lacks a key, or has something else there."""
-    if not isinstance(part, dict):
-        raise ValueError(f"{str(part)[:40]!r} is not a JSON object")
-    for key, kind in wanted.items():
-        if key not in part:
-            raise ValueError(f"it has no {key!r}")
-        if not isinstance(part[key], (int, float) if kind is float else kind):
-            raise ValueError(f"its {key!r} is {str(part[key])[:40]!r}, not {kind.__name__}")

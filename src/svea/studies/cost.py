@@ -15,7 +15,7 @@ from svea.core import files
 from svea.core.errors import StorageError, UserError
 from svea.core.words import duration, plural
 from svea.runs import layout
-from svea.runs.footprint import agent_bytes, folder_bytes, replay_bytes
+from svea.runs.layout import agent_bytes, folder_bytes, replay_bytes
 from svea.studies.folder import Study
 from svea.studies.state import RunState
 from svea.studies.supervise import groups

@@ -18,12 +18,12 @@ from svea.config import Config, check, configure
 from svea.config.names import own_modules
 from svea.core.errors import Stopped, SveaError, UserError
 from svea.core.given import Factory
-from svea.runs import incidents
-from svea.runs.log import check_loggers
+from svea.runs.records import recording_incidents
 from svea.training.display import next_commands, run_names
 from svea.training.interrupts import Interrupt, interrupts
-from svea.training.loop import Trainer
-from svea.training.run_folder import is_finished, open_folder, settle_renderer
+from svea.training.loggers import check_loggers
+from svea.training.resume import is_finished, open_folder, settle_renderer
+from svea.training.trainer import Trainer
 
 __all__ = [
     "Interrupt",
@@ -63,7 +63,7 @@ def train(config: Config | str | Factory, callback: Callback | None = None, **op
             f"{', '.join(options)} given next to a whole configuration; give them to configure"
         )
     config = check(config)
-    with incidents.recorded(config.folder), speed.explained(), ExitStack() as stack:
+    with recording_incidents(config.folder), speed.explained(), ExitStack() as stack:
         interrupt = stack.enter_context(interrupts())
         if trainer := open_trainer(config, stack, interrupt):
             trainer.begin()
@@ -240,7 +240,7 @@ class _Turns:
     def _ends_alone(self) -> Iterator[None]:
         """Print and keep the error that ends this run, so that the others continue."""
         try:
-            with incidents.recorded(self.config.folder), speed.explained():
+            with recording_incidents(self.config.folder), speed.explained():
                 yield
         except (Exception, Stopped) as error:
             self.trainer, self.error = None, error

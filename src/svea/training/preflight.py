@@ -18,7 +18,7 @@ from svea.core.words import duration, plural
 from svea.envs.workers.pool import Workers
 from svea.networks import Masker
 from svea.recipes import streams
-from svea.runs import footprint, layout
+from svea.runs import layout
 from svea.speed import EXACT, choose_speed
 from svea.speed.accelerate import compute_in_c
 
@@ -84,7 +84,7 @@ def check_disk(config: Config, agent: Agent, replay: int, runs_in_process: int) 
         2 * p.nbytes for o in agent.optimisers.values() for p in o.param_groups[0]["params"]
     )
     weights = sum(tensor.nbytes for tensor in finite.learned(agent).values())
-    needed = footprint.folder_bytes(config, replay, weights + moments)
+    needed = layout.folder_bytes(config, replay, weights + moments)
     for part in (layout.REPLAY, layout.CHECKPOINTS):
         needed -= files.size_of(config.folder / part)
     purpose = "this run" if runs_in_process == 1 else f"{runs_in_process} runs like this"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from svea.config import Config
 from svea.core.machine import HEADROOM, available_bytes, nvidia_gpus, usable_cores
-from svea.runs.footprint import replay_bytes
+from svea.runs.layout import replay_bytes
 from svea.studies.engines import Resources
 from svea.studies.folder import Study, is_cancelled
 from svea.studies.plan import PlannedRun

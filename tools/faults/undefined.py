@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
-
 from faults.kills import can_draw
 from faults.profiles import TOY, config, digest, metrics
 from faults.tally import Tally, expect
+from safetensors.torch import load_file
+
 from svea import training
 from svea.core.errors import NumericsError
 from svea.core.seeds import TRAINING, episode_seed

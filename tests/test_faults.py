@@ -14,7 +14,6 @@ if sys.platform != "linux":
     pytest.skip("the kit reads /proc", allow_module_level=True)
 
 import torch
-
 from faults import (
     campaign,
     configurations,
@@ -24,13 +23,13 @@ from faults import (
     environments,
     hostile,
     kills,
-    sealed,
     special,
     undefined,
 )
 from faults.tally import Part, Tally, shards
+
 from svea.core import files
-from svea.runs import checkpoint, layout
+from svea.runs import layout
 
 SEED = 1  # another than the full kit's
 torch.set_num_threads(1)
@@ -45,7 +44,6 @@ MINUTE = {  # which cases of each part
     damage.media_bit_flips: range(3),
     hostile.hostile: range(100),
     special.special_files: range(0, len(special.CASES), 8),
-    sealed.sealed_edits: range(6),
     undefined.nan_injections: range(6, 9),
     undefined.physics: range(9),
     environments.worker_failures: range(1, 3),
@@ -69,7 +67,6 @@ def test_saving_in_place_would_be_lost(tmp_path: Path, monkeypatch: pytest.Monke
     """As most projects save: into the file that the last save wrote."""
     same = layout.CHECKPOINTS + "/000000001"
     monkeypatch.setattr(layout, "next_checkpoint", lambda run, decision: run / same)
-    monkeypatch.setattr(checkpoint, "_check_manifest", lambda manifest, decision: None)  # its name
     monkeypatch.setattr(files, "partial", lambda path: path)
     monkeypatch.setattr(files, "rename", lambda source, target: None)
     tally = disks.save_kills(range(0, 1000, 40), SEED, tmp_path)

@@ -7,10 +7,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tiny_runs import TINY, tiny
-
 from faults.hostile import newest, open_within_limits
 from faults.tally import Tally, expect
+from tiny_runs import TINY, tiny
 
 KINDS = ("a named pipe", "a device", "a terabyte of nothing")
 CHECKPOINT = ("manifest.json", "state.json", "agent.safetensors")

@@ -14,9 +14,9 @@ from svea.evaluation.film import record
 from svea.evaluation.play import fingerprint
 from svea.evaluation.requests import evaluate
 from svea.evaluation.saliency import saliency
-from svea.runs import quantised
+from svea.runs import tensors
 from svea.runs.load import export, has_critic, load_agent, load_config
-from svea.runs.quantised import SCALE, restore, shrink
+from svea.runs.tensors import SCALE, restore, shrink
 from svea.training import train
 
 torch.set_num_threads(1)
@@ -29,7 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(quantised, "LARGE", 64)  # so that the tiny agent has 8-bit layers
+    monkeypatch.setattr(tensors, "LARGE", 64)  # so that the tiny agent has 8-bit layers
     return export(run, tmp_path / "small", small=True)
 
 
@@ -81,7 +81,7 @@ def test_an_agent_without_a_critic_says_so_where_q_values_are_needed(
 def test_a_small_export_may_keep_its_critic(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quantised, "LARGE", 64)
+    monkeypatch.setattr(tensors, "LARGE", 64)
     assert main(["export", str(run), str(tmp_path / "small"), "--small", "--critic"]) == 0
     names = sorted(path.name for path in (tmp_path / "small").iterdir())
     assert names == ["actor.safetensors", "config.json", "critic.safetensors"]

@@ -1,9 +1,9 @@
 """The fault kit: everything that can go wrong, tried; one table of what survived.
 
-    python tests/faults/run.py                       # all of it: at most 2 hours on 2 cores
-    python tests/faults/run.py --scale 0.1 --jobs 16 --json results.json --markdown
-    python tests/faults/run.py kills hostile         # some parts
-    python tests/faults/run.py --log faults.jsonl    # again after an interruption: what is missing
+    python tools/faults/run.py                       # all of it: at most 2 hours on 2 cores
+    python tools/faults/run.py --scale 0.1 --jobs 16 --json results.json --markdown
+    python tools/faults/run.py kills hostile         # some parts
+    python tools/faults/run.py --log faults.jsonl    # again after an interruption: what is missing
 
 It needs Linux, svea's training packages, and nothing else: no network, no pytest.
 """
@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:1] = [str(ROOT / part) for part in ("src", "tests", "tests/support")]  # not this folder
+sys.path[:1] = [str(ROOT / part) for part in ("src", "tools", "tests/support")]  # not this folder
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"  # small tensors; and results must not depend on the machine
 os.environ.pop("SVEA_DATA", None)
@@ -38,7 +38,6 @@ from faults import (  # noqa: E402
     environments,
     hostile,
     kills,
-    sealed,
     special,
     undefined,
 )
@@ -85,7 +84,6 @@ PARTS = (  # the longest first, so that no core waits for it at the end
     ),
     Part("hostile", "hostile files", 61, 61, hostile.hostile),
     Part("special", "pipes, devices and sparse files", 105, 27, special.special_files, films=True),
-    Part("sealed", "checkpoints with wrong content, sealed", 1000, 100, sealed.sealed_edits),
     Part("forecasts", "memory forecasts", 40, 20, endurance.memory_forecasts),
 )
 
@@ -193,7 +191,7 @@ def footer(options: argparse.Namespace, seconds: float) -> str:
     words += [f"--seed {options.seed}"]
     today = time.strftime("%Y-%m-%d", time.gmtime())
     return (
-        f"`python tests/faults/run.py {' '.join(words)}`, {today}: {seconds / 60:.0f} minutes on "
+        f"`python tools/faults/run.py {' '.join(words)}`, {today}: {seconds / 60:.0f} minutes on "
         f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}."
     )
 

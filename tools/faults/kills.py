@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from faults.profiles import CARTPOLE, GPU, TOY, digest, finish, left_behind, metrics, start
 from faults.tally import Tally, expect
+
 from svea.runs import checkpoint
 
 CHAIN = 5  # kills in a row, in every tenth run

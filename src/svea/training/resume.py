@@ -1,4 +1,8 @@
-"""The run folder before training: is it free, is it this run's, is the run finished already?"""
+"""A run folder before and while a run is continued: is it this run's, is it finished, where was it?
+
+`state_of` is what a checkpoint holds besides tensors, and `take_over` continues from it, bit for
+bit on a CPU.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,16 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from svea import __version__
+from svea.agents.saving import restore_generator
 from svea.config import Config, differences, to_dict
 from svea.config.tasks import is_foreign
 from svea.core import files, given
-from svea.core.errors import UserError
+from svea.core.errors import StorageError, SveaError, UserError
 from svea.envs.rendering.backend import (
     AUTO,
     DRAWING,
@@ -22,10 +29,14 @@ from svea.envs.rendering.backend import (
     asked_drawing,
     choose_renderer,
 )
-from svea.runs import checkpoint, layout
+from svea.envs.workers.pool import OpenEpisode
+from svea.replay.segments import counters
+from svea.runs import checkpoint, layout, schema, tensors
 from svea.runs.load import ABOUT, read_config
 from svea.runs.records import differing
-from svea.training import saved_state
+
+if TYPE_CHECKING:
+    from svea.training.trainer import Trainer
 
 
 def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | None:
@@ -57,13 +68,13 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     stack.enter_context(files.locked(folder, UserError(busy)))
     files.sweep(folder, layout.CONFIG)
     saved = checkpoint.load(folder)
-    if saved and saved_state.is_empty(saved):
+    if saved and _is_empty(saved):
         saved = None
     if saved:  # without a checkpoint there is nothing yet that other options could contradict
         _check_same_run(config, settings, saved)
-        saved_state.check(config, saved)
+        _check_state(config, saved)
         if not is_finished(config, saved):
-            saved_state.check_replay(config, saved)
+            _check_replay(config, saved)
     about: dict[str, Any] = {"svea_version": __version__, "command": command_line()}
     if function := given.fingerprint(config.task):
         about["function"] = {"name": config.task, "sha256": function}
@@ -154,23 +165,20 @@ def record_renderer(
     return warning
 
 
-def record_pictures(
-    config: Config, pictures: dict[str, Any] | None, saved: checkpoint.Checkpoint | None
-) -> str:
-    """Write down which pictures a run is trained with; return a warning, empty if all is well.
+def record_pictures(config: Config, pictures: dict[str, Any] | None) -> None:
+    """Write down which pictures a run is trained with.
 
     Args:
         config: of the run.
         pictures: what its augmentation mixes in (`ImageBank.record`), None if nothing.
-        saved: the checkpoint that it continues from.
 
     Raises:
         UserError: The run was trained with other pictures so far.
     """
     if pictures is None:
-        return ""
+        return
     stored = read_config(config.folder)
-    before, warning = stored.get("pictures"), ""
+    before = stored.get("pictures")
     if isinstance(before, dict) and before.get("sha256") != pictures["sha256"]:
         cure = "Name the same with --overlay-dir, --data-dir or SVEA_DATA to continue it"
         if before.get("side") != pictures["side"]:
@@ -180,15 +188,8 @@ def record_pictures(
             f"the run in {config.folder} was trained with {_in_words(before)}, but overlay has "
             f"{_in_words(pictures)} now. {cure}, or give another --out"
         )
-    if saved and not before:
-        warning = (
-            "warning: this run does not say which pictures overlay had so far; from here on it "
-            f"has {_in_words(pictures)}"
-        )
-        pictures = pictures | {"since": saved.decision}
     if not before:
         files.replace_json(config.folder / layout.CONFIG, stored | {"pictures": pictures})
-    return warning
 
 
 def _in_words(pictures: dict[str, Any]) -> str:
@@ -210,3 +211,133 @@ def is_finished(config: Config, saved: checkpoint.Checkpoint | None) -> bool:
 def command_line() -> str:
     """The command that started this process, as one would type it."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+# Where a run was ----------------------------------------------------------------------------------
+
+
+def state_of(run: Trainer) -> dict[str, Any]:
+    """Everything that draws or counts, except tensors."""
+    return {
+        "speed": run.speed,
+        "updates": run.updates,
+        "owed_updates": run.owed_updates,
+        "next_evaluation": run.next_evaluation,
+        "next_save": run.next_save,
+        "next_log": run.next_log,
+        "log_offset": run.log.offset,
+        "seconds": run.seconds,
+        "random": run.random.bit_generator.state,
+        "figures": run.losses.state(),
+        "episodes": [vars(episode) for episode in run.environments.episodes],
+        "replay": counters(run.replay) if run.config.save_replay else None,
+    }
+
+
+def _check_state(config: Config, saved: checkpoint.Checkpoint) -> None:
+    """Refuse a state that another version wrote, or another number of environments.
+
+    Raises:
+        StorageError: Something is missing, or of another type.
+    """
+    try:
+        schema.check(saved.state, schema.STATE, layout.STATE)
+        if len(saved.state["episodes"]) != config.envs:
+            raise ValueError(f"it has {len(saved.state['episodes'])} episodes")
+        _check_log(config.folder / layout.METRICS, saved.state["log_offset"])
+    except tensors.DAMAGE as error:
+        raise _unusable(config.folder, saved, error) from error
+
+
+def _check_replay(config: Config, saved: checkpoint.Checkpoint) -> None:
+    """Refuse to continue a run that was saved without its replay.
+
+    Raises:
+        UserError: It was.
+    """
+    if _has_no_replay(saved):
+        raise UserError(
+            f"the run in {config.folder} stands at decision {saved.decision:,} and was saved "
+            "without its replay (--no-save-replay), so it cannot be continued. Its agent can be "
+            "evaluated, watched and exported. To train it from the beginning, remove the folder "
+            "and give the same command, or name another --out; leave --no-save-replay out to be "
+            "able to continue it"
+        )
+
+
+def _is_empty(saved: checkpoint.Checkpoint) -> bool:
+    """Whether a run that was stopped before its first decision left nothing to continue from."""
+    return saved.decision == 0 and _has_no_replay(saved)
+
+
+def _has_no_replay(saved: checkpoint.Checkpoint) -> bool:
+    return not saved.segments and saved.state.get("replay") is None
+
+
+def _check_log(path: Path, offset: int) -> None:
+    """Refuse an offset in the middle of a line; a log that is shorter or gone will do."""
+    if offset and path.exists():
+        with files.open_plain(path, layout.LOG_BYTES) as log:
+            log.seek(offset - 1)
+            if log.read(1) not in (b"", b"\n"):
+                raise ValueError(f"log_offset is {offset}, in the middle of a line of {path.name}")
+
+
+def _unusable(folder: Path, saved: checkpoint.Checkpoint, error: BaseException) -> StorageError:
+    """The one message about a checkpoint that is whole and still cannot be continued from."""
+    reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+    return StorageError(
+        f"the checkpoint {saved.name} in {folder} does not fit this configuration and version: "
+        f"{reason or type(error).__name__}. Restore the run from a copy, or start again with "
+        "another --out"
+    )
+
+
+def take_over(run: Trainer, saved: checkpoint.Checkpoint) -> None:
+    """Continue a run; a checkpoint that is whole may still be of another version."""
+    try:
+        _take_over(run, saved)
+    except SveaError:
+        raise
+    except tensors.DAMAGE as error:
+        raise _unusable(run.folder, saved, error) from error
+
+
+def _take_over(run: Trainer, saved: checkpoint.Checkpoint) -> None:
+    """Take over a checkpoint, and play every open episode up to where it was."""
+    state = saved.state
+    run.decision, run.updates = saved.decision, state["updates"]
+    run.owed_updates = state["owed_updates"]
+    run.next_evaluation = state["next_evaluation"]
+    # The run's end may have moved, or evaluations may have been switched off.
+    if run.next_evaluation > run.decision or not run.config.eval_every:
+        run.plan_evaluation()
+    every = run.config.save_every, run.config.log_every  # they may have changed
+    soonest = [(run.decision // interval + 1) * interval for interval in every]
+    run.next_save = min(state["next_save"], soonest[0])
+    run.next_log = min(state["next_log"], soonest[1])
+    run.log_offset, run.segments = state["log_offset"], saved.segments
+    run.seconds_before = state["seconds"]
+    run.random.bit_generator.state = state["random"]
+    run.losses.load_state(state["figures"], run.device)
+    run.agent.load_state_dict(saved.agent)
+    checkpoint.restore_replay(run.folder, saved, run.replay)
+    checkpoint.remove_newer(run.folder, saved)
+    ours = (run.agent.generator, run.replay.generator)
+    theirs = (saved.agent["generator"], saved.agent["replay.generator"])
+    if not all(restore_generator(*pair) for pair in zip(ours, theirs, strict=True)):
+        run.display.say("warning: the run comes from another device; from here on draws differ")
+    if state["speed"] != run.speed:
+        run.display.say(
+            f"warning: updates ran {state['speed']} before and run {run.speed} now (--speed); "
+            "from here on the run differs from an uninterrupted one by rounding"
+        )
+    for index, episode in enumerate(state["episodes"]):
+        run.environments.restore(index, OpenEpisode(**episode))
+        newest = run.replay.newest_frame(index).numpy()
+        if not np.array_equal(run.environments.observations[index, -3:], newest):
+            run.display.say(
+                f"warning: environment {index} does not repeat its episode exactly, so this "
+                "run is not bit for bit an uninterrupted one (GPU renderers differ by a level)"
+            )
+    run.display.say(f"resumed at decision {run.decision:,}")

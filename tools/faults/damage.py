@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
-
 from faults.disks import check_whole, later_save
 from faults.profiles import TOY, config
 from faults.tally import Tally, expect
+from PIL import Image
+
 from svea.core.errors import SveaError
 
 Damage = Callable[[bytes, np.random.Generator], bytes]

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from faults.environments import held
 from faults.kills import can_draw, children
 from faults.profiles import CARTPOLE, TOY, config, metrics

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from faults.damage import quiet
 from faults.disks import Saver
 from faults.profiles import TOY, config
 from faults.tally import Tally, expect
+
 from svea.core import files
 from svea.core.errors import SveaError
 from svea.runs import checkpoint

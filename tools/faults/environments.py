@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from faults.faulty import KINDS
 from faults.kills import can_draw, children
 from faults.profiles import TOY, config, digest
 from faults.tally import Tally, expect
+
 from svea.core.errors import WorkerError
 from svea.core.seeds import TRAINING, episode_seed
 from svea.envs.workers import pool
-from svea.training import state, train
+from svea.training import train, trainer
 
 EPISODES = 6  # of each environment
 ALONE = TOY | {"task": "faults.faulty:make", "envs": 1, "decisions": 60, "eval_every": 400}
@@ -86,12 +86,12 @@ def train_with(faults: list[Any], profile: dict[str, Any], run: Path) -> Path:
     plan = run.with_name(f"{run.name}-faults")
     plan.write_text(json.dumps(faults))
     os.environ["SVEA_FAULTS"] = str(plan)
-    real = state.environments_per_process
-    state.environments_per_process = lambda *_: 99
+    real = trainer.environments_per_process
+    trainer.environments_per_process = lambda *_: 99
     try:
         return train(config(profile, run))
     finally:
-        state.environments_per_process = real
+        trainer.environments_per_process = real
 
 
 def hopeless_workers(cases: range, seed: int, folder: Path) -> Tally:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from faults.profiles import TOY
 from faults.tally import Tally, expect
+
 from svea.config import Config, configure, from_dict, to_dict
 from svea.core.errors import SveaError, UserError
 

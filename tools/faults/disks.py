@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from faults.profiles import NO_FILMS, TOY, can_film, config, digest, left_behind
 from faults.tally import Tally, expect
+
 from svea.core import files
 from svea.core.errors import SveaError
 from svea.replay import Replay

@@ -1,0 +1,406 @@
+"""The training loop: act, step, learn, store, log, evaluate, save.
+
+`Trainer.turns` is the whole of it. While the environments carry out the actions, in processes of
+their own, the learner makes an update for each of these decisions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from svea import speed
+from svea.agents import finite, make_agent, make_replay
+from svea.augment.find import try_out
+from svea.config import Config, milestones
+from svea.config.names import own_modules
+from svea.core.errors import LARGEST, Stopped
+from svea.core.seeds import TRAINING, episode_seed, seed_for
+from svea.envs.workers.pool import Step, Workers, environments_per_process, print_incident
+from svea.evaluation.play import Interrupted
+from svea.runs import checkpoint, layout
+from svea.runs.load import read_config, write_export
+from svea.runs.log import Accumulator, Log, Rates
+from svea.runs.records import record_incident
+from svea.training import preflight, resume
+from svea.training.display import Display
+from svea.training.evaluators import Evaluators, target_variance
+from svea.training.interrupts import Interrupt, interrupts
+from svea.training.loggers import loggers
+
+NEVER = 2**62  # a decision that no run reaches
+SETTLING = 10  # turns in which updates are compiled and captured
+
+
+class Trainer:
+    """A run that is begun or resumed: its environments, agent, replay, log and counters."""
+
+    decision: int  # made so far, by all environments
+    updates: int
+    owed_updates: int  # left from the warm-up
+    next_evaluation: int  # the decision at which it is due, as for the next three
+    next_export: int
+    next_save: int
+    next_log: int
+    segments: list[dict[str, Any]]  # of the replay, already on disk
+
+    def __init__(
+        self,
+        config: Config,
+        saved: checkpoint.Checkpoint | None,
+        stack: ExitStack,
+        interrupt: Interrupt | None = None,
+        runs_in_process: int = 1,
+        learn_only: bool = False,
+        name: str = "",
+    ) -> None:
+        """Start the environments' processes; `begin` waits for them.
+
+        The arguments are those of `training.open_trainer`, and the checkpoint to continue from.
+        """
+        self.config, self.folder = config, config.folder
+        self.started = time.monotonic()
+        self.device = speed.choose_device(config.device)
+        self.precision = speed.choose_precision(config.precision, self.device)
+        self.speed = speed.choose_speed(config.speed, self.device)
+        self.interrupt = interrupt or stack.enter_context(interrupts())
+        start = saved.decision if saved else 0
+        self.display = Display(
+            f"svea · {config.task} · {config.method} · seed {config.seed}",
+            config.decisions,
+            config.action_repeat,
+            start,
+            name,
+            steady=max(start, config.warmup) + SETTLING * config.envs,
+        )
+        self.environments = stack.enter_context(
+            Workers(
+                [config.environment] * config.envs,
+                self.record_incident,
+                environments_per_process(config.task, self.device.type),
+                config.step_timeout,
+                wait=False,
+            )
+        )
+        self.evaluators = Evaluators(config, stack, self.record_incident, self.device)
+        if config.eval_first and config.eval_every and not (saved or learn_only):
+            self.evaluators.start()  # the run begins with an evaluation
+        self._stack, self._saved = stack, saved
+        self._runs_in_process, self._learn_only = runs_in_process, learn_only
+
+    def begin(self) -> None:
+        """Check memory and disk, wait for the environments, and resume if there is a checkpoint."""
+        with self.display.waiting("starting the environments"):
+            speed.warm_up(self.device)
+            self.environments.wait()
+        provenance = self.environments.provenance
+        if warning := resume.record_renderer(self.config, provenance, self._saved):
+            self.display.say(warning)
+        self._make_learner(self._runs_in_process)
+        self.losses = Accumulator()
+        self.random = np.random.default_rng(seed_for(self.config.seed, "warm-up"))  # its actions
+        if self._saved:
+            resume.take_over(self, self._saved)
+        else:
+            self._begin()
+        self._plan_exports()
+        if self._learn_only:
+            self.next_evaluation = self.next_export = self.next_save = NEVER
+        self.rates = Rates(self.updates, self.decision)
+        self.log = Log(
+            self.folder / layout.METRICS, self.log_offset, loggers(self.config, self.decision)
+        )
+        self._stack.callback(self.log.close)
+
+    def _make_learner(self, runs_in_process: int) -> None:
+        """Agent and replay, if they fit the environments, the memory and the disk."""
+        config, actions = self.config, self.environments.action_size
+        size = layout.replay_bytes(config, actions)
+        self.display.say(
+            preflight.announcement(config, self.device, self.precision, self.speed, size)
+        )
+        preflight.check_actions(config, self.environments)
+        try_out(config.augment, config.image_size, self.device)
+        self.agent = make_agent(config, self.environments.choices or actions, self.device)
+        resume.record_pictures(config, self.agent.pictures)
+        where = preflight.replay_device(
+            config, size, self.device, runs_in_process, self.display.say
+        )
+        self.replay = make_replay(config, actions, where)
+        self.learner = speed.Learner(
+            self.agent,
+            self.replay,
+            config.batch_size,
+            precision=self.precision,
+            exact=config.precision == speed.EXACT,
+            speed=self.speed,
+            deterministic=config.deterministic,
+            say=self.display.line,
+        )
+        preflight.check_disk(config, self.agent, size, runs_in_process)
+        left = config.decisions - self.display.decision
+        if warning := preflight.slow_warning(config, self.device, left * runs_in_process):
+            self.display.say(warning)
+
+    def _begin(self) -> None:
+        """Counters of a new run, and the first episode of every environment."""
+        self.decision = self.updates = self.owed_updates = 0
+        self.next_evaluation = 0
+        if not (self.config.eval_first and self.config.eval_every):
+            self.plan_evaluation()
+        self.next_save, self.next_log = self.config.save_every, self.config.log_every
+        self.log_offset, self.segments, self.seconds_before = 0, [], 0.0
+        seeds = [episode_seed(self.config.seed, TRAINING, i, 0) for i in range(self.config.envs)]
+        self.environments.reset(seeds)
+        for index in range(self.config.envs):
+            self.replay.begin(index, self.environments.observations[index, -3:])
+
+    # The loop --------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Train until the last decision, the time limit, or an interrupt; save in any case."""
+        with self.display.show():
+            for _ in self.turns():
+                pass
+        self.report_end()
+
+    def turns(self) -> Iterator[None]:
+        """The run, a turn at a time: between turns other runs can have theirs."""
+        while True:
+            if self.decision >= self.next_evaluation:
+                self.evaluate()
+            if self.decision >= self.next_export:
+                self.export()
+            if self.decision >= self.config.decisions or self.must_stop():
+                break
+            if self.decision >= self.next_save:
+                self.save()
+            if self.owed_updates:
+                self.catch_up()
+                continue
+            actions = self.choose_actions()
+            self.environments.send(actions, self.next_seeds())
+            self.learn()  # while the environments carry out the actions
+            yield
+            self.store(actions, self.environments.receive())
+            self.report()
+        self.save()
+
+    def choose_actions(self) -> np.ndarray:
+        """One action per environment: random in the warm-up, then from the policy."""
+        if self.decision < self.config.warmup:
+            size = (len(self.environments), self.environments.action_size)
+            if self.environments.choices:
+                return self.random.integers(self.environments.choices, size=size).astype(np.float32)
+            return self.random.uniform(-1, 1, size).astype(np.float32)
+        self.agent.decision = self.decision
+        with self.acting():
+            return self.agent.act(self.environments.observations, explore=True)
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        """The region in which actions are computed: the updates' precision, nothing compiled."""
+        with (
+            speed.precision_context(self.device, self.precision),
+            speed.uncompiled(self.speed, self.device),
+        ):
+            yield
+
+    def next_seeds(self) -> list[int]:
+        """The seed of each environment's next episode, should this one end."""
+        return [
+            episode_seed(self.config.seed, TRAINING, index, episode.number + 1)
+            for index, episode in enumerate(self.environments.episodes)
+        ]
+
+    def learn(self) -> None:
+        """An update for each decision under way; none in the warm-up.
+
+        Which it is follows from the decision, so a resumed run makes the same ones.
+        """
+        for decision in range(self.decision, self.decision + len(self.environments)):
+            if decision >= self.config.warmup:
+                self.make_update(decision)
+
+    def catch_up(self) -> None:
+        """The updates that the warm-up left owing, all at once, policy and target in each.
+
+        As in the reference, whose 1,000th decision is even. They can be interrupted at any of
+        them: how many are still owed is part of a checkpoint.
+        """
+        while self.owed_updates and not self.must_stop():
+            self.make_update(self.agent.last_whole_update(self.config.warmup))
+            self.owed_updates -= 1
+            self.display.progress(self.decision, f"warm-up: {self.owed_updates:,} updates to go")
+
+    def make_update(self, decision: int) -> None:
+        """One update on one batch."""
+        losses = self.learner.step(decision)
+        finite.check_update(self.agent, losses)
+        self.losses.add(losses)
+        self.updates += 1
+
+    def store(self, actions: np.ndarray, steps: list[Step]) -> None:
+        """Put what happened into the replay; log episodes that ended."""
+        before = self.decision
+        for index, step in enumerate(steps):
+            seen = self.environments.finals if step.done else self.environments.observations
+            self.replay.append(
+                index, actions[index], step.reward, step.terminated, seen[index, -3:], step.done
+            )
+            self.decision += 1
+            if step.done:
+                self._log_episode(index, step)
+                self.replay.begin(index, self.environments.observations[index, -3:])
+        self.replay.flush()  # now, while a GPU still works on updates that were started before
+        if before < self.config.warmup <= self.decision:
+            # The decision that follows makes its own.
+            self.owed_updates = self.config.warmup - 1
+
+    def _log_episode(self, index: int, step: Step) -> None:
+        """One line for an episode that ended."""
+        total, length = step.episode.total, len(step.episode.actions)
+        error = {k: v for k, v in step.info.items() if k == "physics_error"}
+        self.write_log("episode", env=index, length=length, **{"return": total}, **error)
+        self.display.progress(self.decision, values={"last_episode": round(total, 1)})
+
+    def evaluate(self) -> None:
+        """Whole episodes in train and in the test mode, and a log line for each mode."""
+        self.agent.decision = self.decision  # exploration schedules depend on it
+        played: dict[str, dict[str, Any]] = {}
+        with self.rates.paused():
+            try:
+                show = partial(self.display.progress, self.decision)
+                for mode in self.evaluators.modes:
+                    with self.acting():
+                        played[mode] = self.evaluators.play(mode, self.agent, self.must_stop, show)
+            except Interrupted:
+                return  # it is still due, and the resumed run begins with it
+            with speed.uncompiled(self.speed, self.device):
+                played["train"] |= target_variance(
+                    self.agent, self.replay, self.config.seed, self.decision
+                )
+            for mode, values in played.items():
+                self.write_log("eval", mode=mode, **values)
+            means = {mode: values["return_mean"] for mode, values in played.items()}
+            self.display.evaluation(self.decision, means, self.config.eval_episodes)
+            self.plan_evaluation()
+
+    def report(self) -> None:
+        """Write the mean losses since the last log line: the one device synchronisation."""
+        if self.decision < self.next_log:
+            self.display.progress(self.decision)
+            return
+        self.next_log = (self.decision // self.config.log_every + 1) * self.config.log_every
+        rates = self.rates.take(self.updates, self.decision)
+        losses = self.losses.take()
+        if losses:
+            self.write_log("train", **losses, **rates)
+        updates_per_second = rates["updates_per_second"]
+        shown = losses | {"updates_per_second": updates_per_second}
+        self.display.progress(self.decision, values=shown)
+        listed = [f"{name} {value:.3g}" for name, value in losses.items()]
+        rate = f"{updates_per_second:.1f} updates/s" if self.updates else "warming up"
+        self.display.line("  ".join([rate, *listed]))
+
+    def must_stop(self) -> bool:
+        """Whether a signal came or the time is up."""
+        return self.interrupt.must_stop(self.config.time_limit)
+
+    def report_end(self) -> None:
+        """The last line: done, out of time, or interrupted."""
+        if self.decision >= self.config.decisions and self.next_evaluation > self.decision:
+            self.display.done(self.folder, self.config.task, own_modules(vars(self.config)))
+            return
+        if self.interrupt.signal_number is not None:
+            raise Stopped(self.interrupt.signal_number, self.what_is_left)
+        why = "callback" if self.interrupt.by_callback else "time limit"
+        self.display.say(f"{why}: {self.what_is_left}")
+
+    # Saving and logging ------------------------------------------------------------------------
+
+    @property
+    def is_worth_saving(self) -> bool:
+        """Whether a checkpoint is of use: one without decisions and without replay is not."""
+        return self.config.save_replay or self.decision > 0
+
+    @property
+    def what_is_left(self) -> str:
+        """Of a run that stops here: where it is saved, and what its command does next."""
+        saved, then = "saved", "the same command continues"
+        if not self.is_worth_saving:
+            saved, then = "not saved", "the same command begins it again"
+        elif not self.config.save_replay:
+            then = "without its replay it cannot be continued"
+        return f"{saved} at decision {self.decision:,} in {self.folder}; {then}"
+
+    def save(self) -> None:
+        """A checkpoint from which the run continues."""
+        if not self.is_worth_saving:
+            return
+        with self.rates.paused():
+            self.display.progress(self.decision, "saving")
+            self.next_save = (self.decision // self.config.save_every + 1) * self.config.save_every
+            generator = self.replay.generator.get_state()
+            tensors = self.agent.state_dict() | {"replay.generator": generator}
+            replay = self.replay if self.config.save_replay else None
+            self.segments = checkpoint.save(
+                self.folder, self.decision, tensors, resume.state_of(self), replay, self.segments
+            )
+
+    def export(self) -> None:
+        """Keep the agent as it is now, for evaluations; the run continues."""
+        with self.rates.paused():
+            self.agent.decision = self.decision
+            folder = layout.export_folder(self.folder, self.next_export)
+            write_export(folder, self.agent, read_config(self.folder))
+            self.display.stay(f"the agent is kept in {folder}")
+            self.next_export = next((m for m in self._milestones if m > self.decision), NEVER)
+
+    def _plan_exports(self) -> None:
+        """The next export; one that a resumed run has passed cannot be made any more."""
+        self._milestones = milestones(self.config.export_at)
+        kept = [
+            m for m in self._milestones if layout.is_export(layout.export_folder(self.folder, m))
+        ]
+        for passed in (m for m in self._milestones if m < self.decision and m not in kept):
+            self.display.say(
+                f"warning: the run is past decision {passed:,}, so export_at cannot keep its agent"
+            )
+        due = (
+            m
+            for m in self._milestones
+            if m > self.decision or (m == self.decision and m not in kept)
+        )
+        self.next_export = next(due, NEVER)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the run, earlier parts included."""
+        return self.seconds_before + time.monotonic() - self.started
+
+    def write_log(self, kind: str, **values: Any) -> None:
+        """A log line with decisions, frames and seconds."""
+        frame = self.decision * self.config.action_repeat
+        self.log.write(
+            kind, decision=self.decision, frame=frame, seconds=round(self.seconds, 3), **values
+        )
+
+    def record_incident(self, incident: dict[str, Any]) -> None:
+        """A worker failed, or a simulation diverged, and the run recovered."""
+        named = f"{self.display.name}: " if self.display.name else ""
+        print_incident(incident | {"cause": f"{named}{incident['cause']}"})
+        record_incident(self.folder, **incident)
+
+    def plan_evaluation(self) -> None:
+        """The next evaluation comes at a multiple of eval_every, or at the run's end; or never."""
+        if not self.config.eval_every:
+            self.next_evaluation = self.decision + LARGEST
+            return
+        regular = (self.decision // self.config.eval_every + 1) * self.config.eval_every
+        self.next_evaluation = min(regular, max(self.config.decisions, self.decision + 1))
