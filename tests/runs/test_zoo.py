@@ -204,12 +204,12 @@ def test_the_list_shows_every_agent(agents: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("card", "why"),
     [
-        (None, "card.json is missing"),
-        ("{", "card.json cannot be used"),
-        ("[]", "is not a JSON object"),
-        ("{}", "it has no 'task'"),
-        (json.dumps(CARD | {"decisions": "many"}), "its 'decisions' is 'many', not int"),
-        (json.dumps(CARD | {"returns": [{"mode": "train"}]}), "it has no 'mean'"),
+        (None, "card.json"),
+        ("{", "card.json"),
+        ("[]", "card.json"),
+        ("{}", "task"),
+        (json.dumps(CARD | {"decisions": "many"}), "decisions"),
+        (json.dumps(CARD | {"returns": [{"mode": "train"}]}), "mean"),
     ],
 )
 def test_a_bad_card_hides_no_other(
