@@ -76,8 +76,8 @@ def test_a_diverged_run_says_so_and_keeps_its_last_checkpoint(
     config = tiny(tmp_path / "run", log_every=1000)
     make_update = Trainer.make_update
 
-    def diverge(trainer: Trainer, decision: int, update: int) -> None:
-        make_update(trainer, decision, update)
+    def diverge(trainer: Trainer, decision: int) -> None:
+        make_update(trainer, decision)
         if decision == 25:
             trainer.losses.add({"critic_loss": torch.tensor(torch.nan)})
 
@@ -125,8 +125,8 @@ def test_every_update_that_the_warm_up_owes_trains_policy_and_target(
     seen: list[tuple[int, Phase]] = []
     schedule = Agent.schedule
 
-    def recorded(agent: Agent, decision: int, update: int | None = None) -> Phase:
-        seen.append((decision, schedule(agent, decision, update)))
+    def recorded(agent: Agent, decision: int) -> Phase:
+        seen.append((decision, schedule(agent, decision)))
         return seen[-1][1]
 
     monkeypatch.setattr(Agent, "schedule", recorded)
