@@ -12,7 +12,7 @@ from dataclasses import asdict
 from json import dumps
 
 from svea.cli.diagnosis import Check, diagnose
-from svea.core.terminal import can_redraw, console
+from svea.core.terminal import console, waiting
 
 
 def run(arguments: list[str]) -> int:
@@ -55,8 +55,7 @@ def _waiting() -> AbstractContextManager[object]:
     """Something that moves, on a terminal: importing torch and drawing take seconds."""
     if not (sys.stderr.isatty() and importlib.util.find_spec("rich")):
         return nullcontext()
-    shown = console(stderr=True)
-    return shown.status("checking this machine") if can_redraw(shown) else nullcontext()
+    return waiting("checking this machine")
 
 
 def _print_lines(checks: list[Check]) -> None:

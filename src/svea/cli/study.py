@@ -22,7 +22,7 @@ from svea.cli.arguments import brief_help
 from svea.core.errors import UserError
 from svea.core.machine import activation
 from svea.core.process import interrupt, on_signals
-from svea.core.terminal import can_redraw, console
+from svea.core.terminal import console, redrawn
 from svea.core.words import duration, listed, plural
 from svea.evaluation.episodes import episodes_in
 from svea.studies import STATES, RunState, Study, as_flags, read_states
@@ -160,12 +160,10 @@ class StudyDisplay:
     @contextmanager
     def show(self) -> Iterator[None]:
         """Show the table while the study runs."""
-        if not can_redraw(self.console):
+        with redrawn(self.console, auto_refresh=False) as self._live:
             yield
-            return
-        with Live(console=self.console, auto_refresh=False) as self._live:
-            yield
-            self.refresh(now=True)
+            if self._live is not None:
+                self.refresh(now=True)
         self._live = None
 
     def refresh(self, *, now: bool = False) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.live import Live
     from rich.segment import Segment
 
 CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
@@ -126,12 +127,29 @@ class Steps:
         print(f"{doing}{counted}", file=sys.stderr, flush=True)
 
 
-@contextlib.contextmanager
-def starting() -> Iterator[None]:
+def waiting(doing: str, shown: Console | None = None) -> contextlib.AbstractContextManager[object]:
+    """A region in which a terminal shows what takes a while; default: on stderr."""
+    from rich.text import Text
+
+    shown = shown or console(stderr=True)
+    return shown.status(Text(doing)) if can_redraw(shown) else contextlib.nullcontext()
+
+
+def starting() -> contextlib.AbstractContextManager[object]:
     """Show that something happens while torch is imported, which takes seconds."""
-    with Steps("") as steps:
-        steps.doing("starting")
-        yield
+    return waiting("starting")
+
+
+@contextlib.contextmanager
+def redrawn(shown: Console, drawn: Any = None, **options: Any) -> Iterator[Live | None]:
+    """A part of the terminal that is drawn again and again; None where that cannot be."""
+    if not can_redraw(shown):
+        yield None
+        return
+    from rich.live import Live
+
+    with Live(drawn, console=shown, **options) as live:
+        yield live
 
 
 class Filtered:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -120,28 +119,24 @@ class Clips:
             return found | {"version": VERSION}
         if self.missing:
             found |= {"of": len(self) + len(self.missing), "missing": list(self.missing)}
-        if sizes := sorted({size for file in self.files if (size := _stored(file, *_state(file)))}):
+        stored = [_StoredClip.at(file) for file in self.files]
+        if sizes := sorted({clip.size for clip in stored if clip.size}):
             found |= {"stored": [f"{width} x {height}" for width, height in sizes]}
-        total = hashlib.sha256()
-        for name, file in zip(self.names, self.files, strict=True):
-            total.update(f"{name} {_sha256(file, *_state(file))}\n".encode())
-        return found | self._identified() | {"sha256": total.hexdigest()}
+        if self.published:
+            found |= self._identified([clip.file_sha256 for clip in stored])
+        named = zip(self.names, stored, strict=True)
+        lines = "".join(f"{name} {clip.sha256}\n" for name, clip in named)
+        return found | {"sha256": files.sha256(lines)}
 
-    def _identified(self) -> dict[str, Any]:
+    def _identified(self, hashes: list[str]) -> dict[str, Any]:
         """How many of a benchmark's files these are by their hashes, and what to call the rest."""
-        if not self.published:
-            return {}
-        compared = [
-            (known, known and _file_sha256(file, *_state(file)).startswith(known))
-            for known, file in zip(self.published, self.files, strict=True)
+        known = [bool(start) for start in self.published]
+        same = [
+            bool(start) and one.startswith(start)
+            for start, one in zip(self.published, hashes, strict=True)
         ]
-        count = sum(bool(same) for _, same in compared)
-        source = self.source
-        if any(known and not same for known, same in compared):
-            source = RECODED
-        elif count < len(self):
-            source = NOT_IDENTIFIED
-        return {"source": source, "identified": count}
+        source = self.source if all(same) else NOT_IDENTIFIED
+        return {"source": source if same == known else RECODED, "identified": sum(same)}
 
 
 def find(
@@ -324,11 +319,8 @@ class _FileClip:
 
     def _read_video(self) -> Iterator[np.ndarray]:
         """Decode a video file."""
-
-        def note(stop: Callable[[], None]) -> None:
-            self._stop = stop
-
-        return read_video(self._path, MOST_FRAMES, note, self._side, self._smooth)
+        on_start = functools.partial(setattr, self, "_stop")
+        return read_video(self._path, MOST_FRAMES, on_start, self._side, self._smooth)
 
 
 _cache: OrderedDict[tuple[Path, int, int, int, bool], _FileClip] = OrderedDict()
@@ -357,28 +349,31 @@ def _state(path: Path) -> tuple[int, int]:
     return state.st_mtime_ns, state.st_size
 
 
-@functools.lru_cache(4096)
-def _stored(path: Path, changed: int, size: int) -> tuple[int, int] | None:
-    """Width and height of a clip's frames, where that is cheap to know."""
-    return stored_size(_pictures(path)[0] if path.is_dir() else path)
+@dataclass(frozen=True)
+class _StoredClip:
+    """What a clip's files are, for records."""
 
+    size: tuple[int, int] | None
+    """Width and height of its frames, where that is cheap to know."""
+    file_sha256: str
+    """Of a file; nothing of a folder, which is no file of a benchmark's."""
+    sha256: str
+    """Of its files' names and hashes."""
 
-@functools.lru_cache(4096)
-def _sha256(path: Path, changed: int, size: int) -> str:
-    """The hash of a file with its name, or of a folder's frames with theirs."""
-    total = hashlib.sha256()
-    for file in _pictures(path) if path.is_dir() else [path]:
-        total.update(f"{file.name} {_file_sha256(file, *_state(file))}\n".encode())
-    return total.hexdigest()
+    @classmethod
+    def at(cls, path: Path) -> _StoredClip:
+        """What lies there now; read once, as long as it does not change."""
+        return cls._read(path, *_state(path))
 
-
-@functools.lru_cache(4096)
-def _file_sha256(path: Path, changed: int, size: int) -> str:
-    """The hash of a file; nothing of a folder, which is no file of a benchmark's."""
-    if path.is_dir():
-        return ""
-    try:
-        with files.open_plain(path, decode.MOST_BYTES) as content:
-            return hashlib.file_digest(content, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"the video {path} cannot be read: {error.strerror}.") from error
+    @classmethod
+    @functools.lru_cache(4096)
+    def _read(cls, path: Path, changed: int, size: int) -> _StoredClip:
+        every = _pictures(path) if path.is_dir() else [path]
+        try:
+            hashes = [files.file_sha256(file, decode.MOST_BYTES) for file in every]
+        except OSError as error:
+            raise UserError(f"the video {path} cannot be read: {error.strerror}.") from error
+        named = zip(every, hashes, strict=True)
+        lines = "".join(f"{file.name} {sha256}\n" for file, sha256 in named)
+        own = "" if path.is_dir() else hashes[0]
+        return cls(stored_size(every[0]), own, files.sha256(lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rich.text import Text
 from svea.config import Config, Role, fields
 from svea.core.given import fingerprint
 from svea.core.machine import activation
-from svea.core.terminal import can_redraw, console
+from svea.core.terminal import console, redrawn, waiting
 from svea.core.words import duration, plural
 
 QUIET_SECONDS = 30.0  # the longest that a log file shows no line while something is done
@@ -56,21 +56,13 @@ class Display:
     @contextmanager
     def show(self) -> Iterator[Display]:
         """Show the panel while the run works (on a terminal)."""
-        if not can_redraw(self.console):
-            yield self
-            return
-        with Live(self, console=self.console, refresh_per_second=4) as self._live:
+        with redrawn(self.console, self, refresh_per_second=4) as self._live:
             yield self
         self._live = None
 
-    @contextmanager
-    def waiting(self, doing: str) -> Iterator[None]:
+    def waiting(self, doing: str) -> AbstractContextManager[object]:
         """Say what takes a while before there is anything to show (on a terminal)."""
-        if not can_redraw(self.console):
-            yield
-            return
-        with self.console.status(Text(f"{self._prefix}{doing}")):
-            yield
+        return waiting(f"{self._prefix}{doing}", self.console)
 
     def say(self, text: str) -> None:
         """Print lines that stay."""
