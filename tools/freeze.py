@@ -1,7 +1,6 @@
 """Compare what two commits compute, bit for bit: the licence for a refactoring.
 
-    python tools/freeze.py main HEAD
-    python tools/freeze.py main HEAD --only 'svea *' tables --keep ~/digests
+    python tools/freeze.py main HEAD [--only 'svea *' tables ...] [--keep ~/digests]
 
 Each commit is exported and runs in fresh interpreters, through the command line only. The exit code
 is 1 if anything differs or fails. Digests are for one machine: bits differ between kinds of CPU.
@@ -9,7 +8,7 @@ is 1 if anything differs or fails. Digests are for one machine: bits differ betw
 - NAME eager, NAME compiled, envs, robot: 300 decisions, killed about half-way and continued by the
   same command. Every tensor of the last checkpoint counts, the replay, and the metrics without the
   clock. `whole` is `svea eager` without a kill, and must equal it.
-- modes: the agent in tests/fixtures/run plays an episode in every mode of its task.
+- modes: the agent in tests/fixtures/run plays in every mode; pictures: sheets of `svea gallery`.
 - tables: what `svea report` and `svea compare` make of tests/fixtures/records.
 - results: the tables that scripts/results.py makes of results/.
 - help: a verb or a flag that is gone counts; other wording is only shown.
@@ -103,7 +102,7 @@ def found_in(commit: str, names: list[str], keep: Path | None) -> dict[str, Foun
             export(commit, Path(scratch, "tree"))
         for name, found in zip(missing, pool.map(lambda n: run(scratch, n), missing), strict=True):
             kept[name] = found | {"command": RUNS.get(name, name)}
-    path.write_text(json.dumps({n: f for n, f in kept.items() if "error" not in f}, indent=1))
+            path.write_text(json.dumps({n: f for n, f in kept.items() if "error" not in f}))
     return {name: kept[name] for name in names}
 
 
@@ -111,7 +110,7 @@ def export(commit: str, tree: Path) -> None:
     """Write the files of a commit, and see that Python imports them."""
     tree.mkdir()
     subprocess.run(f"git archive {commit} | tar -x -C '{tree}'", shell=True, cwd=ROOT, check=True)
-    where = python(tree, "-c", "import svea; print(svea.__file__)")
+    where = python(tree, "-c print(__import__('svea').__file__)")
     if not where.startswith(str(tree)):
         raise SystemExit(f"python imports {where}, not {tree}")
 
@@ -128,34 +127,29 @@ def run(scratch: str, name: str) -> Found:
     return found
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(folder: Path, arguments: str) -> subprocess.Popen[str]:
     """Python in a folder next to the tree: one thread, and nothing that a user has set."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SVEA_", "PYTHON"))}
     env |= {"PYTHONPATH": f"{folder.parent}/tree/src", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
-    command, pipe = [sys.executable, *arguments], subprocess.PIPE
+    command, pipe = [sys.executable, *arguments.split()], subprocess.PIPE
     return subprocess.Popen(command, cwd=folder, env=env, stdout=pipe, stderr=pipe, text=True)
 
 
-def python(folder: Path, *arguments: str) -> str:
+def python(folder: Path, arguments: str) -> str:
     """What Python prints."""
-    process = start(folder, *arguments)
+    process = start(folder, arguments)
     printed, errors = process.communicate(timeout=PATIENCE)
     if process.returncode:
         raise RuntimeError(f"exit code {process.returncode}: {errors[-2000:]}")
     return printed
 
 
-def svea(folder: Path, command: str) -> str:
-    """What a verb prints."""
-    return python(folder, "-m", "svea", *command.split())
-
-
 def train(name: str, folder: Path) -> Found:
     """A run that is killed and continued, or `whole`."""
-    command = f"train {RUNS[name]} --out run"
+    command = f"-m svea train {RUNS[name]} --out run"
     if name != "whole":
         kill_half_way(command, folder)
-    svea(folder, command)
+    python(folder, command)
     *_, last = sorted(folder.glob("run/checkpoints/[0-9]*/*.safetensors"))
     replay = sorted(folder.glob("run/replay/[0-9]*.safetensors"))
     metrics = digest(json_lines(folder / "run/metrics.jsonl"))
@@ -164,29 +158,35 @@ def train(name: str, folder: Path) -> Found:
 
 def kill_half_way(command: str, folder: Path) -> None:
     """Begin a run and kill it once it has saved enough; every later moment is as good."""
-    process = start(folder, "-m", "svea", *command.split())
+    process = start(folder, command)
     saved = "run/checkpoints/[0-9]*[1-9][0-9][0-9]/manifest.json"  # 100 decisions and more
     while process.poll() is None and not any(folder.glob(saved)):
         time.sleep(0.02)
     process.kill()
-    _, errors = process.communicate()
-    if process.returncode >= 0:
-        raise RuntimeError(f"ended before it was killed: {errors[-2000:]}")
+    if process.wait() == 0:  # one that failed fails again, and then says why
+        raise RuntimeError("the run ended before it was killed")
 
 
 def modes(folder: Path) -> Found:
     """Returns and lengths of episodes."""
     shutil.copytree(FIXTURES / "run", folder / "run")
-    svea(folder, "eval run --modes everything --episodes 1 --envs 1")
+    python(folder, "-m svea eval run --modes everything --episodes 1 --envs 1")
     played = json_lines(folder / "run/eval.jsonl")
     return {str(one["mode"]): f"{one['return']} {one['length']}" for one in played}
+
+
+def pictures(folder: Path) -> Found:
+    """Sheets of `svea gallery`."""
+    for sheet in ("augmentations --overlay-dir procedural", "environments --modes all", "robot"):
+        python(folder, f"-m svea gallery {sheet}")
+    return {path.name: digest(path.read_bytes().hex()) for path in folder.glob("*.png")}
 
 
 def tables(folder: Path) -> Found:
     """Tables, and the numbers behind figures."""
     shutil.copytree(FIXTURES / "records", folder / "records")
-    svea(folder, "report records -o page.html --figures figures")
-    found = {"compare": svea(folder, "compare svea drq --runs records --json")}
+    python(folder, "-m svea report records -o page.html --figures figures")
+    found = {"compare": python(folder, "-m svea compare svea drq --runs records --json")}
     paths = [path for path in folder.glob("figures/*") if path.suffix in (".csv", ".md", ".tex")]
     return found | {path.name: path.read_text() for path in paths}
 
@@ -204,15 +204,15 @@ def results(folder: Path) -> Found:
 
 def help_texts(folder: Path) -> Found:
     """The help of every verb, and of the verbs beneath it."""
-    texts = {"svea": svea(folder, "--help")}
+    texts = {"svea": python(folder, "-m svea --help")}
     for verb in re.findall(r"^  svea (\w+)", texts["svea"], re.M):
-        texts[verb] = svea(folder, f"{verb} --help")
+        texts[verb] = python(folder, f"-m svea {verb} --help")
         for below in re.findall(rf"(?:• |`svea {verb} )([a-z][a-z-]*)", texts[verb]):
-            texts[f"{verb} {below}"] = svea(folder, f"{verb} {below} --help")
+            texts[f"{verb} {below}"] = python(folder, f"-m svea {verb} {below} --help")
     return texts
 
 
-CASES = {"help": help_texts, "tables": tables, "results": results, "modes": modes}
+CASES = dict(help=help_texts, tables=tables, results=results, modes=modes, pictures=pictures)
 
 
 def flags(text: str) -> set[str]:
