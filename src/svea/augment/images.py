@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from svea.core.errors import UserError
-from svea.core.files import open_plain, reading
+from svea.core.files import open_plain, reading, sha256
 from svea.data.clips import PROCEDURAL
 from svea.data.decode import (
     OVERLAY_SIDE,
@@ -284,7 +284,7 @@ def _procedural(count: int, seed: int, device: torch.device) -> ImageBank:
     """See `ImageBank.procedural`; made once per process, in 2 to 4 seconds on one core."""
     pictures = _channels_first(procedural_pictures(count, seed))
     source = f"{count} procedural pictures (version {VERSION}, seed {seed})"
-    digest = hashlib.sha256(f"{source}, side {OVERLAY_SIDE}".encode()).hexdigest()
+    digest = sha256(f"{source}, side {OVERLAY_SIDE}")
     record = _record(PROCEDURAL, pictures, count, digest)
     return ImageBank(pictures.to(device), source, record=record)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from typing import Any
@@ -11,6 +10,7 @@ from svea.config.fields import fields
 from svea.config.names import find_method
 from svea.config.presets import resolve
 from svea.config.run import Config, Role
+from svea.core.files import sha256
 
 LONGEST = 120  # bytes
 FIRST = ("base", "encoder", "preset", "augment")
@@ -36,7 +36,7 @@ def bounded(name: str, last: object, longest: int) -> str:
     """
     end, name = f"-{last}", _plain(name)
     if len(f"{name}{end}".encode()) > longest:
-        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        digest = sha256(name)[:8]
         room = longest - len(end) - len(digest) - 1
         name = f"{name.encode()[:room].decode(errors='ignore')}-{digest}"
     return f"{name}{end}"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import hashlib
 import importlib
 import inspect
 import re
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from svea.core.errors import UserError
+from svea.core.files import sha256
 from svea.core.importing import import_named
 from svea.core.process import working_folder_last
 
@@ -124,7 +124,7 @@ def fingerprint(name: str) -> str | None:
 
 
 def _hash(task: Factory) -> str:
-    return hashlib.sha256("\n".join(_sources(task, set())).encode()).hexdigest()
+    return sha256("\n".join(_sources(task, set())))
 
 
 def _name_of_id(task: str) -> str:

@@ -7,7 +7,6 @@ here is what they will find.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -137,12 +136,10 @@ def content_sha256(path: Path) -> str:
     with files.reading(path):
         if not path.is_dir():
             return files.file_sha256(path, MOST_BYTES)
-        total = hashlib.sha256()
-        for file in pictures_below(path):
-            if file.is_file():  # a pipe would block
-                sha256, name = files.file_sha256(file, MOST_BYTES), file.relative_to(path)
-                total.update(f"{sha256}  {name.as_posix()}\n".encode())
-        return total.hexdigest()
+        pictures = [file for file in pictures_below(path) if file.is_file()]  # a pipe would block
+        hashes = [files.file_sha256(file, MOST_BYTES) for file in pictures]
+        named = zip(hashes, (file.relative_to(path).as_posix() for file in pictures), strict=True)
+        return files.sha256("".join(f"{sha256}  {name}\n" for sha256, name in named))
 
 
 def find_picture_folder(root: Path) -> Path | None:

@@ -7,7 +7,6 @@ and the light. `worlds.json` holds them; tests/envs/test_robot_worlds.py draws t
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from dataclasses import dataclass
 from importlib import resources
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from svea.config.modes import WORLDS, check_world
+from svea.core.files import sha256
 from svea.envs.looks import Mode, Scene
 from svea.envs.looks.colors import texture
 
@@ -109,7 +109,7 @@ class RobotTestMode(RobotMode):
     def provenance(self) -> dict[str, Any]:
         """Which worlds, and the hash of their file."""
         which = {"worlds": WORLDS} if self._only is None else {"world": self._only}
-        digest = hashlib.sha256(_file().read_bytes()).hexdigest()
+        digest = sha256(_file().read_bytes())
         return super().provenance | {"source": "stored"} | which | {"sha256": digest}
 
     @property
