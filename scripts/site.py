@@ -23,7 +23,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from svea.cli.methods import views_row
+from svea.cli.lists import views_row
 from svea.core.words import interval, number, plural
 from svea.methods import METHODS
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from svea.cli.methods import views_row
+from svea.cli.lists import views_row
 from svea.methods import METHODS, uses_strong
 from svea.recipes import RECIPES
 

@@ -17,7 +17,7 @@ ALLOWED = {
     "core/files.py": "the reader itself",
     "core/compiled.py": "sources of this package, and its own cache",
     "core/machine.py": "/proc and /sys",
-    "cli/diagnosis.py": "/proc",
+    "cli/doctor.py": "/proc",
     "kernels": "sources of this package, and its own cache",
     "envs/looks/colors.py": "a table of this package",
     "envs/robot": "models of this package",

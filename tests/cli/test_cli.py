@@ -241,10 +241,10 @@ def test_a_mistake_in_a_real_process() -> None:
 def test_a_missing_package_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def missing(arguments: list[str]) -> int:
+    def missing() -> int:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
-    monkeypatch.setattr("svea.cli.methods.run", missing)
+    monkeypatch.setattr("svea.cli.lists.methods", missing)
     assert call(["methods"]) == 2
     assert "methods needs torch" in capsys.readouterr().err
 
@@ -252,11 +252,11 @@ def test_a_missing_package_is_named(
 def test_a_folder_that_may_not_be_read_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def forbidden(arguments: list[str]) -> int:
+    def forbidden(run: str) -> int:
         raise PermissionError(errno.EACCES, "Permission denied", "their/run")
 
-    monkeypatch.setattr("svea.cli.report.run", forbidden)
-    assert call(["report", "their/run"]) == 2
+    monkeypatch.setattr("svea.cli.evaluate.report_page", forbidden)
+    assert call(["report", "--run", "their/run"]) == 2
     assert capsys.readouterr().err == "svea: cannot use 'their/run': Permission denied\n"
 
 

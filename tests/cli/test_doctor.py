@@ -12,14 +12,14 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from svea.cli import diagnosis, doctor, gl_probe
+from svea.cli import doctor
 from svea.core import errors, machine
 from svea.evaluation import play
 from svea.kernels import cpu
 from svea.speed import device, host
 
 # Kept before `healthy` replaces them.
-MEASURE_GL = gl_probe.measure_gl
+MEASURE_GL = doctor.measure_gl
 MEASURE_CORES = machine.usable_cores
 MISSING_FOR_COMPILING = device.missing_for_compiling
 
@@ -43,46 +43,46 @@ SOFTWARE_GL = {
 @pytest.fixture(autouse=True)
 def healthy(monkeypatch, tmp_path):
     """A machine on which every check passes, whatever machine this is."""
-    monkeypatch.setattr(diagnosis.importlib.metadata, "requires", lambda name: REQUIRES)
+    monkeypatch.setattr(doctor.importlib.metadata, "requires", lambda name: REQUIRES)
     versions = {"svea": "0.1.0"}
-    for package in diagnosis.requirements():
+    for package in doctor.requirements():
         versions[package.name] = re.findall(r">=([\d.]+)", str(package.specifier))[0]
-    monkeypatch.setattr(diagnosis, "_installed_version", versions.get)
-    monkeypatch.setattr(diagnosis, "measure_gl", lambda: SOFTWARE_GL)
+    monkeypatch.setattr(doctor, "_installed_version", versions.get)
+    monkeypatch.setattr(doctor, "measure_gl", lambda: SOFTWARE_GL)
     monkeypatch.setattr(machine, "has_nvidia_gpu", lambda: False)
     monkeypatch.setattr(device, "choose_device", lambda name: torch.device("cpu"))
     monkeypatch.setattr(device, "missing_for_compiling", lambda _: "")
-    monkeypatch.setattr(machine, "available_bytes", lambda: 64 * diagnosis.GIB)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 64 * doctor.GIB)
     monkeypatch.setattr(machine, "usable_cores", lambda: 2)
     monkeypatch.setattr(
-        diagnosis.shutil, "disk_usage", lambda folder: SimpleNamespace(free=100 * diagnosis.GIB)
+        doctor.shutil, "disk_usage", lambda folder: SimpleNamespace(free=100 * doctor.GIB)
     )
     monkeypatch.delenv("SVEA_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     return versions
 
 
-def finding(name: str) -> diagnosis.Check:
-    return next(check for check in diagnosis.diagnose() if check.name == name)
+def finding(name: str) -> doctor.Check:
+    return next(check for check in doctor.diagnose() if check.name == name)
 
 
 def test_a_healthy_machine_has_no_cures_and_exit_code_0(capsys):
-    assert [check for check in diagnosis.diagnose() if check.status != "ok" or check.cure] == []
+    assert [check for check in doctor.diagnose() if check.status != "ok" or check.cure] == []
     assert doctor.doctor() == 0
     assert capsys.readouterr().out.splitlines()[-1] == "svea can be used here"
 
 
 def test_a_check_that_raises_does_not_hide_the_others(monkeypatch):
-    names = [check.name for check in diagnosis.diagnose()]
+    names = [check.name for check in doctor.diagnose()]
 
     def explode(*_):
         raise RuntimeError("first line\nsecond line")
 
-    checks = [name for name in vars(diagnosis) if name.startswith("check_")]
+    checks = [name for name in vars(doctor) if name.startswith("check_")]
     assert len(checks) >= 9
     for check in checks:
-        monkeypatch.setattr(diagnosis, check, explode)
-    broken = diagnosis.diagnose()
+        monkeypatch.setattr(doctor, check, explode)
+    broken = doctor.diagnose()
     assert [check.name for check in broken] == names
     assert {check.value for check in broken} == {"RuntimeError: first line second line"}
     assert all(check.status == "problem" and check.cure for check in broken)
@@ -128,21 +128,21 @@ def test_a_mujoco_out_of_range_is_named_with_the_range_that_works(healthy, versi
 @pytest.mark.parametrize("version", ["3.17.0", "3.17", "3.100.2", "3.17.1+local"])
 def test_versions_are_compared_as_numbers(healthy, version):
     healthy["mujoco"] = version
-    assert finding("mujoco") == diagnosis.Check("mujoco", version)
+    assert finding("mujoco") == doctor.Check("mujoco", version)
 
 
 def test_packages_and_ranges_are_those_of_the_project():
     base = {Requirement(line).name for line in PROJECT["dependencies"]}
     train = {Requirement(line).name for line in PROJECT["optional-dependencies"]["train"]}
-    assert {each.name for each in diagnosis.requirements() if not each.marker} == base
-    assert {each.name for each in diagnosis.requirements() if each.marker} == train
+    assert {each.name for each in doctor.requirements() if not each.marker} == base
+    assert {each.name for each in doctor.requirements() if each.marker} == train
 
 
 def test_an_uninstalled_source_tree_is_checked_without_versions(monkeypatch):
     def absent(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(diagnosis.importlib.metadata, "requires", absent)
+    monkeypatch.setattr(doctor.importlib.metadata, "requires", absent)
     assert finding("packages").status == "warning" and finding("disk").status == "ok"
     assert doctor.doctor() == 0
 
@@ -161,7 +161,7 @@ def test_the_worst_problem_gives_the_exit_code(healthy, monkeypatch):
         raise errors.RendererError("nothing draws: run apt-get install -y libegl1")
 
     healthy["mujoco"] = "4.0.0"
-    monkeypatch.setattr(diagnosis, "measure_gl", fail)
+    monkeypatch.setattr(doctor, "measure_gl", fail)
     assert "apt-get install -y libegl1" in finding("rendering").cure
     assert doctor.doctor() == errors.RendererError.exit_code > errors.UserError.exit_code
 
@@ -171,7 +171,7 @@ def test_the_worst_problem_gives_the_exit_code(healthy, monkeypatch):
     [(True, True, "warning"), (True, False, "ok"), (False, True, "ok")],
 )
 def test_software_rendering_is_a_warning_only_beside_a_gpu(monkeypatch, is_software, gpu, status):
-    monkeypatch.setattr(diagnosis, "measure_gl", lambda: SOFTWARE_GL | {"is_software": is_software})
+    monkeypatch.setattr(doctor, "measure_gl", lambda: SOFTWARE_GL | {"is_software": is_software})
     monkeypatch.setattr(machine, "has_nvidia_gpu", lambda: gpu)
     check = finding("rendering")
     assert check.status == status
@@ -183,16 +183,16 @@ def test_software_rendering_is_a_warning_only_beside_a_gpu(monkeypatch, is_softw
 class TestTheProcessThatDraws:
     @pytest.fixture(autouse=True)
     def real_process(self, monkeypatch, healthy):
-        monkeypatch.setattr(diagnosis, "measure_gl", MEASURE_GL)
+        monkeypatch.setattr(doctor, "measure_gl", MEASURE_GL)
 
     def test_a_crash_of_the_driver_is_a_finding(self, monkeypatch):
-        monkeypatch.setattr(gl_probe, "DRAW", "os:abort")
+        monkeypatch.setattr(doctor, "DRAW", "os:abort")
         assert "SIGABRT" in finding("rendering").cure
         assert finding("rendering").exit_code == errors.RendererError.exit_code
 
     def test_a_hang_of_the_driver_is_a_finding(self, monkeypatch):
-        monkeypatch.setattr(gl_probe, "GL_TIMEOUT_SECONDS", 0.2)
-        monkeypatch.setattr(gl_probe, "DRAW", "signal:pause")
+        monkeypatch.setattr(doctor, "GL_TIMEOUT_SECONDS", 0.2)
+        monkeypatch.setattr(doctor, "DRAW", "signal:pause")
         assert "MUJOCO_GL=osmesa" in finding("rendering").cure
 
     def test_what_the_driver_prints_is_not_taken_for_the_answer(self, monkeypatch, tmp_path):
@@ -200,8 +200,8 @@ class TestTheProcessThatDraws:
             f"def draw():\n    print('MESA: hello')\n    return {SOFTWARE_GL!r}\n"
         )
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        monkeypatch.setattr(gl_probe, "DRAW", "noisy:draw")
-        assert gl_probe.measure_gl() == SOFTWARE_GL
+        monkeypatch.setattr(doctor, "DRAW", "noisy:draw")
+        assert doctor.measure_gl() == SOFTWARE_GL
 
     def test_a_wrong_backend_is_bad_input(self, monkeypatch):
         monkeypatch.setenv("MUJOCO_GL", "rubbish")
@@ -209,20 +209,18 @@ class TestTheProcessThatDraws:
         assert finding("rendering").exit_code == errors.UserError.exit_code
 
     def test_this_machine_draws(self):
-        gl = gl_probe.measure_gl()
+        gl = doctor.measure_gl()
         assert gl["renderer"] in finding("rendering").value
         assert finding("rendering").exit_code == 0
 
 
 def test_too_little_memory_and_disk_are_warnings_and_a_full_disk_a_problem(monkeypatch):
-    monkeypatch.setattr(machine, "available_bytes", lambda: 4 * diagnosis.GIB)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 4 * doctor.GIB)
     assert finding("memory").cure == "svea train TASK --preset quick"
-    monkeypatch.setattr(
-        diagnosis.shutil, "disk_usage", lambda _: SimpleNamespace(free=5 * diagnosis.GIB)
-    )
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=5 * doctor.GIB))
     assert finding("disk").status == "warning"
     assert doctor.doctor() == 0
-    monkeypatch.setattr(diagnosis.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
     assert "--out DIR" in finding("disk").cure
     assert doctor.doctor() == errors.StorageError.exit_code
 
@@ -233,7 +231,7 @@ class TestData:
             path = tmp_path / name
             path.parent.mkdir(parents=True)
             path.touch()
-        check = diagnosis.check_data(tmp_path)
+        check = doctor.check_data(tmp_path)
         assert "video_easy 1 of 10 clips" in check.value
         assert check.status == "warning"
         assert check.cure.startswith("svea data list") and "video_easy" in check.cure
@@ -243,10 +241,10 @@ class TestData:
         assert "nowhere', which is not a folder" in finding("data").value
         assert doctor.doctor() == errors.UserError.exit_code
         assert doctor.doctor(data_dir=tmp_path) == 0  # the flag beats the variable
-        assert diagnosis.check_data(tmp_path).status == "warning"
+        assert doctor.check_data(tmp_path).status == "warning"
 
     def test_the_real_folder(self, data_dir: Path):
-        assert "video_hard 100 of 100 clips" in diagnosis.check_data(data_dir).value
+        assert "video_hard 100 of 100 clips" in doctor.check_data(data_dir).value
 
 
 def test_json_holds_every_finding(healthy, capsys):
@@ -271,6 +269,6 @@ def test_lines_and_table_say_the_same(healthy, capsys, monkeypatch):
     for text in ("fix: pip install 'mujoco>=3.17,<4'", "svea cannot be used here yet: fix mujoco"):
         assert text in lines
         assert text in table
-    for check in diagnosis.diagnose():
+    for check in doctor.diagnose():
         assert check.value in lines
         assert check.value in table

@@ -20,7 +20,7 @@ import cloudpickle
 import pytest
 from tiny_runs import TINY
 
-from svea.cli import gl_probe, main
+from svea.cli import doctor, main
 from svea.config import configure
 from svea.core import process
 from svea.envs.workers.pool import Workers
@@ -79,7 +79,7 @@ def test_the_processes_of_a_study(within: Path, tmp_path: Path) -> None:
 
 
 def test_a_trial_of_drawing(within: Path) -> None:
-    gl_probe.measure_gl()
+    doctor.measure_gl()
 
 
 def test_an_agent_of_the_playground(within: Path) -> None:
@@ -153,5 +153,5 @@ def test_a_module_of_ones_own_works_from_the_folder(
 
 def test_python_children_are_started_in_one_place() -> None:
     for path in SRC.rglob("*.py"):
-        if path.name not in ("process.py", "diagnosis.py"):  # which prints where Python is
+        if path.name not in ("process.py", "doctor.py"):  # which prints where Python is
             assert "sys.executable" not in path.read_text(), path

@@ -117,7 +117,7 @@ def test_an_ffmpeg_without_h264_is_named_and_not_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As some distributions build it: it decodes, and has no libx264."""
-    from svea.cli.diagnosis import check_ffmpeg
+    from svea.cli.doctor import check_ffmpeg
     from svea.evaluation.film import write_video
 
     program = tmp_path / "ffmpeg"

@@ -1,4 +1,4 @@
-"""The command line: a module per verb, imported when the verb is used, with a function `run`."""
+"""The command line: a table of verbs, whose modules are imported when they are used."""
 
 from __future__ import annotations
 
@@ -14,27 +14,31 @@ from svea.core.outcome import exit_code, one_line_warning
 from svea.core.terminal import filter_streams
 
 VERBS = {
-    "demo": "Show trained agents in new worlds, train one, report on both.",
-    "train": "Train an agent, or continue a run (the same command again).",
-    "eval": "Evaluate runs or exports in any mode.",
-    "watch": "Film an agent in several modes side by side.",
-    "play": "Change the world by hand on a page, and watch agents in it.",
-    "analyze": "Analyse as the paper does: Q-values, wall time, saliency.",
-    "compare": "Compare two methods over tasks and seeds.",
-    "report": "Write one self-contained HTML page about runs.",
-    "export": "Write a small folder to share: actor, critic, configuration.",
-    "zoo": "List trained agents to use by name: `svea watch zoo:NAME`.",
-    "methods": "List methods: which views feed which part.",
-    "tasks": "List tasks, and the modes in which they can be evaluated.",
-    "gallery": "Write contact sheets to look at.",
-    "bench": "Measure the speed of augmentations, environments, training.",
-    "sweep": "Run many runs: here, on a Ray cluster or under SLURM.",
-    "paper": "Run and draw the paper's tables, figures and claims.",
-    "data": "List, check or download benchmark data; training needs none.",
-    "doctor": "Check this machine, and say how to fix problems.",
-    "completion": "Print a script: bash or zsh then complete verbs and flags.",
+    "demo": ("demo:demo", "Show trained agents in new worlds, train one, report on both."),
+    "train": ("train:run", "Train an agent, or continue a run (the same command again)."),
+    "eval": ("evaluate:evaluate", "Evaluate runs or exports in any mode."),
+    "watch": ("pictures:watch", "Film an agent in several modes side by side."),
+    "play": ("play:run", "Change the world by hand on a page, and watch agents in it."),
+    "analyze": ("analyze:PARTS", "Analyse as the paper does: Q-values, wall time, saliency."),
+    "compare": ("evaluate:compare_sides", "Compare two methods over tasks and seeds."),
+    "report": ("evaluate:report_page", "Write one self-contained HTML page about runs."),
+    "export": ("train:export", "Write a small folder to share: actor, critic, configuration."),
+    "zoo": ("lists:zoo_agents", "List trained agents to use by name: `svea watch zoo:NAME`."),
+    "methods": ("lists:methods", "List methods: which views feed which part."),
+    "tasks": ("lists:tasks", "List tasks, and the modes in which they can be evaluated."),
+    "gallery": ("pictures:run", "Write contact sheets to look at."),
+    "bench": ("bench:run", "Measure the speed of augmentations, environments, training."),
+    "sweep": ("sweep:run", "Run many runs: here, on a Ray cluster or under SLURM."),
+    "paper": ("paper:run", "Run and draw the paper's tables, figures and claims."),
+    "data": ("data:PARTS", "List, check or download benchmark data; training needs none."),
+    "doctor": ("doctor:run", "Check this machine, and say how to fix problems."),
+    "completion": (
+        "lists:completion",
+        "Print a script: bash or zsh then complete verbs and flags.",
+    ),
 }
-"""What each verb does, for `svea --help`; `eval` is a name of Python's, so its module is longer."""
+"""What each verb is and does. It is a function whose flags tyro makes of its signature, or several
+by the names of its parts; one named `run` reads its arguments itself."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,16 +78,22 @@ def answer(arguments: list[str], ends: bool = False) -> int:
 
 
 def run_verb(verb: str, arguments: list[str]) -> int:
-    """Find the verb and let it read its own arguments."""
+    """Import the module of a verb, read its arguments, and run it."""
     if verb not in VERBS:
         raise unknown_name("verb", verb, VERBS)
-    module = importlib.import_module(f"svea.cli.{'evaluate' if verb == 'eval' else verb}")
-    return module.run(arguments) or 0
+    module, _, name = VERBS[verb][0].partition(":")
+    found = getattr(importlib.import_module(f"svea.cli.{module}"), name)
+    if name == "run":
+        return found(arguments) or 0
+    from svea.cli import arguments as flags  # not at the top: `svea doctor` may run without tyro
+
+    read = flags.parse_parts if isinstance(found, dict) else flags.parse
+    return read(found, verb, arguments)
 
 
 def overview() -> str:
     """What `svea --help` prints."""
     lines = ["svea: image-based reinforcement learning that stays stable under augmentation", ""]
-    lines += [f"  svea {verb:<10} {about}" for verb, about in VERBS.items()]
+    lines += [f"  svea {verb:<10} {about}" for verb, (_, about) in VERBS.items()]
     lines += ["", "`svea VERB --help` lists its options; `svea doctor` checks this machine."]
     return "\n".join(lines)

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from svea.cli.arguments import Out, Positional, parse_parts
+from svea.cli.arguments import Out, Positional
 from svea.cli.printing import collected, print_problems, print_results
 from svea.core import files
 from svea.core.terminal import Steps, starting
 from svea.results import analyses
 from svea.runs import layout, zoo
-
-
-def run(arguments: list[str]) -> int:
-    """Read the arguments and run the verb."""
-    return parse_parts(
-        {
-            "q-variance": q_variance,
-            "q-gap": q_gap,
-            "walltime": walltime,
-            "saliency": saliency,
-            "tid": tid,
-        },
-        "analyze",
-        arguments,
-    )
 
 
 def q_variance(
@@ -197,3 +182,12 @@ def tid(
 def print_analysed(found: analyses.Analysed) -> int:
     """The table with its notes, and what could not be analysed."""
     return print_results(found.table, found.notes, found.problems)
+
+
+PARTS = {
+    "q-variance": q_variance,
+    "q-gap": q_gap,
+    "walltime": walltime,
+    "saliency": saliency,
+    "tid": tid,
+}

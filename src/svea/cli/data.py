@@ -6,15 +6,10 @@ import os
 import textwrap
 from pathlib import Path
 
-from svea.cli.arguments import Positional, parse_parts
+from svea.cli.arguments import Positional
 from svea.core.errors import UserError
 from svea.core.files import output_folder
 from svea.core.words import plural
-
-
-def run(arguments: list[str]) -> int:
-    """Read the arguments and run the verb."""
-    return parse_parts({"list": show, "check": check, "get": get}, "data", arguments)
 
 
 def show(data_dir: str = "") -> int:
@@ -119,3 +114,6 @@ def _print_sources(names: set[str], root: Path | None) -> None:
 
 def _print_wrapped(text: str) -> None:
     print(textwrap.fill(text, 96, initial_indent=" " * 16, subsequent_indent=" " * 16))
+
+
+PARTS = {"list": show, "check": check, "get": get}

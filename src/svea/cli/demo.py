@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from svea.cli.arguments import Out, parse
+from svea.cli.arguments import Out
 from svea.core.errors import SveaError, UserError
 from svea.core.terminal import Steps, starting
 from svea.core.words import plural
@@ -25,37 +25,30 @@ AGENTS = ("walker_walk-svea-100k", "walker_walk-drq", "finger_spin-svea")
 """Of the zoo; those that are there are shown."""
 
 
-def run(arguments: list[str]) -> int:
-    """Read the arguments and run the verb."""
+def demo(seed: int = 0, out: Out = None, skip_zoo: bool = False, no_train: bool = False) -> int:
+    """Show trained agents in unseen worlds, train one here, and write a report about both.
 
-    def command(
-        seed: int = 0, out: Out = None, skip_zoo: bool = False, no_train: bool = False
-    ) -> int:
-        """Show trained agents in unseen worlds, train one here, and write a report about both.
-
-        Args:
-            seed: of the run that is trained.
-            out: folder of the page, report.html, and of the run, run/; default runs/demo.
-            skip_zoo: begin with the training.
-            no_train: end after the agents of the zoo.
-        """
-        if skip_zoo and no_train:
-            raise UserError("--skip-zoo and --no-train leave nothing to do; give one of them")
-        with starting():
-            check_drawing()
-        folder = out or Path("runs/demo")
-        page = folder / "report.html"
-        shown = [] if skip_zoo else show_zoo(page, no_train)
-        if not no_train:
-            train_one(folder / "run", page, seed, shown)
-        return 0
-
-    return parse(command, "demo", arguments)
+    Args:
+        seed: of the run that is trained.
+        out: folder of the page, report.html, and of the run, run/; default runs/demo.
+        skip_zoo: begin with the training.
+        no_train: end after the agents of the zoo.
+    """
+    if skip_zoo and no_train:
+        raise UserError("--skip-zoo and --no-train leave nothing to do; give one of them")
+    with starting():
+        check_drawing()
+    folder = out or Path("runs/demo")
+    page = folder / "report.html"
+    shown = [] if skip_zoo else show_zoo(page, no_train)
+    if not no_train:
+        train_one(folder / "run", page, seed, shown)
+    return 0
 
 
 def check_drawing() -> None:
     """Refuse a machine that draws nothing at once: agents see pictures and nothing else."""
-    from svea.cli.gl_probe import measure_gl
+    from svea.cli.doctor import measure_gl
 
     try:
         measure_gl()

@@ -1,21 +1,23 @@
-"""`svea eval`: play what is missing, record it, and print what the records say."""
+"""`svea eval`, `svea compare`, `svea report`: play what is missing, and show what records say."""
 
 from __future__ import annotations
 
 import json
+import json as jsonlib
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from svea.cli.arguments import Positional, parse
+from svea.cli.arguments import Out, Positional
 from svea.cli.printing import print_results
 from svea.core.process import second_ends_at_once
 from svea.core.terminal import Steps, starting
 from svea.core.words import listed, plural
 from svea.evaluation.scoring import Scoring
 from svea.results import caveat_notes, group_runs
+from svea.results.compare import compare
 from svea.results.read import look_for_runs, read_runs
 from svea.results.tables.brief import brief
 from svea.results.tables.results import all_results
@@ -26,12 +28,7 @@ if TYPE_CHECKING:
     from svea.evaluation.requests import Request
 
 
-def run(arguments: list[str]) -> int:
-    """Read the arguments and run the verb."""
-    return parse(command, "eval", arguments)
-
-
-def command(
+def evaluate(
     runs: Positional[tuple[Path, ...]],
     modes: tuple[str, ...] = ("usual",),
     episodes: tuple[str, ...] = ("30",),
@@ -201,3 +198,67 @@ def print_scores(
     more = plural(len(table.notes) + len(notes) - len(warnings), "note")
     how = f"[95 %]: of the mean, over seeds and worlds. More columns and {more}: --verbose"
     print_results(brief(table), [*problems, *(f"note: {text}" for text in warnings), how])
+
+
+def compare_sides(
+    a: Positional[str],
+    b: Positional[str],
+    runs: Path = Path("runs"),
+    modes: tuple[str, ...] = (),
+    measure: Literal["return", "area", "success"] = "return",
+    verbose: bool = False,
+    json: bool = False,
+) -> int:
+    """Two methods: their difference and the probability that one is better, with 95 % intervals.
+
+    Example: svea compare svea drq --modes color_hard
+
+    Intervals are over seeds and worlds (areas: over seeds); JSON has both kinds.
+
+    Args:
+        a: one side: a folder of runs, or an agent of the zoo, zoo:NAME; or a method (svea), with
+            its augmentation (svea+conv), or a setting as `svea eval` prints it, among the runs in
+            --runs.
+        b: the other side, named in the same ways.
+        runs: where names are looked for.
+        modes: which modes or groups of modes; default all that both have.
+        measure: final return, area under the evaluation curve (sample efficiency), or success.
+        verbose: also the probability and the seeds, and what to know before quoting any of it.
+        json: print JSON instead of a table.
+    """
+    with Steps("comparisons") as steps:
+        steps.doing("reading runs")
+        found = compare(a, b, runs=runs, modes=modes, measure=measure)
+    if json:
+        print(jsonlib.dumps(found.to_json(), indent=1))
+        return 0
+    return print_results(found.table(verbose), found.notes if verbose else found.brief_notes)
+
+
+def report_page(
+    runs: Positional[tuple[Path, ...]],
+    out: Out = None,
+    figures: Path | None = None,
+) -> int:
+    """Write a report: curves, tables, frames, videos, configuration. No network needed.
+
+    Example: svea report runs -o report.html
+
+    What is missing or damaged is named on stderr and on the page; the rest is reported.
+
+    Args:
+        runs: run folders, folders with runs beneath them, or agents of the zoo, zoo:NAME.
+        out: the page; default RUN/report.html for one run (of the zoo: runs/zoo/NAME/report.html),
+            report.html for several.
+        figures: also write every figure as PNG, PDF and CSV, and every table as LaTeX and
+            Markdown, into this folder.
+    """
+    from svea.core.terminal import Steps
+    from svea.results.report import report
+
+    def warn(problem: str) -> None:
+        print(f"svea: {problem}", file=sys.stderr)
+
+    with Steps("pages") as steps:
+        print(report(runs, out, figures=figures, on_problem=warn, on_step=steps.doing))
+    return 0

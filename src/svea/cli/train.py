@@ -1,13 +1,15 @@
-"""`svea train`: flags over the defaults of preset, method and task; then training."""
+"""`svea train`: flags over the defaults of preset, method and task; and `svea export`."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+from pathlib import Path
 
 from svea.cli.arguments import NUMBERS, STYLE, Positional, brief_help, refuse_dashes, tyro
 from svea.config import Config, check, resolve
 from svea.core.errors import UserError
+from svea.core.files import output_folder
 from svea.core.given import name_task
 from svea.core.terminal import starting, unfiltered
 from svea.studies import parse_seeds
@@ -91,3 +93,32 @@ def _defaults_to_show(arguments: list[str]) -> Config:
         return resolve(task, **given)
     except UserError:
         return Config(task=tyro.MISSING)
+
+
+def export(
+    run: Positional[Path],
+    folder: Positional[Path],
+    small: bool = False,
+    critic: bool = False,
+    trust: bool = False,
+) -> int:
+    """Export the newest checkpoint; `svea eval` and `load_agent` take the folder like a run.
+
+    Example: svea export runs/walker_walk-svea-0 exported
+
+    Args:
+        run: folder made by `svea train`.
+        folder: a new folder.
+        small: the acting part alone, in 8 bits: a tenth of the size, without Q-values.
+        critic: with --small, the Q-functions as well, for `svea play` and `svea analyze q-gap`.
+        trust: import the modules that config.json names, such as my_env:make: code that runs here.
+    """
+    from svea.core.terminal import Steps
+
+    with Steps("exports") as steps:
+        steps.doing(f"exporting {run}")
+        from svea.runs.load import export as export_run
+
+        made = export_run(run, output_folder(folder, "folder"), small=small, critic=critic)
+    print(made)
+    return 0
