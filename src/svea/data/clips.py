@@ -250,8 +250,7 @@ class _FileClip:
     def __init__(self, path: Path, side: int, smooth: bool) -> None:
         self._path, self._side, self._smooth = path, side, smooth
         self._frames: list[np.ndarray] = []
-        self._done, self._error = False, ""
-        self._failure = ""  # of the decoder, whatever the file
+        self._done, self.problem = False, ""
         self._arrived = threading.Condition()
         self._stop: Callable[[], None] = lambda: None
         threading.Thread(target=self._read, name=f"decode {path.name}", daemon=True).start()
@@ -273,40 +272,36 @@ class _FileClip:
     def _wait(self, count: int) -> None:
         """Wait until `count` frames are there, or all are."""
         with self._arrived:
-            enough = self._arrived.wait_for(
+            if not self._arrived.wait_for(
                 lambda: self._done or len(self._frames) >= count, timeout=SECONDS
-            )
-            if not enough:
-                self._error = f"took more than {SECONDS} s to decode"
+            ):
+                self.problem = self._unusable(f"took more than {SECONDS} s to decode")
                 self._stop()
-            if self._failure:
-                raise UserError(self._failure)
-            if self._error:
-                raise UserError(
-                    f"the video {self._path} cannot be used: it {self._error}. Replace or remove "
-                    "it."
-                )
+            if self.problem:
+                raise UserError(self.problem)
+
+    def _unusable(self, why: str) -> str:
+        return f"the video {self._path} cannot be used: it {why}. Replace or remove it."
 
     def _read(self) -> None:
-        """Decode to the end; runs in its own thread."""
-        error = failure = ""
+        """Decode to the end; runs in its own thread, so every problem is kept for who waits."""
+        problem = ""
         try:
-            frames = self._read_pictures() if self._path.is_dir() else self._read_video()
-            for frame in frames:
+            for frame in self._read_pictures() if self._path.is_dir() else self._read_video():
                 with self._arrived:
                     self._frames.append(frame)
                     self._arrived.notify_all()
+            if (count := len(self._frames)) < _FEWEST_FRAMES:
+                problem = f"has {count} frames, and a video needs {_FEWEST_FRAMES} or more"
+                problem = self._unusable(problem)
         except DecodeError as damage:
-            error = str(damage)
-        except FfmpegError as broken:
-            error = failure = str(broken)
-        except Exception as unexpected:  # the one who waits for frames must hear of it
-            error = f"could not be decoded: {type(unexpected).__name__}: {unexpected}"
-        if not error and len(self._frames) < _FEWEST_FRAMES:
-            error = f"has {len(self._frames)} frames, and a video needs {_FEWEST_FRAMES} or more"
+            problem = self._unusable(str(damage))
+        except FfmpegError as broken:  # whatever the file
+            problem = str(broken)
+        except Exception as error:
+            problem = self._unusable(f"could not be decoded: {type(error).__name__}: {error}")
         with self._arrived:
-            self._error, self._failure = self._error or error, failure
-            self._done = True
+            self.problem, self._done = self.problem or problem, True
             self._arrived.notify_all()
 
     def _read_pictures(self) -> Iterator[np.ndarray]:
@@ -332,7 +327,7 @@ def _open_file(path: Path, side: int = SIDE, smooth: bool = True) -> _FileClip:
     key = (path, *_state(path), side, smooth)
     with _cache_in_use:
         clip = _cache.get(key)
-        if clip is None or clip._error:
+        if clip is None or clip.problem:
             clip = _cache[key] = _FileClip(path, side, smooth)
         _cache.move_to_end(key)
         while len(_cache) > 1 and sum(kept.size for kept in _cache.values()) > MOST_BYTES:
