@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +12,8 @@ from svea.data.clips import DMCGB, source_of
 from svea.envs import GEOMETRY_MODES, LIGHT_MODES, PAPER_TASKS
 from svea.methods import METHODS
 from svea.results import Group, group_runs, plots, published, stats
-from svea.results.run import Run, by_world
-from svea.results.settings import changed_settings, settings_of
+from svea.results.groups import changed_settings, settings_of
+from svea.results.run import Curve, Run, by_world
 from svea.results.tables import Cell, Column, Row, Table
 from svea.runs.records import Record, is_agent, latest, read_records
 
@@ -31,11 +31,25 @@ NAMED_LATER = {"svea + overlay|overlay_drift, sac.n_step=3": "svea-motion"}
 """Settings that became methods after they had run."""
 FEW_SEEDS = "One seed says nothing about others, and over two or three an interval is too narrow."
 KINDS = {"geometry": tuple(GEOMETRY_MODES), "lights": tuple(LIGHT_MODES)}
-
 RECODED_CLIPS = "Videos: re-coded clips, a little easier than the benchmark's."
 
-Compared = dict[str, dict[str, list[list[Record]]]]
-"""Records of each seed, by setting and task."""
+LEARNING = ("drq", "drq + conv", "svea + conv", "svea + overlay")
+"""What the paper compares: no strong augmentation, naive, and SVEA's."""
+BIN = 10_000  # decisions
+NOT_LEARNED = ("drq", "ball_in_cup_catch")
+"""The setting whose one seed did not learn a task: that task pulls its mean down."""
+SEVERAL = 3  # agents of a run: its last one, and that of the comparison, are in other tables
+
+Seeds = Sequence[Sequence[Record]]
+"""Records of each seed."""
+
+
+def table(
+    name: str, titles: Sequence[str], rows: Iterable[Sequence[Cell | str]], note: str
+) -> Table:
+    """A table of texts and cells, with how to read it."""
+    lines = [Row(tuple(c if isinstance(c, Cell) else Cell(c) for c in row)) for row in rows]
+    return Table(name, "", tuple(map(Column, titles)), tuple(lines), (note,))
 
 
 class Comparison:
@@ -52,155 +66,135 @@ class Comparison:
 
     def means(self, left_out: Collection[str] = ()) -> Table:
         """Means over the tasks, of settings that have run on all of them."""
-        whole = {label: self.shown[label] for label in _whole(self.shown) if label not in left_out}
-        rows = [
-            Row((label, *returns[: len(MEANS)], seeds))
-            for _, label, seeds, *returns in (row.cells for row in self._means(whole))
-        ]
+        whole = {label: tasks for label, tasks in _whole(self.shown) if label not in left_out}
+        rows = [(f"`{k}`", *_means(t, MEANS), _seeds(t)) for k, t in whole.items()]
         note = (
             f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions, "
-            f"{from_to(_played(whole, MEANS))} episodes a mode; 95 % over worlds and "
+            f"{_played(whole.values(), MEANS)} episodes a mode; 95 % over worlds and "
             f"seeds (too narrow: few seeds). {RECODED_CLIPS}"
         )
-        columns = tuple(map(Column, ("setting", *MEANS, "seeds")))
-        return Table("means", "", columns, tuple(rows), (note,))
+        return table("means", ("setting", *MEANS, "seeds"), rows, note)
 
     def settings(self) -> Table:
         """Every setting on every task, final agents or kept on the way, and means over tasks."""
         rows = [
-            _row(task, label, [tasks[task]])
+            (task, f"`{label}`", _seeds([tasks[task]]), *_means([tasks[task]], MODES))
             for task in TASKS
             for label, tasks in self.shown.items()
             if task in tasks
         ]
+        rows += [
+            (OVER_TASKS, f"`{k}`", _seeds(t), *_means(t, MODES)) for k, t in _whole(self.shown)
+        ]
+        played = _played((tasks.values() for tasks in self.shown.values()), MODES)
         note = (
             "Mean return over seeds with its 95 % interval over seeds, where there are several, "
             f"and worlds (train: episodes). {FEW_SEEDS} Worlds are shown in turn; "
-            f"{from_to(_played(self.shown, MODES))} episodes of each agent. A mean over tasks "
+            f"{played} episodes of each agent. A mean over tasks "
             "stands where all of them have run; each task counts once, however many seeds it has. "
             f"The rest of this comparison has not yet been run. {RECODED_CLIPS}"
         )
-        titles = ("task", "setting", "seeds", *MODES)
-        rows += self._means(_whole(self.shown))
-        return Table("compared", "", tuple(map(Column, titles)), tuple(rows), (note,))
+        return table("compared", ("task", "setting", "seeds", *MODES), rows, note)
 
     def seeds(self) -> Table:
         """Each seed, where a setting has several on a task."""
-        rows, sizes = [], set()
-        for label, tasks in self.shown.items():
-            for task, runs in ((task, tasks[task]) for task in TASKS if task in tasks):
-                for records in runs if len(runs) > 1 else ():
-                    row = _row(task, label, [[records]])
-                    seed = Cell(str(records[0]["run_seed"]))
-                    rows.append(Row((*row.cells[:2], seed, *row.cells[3:])))
-                    sizes |= _played({label: {task: [records]}}, MODES)
+        each = [
+            (task, f"`{label}`", records)
+            for label, tasks in self.shown.items()
+            for task in TASKS
+            for records in (tasks.get(task, []) if len(tasks.get(task, [])) > 1 else ())
+        ]
+        rows = [
+            (task, label, str(records[0]["run_seed"]), *_means([[records]], MODES))
+            for task, label, records in each
+        ]
         note = (
             "Mean return of one agent with its 95 % interval over worlds (train: episodes), "
-            f"{from_to(sizes)} episodes per cell. {RECODED_CLIPS}"
+            f"{_played([[[records]] for *_, records in each], MODES)} episodes per cell. "
+            f"{RECODED_CLIPS}"
         )
-        titles = ("task", "setting", "seed", *MODES)
-        return Table("seeds", "", tuple(map(Column, titles)), tuple(rows), (note,))
+        return table("seeds", ("task", "setting", "seed", *MODES), rows, note)
 
     def candidates(self) -> Table:
         """What the seeds that decided reached, next to what they had to beat."""
         rows = [
-            _candidate_row(task, label, [tasks[task]])
+            _candidate(task, label, [tasks[task]])
             for label, tasks in self.tried.items()
             for task in TASKS
             if task in tasks
         ]
-        rows += [
-            _candidate_row(f"mean of the {len(TASKS)}", label, tasks)
-            for label in _whole(self.tried)
-            for tasks in (*_each_seed(self.tried[label]), _in_order(self.tried[label]))
-        ]
-        rows += [
-            _candidate_row(f"mean of the {len(TASKS)}", label, _in_order(self.shown[label]))
-            for label in _whole(self.shown)
-        ]
+        for label, tasks in _whole(self.tried):
+            rows += [_candidate(OVER_TASKS, label, t) for t in (*_each_seed(tasks), tasks)]
+        rows += [_candidate(OVER_TASKS, label, tasks) for label, tasks in _whole(self.shown)]
         note = (
             "Mean return with its 95 % interval over seeds, where there are several, and worlds "
             "(train: episodes). Mean of four: over the test modes. Kept: the mean of four as a "
             "share of the return in train."
         )
         titles = ("task", "setting", "seed", "train", *SEARCHED, "mean of four", "kept")
-        return Table("candidate", "", tuple(map(Column, titles)), tuple(rows), (note,))
+        return table("candidate", titles, rows, note)
 
     def kinds(self) -> Table:
         """Geometry and lights: means over the tasks, of settings played in all of their modes."""
-        found: dict[str, list[list[list[Record]]]] = {}
+        found: dict[str, list[Seeds]] = {}
+        needed = {mode for members in KINDS.values() for mode in members}
         for kind in (self.shown, self.tried):  # seeds that chose count where no others were played
-            for label in _whole(kind):
-                played = [_in_kinds(kind[label][task]) for task in TASKS]
+            for label, tasks in _whole(kind):
+                played = [[s for s in seeds if needed <= {r["mode"] for r in s}] for seeds in tasks]
                 if all(played):
                     found.setdefault(label, played)
+        shown = {"train": ("train",)}
+        for kind, members in KINDS.items():
+            shown |= {mode: (mode,) for mode in members} | {f"**mean of {kind}**": members}
         rows = [
-            Row((Cell(name), *(mean_over(tasks, modes) for tasks in found.values())))
-            for kind, members in KINDS.items()
-            for name, modes in [*((m, [m]) for m in members), (f"**mean of {kind}**", members)]
+            (name, *(mean_over(tasks, modes) for tasks in found.values()))
+            for name, modes in shown.items()
         ]
-        rows.insert(0, Row((Cell("train"), *(mean_over(t, ["train"]) for t in found.values()))))
-        seeds = {len(runs) for tasks in found.values() for runs in tasks}
-        modes = [mode for members in KINDS.values() for mode in members]
-        whole = {label: dict(zip(TASKS, tasks, strict=True)) for label, tasks in found.items()}
         note = (
-            f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions, {from_to(seeds)} seed "
-            f"per task, {from_to(_played(whole, modes))} episodes per mode and agent (train: "
-            f"{from_to(_played(whole, ['train']))}); 95 % over worlds (train: episodes)."
+            f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions, "
+            f"{_seeds([seeds for tasks in found.values() for seeds in tasks])} seed "
+            f"per task, {_played(found.values(), sorted(needed))} episodes per mode and agent "
+            f"(train: {_played(found.values(), ['train'])}); 95 % over worlds (train: episodes)."
         )
-        columns = tuple(map(Column, ("mode", *(f"`{label}`" for label in found))))
-        return Table("kinds", "", columns, tuple(rows), (note,))
+        return table("kinds", ("mode", *(f"`{label}`" for label in found)), rows, note)
 
     def bars(self) -> list[plots.Bar]:
         """Means over the tasks in the modes of `DRAWN`, a colour for each setting."""
-        nothing = stats.Interval(np.nan, np.nan, np.nan)
         drawn = []
-        for color, label in enumerate(_whole(self.shown)):
-            tasks = _in_order(self.shown[label])
-            ends = [
-                mean_interval([_episodes_in(records, mode) for records in tasks]) or nothing
-                for mode in DRAWN
-            ]
+        for color, (label, tasks) in enumerate(_whole(self.shown)):
+            ends = [mean_interval(_each(tasks, mode)) or stats.NO_INTERVAL for mode in DRAWN]
             values, lows, highs = zip(*((e.point, e.low, e.high) for e in ends), strict=True)
-            seeds = from_to({len(records) for records in tasks})
-            many = "seed" if seeds == "1" else "seeds"
-            drawn.append(plots.Bar(f"{label} ({seeds} {many})", values, lows, highs, color))
+            many = "seed" if _seeds(tasks) == "1" else "seeds"
+            name = f"{label} ({_seeds(tasks)} {many})"
+            drawn.append(plots.Bar(name, values, lows, highs, color))
         return drawn
-
-    def _means(self, labels: Iterable[str]) -> list[Row]:
-        """A row for each of some settings that have run on all tasks."""
-        name = f"mean of the {len(TASKS)}"
-        return [_row(name, label, _in_order(self.shown[label])) for label in labels]
 
 
 def kinds_of(agents: Iterable[tuple[str, str, list[Record]]]) -> Table:
     """Geometry and lights for agents one by one: task, setting and records of each."""
     shown = {mode: (mode,) for mode in ("train", "camera_easy", "camera_hard")}
     shown |= {f"mean of {kind}": members for kind, members in KINDS.items()}
-    rows, played = [], set[int]()
-    for task, label, records in agents:
-        cells = [mean_over([[records]], modes) for modes in shown.values()]
-        decisions = Cell(f"{records[0]['decision']:,}")
-        rows.append(Row((Cell(task), Cell(f"`{label}`"), decisions, *cells)))
-        for members in KINDS.values():
-            played |= _played({label: {task: [records]}}, members)
+    agents = list(agents)
+    rows = [
+        (task, f"`{label}`", f"{records[0]['decision']:,}",
+         *(mean_over([[records]], modes) for modes in shown.values()))
+        for task, label, records in agents
+    ]  # fmt: skip
+    modes = [mode for members in KINDS.values() for mode in members]
     note = (
-        f"One agent per row, {from_to(played)} episodes per mode of geometry and lights; 95 % over "
-        "worlds (train: episodes)."
+        f"One agent per row, {_played([[[records]] for *_, records in agents], modes)} episodes "
+        "per mode of geometry and lights; 95 % over worlds (train: episodes)."
     )
-    titles = ("task", "setting", "decisions", *shown)
-    return Table("long-kinds", "", tuple(map(Column, titles)), tuple(rows), (note,))
+    return table("long-kinds", ("task", "setting", "decisions", *shown), rows, note)
+
+
+# Names and records --------------------------------------------------------------------------------
 
 
 def named_groups(runs: Sequence[Run]) -> list[Group]:
     """Runs that differ in their seed alone, under the names that tables of results have."""
     groups = [replace(group, label=setting_of(group)) for group in group_runs(runs)]
     return sorted(groups, key=lambda group: (group.task, group.label))
-
-
-def _trained_with(group: Group) -> dict[str, str]:
-    """Its settings without its length, which makes no difference to an agent on the way."""
-    return {k: v for k, v in settings_of(group.runs[0]).items() if k != "decisions"}
 
 
 def setting_of(group: Group) -> str:
@@ -213,27 +207,26 @@ def setting_of(group: Group) -> str:
     return NAMED_LATER.get(name, name)
 
 
-def records_at_100k(groups: Iterable[Group]) -> Compared:
-    """What was played with agents of 100,000 decisions, final ones or kept on the way."""
-    found: Compared = {}
+def records_at_100k(groups: Iterable[Group]) -> dict[str, dict[str, list[list[Record]]]]:
+    """What agents of 100,000 decisions played, by setting and task, for each seed."""
+    found: dict[str, dict[str, list[list[Record]]]] = {}
     first: dict[tuple[str, str], dict[str, str]] = {}
     for group in groups:
-        records = [
+        played = [
             [r for r in _comparable(run) if round(r["decision"], -3) == COMPARED_AT]
             for run in group.runs
         ]
-        if not any(records):
+        if not any(played):
             continue
-        settings = _trained_with(group)
+        settings = {k: v for k, v in settings_of(group.runs[0]).items() if k != "decisions"}
         if settings != first.setdefault((group.label, group.task), settings):
             raise SystemExit(
                 f"unlike runs of {group.task} are all named {group.label!r}; scripts/comparison.py "
                 "should name what they differ in (setting_of)"
             )
-        found.setdefault(group.label, {}).setdefault(group.task, []).extend(records)
-    for tasks in found.values():
-        for seeds in tasks.values():
-            seeds.sort(key=lambda records: records[0]["run_seed"] if records else -1)
+        seeds = found.setdefault(group.label, {}).setdefault(group.task, [])
+        seeds += played
+        seeds.sort(key=lambda records: records[0]["run_seed"] if records else -1)
     return found
 
 
@@ -251,70 +244,37 @@ def _comparable(run: Run) -> list[Record]:
     )
 
 
-def _episodes_in(records: Sequence[Sequence[Record]], mode: str) -> stats.Episodes:
-    """The returns of each seed in a mode, by world."""
-    return [by_world(r for r in one if r["mode"] == mode) for one in records]
+def _whole(found: dict[str, dict[str, list[list[Record]]]]) -> list[tuple[str, list[Seeds]]]:
+    """The settings that have run on all tasks, with the seeds of each task."""
+    whole = [(label, tasks) for label, tasks in found.items() if set(TASKS) <= set(tasks)]
+    return [(label, [tasks[task] for task in TASKS]) for label, tasks in whole]
 
 
-def _whole(found: Compared) -> list[str]:
-    """The settings that have run on all tasks."""
-    return [label for label, tasks in found.items() if set(TASKS) <= set(tasks)]
-
-
-def _in_order(tasks: dict[str, list[list[Record]]]) -> list[list[list[Record]]]:
-    """The records of each seed of each task, in the order of `TASKS`."""
-    return [tasks[task] for task in TASKS]
-
-
-def _each_seed(tasks: dict[str, list[list[Record]]]) -> list[list[list[list[Record]]]]:
-    """As `_in_order`, for each seed that all tasks have; none where there is but one."""
-    played = [{r[0]["run_seed"]: r for r in runs if r} for runs in _in_order(tasks)]
+def _each_seed(tasks: Sequence[Seeds]) -> list[list[Seeds]]:
+    """The same for each seed that all tasks have; none where there is but one."""
+    played = [{r[0]["run_seed"]: r for r in runs if r} for runs in tasks]
     seeds = sorted(set.intersection(*map(set, played)))
     return [[[of[seed]] for of in played] for seed in seeds] if len(seeds) > 1 else []
 
 
-def _played(found: Compared, modes: Sequence[str]) -> set[int]:
-    """The numbers of episodes behind the cells."""
-    return {
-        count
-        for tasks in found.values()
-        for records in tasks.values()
-        for mode in modes
-        for seed in _episodes_in(records, mode)
-        if (count := sum(map(len, seed.values())))
-    }
+# Means --------------------------------------------------------------------------------------------
+
+OVER_TASKS = f"mean of the {len(TASKS)}"
 
 
-def _row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Record]]]) -> Row:
-    """A setting on a task, or its mean over several: records of each seed of each task."""
-    cells = [mean_cell([_episodes_in(records, mode) for records in tasks]) for mode in MODES]
-    seeds = Cell(from_to({len(records) for records in tasks}))
-    return Row((Cell(name), Cell(f"`{label}`"), seeds, *cells))
+def _each(tasks: Sequence[Seeds], mode: str) -> list[stats.Episodes]:
+    """The returns of each seed of each task in a mode, by world."""
+    return [[by_world(r for r in one if r["mode"] == mode) for one in seeds] for seeds in tasks]
 
 
-def _candidate_row(name: str, label: str, tasks: Sequence[Sequence[Sequence[Record]]]) -> Row:
-    """As `_row`, with the seeds' numbers and the mean over the search's modes."""
-    returns = {mode: [_episodes_in(r, mode) for r in tasks] for mode in ("train", *SEARCHED)}
-    means = {
-        mode: np.mean([stats.SeedsAndWorlds.of(seeds).scores.mean() for seeds in played])
-        for mode, played in returns.items()
-    }
-    four = float(np.mean([means[mode] for mode in SEARCHED]))
-    seeds = {records[0]["run_seed"] for seeds in tasks for records in seeds}
-    cells = [mean_cell(played) for played in returns.values()]
-    end = Cell(number(four)), Cell(kept(four, float(means["train"])))
-    return Row((Cell(name), Cell(f"`{label}`"), Cell(from_to(seeds)), *cells, *end))
+def _means(tasks: Sequence[Seeds], modes: Sequence[str]) -> list[Cell]:
+    """The mean over tasks in each mode."""
+    return [mean_cell(_each(tasks, mode)) for mode in modes]
 
 
-def _in_kinds(runs: Sequence[list[Record]]) -> list[list[Record]]:
-    """The seeds that were played in every mode of geometry and lights."""
-    needed = {mode for members in KINDS.values() for mode in members}
-    return [records for records in runs if needed <= {record["mode"] for record in records}]
-
-
-def mean_over(tasks: Sequence[Sequence[Sequence[Record]]], modes: Sequence[str]) -> Cell:
-    """The mean over modes, and over tasks, which have records of each seed."""
-    return mean_cell([_episodes_in(runs, mode) for runs in tasks for mode in modes])
+def mean_over(tasks: Sequence[Seeds], modes: Sequence[str]) -> Cell:
+    """The mean over modes, and over tasks."""
+    return mean_cell([one for seeds in tasks for mode in modes for one in _each([seeds], mode)])
 
 
 def mean_cell(returns: Sequence[stats.Episodes]) -> Cell:
@@ -333,18 +293,25 @@ def mean_interval(returns: Sequence[stats.Episodes]) -> stats.Interval | None:
     if not all(played):
         return None
     strata = [stats.SeedsAndWorlds.of(seeds) for seeds in played]
-    return stats.bootstrap_interval(strata, _mean_of_tasks(list(map(len, played))))
+    return stats.bootstrap_interval(strata, stats.mean_of_strata(list(map(len, played))))
 
 
-def _mean_of_tasks(seeds: Sequence[int]) -> stats.Statistic:
-    """The mean over tasks of their means over seeds: a task with more seeds counts no more.
-
-    Args:
-        seeds: how many scores each task has, in the order of the scores.
-    """
-    ends = np.cumsum(seeds)[:-1]
-    return lambda scores: np.mean(
-        [task.mean(axis=-1) for task in np.split(scores, ends, axis=-1)], axis=0
+def _candidate(name: str, label: str, tasks: Sequence[Seeds]) -> tuple[Cell | str, ...]:
+    """A row with the seeds' numbers and the mean over the search's modes."""
+    modes = ("train", *SEARCHED)
+    train, *tests = (
+        np.mean([stats.SeedsAndWorlds.of(seeds).scores.mean() for seeds in _each(tasks, mode)])
+        for mode in modes
+    )
+    four = float(np.mean(tests))
+    seeds = from_to({records[0]["run_seed"] for seeds in tasks for records in seeds})
+    return (
+        name,
+        f"`{label}`",
+        seeds,
+        *_means(tasks, modes),
+        number(four),
+        kept(four, float(train)),
     )
 
 
@@ -354,8 +321,85 @@ def kept(four: float, train: float) -> str:
     return f"{share:.0%}" if np.isfinite(share) else number(share)
 
 
+def _played(found: Iterable[Iterable[Seeds]], modes: Sequence[str]) -> str:
+    """The numbers of episodes behind the cells."""
+    counts = {
+        sum(map(len, seed.values()))
+        for tasks in map(list, found)
+        for mode in modes
+        for seeds in _each(tasks, mode)
+        for seed in seeds
+    }
+    return from_to(counts - {0})
+
+
+def _seeds(tasks: Sequence[Seeds]) -> str:
+    """How many seeds a task has."""
+    return from_to({len(seeds) for seeds in tasks})
+
+
 def from_to(counts: set[int]) -> str:
     """Numbers of episodes, or of seeds, in words."""
     if not counts:
         return "no"
     return str(min(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+
+
+# Learning -----------------------------------------------------------------------------------------
+
+
+def training_curves(
+    groups: Iterable[Group], tasks: Sequence[str] = TASKS
+) -> Iterator[plots.Series]:
+    """A line for each of `LEARNING`: training episodes, averaged over bins, seeds, then tasks."""
+    runs = _runs_of(groups)
+    middles = np.arange(BIN / 2, COMPARED_AT, BIN)
+    for color, label in enumerate(LEARNING):
+        means = [np.mean([_binned(run) for run in runs[label, task]], axis=0) for task in tasks]
+        yield plots.Series(label, Curve(middles, np.mean(means, axis=0)), color=color)
+
+
+def caption(groups: Iterable[Group]) -> str:
+    """What stands below the curves: seeds, and where they end without a task that misleads."""
+    groups, (method, task) = list(groups), NOT_LEARNED
+    others = [one for one in TASKS if one != task]
+    *ends, last = (number(line.curve.returns[-1]) for line in training_curves(groups, others))
+    seeds = from_to({len(runs) for runs in _runs_of(groups).values()})
+    return (
+        f"{seeds} seeds per task. On {task} the only run of `{method}` did not learn; without that "
+        f"task the lines end at {', '.join(ends)} and {last}, in the order of the legend."
+    )
+
+
+def _runs_of(groups: Iterable[Group]) -> dict[tuple[str, str], list[Run]]:
+    """Runs of the settings in `LEARNING` by setting and task, of any length."""
+    runs: dict[tuple[str, str], list[Run]] = {}
+    for group in (group for group in groups if group.label in LEARNING):
+        runs.setdefault((group.label, group.task), []).extend(group.runs)
+    return runs
+
+
+def _binned(run: Run) -> list[float]:
+    """The mean return of the training episodes that ended in each bin."""
+    episodes = [line for line in run.metrics if line["kind"] == "episode"]
+    returns = np.array([line["return"] for line in episodes])
+    bins = np.ceil(np.array([line["decision"] for line in episodes]) / BIN).astype(int) - 1
+    return [float(returns[bins == k].mean()) for k in range(COMPARED_AT // BIN)]
+
+
+def agents_on_the_way(groups: Iterable[Group]) -> Table:
+    """Test modes over training, of runs whose agents were kept and played again and again."""
+    rows, played = [], list[list[Seeds]]()
+    for group, run in [(one, run) for one in groups for run in one.runs]:
+        at: dict[int, list[Record]] = {}
+        for record in run.agent_episodes():
+            at.setdefault(record["decision"], []).append(record)
+        for decision, records in sorted(at.items()) if len(at) >= SEVERAL else ():
+            about = (group.task, f"`{group.label}`", str(run.seed), f"{decision:,}")
+            rows.append((*about, *_means([[records]], MEANS)))
+            played.append([[records]])
+    note = (
+        "Mean return of one agent with its 95 % interval over worlds (train: episodes), "
+        f"{_played(played, MEANS)} episodes per cell."
+    )
+    return table("kept", ("task", "setting", "seed", "decisions", *MEANS), rows, note)

@@ -13,8 +13,7 @@ from svea.data.clips import source_of
 from svea.envs import describe
 from svea.results import stats
 from svea.results.run import Run, by_world
-from svea.results.tables import Cell, Table
-from svea.results.tables.writers import to_markdown
+from svea.results.tables import Cell, Table, to_markdown
 from svea.runs.records import Record
 
 RETURN = "return [95 %]"

@@ -6,6 +6,8 @@ hand: a block stands between `<!-- NAME: written by make results -->` and `<!-- 
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import re
 import sys
@@ -25,15 +27,18 @@ from comparison import (
     SEARCHED,
     TASKS,
     Comparison,
+    agents_on_the_way,
+    caption,
     from_to,
     kept,
     kinds_of,
     named_groups,
+    table,
+    training_curves,
 )
-from learning import agents_on_the_way, caption, training_curves
 from model_cards import RETURN, model_card, returns_of, wrap
+from PIL import Image, PngImagePlugin
 from published_runs import QUICK, provenance, read_published
-from writing import digest, drawn_numbers, wrapped, write_figure
 
 from svea.core import files
 from svea.core.words import interval, number, plural, size
@@ -45,9 +50,14 @@ from svea.results.read import read_run
 from svea.results.report import gather
 from svea.results.run import Run
 from svea.results.summary import Result, summarise_mode
-from svea.results.tables import Cell, Column, Row, Table
-from svea.results.tables.results import notes_on_marks, papers
-from svea.results.tables.writers import records_to_csv
+from svea.results.tables import (
+    Cell,
+    Table,
+    notes_on_marks,
+    papers,
+    records_to_csv,
+    to_markdown,
+)
 from svea.runs import layout, zoo
 from svea.runs.load import load_agent
 from svea.runs.records import is_agent, read_records
@@ -69,7 +79,6 @@ NOT_RUN = "not yet run"
 BLOCK = re.compile(
     r"(<!-- ([\w-]+): written by make results -->\n).*?(<!-- end of \2 -->)", re.DOTALL
 )
-LICENCE = "MIT"
 Returns = dict[Any, float]
 """Of episodes, by what pairs them."""
 
@@ -84,8 +93,7 @@ class Results:
             root: of the repository, or of a copy of its pages, results and zoo.
         """
         self.root = root
-        self.folder = root / "results/runs"
-        self.runs = read_published(self.folder)
+        self.runs = read_published(root / "results/runs")
         self.groups = named_groups(self.runs)
         self.searched = read_published(root / "results/search")
         self.tried = read_published(root / "results/search-100k")
@@ -116,21 +124,25 @@ class Results:
     def contents(self) -> dict[Path, str]:
         """Every text file that is generated, whole or in part, as it should be."""
         pages = [self.root / name for name in PAGES]
-        found = {page: self._filled(page.read_text()) for page in pages}
+        found = {
+            page: BLOCK.sub(lambda m: f"{m[1]}{self._block(m[2])}{m[3]}", page.read_text())
+            for page in pages
+        }
         for folder in self.agents():
             card = self.card(folder)
             found[folder / zoo.CARD] = files.to_json(card).decode()
             found[folder / "README.md"] = model_card(card, folder.name, MODES)
         return found
 
-    def _filled(self, page: str) -> str:
-        """A page with its blocks written again."""
-        return BLOCK.sub(lambda m: f"{m[1]}{self._block(m[2])}{m[3]}", page)
-
     def _block(self, name: str) -> str:
-        """A table with its notes, or a sentence."""
+        """A table with its notes wrapped, or a sentence."""
         found = self.blocks[name]()
-        return f"\n{wrapped(found)}\n" if isinstance(found, Table) else f"{wrap(found)}\n"
+        if not isinstance(found, Table):
+            return f"{wrap(found)}\n"
+        has_paper = any(cell.paper for row in found.rows for cell in row.cells)
+        notes = [*found.notes, *(["In parentheses: the paper."] if has_paper else [])]
+        below = f"\n{wrap(' '.join(notes))}\n" if notes else ""
+        return f"\n{to_markdown(replace(found, notes=()))}{below}\n"
 
     # Tables ---------------------------------------------------------------------------------------
 
@@ -139,21 +151,19 @@ class Results:
         rows, shown = [], []
         for task in TASKS:
             group = self._planned(task)
-            decisions = f"{min(map(_last, group.runs)):,}" if group else "–"
-            cells = [Cell(task), Cell(decisions)]
-            for mode in HEADLINE:
-                cell, result = self._cell(group, task, mode)
-                cells.append(replace(cell, paper=self._paper(task, mode, result)))
-                shown += [result] if result else []
-            rows.append(Row(tuple(cells)))
-        columns = tuple(map(Column, ("task", "decisions", *HEADLINE)))
-        seeds, episodes = {r.seeds for r in shown}, {r.episodes for r in shown}
+            found = [self._cell(group, mode) for mode in HEADLINE]
+            cells = [
+                replace(cell, paper=self._paper(task, mode, result))
+                for mode, (cell, result) in zip(HEADLINE, found, strict=True)
+            ]
+            rows.append((task, _reached(group) if group else "–", *cells))
+            shown += [result for _, result in found if result]
         note = (
-            f"{from_to(seeds)} seed per row, {from_to(episodes)} episodes per cell, "
+            f"{_sizes(shown)}, "
             f"{_worlds(shown)}; in brackets 95 % over worlds or episodes. The paper: 5 seeds of "
             "500,000 decisions. † Not a replication: fewer seeds or decisions, or not all worlds."
         )
-        return Table("headline", "", columns, tuple(rows), (note,))
+        return table("headline", ("task", "decisions", *HEADLINE), rows, note)
 
     def long(self, labels: Sequence[str] = (), both: bool = False) -> Table:
         """Runs of the paper's length: a row per task and setting, a column for every mode.
@@ -162,23 +172,17 @@ class Results:
             labels: settings that are shown; none given: all.
             both: only tasks on which all of them have run.
         """
-        groups = [g for g in self._long_groups() if g.label in labels or not labels]
+        groups = [group for group in self._long_groups() if group.label in labels or not labels]
         rows, shown = [], []
         for task in TASKS:
             here = [group for group in groups if group.task == task]
             for group in here if not both or len(here) == len(labels) else ():
-                found = [self._cell(group, task, mode) for mode in MODES]
+                found = [self._cell(group, mode) for mode in MODES]
                 shown += [result for _, result in found if result]
-                decisions = f"{min(map(_last, group.runs)):,}"
-                cells = [Cell(task), Cell(f"`{group.label}`"), Cell(decisions)]
-                rows.append(Row((*cells, *(cell for cell, _ in found))))
-        note = (
-            f"{from_to({r.seeds for r in shown})} seed per row, "
-            f"{from_to({r.episodes for r in shown})} episodes per cell; in brackets 95 % over "
-            "worlds or episodes."
-        )
-        columns = tuple(map(Column, ("task", "setting", "decisions", *MODES)))
-        return Table("long", "", columns, tuple(rows), (note,))
+                cells = (cell for cell, _ in found)
+                rows.append((task, f"`{group.label}`", _reached(group), *cells))
+        note = f"{_sizes(shown)}; in brackets 95 % over worlds or episodes."
+        return table("long", ("task", "setting", "decisions", *MODES), rows, note)
 
     def _long_groups(self) -> list[Group]:
         """What was to have the paper's length."""
@@ -220,28 +224,20 @@ class Results:
         settings = [(task, self._planned(task)) for task in TASKS]
         for task, group in [*settings, *((group.task, group) for group in others)]:
             for mode in MODES:
-                cell, result = self._cell(group, task, mode)
-                behind = self._behind(result) if result else {}
-                facts = [
-                    Cell(behind.get(k, "")) for k in ("seeds", "decisions", "episodes", "worlds")
-                ]
+                cell, result = self._cell(group, mode)
+                paper = self._paper(task, mode, result, group)
                 label = group.label if group else "svea + conv"
-                paper = Cell(self._paper(task, mode, result, group))
-                rows.append(Row((Cell(task), Cell(label), Cell(mode), cell, *facts, paper)))
+                rows.append((task, label, mode, cell, *_behind(result), paper))
                 shown += [result] if result else []
-        titles = (
-            "task",
-            "setting",
-            "mode",
-            RETURN,
-            "seeds",
-            "decisions",
-            "episodes",
-            "worlds",
-            "paper",
+        titles = ("task", "setting", "mode", RETURN, "seeds", "decisions", "episodes", "worlds",
+                  "paper")  # fmt: skip
+        notes = (
+            "Final agents, most likely actions. Intervals: 95 % bootstrap over seeds and worlds; "
+            "where there is one of both, over episodes. One seed says nothing about other seeds. "
+            "The paper has the mean ± standard deviation over 5 seeds of 500,000 decisions.",
+            *notes_on_marks(shown, brief=True),
         )
-        columns = tuple(Column(title) for title in titles)
-        return Table("final", "", columns, tuple(rows), self._notes(shown))
+        return table("final", titles, rows, " ".join(notes))
 
     def curves(self) -> Table:
         """Evaluations during training."""
@@ -249,61 +245,36 @@ class Results:
         sizes: set[int] = set()
         for run in self.runs:
             for line in (r for r in run.metrics if r.get("kind") == "eval"):
-                ends = stats.bootstrap_interval([line["returns"]], stats.mean)
                 name = f"{run.task} {run.method} s{run.seed}, {describe(line['provenance'])}"
-                cell = Cell(number(ends.point), interval(ends.low, ends.high))
-                columns.setdefault(name, {})[line["decision"]] = cell
+                columns.setdefault(name, {})[line["decision"]] = _mean_of(line["returns"])
                 sizes.add(line["episodes"])
         decisions = sorted({d for column in columns.values() for d in column})
-        rows = [
-            Row((Cell(f"{d:,}"), *(column.get(d, Cell("–")) for column in columns.values())))
-            for d in decisions
-        ]
+        rows = [(f"{d:,}", *(column.get(d, "–") for column in columns.values())) for d in decisions]
         note = (
             f"Mean return of {' or '.join(map(str, sorted(sizes)))} episodes with its 95 % "
             "interval over episodes; one training seed per column."
         )
-        heads = (Column("decisions"), *map(Column, columns))
-        return Table("curves", "", heads, tuple(rows), (note,))
+        return table("curves", ("decisions", *columns), rows, note)
 
     def provenance(self) -> Table:
         """How each run was made."""
-        rows = []
-        for run in self.runs:
-            about = provenance(run)
-            machine = about["machine"]
-            rows.append(
-                {
-                    "run": Cell(run.folder.name),
-                    "commit": Cell(about["commit"]),
-                    "machine": Cell(f"{machine['gpu']}; torch {machine['torch']}"),
-                    "asked for": Cell(f"{about['asked_for_decisions']:,} decisions"),
-                    "reached": Cell(f"{about['reached_decisions']:,}", f"({about['stopped_by']})"),
-                    "wall time": Cell(f"{about['wall_seconds']:,.0f} s"),
-                }
-            )
-        return Table.of("runs", rows)
+        return Table.of("runs", [_made(run) for run in self.runs])
 
     def zoo(self) -> Table:
         """The agents to download."""
         rows, counts = [], set()
         for folder in self.agents():
             card = self.card(folder)
-            returns = {one["mode"]: one for one in card["returns"]}
-            counts |= {one["episodes"] for mode, one in returns.items() if mode in MODES}
-            rows.append(
-                {
-                    "agent": Cell(f"`{zoo.PREFIX}{folder.name}`"),
-                    "decisions": Cell(f"{card['decisions']:,}"),
-                    **{mode: _return_cell(returns.get(mode)) for mode in MODES},
-                    "size": Cell(size(card["size"])),
-                }
-            )
+            returns = {one["mode"]: one for one in card["returns"] if one["mode"] in MODES}
+            counts |= {one["episodes"] for one in returns.values()}
+            cells = [_return_cell(returns.get(mode)) for mode in MODES]
+            name, decisions = f"`{zoo.PREFIX}{folder.name}`", f"{card['decisions']:,}"
+            rows.append((name, decisions, *cells, size(card["size"])))
         note = (
             f"Mean return of the one agent with its 95 % interval over {from_to(counts)} episodes "
             "a cell; its card says how many, and in which worlds."
         )
-        return replace(Table.of("zoo", rows), notes=(note,))
+        return table("zoo", ("agent", "decisions", *MODES, "size"), rows, note)
 
     def stored(self) -> Table:
         """Whether 8 bits change returns: the same episodes with both kinds of weights."""
@@ -333,52 +304,39 @@ class Results:
             f"over the {len(gaps)} rows: {ends.point:+.0f} [{ends.low:+.0f}, {ends.high:+.0f}]. "
             "Those with re-coded clips were played with earlier code, some on other machines."
         )
-        return replace(Table.of("clips", rows), notes=(note,))
+        return Table.of("clips", rows, [note])
 
     def search(self) -> Table:
         """Every candidate of the search for a recipe that was run, the best first."""
-        groups = sorted(group_runs(self.searched), key=lambda group: group.task)
         candidates: dict[str, list[Group]] = {}
-        for group in groups:
+        for group in sorted(group_runs(self.searched), key=lambda group: group.task):
             candidates.setdefault(group.label, []).append(group)
-        tasks = len({group.task for group in groups})
+        tasks = {group.task for one in candidates.values() for group in one}
         scores = {
             label: float(np.mean([self._score(group) for group in one]))
-            if len(one) == tasks
+            if len(one) == len(tasks)
             else float("nan")
             for label, one in candidates.items()
         }
         order = sorted(scores, key=lambda label: -np.nan_to_num(scores[label], nan=-1.0))
+        modes = ("train", *SEARCHED)
         rows = [
-            Row(
-                (
-                    Cell(f"`{label}`"),
-                    Cell(number(scores[label])),
-                    Cell(group.task),
-                    Cell(f"{min(run.decisions_done for run in group.runs):,}"),
-                    *(self._cell(group, group.task, mode)[0] for mode in ("train", *SEARCHED)),
-                    Cell(number(self._score(group))),
-                    Cell(self._kept(group)),
-                )
+            (
+                f"`{label}`",
+                number(scores[label]),
+                group.task,
+                f"{min(run.decisions_done for run in group.runs):,}",
+                *(self._cell(group, mode)[0] for mode in modes),
+                number(self._score(group)),
+                kept(self._score(group), self._mean(group, "train")),
             )
             for label in order
             for group in candidates[label]
         ]
-        titles = (
-            "candidate",
-            "score",
-            "task",
-            "decisions",
-            "train",
-            *SEARCHED,
-            "mean of four",
-            "kept",
-        )
         played = {
             sum(record["mode"] == mode for record in run.agent_episodes())
-            for group in groups
-            for run in group.runs
-            for mode in ("train", *SEARCHED)
+            for run in self.searched
+            for mode in modes
         }
         note = (
             "Mean return with its 95 % interval over the worlds of one agent (train: episodes). "
@@ -386,17 +344,17 @@ class Results:
             "four as a share of the return in train. One training seed "
             f"(101) per row, {from_to(played)} episodes per mode."
         )
-        return Table("search", "", tuple(map(Column, titles)), tuple(rows), (note,))
+        titles = ("candidate", "score", "task", "decisions", *modes, "mean of four", "kept")
+        return table("search", titles, rows, note)
 
     def _score(self, group: Group) -> float:
         """The mean over the test modes that the search is for; undefined if one is missing."""
-        results = [self._cell(group, group.task, mode)[1] for mode in SEARCHED]
-        return float(np.mean([result.mean if result else float("nan") for result in results]))
+        return float(np.mean([self._mean(group, mode) for mode in SEARCHED]))
 
-    def _kept(self, group: Group) -> str:
-        """How much of its return in train an agent keeps in the test modes."""
-        train = self._cell(group, group.task, "train")[1]
-        return kept(self._score(group), train.mean if train else float("nan"))
+    def _mean(self, group: Group, mode: str) -> float:
+        """The mean return in a mode; nan where there is none."""
+        result = self._cell(group, mode)[1]
+        return result.mean if result else float("nan")
 
     def _planned(self, task: str) -> Group | None:
         """The group of the planned setting on a task, if it has run: of two lengths the longer."""
@@ -404,28 +362,16 @@ class Results:
         planned = [g for g in found if (g.method, g.runs[0].augment) == PLANNED]
         return max(planned, key=lambda group: min(map(_last, group.runs)), default=None)
 
-    def _cell(self, group: Group | None, task: str, mode: str) -> tuple[Cell, Result | None]:
+    def _cell(self, group: Group | None, mode: str) -> tuple[Cell, Result | None]:
         """The return of final agents in a mode; evaluations during training do not count."""
         if group is None:
             return Cell(NOT_RUN), None
-        evaluated = [run for run in group.runs if mode in _final_modes(run)]
+        evaluated = tuple(run for run in group.runs if mode in _final_modes(run))
         result = summarise_mode(replace(group, runs=evaluated), mode) if evaluated else None
         if result is None:
             return Cell(NOT_EVALUATED), None
         ends = result.mean_over_worlds
         return Cell(number(result.mean), interval(ends.low, ends.high)), result
-
-    def _behind(self, result: Result) -> dict[str, str]:
-        """What stands behind a number."""
-        decisions = min(map(_last, result.group.runs))
-        return {
-            "seeds": plural(result.seeds, "seed"),
-            "decisions": f"{decisions:,} decisions",
-            "episodes": plural(result.episodes, "episode"),
-            "worlds": f"{result.worlds_seen} of {result.worlds} worlds"
-            if result.worlds
-            else "1 world",
-        }
 
     def _paper(
         self, task: str, mode: str, result: Result | None, group: Group | None = None
@@ -435,15 +381,6 @@ class Results:
             return papers(result.paper, result.is_replication)
         setting = (group.method, group.runs[0].augment) if group else PLANNED
         return papers(published.lookup(task, mode, *setting))
-
-    def _notes(self, shown: Sequence[Result]) -> tuple[str, ...]:
-        """How to read the numbers."""
-        return (
-            "Final agents, most likely actions. Intervals: 95 % bootstrap over seeds and worlds; "
-            "where there is one of both, over episodes. One seed says nothing about other seeds. "
-            "The paper has the mean ± standard deviation over 5 seeds of 500,000 decisions.",
-            *notes_on_marks(shown, brief=True),
-        )
 
     # The zoo --------------------------------------------------------------------------------------
 
@@ -456,15 +393,15 @@ class Results:
         config = json.loads((folder / layout.CONFIG).read_text())
         run = self._run_of(config)
         about = provenance(run)
+        copied = ("task", "method", "augment", "encoder", "seed", "preset", "image_size")
         return {
-            **{key: config[key] for key in ("task", "method", "augment", "encoder", "seed")},
-            **{key: config[key] for key in ("preset", "image_size")},
+            **{key: config[key] for key in copied},
             "decisions": config["decision"],
             "returns": list(returns_of(run, config["decision"], fingerprint(load_agent(folder)))),
             "size": sum(file["size"] for file in config["files"].values()),
             "critic": layout.CRITIC in config["files"],
             "sha256": config["files"][layout.ACTOR]["sha256"],
-            "licence": LICENCE,
+            "licence": "MIT",
             "run": str(run.folder.relative_to(self.root)),
             "commit": about["commit"],
             "command": about["command"],
@@ -497,10 +434,16 @@ class Results:
         figure = plots.learning_curves(lines, title=title, action_repeat=None)
         yield images / "results-learning.png", digest(drawn), figure
         drawable = [r.folder for r in self.runs if any(m.get("kind") == "eval" for m in r.metrics)]
-        for exhibit in gather(drawable).exhibits:
-            if exhibit.topic == "learning":
-                name = f"results-{exhibit.name.removeprefix('learning-')}.png"
-                yield images / name, digest(records_to_csv(exhibit.numbers)), exhibit.figure
+        for one in gather(drawable).figures:
+            if one.topic == "learning":
+                name = f"results-{one.name.removeprefix('learning-')}.png"
+                yield images / name, digest(records_to_csv(one.numbers)), one.figure
+
+
+def _sizes(shown: Sequence[Result]) -> str:
+    """How many seeds and episodes are behind a table."""
+    seeds, episodes = {one.seeds for one in shown}, {one.episodes for one in shown}
+    return f"{from_to(seeds)} seed per row, {from_to(episodes)} episodes per cell"
 
 
 def _worlds(shown: Sequence[Result]) -> str:
@@ -515,6 +458,28 @@ def _worlds(shown: Sequence[Result]) -> str:
     return ", ".join(parts)
 
 
+def _behind(result: Result | None) -> tuple[str, ...]:
+    """What stands behind a number: seeds, decisions, episodes and worlds."""
+    if result is None:
+        return ("",) * 4
+    worlds = f"{result.worlds_seen} of {result.worlds} worlds" if result.worlds else "1 world"
+    seeds, episodes = plural(result.seeds, "seed"), plural(result.episodes, "episode")
+    return (seeds, f"{_reached(result.group)} decisions", episodes, worlds)
+
+
+def _made(run: Run) -> dict[str, Cell]:
+    """How a run was made."""
+    about = provenance(run)
+    return {
+        "run": Cell(run.folder.name),
+        "commit": Cell(about["commit"]),
+        "machine": Cell(f"{about['machine']['gpu']}; torch {about['machine']['torch']}"),
+        "asked for": Cell(f"{about['asked_for_decisions']:,} decisions"),
+        "reached": Cell(f"{about['reached_decisions']:,}", f"({about['stopped_by']})"),
+        "wall time": Cell(f"{about['wall_seconds']:,.0f} s"),
+    }
+
+
 def _final_modes(run: Run) -> set[str]:
     """The modes that a run's final agent was evaluated in."""
     episodes, last = run.agent_episodes(), _last(run)
@@ -524,6 +489,11 @@ def _final_modes(run: Run) -> set[str]:
 def _last(run: Run) -> int:
     """Decisions of a run's final agent; agents kept on the way have fewer."""
     return max((int(r["decision"]) for r in run.agent_episodes()), default=0)
+
+
+def _reached(group: Group) -> str:
+    """How many decisions the agents of a group have in all, of several the fewest."""
+    return f"{min(map(_last, group.runs)):,}"
 
 
 def _in_front_of_both(run: Run) -> dict[tuple[int, str], tuple[Returns, Returns]]:
@@ -549,11 +519,39 @@ def _paired(one: str, before: Returns, other: str, now: Returns) -> dict[str, Ce
     }
 
 
+def _mean_of(returns: Sequence[float]) -> Cell:
+    """A mean with its interval over episodes."""
+    ends = stats.bootstrap_interval([returns], stats.mean)
+    return Cell(number(ends.point), interval(ends.low, ends.high))
+
+
 def _return_cell(one: dict[str, Any] | None) -> Cell:
     """A return of a card, or that there is none."""
     if one is None:
         return Cell(NOT_EVALUATED)
     return Cell(number(one["mean"]), interval(one["low"], one["high"]))
+
+
+def digest(numbers: str) -> str:
+    """A hash of the numbers that a figure draws."""
+    return hashlib.sha256(numbers.encode()).hexdigest()
+
+
+def drawn_numbers(path: Path) -> str:
+    """The hash of the numbers that a figure on the disk draws."""
+    if not path.is_file():
+        return ""
+    with Image.open(path) as picture:
+        return str(picture.info.get("numbers", ""))
+
+
+def write_figure(path: Path, drawn: str, figure: Any) -> None:
+    """A PNG that says which numbers it draws."""
+    about = PngImagePlugin.PngInfo()
+    about.add_text("numbers", drawn)
+    content = io.BytesIO()
+    Image.open(io.BytesIO(plots.to_png(figure))).save(content, "png", pnginfo=about, optimize=True)
+    files.replace(path, [content.getvalue()])
 
 
 def main() -> Iterable[Path]:

@@ -1,20 +1,21 @@
-"""The documentation says what the code does."""
+"""The documentation says what the code does, and its commands and snippets run."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
+import os
 import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from test_rooms import ORDER
+from test_rooms import SIDE, WINGS
 
 ROOT = Path(__file__).parent.parent
-SOURCE = "\n".join(path.read_text() for path in sorted((ROOT / "src").rglob("*.py")))
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
@@ -27,20 +28,17 @@ QUOTED = [
     for number, block in enumerate(PYTHON.findall(page.read_text()))
     if block[0]
 ]
+COMMAND = re.compile(r"^ {4}(?:\$ |srun )?svea ((?:\\\n|[^\n#])*)|`svea ([a-z][^`]*)`", re.M)
+PARTS = {  # second words that have a help of their own
+    "bench": {"update", "env", "augment", "train"},
+    "analyze": {"q-variance", "q-gap", "walltime", "saliency", "tid"},
+    "data": {"list", "get"},
+    "sweep": {"status"},
+}
 
 
 def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
-
-
-def prose(page: Path) -> list[str]:
-    """The lines of a page that can be wrapped."""
-    lines, code = [], False
-    for line in page.read_text().splitlines():
-        code ^= line.startswith("```")
-        if not code and not line.startswith(("|", "$$", "![", "    ", "[", "<!--")):
-            lines.append(line)
-    return lines
 
 
 @pytest.mark.parametrize(("page", "file", "block"), QUOTED)
@@ -49,15 +47,9 @@ def test_code_is_quoted_whole_in_order_and_from_its_file(page: Path, file: str, 
     source = (ROOT / file).read_text().splitlines()
     quoted = textwrap.dedent(block).splitlines()
     windows = (source[k : k + len(quoted)] for k in range(len(source)))
-    assert any(textwrap.dedent("\n".join(window)).splitlines() == quoted for window in windows), (
+    assert any(textwrap.dedent("\n".join(w)).splitlines() == quoted for w in windows), (
         f"{named(page)} quotes {file} with lines that do not stand there together:\n{block}"
     )
-
-
-@pytest.mark.parametrize("page", ["how-it-works.md", "methods.md"])
-def test_every_python_block_of_these_pages_names_its_file(page: str) -> None:
-    blocks = PYTHON.findall((ROOT / "docs" / page).read_text())
-    assert len(blocks) > 5 and all(file for file, _ in blocks)
 
 
 def test_the_reading_list_is_short_and_counted() -> None:
@@ -68,36 +60,18 @@ def test_the_reading_list_is_short_and_counted() -> None:
     counts = {file: len((ROOT / file).read_text().splitlines()) for file, _ in rows}
     assert {file: int(count) for file, count in rows} == counts
     total = re.search(r"\*\*([\d,]+) lines\*\*", page)
-    assert total and int(total.group(1).replace(",", "")) == sum(counts.values()) <= 1600
-    rooms = {file.split("/")[2].removesuffix(".py") for file in counts}
-    method = {"recipes", "views", "methods", "augment", "networks", "agents", "replay"}
-    assert rooms == {*method, "training"}
+    assert total and int(total[1].replace(",", "")) == sum(counts.values()) <= 1600
+    plain = len((ROOT / "examples/svea_in_plain_sac.py").read_text().splitlines())
+    for text in (page, (ROOT / "README.md").read_text()):
+        assert f"in {plain} lines of plain PyTorch" in " ".join(text.split())
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/how-it-works.md"])
-def test_the_plain_script_is_as_long_as_the_pages_say(page: str) -> None:
-    text = " ".join((ROOT / page).read_text().split())
-    lines = len((ROOT / "examples/svea_in_plain_sac.py").read_text().splitlines())
-    assert re.search(r"in (\d+) lines of plain PyTorch", text).group(1) == str(lines)
-
-
-def test_the_rooms_of_the_architecture_page_are_those_of_the_package() -> None:
+def test_the_architecture_page_has_every_room_and_names_what_is_in_its_files() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
-    diagram = re.search(r"```mermaid\nflowchart TD\n(.*?)```", page, re.S).group(1)
-    chains = [line.split(" --> ") for line in diagram.strip().splitlines()]
-    order = [chains[0][0].strip()]
-    for chain in chains:  # each chain continues where the one before it ended
-        assert chain[0].strip() == order[-1]
-        order += [level.strip() for level in chain[1:]]
-    assert order == [" & ".join(level.split()) for level in ORDER]
-    rows = re.findall(r"^\| `(\w+)` \|", page, re.M)
-    assert rows == " ".join(ORDER).split()
-    entries = {path.name.removesuffix(".py") for path in (ROOT / "src/svea").iterdir()}
-    assert set(rows) == entries - {"__pycache__", "__init__", "__main__", "py.typed"}
-
-
-def test_every_hop_of_the_architecture_page_is_in_its_file() -> None:
-    page = (ROOT / "docs/architecture.md").read_text()
+    layers = {room: number for number, room in re.findall(r"^\| (\d) \| `(\w+)` \|", page, re.M)}
+    assert layers == {room: str(layer + 1) for room, (layer, _) in SIDE.items()}
+    doors = dict(re.findall(r"^\| `(\w+)` \| .* \| `(\w+)` \|$", page, re.M))
+    assert doors == {wing: next(iter(rooms)) for wing, rooms in WINGS.items()}
     hops = re.findall(r"^\| \d+ \| \[`\S+`\]\(\.\./(\S+)\) \| (.*?) \|", page, re.M)
     assert len(hops) > 15
     for file, names in hops:
@@ -117,25 +91,17 @@ def test_methods_has_a_section_or_row_for_every_method_base_encoder_and_task() -
     for name in (*METHODS, *BASES, *ENCODERS, *AUXILIARIES):
         assert re.search(rf"(`|--\w+ ){re.escape(name)}`", text), name
     rows = [line for line in text.splitlines() if re.match(r"\| \d", line)]
-    numbers = [int(n) for line in rows for n in line.split("|")[1].split(",")]
-    assert numbers == list(range(1, 13))
+    assert [int(n) for line in rows for n in line.split("|")[1].split(",")] == [*range(1, 13)]
     for line in rows:
         row = {int(n) for n in line.split("|")[1].split(",")}
         typed = re.findall(r"`([\w+-]+)(?: --augment conv)?`", line.split("|")[3])
         assert any({int(n) for n in METHODS[name].rows.split(", ")} == row for name in typed), line
 
 
-def test_every_name_in_the_walk_through_of_algorithm_1_exists() -> None:
-    table = (ROOT / "docs/how-it-works.md").read_text().split("## Algorithm 1")[1].split("\n## ")[0]
-    for owner, name in re.findall(r"`(\w+)\.(\w+)`", table):
-        body = re.search(rf"^class {owner}\b.*?(?=^(?:class|def) |\Z)", SOURCE, re.S | re.M)
-        assert body, owner
-        assert f"def {name}(" in body.group(), f"{owner}.{name}"
-
-
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target, _, heading in re.findall(r"\]\(([^)#\s]*)(#([^)\s]*))?\)", page.read_text()):
+def test_links_and_files_exist_and_prose_is_wrapped(page: Path) -> None:
+    text = page.read_text()
+    for target, _, heading in re.findall(r"\]\(([^)#\s]*)(#([^)\s]*))?\)", text):
         if target.startswith("http"):
             continue
         path = (page.parent / target) if target else page
@@ -144,85 +110,25 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
             titles = re.findall(r"^#+ (.*)$", path.read_text(), re.M)
             anchors = {re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles}
             assert heading in anchors, f"{target}#{heading}"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_files_named_on_a_page_exist(page: Path) -> None:
     folders = "src/svea|tests|docs|examples|benchmarks|scripts"
-    for name in re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./-]*\w)", page.read_text()):
+    for name in re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./-]*\w)", text):
         assert (ROOT / name).exists(), name
-
-
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_prose_is_wrapped(page: Path) -> None:
-    assert [line for line in prose(page) if len(line) > 100] == []
-
-
-def test_the_readme_is_short_and_its_moving_picture_small() -> None:
-    """It is read in a minute, and sent with every view of the page."""
-    lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 120
-    assert [line for line in lines if len(line) > 100 and line[0] not in "|!"] == []
-    assert (ROOT / "docs/images/hero.webp").stat().st_size <= 3_000_000
-
-
-def test_agents_shown_side_by_side_were_trained_equally_long() -> None:
-    """Else a picture, or what a reader opens, shows training and not methods."""
-    files = [*PAGES, ROOT / "src/svea/cli/play.py", ROOT / "scripts/hero.py"]
-    lines = [line for file in files for line in file.read_text().splitlines()]
-    shown = [line for line in lines if re.search(r"(svea play|scripts/hero.py) zoo:", line)]
-    assert len(shown) >= 5
-    for line in shown:
-        spelled = re.sub(
-            r"(zoo:[^\s{]+){(.*?)}", lambda m: m[1] + f" {m[1]}".join(m[2].split(",")), line
-        )
-        cards = [ROOT / "zoo" / name / "card.json" for name in re.findall(r"zoo:([\w-]+)", spelled)]
-        lengths = {json.loads(card.read_text())["decisions"] for card in cards}
-        assert len(lengths) == 1, line
-
-
-def test_the_moving_picture_shows_the_median_lead_of_the_episodes_that_all_have() -> None:
-    spec = importlib.util.spec_from_file_location("hero", ROOT / "scripts/hero.py")
-    hero = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hero)
-    first, second = {0: 10.0, 1: 20.0, 2: 5.0, 3: 0.0}, {0: 11.0, 1: 0.0, 2: 90.0, 3: 0.0}
-    assert hero.typical([first, second, {0: 0.0, 1: 0.0, 2: 0.0}]) == 0  # leads 1, -20, 85
-    assert hero.typical([first, second]) == 3  # leads 1, -20, 85, 0: the lower of 0 and 1
-
-
-def test_commands_shown_in_the_readme_name_real_verbs_and_methods() -> None:
-    from svea.cli import VERBS
-    from svea.methods import METHODS
-
-    text = (ROOT / "README.md").read_text()
-    verbs = re.findall(r"^    svea (\w+)", text, re.M)
-    assert verbs and set(verbs) <= set(VERBS)
-    assert set(re.findall(r"--method (\S+)", text)) <= set(METHODS)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S).splitlines()
+    special = ("|", "$$", "![", "    ", "[", "<!--")
+    assert [line for line in prose if len(line) > 100 and not line.startswith(special)] == []
 
 
 def test_the_page_about_logging_has_every_field_of_the_log() -> None:
     """Against the logs of real runs in results/."""
-    import json
-
     page = (ROOT / "docs/logging.md").read_text()
     common = set(re.findall(r"`(\w+)`", page.split("Each line has ")[1].split("```")[0]))
-    missing = set()
+    fields: dict[str, set[str]] = {}
     for log in (ROOT / "results").rglob("metrics.jsonl"):
         for line in map(json.loads, log.read_text().splitlines()):
-            row = re.search(rf"^\| `{line['kind']}` \|(.*)$", page, re.M)
-            assert row, line["kind"]
-            fields = line.keys() - common - {"kind"}
-            missing |= {f"{line['kind']}: {name}" for name in fields if f"`{name}`" not in row[1]}
-    assert not missing
-
-
-COMMAND = re.compile(r"^ {4}(?:\$ |srun )?svea ((?:\\\n|[^\n#])*)|`svea ([a-z][^`]*)`", re.M)
-PARTS = {  # second words that have a help of their own
-    "bench": {"update", "env", "augment", "train"},
-    "analyze": {"q-variance", "q-gap", "walltime", "saliency", "tid"},
-    "data": {"list", "get"},
-    "sweep": {"status"},
-}
+            fields.setdefault(line["kind"], set()).update(line.keys() - common - {"kind"})
+    for kind, names in fields.items():
+        row = re.search(rf"^\| `{kind}` \|(.*)$", page, re.M)
+        assert row and names <= set(re.findall(r"`(\w+)`", row[1])), kind
 
 
 def test_every_command_on_a_page_has_a_verb_and_flags_that_exist(
@@ -241,7 +147,7 @@ def test_every_command_on_a_page_has_a_verb_and_flags_that_exist(
         return helps[words]
 
     commands = 0
-    for page in PAGES:
+    for page in (page for page in PAGES if page.name != "CHANGELOG.md"):  # it names what is gone
         for match in COMMAND.finditer(page.read_text()):
             line = re.sub(r"\\?\n\s*", " ", match[1] or match[2])
             verb, *rest = line.split()
@@ -252,3 +158,118 @@ def test_every_command_on_a_page_has_a_verb_and_flags_that_exist(
                 assert found, f"{named(page)}: svea {line} has {flag}"
             commands += 1
     assert commands > 150
+
+
+# What pages let a reader run, at a small size -----------------------------------------------------
+
+GUIDES = ["README", "docs/index", "docs/augmentations", "docs/environments", "docs/logging",
+          "docs/robot"]  # fmt: skip
+TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
+NOTEBOOK = ROOT / "examples/first_steps.ipynb"
+BLOCK = re.compile(r"^```(bash|python|toml)\n(.*?)^```", re.M | re.S)
+NAMED = re.compile(r"Save this as `(\S+)`|# (\S+\.py)\n")
+SMALL = {
+    "decisions": 40, "warmup": 20, "eval_every": 40, "eval_episodes": 1, "image_size": 24,
+    "batch_size": 4, "episode_frames": 80, "network.layers": 2, "network.filters": 4,
+    "network.hidden": 16,
+}  # fmt: skip
+
+
+def small(command: str) -> str:
+    """The same command with fewer decisions, smaller pictures and networks."""
+    command = re.sub(r"^svea ", f"{sys.executable} -m svea ", command)
+    if " svea train " in command:
+        flags = (f"--{name.replace('_', '-')} {value}" for name, value in SMALL.items())
+        size = "--image-size 84 --network.layers 4" if "drqv2" in command else ""
+        command += f" {' '.join(flags)} {size}"
+    if " svea sweep --tasks " in command:
+        settings = " ".join(f"{name}={value}" for name, value in SMALL.items())
+        command = command.replace("--set ", f"--set {settings} ")
+    return command
+
+
+def script(text: str) -> list[str]:
+    """A command that runs a snippet at a small size, also where it starts processes."""
+    given = ", ".join(f'"{name}": {value}' for name, value in SMALL.items())
+    body = text.replace('preset="quick"', f'preset="quick", **{{{given}}}')
+    return ["-c", f"if __name__ == '__main__':\n{textwrap.indent(body, '    ')}"]
+
+
+def small_toml(body: str) -> str:
+    pairs = ", ".join(f'"{k}" = {v}' for k, v in SMALL.items() if "." not in k)
+    nets = ", ".join(f"{k[8:]} = {v}" for k, v in SMALL.items() if "." in k)
+    given = f'preset = "quick", {pairs}, network = {{{nets}}}'
+    return body.replace('preset = "quick"', given)
+
+
+def run(command: str | list[str], folder: Path) -> str:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{folder}",
+        "MPLBACKEND": "agg",
+        "OMP_NUM_THREADS": "1",
+        "SVEA_ZOO": str(ROOT / "zoo"),
+    }
+    shell = isinstance(command, str)
+    done = subprocess.run(
+        command if isinstance(command, str) else [sys.executable, *command], shell=shell,
+        cwd=folder, env=environment, timeout=600, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    text = page.read_text()
+    assert f"tutorials/{page.name}" in (ROOT / "mkdocs.yml").read_text()
+    blocks = list(BLOCK.finditer(text))
+    assert blocks
+    for block in blocks:
+        language, body = block.groups()
+        before = text[: block.start()].rstrip().splitlines()[-1]
+        if language == "bash":
+            for command in body.replace("\\\n", " ").splitlines():
+                run(small(command), tmp_path)
+        elif name := NAMED.search(before) or NAMED.match(body):
+            content = small_toml(body) if language == "toml" else body
+            (tmp_path / next(filter(None, name.groups()))).write_text(content)
+        else:
+            run(script(body), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GUIDES)
+def test_the_snippets_of_a_guide_run(name: str, tmp_path: Path) -> None:
+    """Those that do not quote the package, which is compared with its files above."""
+    log = tmp_path / "runs/first/metrics.jsonl"  # of a run that a page speaks of
+    log.parent.mkdir(parents=True)
+    log.write_text('{"kind": "eval", "decision": 0, "return_mean": 1.0}\n')
+    own = [body for quotes, body in PYTHON.findall((ROOT / f"{name}.md").read_text()) if not quotes]
+    assert own
+    for body in own:
+        if file := NAMED.match(body):
+            (tmp_path / next(filter(None, file.groups()))).write_text(body)
+            body = f"import {file[2].removesuffix('.py')}"
+        run(script(body), tmp_path)
+
+
+def test_the_notebook_is_stored_without_output_and_compiles() -> None:
+    notebook = json.loads(NOTEBOOK.read_text())
+    assert notebook["nbformat"] == 4
+    assert not any(cell.get("outputs") for cell in notebook["cells"])
+    compile("\n".join(notebook_code()), "notebook", "exec")
+
+
+def notebook_code() -> list[str]:
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+@pytest.mark.slow
+def test_every_cell_of_the_notebook_runs(tmp_path: Path) -> None:
+    (_, body) = script("\n".join(notebook_code()))
+    (tmp_path / "notebook.py").write_text(body)
+    printed = run(["notebook.py"], tmp_path)
+    assert "color_hard" in printed and "episodes" in printed

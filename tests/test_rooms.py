@@ -43,7 +43,8 @@ TORCH_FREE = [
     "data", "envs", "recipes", "methods", "config",
     "runs.layout", "runs.records", "runs.zoo",
     "results", "results.read", "results.stats", "results.published", "results.tables",
-    "results.compare", "results.analyses", "evaluation.sheets", "play.session", "studies",
+    "results.compare", "results.analyses", "results.figures", "results.report", "cli.report",
+    "evaluation.sheets", "play.session", "studies",
     "studies.cost", "studies.work", "studies.supervise", "studies.engines", "cli",
 ]  # fmt: skip
 """Each is imported alone, in a fresh interpreter."""

@@ -30,8 +30,7 @@ from svea.evaluation import requests, scoring
 from svea.evaluation.requests import Request
 from svea.results import group_runs
 from svea.results.read import read_run
-from svea.results.tables.results import all_results
-from svea.results.tables.writers import to_rows
+from svea.results.tables import all_results, to_rows
 from svea.runs.load import export
 from svea.runs.records import read_records
 from svea.training import train

@@ -153,24 +153,6 @@ def test_on_a_small_disk_a_dry_run_warns_and_a_start_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "words", "code"),
-    [(None, [], 2), (None, ["--yes"], 0), ("y", [], 0), ("n", [], 2), ("", [], 2)],
-)
-def test_the_paper_s_runs_start_after_a_yes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, words: list[str], code: int
-) -> None:
-    begun: list[int] = []
-    monkeypatch.setattr(local, "run_study", lambda *_: begun.append(1))
-    for stream in (sys.stdin, sys.stdout):
-        monkeypatch.setattr(stream, "isatty", lambda: answer is not None)
-    monkeypatch.setattr("builtins.input", lambda _: answer)
-    monkeypatch.setattr("svea.paper.pages.render", lambda *_: (tmp_path, ""))
-    study = ["paper", "fig-base", "--scale", "0.001", "--seeds", "0", "--out", str(tmp_path / "s")]
-    assert cli.main([*study, *words]) == code
-    assert bool(begun) == (code == 0) == (tmp_path / "s").exists()
-
-
 def test_lines_of_a_dry_run_fit_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import math
+import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from paper_runs import SMALL, SMALLEST, rewrite, write_results
 
-from svea.paper import figures
+from svea import cli
 from svea.paper.experiments import TASKS, Scale, experiment
-from svea.paper.pages import render
-from svea.paper.results import gather
-from svea.results import MeanCurve
-from svea.results.run import Curve
+from svea.paper.pages import gather, render
+from svea.studies.engines import local
 
 
 def test_a_table_has_ours_and_the_papers_and_says_what_it_is_not(tmp_path: Path) -> None:
@@ -125,10 +123,19 @@ def test_q_figures_are_drawn_from_what_the_runs_logged(tmp_path: Path) -> None:
     assert "| conv | 3 ± 1.58 |" in text and "| shift | 0.25 ± 0 |" in text
 
 
-def test_curves_have_the_bands_of_every_other_figure() -> None:
-    """95 % bootstrap intervals of the mean, as in `svea report`."""
-    setting = experiment("fig-components").settings[0]
-    heights = np.array([[0.0, 10.0], [1.0, 30.0], [5.0, 20.0]])
-    mean = MeanCurve(Curve(np.array([0.0, 1.0]), heights.mean(axis=0)), heights)
-    (line,) = figures._series({setting: mean})
-    np.testing.assert_array_equal(line.band, mean.interval())
+@pytest.mark.parametrize(
+    ("answer", "words", "code"),
+    [(None, [], 2), (None, ["--yes"], 0), ("y", [], 0), ("n", [], 2), ("", [], 2)],
+)
+def test_the_paper_s_runs_start_after_a_yes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, words: list[str], code: int
+) -> None:
+    begun: list[int] = []
+    monkeypatch.setattr(local, "run_study", lambda *_: begun.append(1))
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: answer is not None)
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    monkeypatch.setattr("svea.paper.render", lambda *_: (tmp_path, ""))
+    study = ["paper", "fig-base", "--scale", "0.001", "--seeds", "0", "--out", str(tmp_path / "s")]
+    assert cli.main([*study, *words]) == code
+    assert bool(begun) == (code == 0) == (tmp_path / "s").exists()

@@ -18,7 +18,7 @@ from svea.core.errors import UserError
 from svea.results import Group
 from svea.results.compare import compare, compare_in, comparison_table, matches
 from svea.results.compare import find_side as find
-from svea.results.tables.writers import to_rows
+from svea.results.tables import to_rows
 
 
 def find_side(text: str, beneath: Path) -> list[Group]:

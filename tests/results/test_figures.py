@@ -17,34 +17,34 @@ from svea.results.report import gather
 INTENSITIES = (0.025, 0.1, 0.5)
 
 
-def exhibits(*folders):
-    """The exhibits about folders, by name."""
-    return {exhibit.name: exhibit for exhibit in gather(list(folders)).exhibits}
+def figures_of(*folders):
+    """The figures about folders, by name."""
+    return {one.name: one for one in gather(list(folders)).figures}
 
 
-def line(exhibit, gid):
+def line(drawn, gid):
     """The points of a line or of marks."""
-    (found,) = [one for one in exhibit.figure.axes[0].lines if one.get_gid() == gid]
+    (found,) = [one for one in drawn.figure.axes[0].lines if one.get_gid() == gid]
     return found.get_xydata()
 
 
-def heights(exhibit):
+def heights(drawn):
     """The heights of bars, by the label of their group."""
     found = {}
-    for container in exhibit.figure.axes[0].containers:
+    for container in drawn.figure.axes[0].containers:
         if not container.get_label().startswith("_"):
             found[container.get_label()] = [patch.get_height() for patch in container]
     return found
 
 
-def labels(exhibit):
+def labels(drawn):
     """What stands below the bars."""
-    return [text.get_text().replace("\n", "") for text in exhibit.figure.axes[0].get_xticklabels()]
+    return [text.get_text().replace("\n", "") for text in drawn.figure.axes[0].get_xticklabels()]
 
 
 def test_one_setting_has_one_figure_with_a_line_per_mode(tmp_path):
     folder = write_run(tmp_path / "a", decisions=600, evaluations=3)
-    found = exhibits(folder)
+    found = figures_of(folder)
     one = found["learning-walker_walk"]
     np.testing.assert_allclose(line(one, "series-0-line"), [[0, 0], [300, 150], [600, 300]])
     np.testing.assert_allclose(line(one, "series-1-line"), [[0, 0], [300, 120], [600, 240]])
@@ -68,7 +68,7 @@ def test_several_settings_have_a_figure_per_mode_with_a_line_each(tmp_path):
     drq = write_run(
         tmp_path / "d", method="drq", augment="none", final={"train": 900, "color_hard": 90}
     )
-    found = exhibits(*svea, drq)
+    found = figures_of(*svea, drq)
     train, test = found["learning-walker_walk-train"], found["learning-walker_walk-color_hard"]
     assert train.methods == ("drq", "svea")
     assert line(train, "series-0-line")[-1].tolist() == [6000, 900]
@@ -84,7 +84,7 @@ def test_lines_of_modes_say_which_pictures_training_was_evaluated_with(tmp_path)
         if record.get("kind") == "eval" and record["mode"] == "color_hard":
             record["provenance"] = {"mode": "color_hard", "source": "generated", "settings": 100}
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
-    texts = exhibits(folder)["learning-walker_walk"].figure.findobj(Text)
+    texts = figures_of(folder)["learning-walker_walk"].figure.findobj(Text)
     shown = {text.get_text() for text in texts}
     assert {"train", "color_hard (generated)"} <= shown and "color_hard" not in shown
 
@@ -95,7 +95,7 @@ def test_the_band_is_a_bootstrap_interval_over_seeds(tmp_path):
         write_run(tmp_path / f"{s}", seed=s, final={"train": level})
         for s, level in enumerate(finals)
     ]
-    one = exhibits(*folders)["learning-walker_walk"]
+    one = figures_of(*folders)["learning-walker_walk"]
     last = [row for row in one.numbers if row["decision"] == 6000]
     assert [row["seeds"] for row in last] == [3]
     assert last[0]["mean"] == pytest.approx(360)
@@ -109,7 +109,7 @@ def test_the_band_is_a_bootstrap_interval_over_seeds(tmp_path):
 
 
 def test_one_seed_has_no_band_and_says_so(tmp_path):
-    one = exhibits(write_run(tmp_path / "a"))["learning-walker_walk"]
+    one = figures_of(write_run(tmp_path / "a"))["learning-walker_walk"]
     assert not one.figure.axes[0].collections
     assert "one seed, no band" in one.caption
 
@@ -118,7 +118,7 @@ def test_bars_show_each_mode_next_to_the_papers(tmp_path):
     final = {"train": 300, "color_hard": 240, "video_easy": 100}
     svea = write_run(tmp_path / "s", final=final)
     drq = write_run(tmp_path / "d", method="drq", augment="none", final={"train": 310})
-    one = exhibits(svea, drq)["generalisation-walker_walk"]
+    one = figures_of(svea, drq)["generalisation-walker_walk"]
     assert labels(one) == ["train", "color_hard", "video_easy"]
     drawn = heights(one)
     assert drawn["svea + conv"] == pytest.approx([300, 240, 100])
@@ -132,14 +132,14 @@ def test_a_replication_stands_next_to_the_papers_numbers(tmp_path):
         write_run(tmp_path / str(s), seed=s, decisions=500_000, preset="paper", evaluations=2)
         for s in range(5)
     ]
-    one = exhibits(*runs)["generalisation-walker_walk"]
+    one = figures_of(*runs)["generalisation-walker_walk"]
     paper = published.lookup("walker_walk", "train", "svea", "conv").mean
     assert line(one, "series-0-paper")[0, 1] == paper
 
 
 def colors_of(*runs):
     """The colour of every setting's line in training."""
-    one = exhibits(*runs)
+    one = figures_of(*runs)
     (found,) = [e for name, e in one.items() if name.endswith("walk-train")]
     return {m.get_label(): m.get_color() for m in found.figure.axes[0].lines if m.get_gid()}
 
@@ -153,7 +153,7 @@ def test_a_method_has_the_same_colour_in_every_report(tmp_path):
 
 def test_settings_of_one_method_differ_by_their_line(tmp_path):
     conv, overlay = write_run(tmp_path / "c"), write_run(tmp_path / "o", augment="overlay")
-    one = exhibits(conv, overlay)["learning-walker_walk-train"]
+    one = figures_of(conv, overlay)["learning-walker_walk-train"]
     lines = [m for m in one.figure.axes[0].lines if (m.get_gid() or "").endswith("-line")]
     assert lines[0].get_color() == lines[1].get_color()
     assert lines[0].get_linestyle() != lines[1].get_linestyle()
@@ -163,7 +163,7 @@ def test_curves_in_train_and_test_end_at_the_same_height(tmp_path):
     final = {"train": 900, "color_hard": 120}
     svea = write_run(tmp_path / "s", final=final)
     drq = write_run(tmp_path / "d", method="drq", augment="none", final=final)
-    found = exhibits(svea, drq)
+    found = figures_of(svea, drq)
     train, test = (found[f"learning-walker_walk-{m}"].figure.axes[0] for m in final)
     assert train.get_ylim() == test.get_ylim() and train.get_ylim()[1] > 900
     assert train.get_ylabel() == "episode return (of 1,000)"
@@ -177,7 +177,7 @@ def distracting_run(folder, **settings):
 
 
 def test_distractions_are_a_curve_over_intensity_next_to_the_papers(tmp_path):
-    one = exhibits(distracting_run(tmp_path / "s"))["distracting-walker_walk"]
+    one = figures_of(distracting_run(tmp_path / "s"))["distracting-walker_walk"]
     expected = [[0.025, 100], [0.1, 200], [0.5, 300]]
     np.testing.assert_allclose(line(one, "series-0-line"), expected)
     modes = [f"distracting_cs:{x:g}" for x in INTENSITIES]
@@ -188,17 +188,17 @@ def test_distractions_are_a_curve_over_intensity_next_to_the_papers(tmp_path):
 
 
 def test_intensities_leave_the_bars_only_when_there_are_several(tmp_path):
-    many = exhibits(distracting_run(tmp_path / "many"))["generalisation-walker_walk"]
+    many = figures_of(distracting_run(tmp_path / "many"))["generalisation-walker_walk"]
     assert labels(many) == ["train"]
     one = write_run(tmp_path / "one", final={"train": 300, "distracting_cs:0.1": 100})
-    found = exhibits(one)
+    found = figures_of(one)
     assert labels(found["generalisation-walker_walk"]) == ["train", "distracting_cs:0.1"]
     assert "distracting-walker_walk" not in found
 
 
 def test_cameras_and_lights_have_bars_of_their_own_next_to_train(tmp_path):
     final = {"light_color_easy": 80, "rotate_hard": 20, "rotate_easy": 60, "train": 100}
-    found = exhibits(write_run(tmp_path / "a", final=final | {"color_hard": 50}))
+    found = figures_of(write_run(tmp_path / "a", final=final | {"color_hard": 50}))
     assert labels(found["generalisation-walker_walk"]) == ["train", "color_hard"]
     geometry = found["geometry-walker_walk"]
     assert labels(geometry) == ["train", "rotate_easy", "rotate_hard"]
@@ -219,7 +219,7 @@ def test_robot_tasks_show_success_next_to_the_papers(tmp_path):
         )
         for s in range(2)
     ]
-    one = exhibits(*folders)["success-robot_reach"]
+    one = figures_of(*folders)["success-robot_reach"]
     assert one.topic == figures.ROBOT
     assert heights(one)["svea + conv"] == pytest.approx([1.0, 0.7])
     np.testing.assert_array_equal(line(one, "series-0-paper")[:, 1], [1.0, 0.89])
@@ -229,7 +229,7 @@ def test_the_variance_of_the_q_target_is_a_curve_over_training(tmp_path):
     svea = [write_run(tmp_path / f"s{s}", seed=s, evaluations=3, variance=1 + s) for s in (0, 1)]
     drq = write_run(tmp_path / "d", method="drq", evaluations=3, variance=100)
     silent = write_run(tmp_path / "r", method="rad")
-    one = exhibits(*svea, drq, silent)["q-target-variance-walker_walk"]
+    one = figures_of(*svea, drq, silent)["q-target-variance-walker_walk"]
     assert one.methods == ("drq", "svea")
     np.testing.assert_allclose(line(one, "series-0-line")[:, 1], [100, 200, 300])
     np.testing.assert_allclose(line(one, "series-1-line")[:, 1], [1.5, 3, 4.5])
@@ -247,7 +247,7 @@ def test_analyses_are_bars_averaged_over_seeds(tmp_path):
         ]
         write_analysis(folder, "q-variance", rows)
     write_run(tmp_path / "unanalysed", method="drq")
-    found = exhibits(*folders, tmp_path / "unanalysed")
+    found = figures_of(*folders, tmp_path / "unanalysed")
     assert labels(found["q-gap-walker_walk"]) == ["conv"]
     assert heights(found["q-gap-walker_walk"]) == {"svea + conv": [5.0]}
     assert labels(found["q-variance-walker_walk"]) == ["target"]
@@ -261,14 +261,14 @@ def test_a_damaged_analysis_hides_nothing_else(tmp_path, content):
     folder = write_run(tmp_path / "a")
     write_analysis(folder, "q-gap", [])
     (folder / "analysis" / "q-gap.json").write_text(content)
-    assert set(exhibits(folder)) == {"learning-walker_walk", "generalisation-walker_walk"}
+    assert set(figures_of(folder)) == {"learning-walker_walk", "generalisation-walker_walk"}
 
 
 def test_colours_stay_with_their_setting_on_every_figure(tmp_path):
     first = write_run(tmp_path / "a", task="walker_walk", method="drq", augment="none")
     second = write_run(tmp_path / "b", task="walker_walk")
     third = write_run(tmp_path / "c", task="cartpole_swingup")
-    found = exhibits(first, second, third, write_run(tmp_path / "d", task="cartpole_swingup",
+    found = figures_of(first, second, third, write_run(tmp_path / "d", task="cartpole_swingup",
                                                      method="rad", augment="none"))  # fmt: skip
     colors = set()
     for name in ("learning-walker_walk-train", "learning-cartpole_swingup-train"):

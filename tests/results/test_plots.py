@@ -18,7 +18,6 @@ from svea.results.plots import (
     Series,
     grouped_bars,
     intensity_curves,
-    layout,
     learning_curves,
     to_pdf,
     to_png,
@@ -261,5 +260,5 @@ def test_no_two_settings_look_the_same_and_methods_keep_their_colour():
     first = {method: looks[settings.index(method)] for method in ("svea", "drq", "sac")}
     alone = {method: plots.looks([method])[0] for method in first}
     assert first == alone
-    assert len(layout.LINES) == len(layout.HATCHES) == len(set(layout.HATCHES))
-    assert all(line < len(layout.LINES) for _, line in looks)
+    assert len(plots.LINES) == len(plots.HATCHES) == len(set(plots.HATCHES))
+    assert all(line < len(plots.LINES) for _, line in looks)

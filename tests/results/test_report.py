@@ -20,7 +20,7 @@ from svea.core.errors import StorageError, UserError
 from svea.results import group_runs
 from svea.results.read import read_run
 from svea.results.report import media, write_report
-from svea.results.report.cards import next_steps
+from svea.results.report.page import next_steps
 
 DATE = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 

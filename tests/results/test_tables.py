@@ -8,9 +8,15 @@ import re
 from fake_runs import write_run
 
 from svea.results.report import gather
-from svea.results.tables import Cell, Column, Row, Table, results
-from svea.results.tables.writers import (
+from svea.results.tables import (
+    Cell,
+    Column,
+    Row,
+    Table,
+    aggregate_table,
     records_to_csv,
+    return_tables,
+    success_table,
     to_csv,
     to_latex,
     to_markdown,
@@ -20,7 +26,7 @@ from svea.results.tables.writers import (
 
 def returns(*folders):
     """The tables of returns about folders."""
-    return results.return_tables(gather(list(folders)).results)
+    return return_tables(gather(list(folders)).results)
 
 
 def texts(table):
@@ -88,7 +94,7 @@ def test_cameras_share_a_table_with_a_row_per_task_and_mode(tmp_path):
 
 def test_success_is_printed_like_the_papers(tmp_path):
     folder = write_run(tmp_path / "r", task="robot_push", final={"test": 10}, success={"test": 0.4})
-    table = results.success_table(gather([folder]).successes)
+    table = success_table(gather([folder]).successes)
     assert texts(table)["robot_push, test", "svea + conv"] == ("0.40", "0.48†")
     assert "Not a replication" in table.notes[-1]
 
@@ -99,7 +105,7 @@ def test_tasks_are_pooled_by_setting(tmp_path):
         for task, level in (("walker_walk", 300), ("finger_spin", 500))
     ]
     evidence = gather(folders)
-    table = results.aggregate_table(evidence.aggregates, {"svea + conv": "svea"})
+    table = aggregate_table(evidence.aggregates, {"svea + conv": "svea"})
     (row,) = table.rows
     assert row.cells[0].text == "train, 2 DMControl tasks"
     assert row.cells[1].line == "400 [371, 431]"  # one seed each: over worlds, as a single task

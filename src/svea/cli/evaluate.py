@@ -19,8 +19,7 @@ from svea.evaluation.scoring import Scoring
 from svea.results import caveat_notes, group_runs
 from svea.results.compare import compare
 from svea.results.read import look_for_runs, read_runs
-from svea.results.tables.brief import brief
-from svea.results.tables.results import all_results
+from svea.results.tables import all_results, brief
 from svea.runs import zoo
 from svea.runs.records import Record, latest
 

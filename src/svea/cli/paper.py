@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+from svea import studies
 from svea.cli.arguments import Out, Positional, parse, tyro
+from svea.cli.printing import print_table, say
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.core.errors import UserError
 from svea.core.files import output_folder
+from svea.core.terminal import Steps
 
 
 def run(arguments: list[str]) -> int:
@@ -42,53 +44,42 @@ def command(
         yes: start without asking; needed where there is no terminal to ask on.
         engine: where and how to run.
     """
-    from svea import studies
-    from svea.cli.printing import print_table
-    from svea.paper import experiments as papers
-
+    Paper = paper_wing()
     if what == "list":
-        print_table(list_experiments())
+        print_table(Paper.experiments())
         return 0
-    changes = studies.parse_settings(set)
-    size = papers.Scale(scale, " ".join(seeds), changes)
-    folder = output_folder(out or size.folder()).absolute()
+    paper = Paper(scale, " ".join(seeds), studies.parse_settings(set))
+    paper.folder = output_folder(out or paper.folder).absolute()
     if what == "claims":
         if out is not None and not out.is_dir():
             raise UserError(
                 f"out is {str(out)!r}, which is not a folder; allowed: one that `svea paper` "
                 "has written its runs to, or no --out"
             )
-        return print_claims(size, folder)
-    return run_and_draw(what, size, folder, engine, render, confirm=not yes)
+        return print_claims(paper)
+    return run_and_draw(what, paper, engine, render, confirm=not yes)
 
 
-def list_experiments() -> list[dict[str, Any]]:
-    """The rows of `svea paper list`."""
-    from svea.paper.experiments import EXPERIMENTS, SEEDS
-    from svea.studies import parse_seeds
-
-    return [
-        {
-            "name": one.name,
-            "paper": one.where,
-            "runs": len(one.tasks) * len(one.settings) * len(parse_seeds(SEEDS)),
-            "about": one.about,
-        }
-        for one in EXPERIMENTS.values()
-    ]
+def paper_wing() -> Any:
+    """The door to the paper's experiments, which an installation may lack."""
+    try:
+        from svea.paper import Paper
+    except ModuleNotFoundError as error:
+        if error.name != "svea.paper":
+            raise
+        raise UserError(
+            "this installation lacks the paper's experiments (svea/paper): install all of svea"
+        ) from None
+    return Paper
 
 
-def print_claims(size: Any, folder: Path) -> int:
+def print_claims(paper: Any) -> int:
     """Each claim, the paper's number, the rule that decides it, and ours."""
-    from svea.cli.printing import say
-    from svea.core.terminal import Steps
-    from svea.paper.claims import verdicts
-
-    for line in size.caveats:
+    for line in paper.notes():
         say(line)
     with Steps("claims") as steps:
         steps.doing("reading runs")
-        decided = verdicts(size, folder)
+        decided = paper.claims()
     for verdict in decided:
         claim = verdict.claim
         say(f"{claim.text}\n  paper: {claim.paper}\n  ours:  {verdict.ours}")
@@ -96,26 +87,17 @@ def print_claims(size: Any, folder: Path) -> int:
     return 0
 
 
-def run_and_draw(
-    what: str, size: Any, folder: Path, engine: Any, only_draw: bool, confirm: bool
-) -> int:
+def run_and_draw(what: str, paper: Any, engine: Any, only_draw: bool, confirm: bool) -> int:
     """Train what an experiment of the paper needs, then draw it from the run folders."""
-    from svea.cli.printing import say
-    from svea.core.terminal import Steps
-    from svea.paper.experiments import experiment
-    from svea.paper.pages import render
-    from svea.paper.results import gather
-
-    one, code = experiment(what), 0
-    for line in (*size.caveats, *one.notes):
+    code = 0
+    for line in paper.notes(what):
         say(line)
     if not only_draw:
-        study = size.study(one, folder, engine.attempts)
-        code = run_study(study, engine, confirm)
+        code = run_study(paper.study(what, engine.attempts), engine, confirm)
         if engine.dry_run or engine.on == "slurm":
             return code
     with Steps("pages") as steps:
         steps.doing(f"drawing {what}")
-        page, text = render(gather(one, size, folder), folder / "paper")
+        page, text = paper.render(what)
     print(f"{text}\n{page}")
     return code

@@ -14,7 +14,7 @@ from rich.table import Table
 from svea.core.errors import SveaError
 from svea.core.terminal import console
 from svea.results.tables import Table as Results
-from svea.results.tables.writers import to_rows
+from svea.results.tables import to_rows
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from svea.paper.experiments import (
     Setting,
     experiment,
 )
-from svea.paper.results import ExperimentResults, gather
+from svea.paper.pages import ExperimentResults, gather
 from svea.results.run import Run
 
 CellMean = Callable[[str, Setting, str], float]

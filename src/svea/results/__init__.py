@@ -1,25 +1,23 @@
 """From runs to results: groups over seeds, their numbers, and what to know about them."""
 
 from svea.results.caveats import all_caveats, caveat_notes, caveats_of
-from svea.results.curves import (
+from svea.results.groups import Group, group_runs, suite
+from svea.results.summary import (
+    Aggregate,
     MeanCurve,
+    Result,
+    Unit,
     WallTime,
+    aggregate,
     areas,
     common_level,
     mean_curve,
     over_hours,
-    seconds_per_decision,
-    wall_times,
-)
-from svea.results.groups import Group, group_runs, suite
-from svea.results.summary import (
-    Aggregate,
-    Result,
-    Unit,
-    aggregate,
     random_return,
+    seconds_per_decision,
     summarise,
     summarise_mode,
+    wall_times,
 )
 
 __all__ = [

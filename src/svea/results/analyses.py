@@ -12,7 +12,7 @@ from svea.config.modes import in_order
 from svea.core import files
 from svea.core.errors import SveaError, UserError
 from svea.core.words import mean_std, number, significant
-from svea.results import WallTime, common_level, group_runs, wall_times
+from svea.results import Group, WallTime, common_level, group_runs, wall_times
 from svea.results.read import find_runs, read_run, read_runs
 from svea.results.stats import mean_and_std
 from svea.results.tables import Cell, Table
@@ -223,25 +223,21 @@ def walltimes(
                 }
             )
         if out is not None:
-            draw_wall_times(times, mode, _per_task(out, task, len(by_task)))
+            members = [one.group for one in times]
+            _draw(_per_task(out, task, len(by_task)), task, members, mode)
     notes.append("hours are wall time, evaluations included, on whatever machine each run had")
     return Analysed(Table.of("wall-time", rows), notes)
 
 
-def draw_wall_times(times: Sequence[WallTime], mode: str, out: Path) -> Path:
+def _draw(out: Path, task: str, groups: Sequence[Group], mode: str) -> None:
     """The paper's K, M figure: return against wall time, one line per setting, as PNG or PDF."""
-    from svea.results import plots
+    from svea.results import figures, plots
 
-    series = [
-        plots.Series(one.group.label, one.curve, color=place) for place, one in enumerate(times)
-    ]
-    title = f"{times[0].group.task}: {mode}"
-    figure = plots.learning_curves(series, title=title, action_repeat=None, width=plots.HOURS)
     writers = {".png": plots.to_png, ".pdf": plots.to_pdf}
     if out.suffix.lower() not in writers:
         raise UserError(f"out is {str(out)!r}; allowed: a file that ends in .png or .pdf")
-    files.write_whole(out, writers[out.suffix.lower()](figure))
-    return out
+    if figure := figures.wall_time(task, groups, mode, figures.looks_of(groups)):
+        files.write_whole(out, writers[out.suffix.lower()](figure))
 
 
 def _per_task(out: Path, task: str, tasks: int) -> Path:

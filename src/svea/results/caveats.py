@@ -13,9 +13,8 @@ from svea.config.modes import in_order, modes_of
 from svea.core.words import listed
 from svea.evaluation.episodes import USUAL
 from svea.results import published
-from svea.results.groups import Group
+from svea.results.groups import Group, other_pictures
 from svea.results.run import Run
-from svea.results.settings import other_pictures
 from svea.runs.records import MADE_WITH, made_with, told_apart
 
 Caveats = dict[str, list[str]]

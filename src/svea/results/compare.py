@@ -18,8 +18,7 @@ from svea.core.words import interval, number, plural, rate
 from svea.results import Group, areas, caveat_notes, group_runs, stats, suite
 from svea.results.read import read_runs
 from svea.results.stats import Interval
-from svea.results.tables import Cell, Table
-from svea.results.tables.results import show
+from svea.results.tables import Cell, Table, show
 from svea.runs import zoo
 
 Measure = Literal["return", "area", "success"]

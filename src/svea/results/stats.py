@@ -179,6 +179,18 @@ def interquartile_mean(values: ArrayLike) -> NDArray[np.float64]:
     return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
 
 
+def mean_of_strata(sizes: Sequence[int]) -> Statistic:
+    """The mean over tasks of their means over seeds: a task with more seeds counts no more.
+
+    Args:
+        sizes: How many scores each task has, in the order of the scores.
+    """
+    ends = np.cumsum(sizes)[:-1]
+    return lambda scores: np.mean(
+        [task.mean(axis=-1) for task in np.split(scores, ends, axis=-1)], axis=0
+    )
+
+
 def bootstrap_interval(
     strata: Sequence[Scores],
     statistic: Statistic,

@@ -15,13 +15,23 @@ from pathlib import Path
 from svea.core import files
 from svea.core.errors import UserError
 from svea.core.words import plural
-from svea.results import Aggregate, Group, Result, aggregate, figures, group_runs, plots, summarise
-from svea.results.figures import Exhibit
+from svea.results import (
+    Aggregate,
+    Group,
+    Result,
+    aggregate,
+    figures,
+    group_runs,
+    plots,
+    summarise,
+    tables,
+)
+from svea.results.figures import ReportFigure
 from svea.results.read import find_runs, read_runs
 from svea.results.report.page import render
 from svea.results.run import Run
-from svea.results.tables import Table, writers
-from svea.results.tables.results import (
+from svea.results.tables import (
+    Table,
     aggregate_table,
     list_results,
     return_tables,
@@ -39,7 +49,7 @@ class Evidence:
     """Returns."""
     successes: list[Result]
     aggregates: list[Aggregate]
-    exhibits: list[Exhibit]
+    figures: list[ReportFigure]
     problems: list[str]
     """Folders that are not runs, each with the reason."""
 
@@ -74,7 +84,7 @@ def gather(
     returns = [result for group in groups for result in summarise(group)]
     successes = [result for group in groups for result in summarise(group, "success")]
     on_step("drawing figures")
-    shown = figures.exhibits(groups, returns, successes)
+    shown = figures.report_figures(groups, returns, successes)
     return Evidence(groups, returns, successes, aggregate(groups), shown, problems)
 
 
@@ -163,19 +173,19 @@ def write_figures(evidence: Evidence, folder: Path) -> list[Path]:
         The files.
     """
     contents: dict[str, str | bytes] = {}
-    for exhibit in evidence.exhibits:
-        name = _unused(_file_name(exhibit.name), contents)
-        contents[f"{name}.png"] = plots.to_png(exhibit.figure, dpi=200)
-        contents[f"{name}.pdf"] = plots.to_pdf(exhibit.figure)
-        contents[f"{name}.csv"] = writers.records_to_csv(exhibit.numbers)
+    for one in evidence.figures:
+        name = _unused(_file_name(one.name), contents)
+        contents[f"{name}.png"] = plots.to_png(one.figure, dpi=200)
+        contents[f"{name}.pdf"] = plots.to_pdf(one.figure)
+        contents[f"{name}.csv"] = tables.records_to_csv(one.numbers)
     success = success_table(evidence.successes)
     for table in [*evidence.return_tables(), *([success] if success else [])]:
         name = _unused("table-" + _file_name(table.name), contents)
-        contents[f"{name}.tex"] = writers.to_latex(table)
-        contents[f"{name}.md"] = writers.to_markdown(table)
-    contents["results.csv"] = writers.to_csv(list_results(evidence.results, evidence.successes))
+        contents[f"{name}.tex"] = tables.to_latex(table)
+        contents[f"{name}.md"] = tables.to_markdown(table)
+    contents["results.csv"] = tables.to_csv(list_results(evidence.results, evidence.successes))
     if success is not None:
-        contents["success.csv"] = writers.to_csv(success)
+        contents["success.csv"] = tables.to_csv(success)
     for name, content in contents.items():
         files.write_whole(folder / name, content.encode() if isinstance(content, str) else content)
     return [folder / name for name in contents]

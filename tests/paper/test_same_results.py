@@ -11,11 +11,10 @@ from paper_runs import SMALL, SMALLEST, rewrite, write_results
 
 from svea.cli.evaluate import print_scores
 from svea.paper.experiments import experiment
-from svea.paper.pages import render
-from svea.paper.results import gather
+from svea.paper.pages import gather, render
 from svea.results.report import write_report
 
-INTERVAL = re.compile(r"[\d.,]+ \[[\d.,]+, [\d.,]+\]")
+INTERVAL = re.compile(r"\[[\d.,]+, [\d.,]+\]")
 
 
 def rows(page: str) -> list[str]:

@@ -1,0 +1,430 @@
+"""Which figures a report has: each with its caption, its groups and the numbers it draws.
+
+`plots` knows how to draw, `summary` what was reached; this file chooses what is shown in which
+figure. The page, `--figures` and the paper's pages show the same objects, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from svea.config.modes import family, in_order
+from svea.config.tasks import EPISODE_FRAMES, ROBOT_TASKS
+from svea.envs import describe
+from svea.results import Group, MeanCurve, Result, mean_curve, over_hours, plots, published, stats
+from svea.results.plots import Bar, Series
+from svea.results.run import Curve, Run, is_number
+from svea.results.summary import random_return
+from svea.results.tables import Record
+
+LEARNING, GENERALISATION, ROBOT, Q_VALUES = "learning", "generalisation", "robot", "q-values"
+"""The topics, in the order of the page."""
+OVER = "over worlds (train: episodes), and over seeds where there are several"
+DISTRACTING = "distracting_cs"
+KINDS = ("geometry", "lights")
+"""Groups of modes with figures of their own: many, and none of the paper's."""
+SPAN_FOR_LOG = 30.0  # a ratio of largest to smallest from which a linear axis hides the small ones
+
+Looks = Mapping[str, tuple[int, int]]
+"""By the label of a setting: its colour, which is its method's, and its kind of line."""
+Height = tuple[float, stats.Interval, published.PaperResult | None]
+Heights = dict[tuple[int, str], Height]
+"""By the identity of a group, and a category."""
+Lines = Sequence[tuple[Group, str, MeanCurve, Series]]
+"""Whose curve, of which mode or quantity, and how it is drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReportFigure:
+    """One figure, with all that a page or a folder says about it."""
+
+    name: str
+    """For a file, and unique once its characters are safe there."""
+    topic: str
+    task: str
+    figure: Figure
+    caption: str
+    methods: tuple[str, ...]
+    """The method that series n belongs to."""
+    numbers: list[Record]
+
+
+def report_figures(
+    groups: Sequence[Group], results: Sequence[Result], successes: Sequence[Result]
+) -> list[ReportFigure]:
+    """Every figure that the runs have numbers for, task by task."""
+    looks = looks_of(groups)
+    found: list[ReportFigure] = []
+    for task in dict.fromkeys(group.task for group in groups):
+        members = [group for group in groups if group.task == task]
+        here = [result for result in results if result.group.task == task]
+        there = [success for success in successes if success.group.task == task]
+        found += learning(task, members, looks)
+        found += generalisation(task, members, here, looks)
+        found += distracting(task, members, here, looks)
+        found += success_rates(task, members, there, looks)
+        found += variance_curves(task, members, looks)
+        found += q_bars(task, members, looks)
+    return found
+
+
+def looks_of(groups: Sequence[Group]) -> Looks:
+    """A method has its colour in every report; what shares a colour differs by its line."""
+    methods = {group.label: group.method for group in groups}
+    return dict(zip(methods, plots.looks(list(methods.values())), strict=True))
+
+
+# Curves -------------------------------------------------------------------------------------------
+
+
+def learning(
+    task: str, groups: Sequence[Group], looks: Looks, modes: Sequence[str] = ()
+) -> Iterator[ReportFigure]:
+    """One figure with all modes for a single group; else one per mode with a line per group."""
+    alone = len(groups) == 1 and not modes
+    modes = modes or list(dict.fromkeys(mode for group in groups for mode in group.modes))
+    drawn: list[tuple[Group, str, MeanCurve, Series]] = []
+    for group in groups:
+        for mode in modes:
+            band = mean_curve(run.evaluation_curve(mode) for run in group.runs)
+            if band is None:
+                continue
+            one = _line(group.label, band, looks[group.label])
+            if alone:
+                dots = [run.episode_curve() for run in group.runs] if mode == "train" else []
+                one = replace(one, label=_pictures(group, mode), line=len(drawn), episodes=dots)
+            drawn.append((group, mode, band, one))
+    top = max((_highest(one) for *_, one in drawn), default=0.0) * 1.05 or None
+    for subject in [None] if alone else modes:
+        chosen = [one for one in drawn if subject in (None, one[1])]
+        if not chosen:
+            continue
+        group = chosen[0][0]
+        figure = plots.learning_curves(
+            [one for *_, one in chosen],
+            title=f"{task}: {subject or 'learning curve'}",
+            action_repeat=group.runs[0].action_repeat,
+            random=random_return(group, subject or "train"),
+            height=_return_of(task),
+            top=top,  # the same for train and test: the eye compares them
+        )
+        name = f"learning-{task}" + (f"-{subject}" if subject else "")
+        yield _of_lines(name, LEARNING, task, figure, "mean return of evaluations", chosen)
+
+
+def wall_time(task: str, groups: Sequence[Group], mode: str, looks: Looks) -> Figure | None:
+    """Return against hours of wall time; None where no group was evaluated during training."""
+    curves = {group.label: over_hours(group.runs, mode) for group in groups}
+    drawn = [_line(label, band, looks[label]) for label, band in curves.items() if band]
+    title = f"{task}: {mode}"
+    if not drawn:
+        return None
+    return plots.learning_curves(drawn, title=title, action_repeat=None, width=plots.HOURS)
+
+
+def variance_curves(task: str, groups: Sequence[Group], looks: Looks) -> Iterator[ReportFigure]:
+    """The variance of the Q-target over training."""
+    curves = {group: mean_curve(run.variance_curve() for run in group.runs) for group in groups}
+    drawn = [
+        (group, "q_target_variance", band, _line(group.label, band, looks[group.label]))
+        for group, band in curves.items()
+        if band is not None
+    ]
+    if not any(band.curve.decisions.size > 1 for _, _, band, _ in drawn):
+        return  # a point is not a curve
+    heights = np.concatenate([band.curve.returns for _, _, band, _ in drawn])
+    positive = heights[heights > 0]
+    log = positive.size > 0 and bool(positive.max() > SPAN_FOR_LOG * positive.min())
+    figure = plots.learning_curves(
+        [line for *_, line in drawn],
+        title=f"{task}: variance of the Q-target",
+        action_repeat=drawn[0][0].runs[0].action_repeat,
+        height="variance",
+        log=log,
+    )
+    what = "variance of the Q-target over draws of the view it is fed"
+    one = _of_lines(f"q-target-variance-{task}", Q_VALUES, task, figure, what, drawn)
+    yield replace(one, caption=one.caption + (" Logarithmic scale." if log else ""))
+
+
+def _line(label: str, band: MeanCurve, look: tuple[int, int]) -> Series:
+    """A line with its band."""
+    return Series(label, band.curve, band.interval(), (), *look)
+
+
+def _of_lines(
+    name: str, topic: str, task: str, figure: Figure, what: str, chosen: Lines
+) -> ReportFigure:
+    """A figure of curves: what its lines, bands and dots are, and their points."""
+    several = any(band.seeds > 1 for _, _, band, _ in chosen)
+    spread = "bands: 95 % bootstrap interval over seeds" if several else "one seed, no band"
+    dots = "; dots: training episodes" if any(len(s.episodes) for *_, s in chosen) else ""
+    return ReportFigure(
+        name=name,
+        topic=topic,
+        task=task,
+        figure=figure,
+        caption=f"Lines: {what}; {spread}{dots}.",
+        methods=tuple(group.method for group, *_ in chosen),
+        numbers=[row for group, mode, band, _ in chosen for row in _points(group, mode, band)],
+    )
+
+
+def _points(group: Group, mode: str, band: MeanCurve) -> Iterator[Record]:
+    """The points of a curve."""
+    columns = (band.curve.decisions, band.curve.returns, band.std, *band.interval())
+    names = ("decision", "mean", "std_over_seeds", "low", "high")
+    who: Record = {"task": group.task, "setting": group.label, "mode": mode, "seeds": band.seeds}
+    for values in zip(*(column.tolist() for column in columns), strict=True):
+        yield who | dict(zip(names, values, strict=True))
+
+
+def _pictures(group: Group, mode: str) -> str:
+    """A mode as evaluations during training showed it; later ones may have had other data."""
+    lines = (line for run in group.runs for line in run.metrics if line.get("mode") == mode)
+    told = [line.get("provenance") for line in lines if line.get("kind") == "eval"]
+    shown = [one for one in told if isinstance(one, dict) and one.keys() >= {"mode", "source"}]
+    return describe(shown[-1]) if shown else mode
+
+
+def _highest(one: Series) -> float:
+    """The highest point of a line, its band and its dots."""
+    heights = [one.curve.returns, *(curve.returns for curve in one.episodes)]
+    heights += [one.band[1]] if one.band else []
+    return max((float(np.nanmax(h)) for h in heights if np.isfinite(h).any()), default=0.0)
+
+
+def _return_of(task: str) -> str:
+    """What the y axis shows; a step of a suite task earns 1 at most, and an episode has 1,000."""
+    bounded = task in EPISODE_FRAMES and not task.startswith("lqr") and task not in ROBOT_TASKS
+    return "episode return (of 1,000)" if bounded else "episode return"
+
+
+# Bars and intensities -----------------------------------------------------------------------------
+
+
+def generalisation(
+    task: str, groups: Sequence[Group], results: Sequence[Result], looks: Looks
+) -> Iterator[ReportFigure]:
+    """Mean return per mode; kinds of modes, and intensities, have figures of their own."""
+    apart = {r.mode for r in results if _intensity(r) is not None} if _spans(results) else set()
+    results = [result for result in results if result.mode not in apart]
+    if usual := [result for result in results if family(result.mode) not in KINDS]:
+        yield _per_mode("generalisation", task, groups, usual, looks)
+    train = [result for result in results if result.mode == "train"]
+    for kind in KINDS:
+        if here := [result for result in results if family(result.mode) == kind]:
+            yield _per_mode(kind, task, groups, [*train, *here], looks)
+
+
+def _per_mode(
+    kind: str, task: str, groups: Sequence[Group], results: Sequence[Result], looks: Looks
+) -> ReportFigure:
+    """Bars of the modes of a kind."""
+    modes = in_order(result.mode for result in results)
+    cells: Heights = {
+        (id(r.group), r.mode): (r.mean, r.mean_over_worlds, r.paper if r.is_replication else None)
+        for r in results
+    }
+    levels = [[random_return(group, mode) for group in _with_bars(groups, cells)] for mode in modes]
+    random = [next((level for level in row if math.isfinite(level)), math.nan) for row in levels]
+    caption = f"Whiskers: 95 % bootstrap interval of the mean {OVER}.{_without(results)}"
+    if any(result.paper and result.is_replication for result in results):
+        caption += " Diamonds: the paper."
+    if any(result.paper and not result.is_replication for result in results):
+        caption += " Where ours is not a replication, only the table has the paper's number."
+    title = f"{task}: return per mode" + (f", {kind}" if kind in KINDS else "")
+    bars, figure = _bars(kind, GENERALISATION, task, groups, modes, looks, cells, caption)
+    return replace(figure, figure=plots.grouped_bars(bars, modes, title=title, random=random))
+
+
+def success_rates(
+    task: str, groups: Sequence[Group], successes: Sequence[Result], looks: Looks
+) -> Iterator[ReportFigure]:
+    """Success rate per mode next to the paper's."""
+    modes = list(dict.fromkeys(success.mode for success in successes))
+    if not modes:
+        return
+    cells: Heights = {
+        (id(s.group), s.mode): (s.mean, s.mean_over_worlds, s.paper) for s in successes
+    }
+    caption = f"Whiskers: 95 % bootstrap interval {OVER}.{_without(successes)}"
+    if any(success.paper for success in successes):
+        caption += " Diamonds: the paper, on its own robot tasks, which were never released: ours "
+        caption += "is not a replication."
+    bars, figure = _bars("success", ROBOT, task, groups, modes, looks, cells, caption)
+    drawn = plots.grouped_bars(
+        bars, modes, title=f"{task}: success rate", height="share of episodes", top=1.04
+    )
+    yield replace(figure, figure=drawn)
+
+
+_ANALYSES = (
+    (
+        "q-variance",
+        "view",
+        "variance",
+        "variance of the Q-target by view",
+        "Variance over draws of a view: the one that feeds the run's Q-target, and its strong one.",
+    ),
+    (
+        "q-gap",
+        "augment",
+        "gap",
+        "Q-value gap by augmentation",
+        "Mean |Q(s, a) − Q(augmented s, a)| of the trained agent.",
+    ),
+    (
+        "tid",
+        "mode",
+        "score",
+        "TID score by mode",
+        "Overlap of the pixels that raise Q most with those that MuJoCo's segmentation gives the "
+        "task, 0 to 1.",
+    ),
+    (
+        "tid-action",
+        "mode",
+        "score",
+        "TID score of the action by mode",
+        "The same of the pixels that change the action's length most, for agents that are stored "
+        "without Q-functions.",
+    ),
+)
+"""File, category, value, title and caption of what `svea analyze` wrote."""
+
+
+def q_bars(task: str, groups: Sequence[Group], looks: Looks) -> Iterator[ReportFigure]:
+    """The analyses of trained agents: variance by view, gap by augmentation."""
+    for name, category, value, title, about in _ANALYSES:
+        cells: Heights = {}
+        for group in groups:
+            for key, values in analysed(group.runs, name, category, value).items():
+                interval = stats.bootstrap_interval([values], stats.mean)
+                cells[id(group), key] = (float(np.mean(values)), interval, None)
+        if not cells:
+            continue
+        found = list(dict.fromkeys(key for _, key in cells))
+        caption = f"{about} Mean over seeds; whiskers: 95 % bootstrap interval over seeds."
+        bars, figure = _bars(name, Q_VALUES, task, groups, found, looks, cells, caption)
+        drawn = plots.grouped_bars(bars, found, title=f"{task}: {title}", height=value)
+        yield replace(figure, figure=drawn)
+
+
+def analysed(runs: Sequence[Run], name: str, category: str, value: str) -> dict[str, list[float]]:
+    """The last value of each category in every run that has one."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        rows = [row for row in run.analyses.get(name, []) if is_number(row.get(value))]
+        last = {str(row[category]): float(row[value]) for row in rows if category in row}
+        for key, height in last.items():
+            found.setdefault(key, []).append(height)
+    return found
+
+
+def distracting(
+    task: str, groups: Sequence[Group], results: Sequence[Result], looks: Looks
+) -> Iterator[ReportFigure]:
+    """Return over the intensity of the distractions, where it was evaluated at several."""
+    if not _spans(results):
+        return
+    series, methods, rows = [], [], list[Record]()
+    for group in groups:
+        points = [(_intensity(r), r) for r in results if r.group is group]
+        ordered = sorted([(x, r) for x, r in points if x is not None], key=lambda point: point[0])
+        if not ordered:
+            continue
+        numbers = [
+            {
+                "task": task,
+                "setting": group.label,
+                "intensity": intensity,
+                "mean": r.mean,
+                "low": r.mean_over_worlds.low,
+                "high": r.mean_over_worlds.high,
+                "seeds": r.seeds,
+                "paper": r.paper.mean if r.paper else math.nan,
+            }
+            for intensity, r in ordered
+        ]
+        names = ("intensity", "mean", "low", "high", "paper")
+        x, mean, low, high, paper = (np.array([row[key] for row in numbers]) for key in names)
+        known = np.isfinite(paper)
+        theirs = Curve(x[known], paper[known]) if known.any() else None
+        look = looks[group.label]
+        series.append(Series(group.label, Curve(x, mean), (low, high), (), *look, theirs))
+        methods.append(group.method)
+        rows += numbers
+    caption = f"Bands: 95 % bootstrap interval of the mean {OVER}.{_without(results)}"
+    if any(one.paper is not None for one in series):
+        smaller = any(result.paper and not result.is_replication for result in results)
+        caption += " Diamonds: the paper's curve, approximate (read off a plot)"
+        caption += "; ours is not a replication, see the table." if smaller else "."
+    figure = plots.intensity_curves(series, title=f"{task}: {DISTRACTING} over intensity")
+    name = f"distracting-{task}"
+    yield ReportFigure(name, GENERALISATION, task, figure, caption, tuple(methods), rows)
+
+
+def _without(results: Iterable[Result]) -> str:
+    """Why some results have no interval, where any has none."""
+    none = any(math.isnan(result.mean_over_worlds.low) for result in results)
+    return " One seed in a single world or episode has none." if none else ""
+
+
+def _spans(results: Iterable[Result]) -> bool:
+    """Whether results cover several intensities of the distractions."""
+    return len({_intensity(result) for result in results} - {None}) > 1
+
+
+def _intensity(result: Result) -> float | None:
+    """The intensity of a distracting mode, from its name or what its pictures were made with."""
+    name, _, value = result.mode.partition(":")
+    if name != DISTRACTING:
+        return None
+    made_with = result.group.runs[0].provenance().get(result.mode, {})
+    try:
+        return float(value or made_with["intensity"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _with_bars(groups: Sequence[Group], cells: Heights) -> list[Group]:
+    """The groups that have a bar at all."""
+    having = {owner for owner, _ in cells}
+    return [group for group in groups if id(group) in having]
+
+
+def _bars(
+    kind: str,
+    topic: str,
+    task: str,
+    groups: Sequence[Group],
+    categories: Sequence[str],
+    looks: Looks,
+    cells: Heights,
+    caption: str,
+) -> tuple[list[Bar], ReportFigure]:
+    """The bars of each group that has any, and a figure of them that is yet to be drawn."""
+    nothing: Height = (math.nan, stats.NO_INTERVAL, None)
+    drawn, numbers = [], list[Record]()
+    groups = _with_bars(groups, cells)
+    for group in groups:
+        heights = [cells.get((id(group), category), nothing) for category in categories]
+        values = [value for value, _, _ in heights]
+        ends = [interval for _, interval, _ in heights]
+        paper = [paper.mean if paper else math.nan for _, _, paper in heights]
+        lows, highs = [one.low for one in ends], [one.high for one in ends]
+        drawn.append(Bar(group.label, values, lows, highs, *looks[group.label], paper))
+        names = ("category", "value", "low", "high", "paper")
+        columns = zip(categories, values, lows, highs, paper, strict=True)
+        who: Record = {"task": group.task, "setting": group.label}
+        numbers += [
+            who | dict(zip(names, row, strict=True)) for row in columns if math.isfinite(row[1])
+        ]
+    methods = tuple(group.method for group in groups)
+    return drawn, ReportFigure(f"{kind}-{task}", topic, task, Figure(), caption, methods, numbers)

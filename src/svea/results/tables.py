@@ -1,0 +1,571 @@
+"""Tables of results: one object, whether on a terminal, a page, in LaTeX, Markdown or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+from svea.config.modes import family, in_order
+from svea.core.words import interval, listed, mean_std, number, rate
+from svea.envs import describe
+from svea.results import Aggregate, Group, Result, aggregate, summarise
+from svea.results.published import PaperResult
+from svea.results.stats import Interval
+
+Record = dict[str, Any]
+"""One line of a CSV file."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands at a place of the table."""
+
+    text: str
+    note: str = ""
+    """In small print after it: an interval, a ratio, a source."""
+    paper: str = ""
+    """The paper's value for the same setting."""
+    value: float = math.nan
+    """What the text rounds: a page sorts by it."""
+
+    @property
+    def line(self) -> str:
+        """All of it in one line."""
+        return " ".join(filter(None, [self.text, self.note, self.paper and f"({self.paper})"]))
+
+
+@dataclass(frozen=True)
+class Column:
+    """The head of a column."""
+
+    title: str
+    method: str = ""
+    """Whose results stand below: a page filters by it."""
+    kind: Literal["number", "main", "text", "paper"] = "number"
+    """What stands below: numbers, the most important of them, words, or the paper's numbers."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row, with what a page filters by."""
+
+    cells: tuple[Cell, ...]
+    task: str = ""
+    method: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells, with how to read them and the numbers behind them."""
+
+    name: str
+    """For a file."""
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    """How to read it, a sentence each."""
+    records: tuple[Record, ...] = ()
+    """The unrounded numbers behind it."""
+
+    @classmethod
+    def of(cls, name: str, rows: Sequence[Mapping[str, Cell]], notes: Sequence[str] = ()) -> Table:
+        """A table whose rows name their columns; the first row's are shown."""
+        titles = list(rows[0]) if rows else []
+        cells = [Row(tuple(row[title] for title in titles)) for row in rows]
+        columns = [Column(title) for title in titles]
+        return cls(name, "", tuple(columns), tuple(cells), tuple(notes))
+
+
+ABOUT = "≈"
+"""Marks a value of the paper that is read off a plot."""
+NOT_A_REPLICATION = "†"
+"""Marks a value of the paper that ours cannot be compared with."""
+
+SPREAD = "Mean over seeds, ± standard deviation over seeds where there are several."
+
+
+# One result as text -------------------------------------------------------------------------------
+
+
+def show(unit: str) -> Callable[[float], str]:
+    """How numbers of a unit are written."""
+    return rate if unit == "success" else number
+
+
+def ours(result: Result) -> str:
+    """'760 ± 145', or '0.89 ± 0.03'."""
+    return mean_std(result.mean, result.std, show(result.unit))
+
+
+def papers(paper: PaperResult | None, is_replication: bool = True) -> str:
+    """The paper's value with its marks; empty where it has none."""
+    if paper is None:
+        return ""
+    about = ABOUT if paper.approximate else ""
+    mark = "" if is_replication else NOT_A_REPLICATION
+    return about + mean_std(paper.mean, paper.std, show(paper.unit)) + mark
+
+
+def cell(result: Result) -> Cell:
+    """A result next to the paper's."""
+    paper = papers(result.paper, result.is_replication)
+    return Cell(ours(result), paper=paper, value=result.mean)
+
+
+def record(result: Result) -> Record:
+    """Every number of a result, unrounded."""
+    run, paper = result.group.runs[0], result.paper
+    return {
+        "task": run.task,
+        "setting": result.group.label,
+        "method": run.method,
+        "augment": run.augment,
+        "encoder": run.encoder,
+        "base": run.base,
+        "mask": run.mask,
+        "preset": run.preset,
+        "decisions": min(run.decisions_done for run in result.group.runs),
+        "mode": result.mode,
+        "unit": result.unit,
+        "seeds": result.seeds,
+        "episodes": result.episodes,
+        "worlds_seen": result.worlds_seen,
+        "worlds": result.worlds,
+        "mean": result.mean,
+        "std_over_seeds": result.std,
+        "mean_low": result.mean_interval.low,
+        "mean_high": result.mean_interval.high,
+        "mean_low_over_worlds": result.mean_over_worlds.low,
+        "mean_high_over_worlds": result.mean_over_worlds.high,
+        "iqm": result.iqm.point,
+        "iqm_low": result.iqm.low,
+        "iqm_high": result.iqm.high,
+        "iqm_low_over_worlds": result.iqm_over_worlds.low,
+        "iqm_high_over_worlds": result.iqm_over_worlds.high,
+        "area_under_curve": result.area.point,
+        "area_low": result.area.low,
+        "area_high": result.area.high,
+        "random_policy": result.random,
+        "percent_of_train": result.percent_of_train,
+        "paper_mean": paper.mean if paper else math.nan,
+        "paper_std": paper.std if paper else math.nan,
+        "paper_table": paper.table if paper else "",
+        "paper_is_approximate": bool(paper and paper.approximate),
+        "is_replication": result.is_replication,
+        "differs_from_paper": ", ".join(result.departures) if paper else "",
+    }
+
+
+def notes_on_marks(results: Iterable[Result], *, brief: bool = False) -> list[str]:
+    """What the marks on the paper's values mean, as far as there are any.
+
+    Args:
+        results: Those shown.
+        brief: Do not say how each setting differs from the paper's.
+    """
+    marked = [result for result in results if result.paper is not None]
+    notes = []
+    if any(result.paper and result.paper.approximate for result in marked):
+        notes.append(f"{ABOUT} Read off a plot, to about 10 points.")
+    apart: dict[str, list[str]] = {}  # what differs from the paper, and whose result does
+    for result in marked:
+        if not result.is_replication:
+            own = ", ".join(result.departures)
+            apart.setdefault(own, []).append(f"{result.group.task} {result.group.label}")
+    if apart and brief:
+        notes.append(
+            f"{NOT_A_REPLICATION} Not a replication: our run is smaller than the paper's, its "
+            "setting or pictures are others, or it was not judged in all of the benchmark's worlds."
+        )
+    elif apart:
+        who = [f"{listed(list(dict.fromkeys(names)), 3)}: {own}" for own, names in apart.items()]
+        here = listed(who, between="; ") if len(apart) > 1 else next(iter(apart))
+        notes.append(
+            f"{NOT_A_REPLICATION} Not a replication. The paper trains for 500,000 decisions (ViT: "
+            f"300,000) and 5 seeds at 84 px; here: {here}."
+        )
+    return notes
+
+
+# All results in a list ----------------------------------------------------------------------------
+
+Kind = Literal["number", "main", "text", "paper"]
+Listed = tuple[Kind, Callable[[Result, Result | None], Cell | None]]
+
+
+def all_results(groups: Sequence[Group], modes: Collection[str] | None = None) -> Table:
+    """A row per setting and mode, then one per setting and mode over the tasks of a suite.
+
+    Args:
+        groups: Whose results.
+        modes: Only these; all if None.
+    """
+    returns = [result for group in groups for result in summarise(group)]
+    successes = [result for group in groups for result in summarise(group, "success")]
+    return list_results(returns, successes, aggregate(groups), modes)
+
+
+def list_results(
+    returns: Sequence[Result],
+    successes: Sequence[Result],
+    aggregates: Sequence[Aggregate] = (),
+    modes: Collection[str] | None = None,
+) -> Table:
+    """The same from results that are there already."""
+    returns = [one for one in returns if modes is None or one.mode in modes]
+    succeeded = {
+        (one.group, one.mode): one for one in successes if modes is None or one.mode in modes
+    }
+    lines = [(one, _listed(one, succeeded.get((one.group, one.mode)))) for one in returns]
+    pooled = [_pooled(one) for one in aggregates if modes is None or one.mode in modes]
+    named = {name for line in (*(line for _, line in lines), *pooled) for name in line}
+    names = [name for name in COLUMNS if name in named]
+
+    def row(line: dict[str, Cell], task: str = "", method: str = "") -> Row:
+        return Row(tuple(line.get(name, Cell("")) for name in names), task, method)
+
+    return Table(
+        name="results",
+        title="All results",
+        columns=tuple(Column(name, kind=COLUMNS[name][0]) for name in names),
+        rows=(
+            *(row(line, one.group.task, one.group.method) for one, line in lines),
+            *map(row, pooled),
+        ),
+        notes=tuple(_list_notes(names, [*returns, *succeeded.values()])),
+        records=tuple(record(result) for result in returns),
+    )
+
+
+def brief(table: Table) -> Table:
+    """The columns of `all_results` that fit a terminal, without notes."""
+    places = {column.title: place for place, column in enumerate(table.columns)}
+    shown = {title: places[title] for title in BRIEF if title in places}
+
+    def short(row: Row) -> Row:
+        cells = {title: row.cells[place] for title, place in shown.items()}
+        cells[MEAN] = Cell(number(cells[MEAN].value))
+        return replace(row, cells=tuple(cells.values()))
+
+    columns = tuple(Column(BRIEF[title], kind=COLUMNS[title][0]) for title in shown)
+    return replace(table, columns=columns, rows=tuple(map(short, table.rows)), notes=())
+
+
+def _listed(result: Result, success: Result | None) -> dict[str, Cell]:
+    """The cells of a setting in a mode; a column without any is left out."""
+    cells = {name: make(result, success) for name, (_, make) in COLUMNS.items()}
+    return {name: cell for name, cell in cells.items() if cell is not None}
+
+
+def _pooled(one: Aggregate) -> dict[str, Cell]:
+    """The cells of a setting in a mode, over tasks."""
+    return {
+        "task": Cell(f"all {len(one.tasks)} {one.suite} tasks"),
+        "setting": Cell(one.label),
+        "mode": Cell(one.mode),
+        "seeds": _count(one.seeds),
+        MEAN: _number(one.mean.point),
+        "mean [95 %]": _ends(one.mean_over_worlds),
+        "IQM": _number(one.iqm.point),
+    }
+
+
+def _number(value: float) -> Cell:
+    """A return; empty where it is not known."""
+    return Cell(number(value) if math.isfinite(value) else "", value=value)
+
+
+def _known(value: float, form: Callable[[float], str], note: str = "") -> Cell | None:
+    """A number with a note; no cell where there is none."""
+    return Cell(form(value), note, value=value) if math.isfinite(value) else None
+
+
+def _count(count: int) -> Cell:
+    return Cell(str(count), value=count)
+
+
+def _ends(one: Interval) -> Cell:
+    """The interval of a mean over seeds and worlds; a dash where there is none."""
+    return Cell(interval(one.low, one.high) or "–", value=one.low)
+
+
+def _mode(result: Result, _: Result | None) -> Cell:
+    """The mode, with what its pictures were made of, such as `6 of 10 clips`."""
+    try:
+        described = describe(result.group.runs[0].provenance()[result.mode])
+    except (KeyError, TypeError, ValueError):  # damaged
+        described = result.mode
+    return Cell(result.mode, described.removeprefix(result.mode).strip())
+
+
+def _worlds(result: Result, _: Result | None) -> Cell | None:
+    """How many of a mode's worlds were shown."""
+    seen = f"{result.worlds_seen or '?'} of {result.worlds}"
+    return Cell(seen, value=result.worlds_seen) if result.worlds else None
+
+
+def _random(result: Result, _: Result | None) -> Cell | None:
+    """The random policy's return, and how many times ours is."""
+    times = f"({result.times_random:.1f}×)" if math.isfinite(result.times_random) else ""
+    return _known(result.random, number, times)
+
+
+def _success(_: Result, success: Result | None) -> Cell | None:
+    """The share of episodes that succeeded."""
+    if success is None:
+        return None
+    ends = success.mean_over_worlds
+    return Cell(rate(success.mean), interval(ends.low, ends.high, rate), value=success.mean)
+
+
+def _papers(result: Result, success: Result | None) -> Cell | None:
+    """The paper's number, of the return or else of success."""
+    compared = result if result.paper or success is None else success
+    if compared.paper is None:
+        return None
+    text = papers(compared.paper, compared.is_replication)
+    return Cell(text, compared.paper.table, value=compared.paper.mean)
+
+
+MEAN = "mean ± std"
+COLUMNS: dict[str, Listed] = {
+    "task": ("text", lambda one, _: Cell(one.group.task)),
+    "setting": ("text", lambda one, _: Cell(one.group.label)),
+    "mode": ("text", _mode),
+    MEAN: ("main", lambda one, _: Cell(ours(one), value=one.mean)),
+    "mean [95 %]": ("number", lambda one, _: _ends(one.mean_over_worlds)),
+    "IQM": ("number", lambda one, _: _number(one.iqm.point)),
+    "area": ("number", lambda one, _: _known(one.area.point, number)),
+    "random": ("number", _random),
+    "of train": ("number", lambda one, _: _known(one.percent_of_train, "{:.0f} %".format)),
+    "success [95 %]": ("number", _success),
+    "seeds": ("number", lambda one, _: _count(one.seeds)),
+    "episodes": ("number", lambda one, _: _count(one.episodes)),
+    "worlds": ("number", _worlds),
+    "paper": ("paper", _papers),
+}
+"""The columns in their order, each with its cells; the mean comes first of the numbers, since a
+phone shows the beginning of a row. A column without any cell is left out."""
+
+BRIEF = {
+    "task": "task",
+    "setting": "setting",
+    "mode": "mode",
+    MEAN: "mean",
+    "mean [95 %]": "[95 %]",
+    "success [95 %]": "success",
+    "episodes": "episodes",
+}
+"""Columns of the short table, and what they are called there."""
+
+
+def _list_notes(names: Collection[str], results: Sequence[Result]) -> Iterable[str]:
+    """What the columns mean, and how far we are from the paper's setting."""
+    yield (
+        "Mean over episodes per seed, then mean ± standard deviation over seeds, as in the paper. "
+        "mean [95 %]: bootstrap interval over seeds and worlds (train: seeds and episodes); "
+        "of a single seed it says nothing about other seeds. IQM: mean of the middle half."
+    )
+    if any(math.isnan(one.mean_over_worlds.low) for one in results if one.unit == "return"):
+        yield "No interval: one seed in a single world or episode says nothing about others."
+    if any(one.worlds_seen < one.worlds for one in results):
+        yield "Worlds: how many of a mode's were shown; `svea eval --episodes all` shows each once."
+    if "area" in names:
+        yield "Area: mean height of the evaluation curve during training (sample efficiency)."
+    yield from notes_on_marks(results)
+
+
+# Settings side by side ----------------------------------------------------------------------------
+
+
+def return_tables(results: Sequence[Result]) -> list[Table]:
+    """Returns, settings side by side: over modes for one task, else over tasks for each mode."""
+    tasks = list(dict.fromkeys(result.group.task for result in results))
+    if len(tasks) == 1:
+        title = f"{tasks[0]}: return per mode"
+        return [side_by_side("returns", title, "Mode", results, lambda r: r.mode)]
+    families: dict[str, list[Result]] = {}  # many modes of a kind share a table
+    for mode in in_order(result.mode for result in results):
+        members = [result for result in results if result.mode == mode]
+        families.setdefault(family(mode), []).extend(members)
+    return [_over_tasks(name, members, tasks) for name, members in families.items()]
+
+
+def _over_tasks(name: str, results: Sequence[Result], tasks: Sequence[str]) -> Table:
+    """The table of a mode, over tasks; with a row for each where there are several of its kind."""
+
+    def task_and_mode(result: Result) -> str:
+        own = result.mode.partition(":")[2] if is_intensity else result.mode
+        return f"{result.group.task}, {own or result.mode}"
+
+    about = f"returns-{name}", f"Return in {name}"
+    if len({result.mode for result in results}) == 1:
+        return side_by_side(*about, "Task", results, lambda result: result.group.task)
+    is_intensity = all(result.mode.partition(":")[0] == name for result in results)
+    corner = "Task, intensity" if is_intensity else "Task, mode"
+    results = sorted(results, key=lambda result: tasks.index(result.group.task))
+    return side_by_side(*about, corner, results, task_and_mode)
+
+
+def success_table(successes: Sequence[Result]) -> Table | None:
+    """Success rates of every task and mode; None where no task knows success."""
+    if not successes:
+        return None
+    return side_by_side(
+        "success", "Success rate", "Task, mode", successes, lambda s: f"{s.group.task}, {s.mode}"
+    )
+
+
+def side_by_side(
+    name: str,
+    title: str,
+    corner: str,
+    results: Sequence[Result],
+    row_of: Callable[[Result], str],
+) -> Table:
+    """A row for each of what `row_of` says, a column for each setting."""
+    order = dict(sorted((one.group.label, one.group.method) for one in results))
+    placed: dict[str, dict[str, Cell]] = {}
+    tasks: dict[str, str] = {}
+    for one in results:
+        placed.setdefault(row_of(one), {})[one.group.label] = cell(one)
+        tasks.setdefault(row_of(one), one.group.task)
+    notes = (SPREAD, *notes_on_marks(results, brief=True))
+    table = _matrix(name, title, corner, order, placed, *notes, tasks=tasks)
+    return replace(table, records=tuple(map(record, results)))
+
+
+def _matrix(
+    name: str,
+    title: str,
+    corner: str,
+    methods: Mapping[str, str],
+    placed: Mapping[str, Mapping[str, Cell]],
+    *notes: str,
+    tasks: Mapping[str, str] = MappingProxyType({}),
+) -> Table:
+    """Cells by row and by setting; `methods` has the method of each setting, in their order."""
+    rows = []
+    for head, cells in placed.items():
+        line = (Cell(head), *(cells.get(label, Cell("–")) for label in methods))
+        rows.append(Row(line, tasks.get(head, "")))
+    columns = (Column(corner, kind="text"), *(Column(*column) for column in methods.items()))
+    return Table(name, title, columns, tuple(rows), notes)
+
+
+def aggregate_table(aggregates: Sequence[Aggregate], methods: dict[str, str]) -> Table | None:
+    """Interquartile means over tasks and seeds; None where no setting has several tasks.
+
+    Args:
+        aggregates: Of each setting and mode.
+        methods: The method of each setting, by its label.
+    """
+    if not aggregates:
+        return None
+    labels = sorted({one.label for one in aggregates})
+    placed: dict[str, dict[str, Cell]] = {}
+    for one in aggregates:
+        head, ends = f"{one.mode}, {len(one.tasks)} {one.suite} tasks", one.iqm
+        shown = Cell(number(ends.point), interval(ends.low, ends.high), value=ends.point)
+        placed.setdefault(head, {})[one.label] = shown
+    note = (
+        "IQM: the mean of the middle half of all tasks' seeds, with its 95 % interval; seeds "
+        "are resampled within each task (seeds and worlds, where a task has one seed)."
+    )
+    columns = {label: methods[label] for label in labels}
+    return _matrix(
+        "returns-over-tasks", "Over tasks: IQM of returns", "Mode", columns, placed, note
+    )
+
+
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
+
+
+def to_rows(table: Table) -> list[dict[str, str]]:
+    """For a terminal: a dictionary per row, by the titles of the columns."""
+    titles = [column.title for column in table.columns]
+    return [dict(zip(titles, (cell.line for cell in row.cells), strict=True)) for row in table.rows]
+
+
+def to_markdown(table: Table) -> str:
+    """For a README or a page of results."""
+    lines = [[column.title for column in table.columns], ["---"] * len(table.columns)]
+    lines += [[cell.line or "–" for cell in row.cells] for row in table.rows]
+    escaped = (
+        " | ".join(text.replace("|", r"\|").replace("\n", " ") for text in line) for line in lines
+    )
+    body = "\n".join(f"| {line} |" for line in escaped)
+    parts = [f"**{table.title}**" if table.title else "", body, _notes(table)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def to_latex(table: Table) -> str:
+    """For a paper; it needs the package booktabs."""
+    heads = [_tex(column.title) for column in table.columns]
+    lines = [" & ".join(heads) + r" \\", r"\midrule"]
+    for row in table.rows:
+        lines.append(" & ".join(_tex(cell.line or "–") for cell in row.cells) + r" \\")
+    alignment = "".join("l" if column.kind == "text" else "r" for column in table.columns)
+    return "\n".join(
+        [
+            r"\begin{table}  % needs \usepackage{booktabs}",
+            rf"\caption{{\textbf{{{_tex(table.title)}.}} {_tex(_notes(table))}}}",
+            rf"\begin{{tabular}}{{{alignment}}}",
+            r"\toprule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def to_csv(table: Table) -> str:
+    """The unrounded numbers behind a table."""
+    return records_to_csv(table.records)
+
+
+def records_to_csv(records: Iterable[Record]) -> str:
+    """Records with all their names as columns; what is not a number is an empty field."""
+    records = list(records)
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for record in records for name in record))
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([_field(name) for name in names])
+    writer.writerows([_field(record.get(name, "")) for name in names] for record in records)
+    return text.getvalue()
+
+
+def _field(value: object) -> object:
+    """What a spreadsheet does not take for a formula; nothing for nan."""
+    if isinstance(value, str) and _FORMULA.match(value):
+        return f"'{value}"
+    return "" if isinstance(value, float) and math.isnan(value) else value
+
+
+def _notes(table: Table) -> str:
+    """The notes as one paragraph; empty where the page has them elsewhere."""
+    has_paper = any(cell.paper for row in table.rows for cell in row.cells)
+    papers = ["In parentheses: the paper."] if table.notes and has_paper else []
+    return " ".join([*table.notes, *papers])
+
+
+_TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", "≈": r"$\approx$", "×": r"$\times$", "†": r"$^\dagger$", "–": "--",
+    "<": r"\textless{}", ">": r"\textgreater{}", "\n": " ",
+}  # fmt: skip
+
+
+def _tex(text: str) -> str:
+    """Text in which LaTeX reads nothing but text."""
+    return re.sub("|".join(map(re.escape, _TEX)), lambda found: _TEX[found[0]], text)
