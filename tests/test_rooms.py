@@ -43,7 +43,7 @@ TORCH_FREE = [
     "data", "envs", "recipes", "methods", "config",
     "runs.layout", "runs.records", "runs.zoo",
     "results", "results.read", "results.stats", "results.published", "results.tables",
-    "results.compare", "results.analyses", "results.figures", "results.report", "cli.report",
+    "results.compare", "results.analyses", "results.figures", "results.report", "cli.evaluate",
     "evaluation.sheets", "play.session", "studies",
     "studies.cost", "studies.work", "studies.supervise", "studies.engines", "cli",
 ]  # fmt: skip
