@@ -9,7 +9,7 @@ from torch import Tensor
 
 from svea import augment
 from svea.augment import augmentation
-from svea.views import ViewMaker, Views, pixels
+from svea.views import Views, pixels
 
 
 class Draws:
@@ -73,12 +73,8 @@ def test_the_views_of_a_configuration(crop: int) -> None:
     """Clean: as stored or its centre; weak: shifted or cropped; strong: weak, then augmented."""
     config: Any = SimpleNamespace(image_size=4, crop=crop, shift=1)
     strong = augmentation("blur")
-    maker = ViewMaker.of(
-        config, shift=augment.shift, crop=augment.crop, centre_crop=augment.centre_crop,
-        strong=strong,
-    )  # fmt: skip
     images = torch.randint(256, (3, 9, 4 + crop, 4 + crop), dtype=torch.uint8)
-    views = maker(images, torch.Generator().manual_seed(0))
+    views = Views.of(config, strong)(images, torch.Generator().manual_seed(0))
     random = torch.Generator().manual_seed(0)
     if crop:
         weak = augment.crop(images, random, size=4)

@@ -6,17 +6,17 @@ A recipe (recipes.py) says which of them feed the Q-prediction, the Q-target and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Generator, Tensor
 
+from svea.augment import Augment, centre_crop, crop, shift
+
 if TYPE_CHECKING:
     from svea.config import Config
-
-Augment = Callable[[Tensor, Generator | None], Tensor]
 
 
 def unchanged(images: Tensor) -> Tensor:
@@ -41,10 +41,15 @@ def scaled(images: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @dataclass
-class ViewMaker:
-    """How an agent makes its three views of stored observations, uint8 (B, 9, H, W).
+class Views:
+    """The views of one batch of observations, each drawn once, when first asked for.
+
+    Caching is part of the method: SVEA's unaugmented stream and its policy see the *same* shift.
+    An agent keeps one without a batch, `Agent.view_maker`, whose `weak`, `strong`, `pixels` and
+    `join` are seams: `speed` and `kernels` assign faster ones over them.
 
     Attributes:
+        observations: uint8 (B, 9, H, W).
         clean: what acting and the clean view see of the bytes.
         weak: the weak augmentation, of the bytes.
         strong: the strong augmentation, of the weak view's pixels in [0, 1].
@@ -52,60 +57,35 @@ class ViewMaker:
         join: puts views one after the other on the batch axis, as the trunk takes them.
     """
 
-    weak: Augment
-    strong: Augment
-    clean: Callable[[Tensor], Tensor] = unchanged
+    observations: Tensor | None
+    clean: Callable[[Tensor], Tensor]
+    weak: Callable[..., Tensor]
+    strong: Callable[..., Tensor]
     pixels: Callable[[Tensor], Tensor] = pixels
     join: Callable[[list[Tensor]], Any] = torch.cat
+    _drawn: dict[tuple[str, int], Tensor] = field(default_factory=dict, init=False)
 
     @classmethod
-    def of(
-        cls, config: Config, *, shift: Any, crop: Any, centre_crop: Any, strong: Any
-    ) -> ViewMaker:
-        """The views that a configuration describes, made by these augmentations.
+    def of(cls, config: Config, strong: Augment) -> Views:
+        """The views that a configuration describes, of a batch that is still to come.
 
         - clean: the observation as stored, or its centre where the weak view is a crop;
         - weak: the observation after a random shift (DrQ), or a random crop (RAD);
         - strong: the weak view after the strong augmentation (random convolution, overlay, ...).
         """
         size = config.image_size
-        return cls(
-            clean=partial(centre_crop, size=size) if config.crop else unchanged,
-            weak=crop.bind(size=size) if config.crop else shift.bind(pad=config.shift),
-            strong=strong,
-        )
+        if config.crop:
+            return cls(None, partial(centre_crop, size=size), crop.bind(size=size), strong)
+        return cls(None, unchanged, shift.bind(pad=config.shift), strong)
 
     def __call__(self, observations: Tensor, generator: Generator | None) -> Views:
-        """The views of a batch, drawn from a generator."""
-        return Views(
-            observations,
-            self.clean,
-            lambda images: self.weak(images, generator),
-            lambda images: self.strong(images, generator),
-            self.pixels,
-            self.join,
+        """The same views of a batch, drawn from a generator."""
+        return replace(
+            self,
+            observations=observations,
+            weak=lambda images: self.weak(images, generator),
+            strong=lambda images: self.strong(images, generator),
         )
-
-
-class Views:
-    """The views of one batch of observations, each drawn once, when first asked for.
-
-    Caching is part of the method: SVEA's unaugmented stream and its policy see the *same* shift.
-    """
-
-    def __init__(
-        self,
-        observations: Tensor,  # (B, 9, H, W) uint8
-        clean: Callable[[Tensor], Tensor],
-        weak: Callable[[Tensor], Tensor],
-        strong: Callable[[Tensor], Tensor],
-        pixels: Callable[[Tensor], Tensor] = pixels,
-        join: Callable[[list[Tensor]], Any] = torch.cat,
-    ) -> None:
-        """Take a batch and what makes its views: clean and weak of bytes, strong of weak pixels."""
-        self._observations, self._pixels, self._join = observations, pixels, join
-        self._clean, self._weak, self._strong = clean, weak, strong
-        self._drawn: dict[tuple[str, int], Tensor] = {}
 
     def __getitem__(self, view: tuple[str, int]) -> Tensor:
         """One view, (B, 9, H, W), as pixels in [0, 1]."""
@@ -115,14 +95,13 @@ class Views:
 
     def _draw(self, name: str, copy: int) -> Tensor:
         """Draw a view; shifting bytes before they become floats moves a quarter of the memory."""
-        if name == "clean":
-            return self._pixels(self._clean(self._observations))
-        if name == "weak":
-            return self._pixels(self._weak(self._observations))
-        return self._strong(self["weak", copy])
+        assert self.observations is not None
+        if name == "strong":
+            return self.strong(self["weak", copy])
+        return self.pixels((self.clean if name == "clean" else self.weak)(self.observations))
 
     def stack(self, views: tuple[tuple[str, int], ...]) -> Any:
         """Several views, one after the other on the batch axis, (V*B, 9, H, W)."""
         if len(views) == 1:  # the usual case for targets and policies needs no copy
             return self[views[0]]
-        return self._join([self[view] for view in views])
+        return self.join([self[view] for view in views])

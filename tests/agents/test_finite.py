@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from svea.agents.finite import check_update, not_finite
+from svea.agents.learning import check_update, not_finite
 from svea.core.errors import NumericsError
 
 

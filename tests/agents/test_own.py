@@ -73,7 +73,7 @@ def test_every_kind_of_update_trains_it(options: dict[str, Any]) -> None:
         ("Smal", "encoder 'own_networks:Smal' cannot be imported.*Smal"),
         ("Pictures", r"makes \(2, 9, 16, 16\) of observations \(2, 9, 16, 16\).*flatten\(1\)"),
         ("TooDeep", r"cannot encode .*RuntimeError.*\(.*own_networks.py, line \d+, in forward\)"),
-        ("Depth", r"cannot encode .*RuntimeError.*allowed: .*3 RGB frames.*`channels`"),
+        ("Depth", r"cannot encode .*3 RGB frames.*`channels`.*RuntimeError"),
         ("SaysDepth", r"takes \(4, 16, 16\); allowed: \(9, 16, 16\), 3 RGB frames.*`channels`"),
         ("Needs", "cannot be made: TypeError: .*'depth'"),
         ("a_number", "made int, not a torch.nn.Module"),

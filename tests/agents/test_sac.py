@@ -214,7 +214,7 @@ def test_building_an_agent_leaves_the_global_generator_alone() -> None:
 
 
 def test_a_generator_of_another_device_is_left_alone():
-    from svea.agents.saving import restore_generator
+    from svea.agents.learning import restore_generator
 
     generator = torch.Generator().manual_seed(1)
     before = generator.get_state()

@@ -37,12 +37,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from svea import speed
 from svea.agents import DQN, SAC, Agent
 from svea.agents import make_agent as configured_agent
-from svea.agents.guided import guided, guided_gradient, influence, most_influential
-from svea.agents.sgqn import SGQN
+from svea.agents.sgqn import SGQN, guided, guided_gradient, influence, most_influential
 from svea.config import configure
 from svea.config.options import MaDiOptions, SGQNOptions
 from svea.kernels.cpu import BuildError
-from svea.networks.decoder import AttributionDecoder
+from svea.networks.masks import AttributionDecoder
 from svea.replay import Batch
 
 RATE, RHO = 4e-3, 0.9

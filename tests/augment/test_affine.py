@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svea import augment
-from svea.augment import affine
+from svea.augment import distort
 from svea.core.errors import UserError
 
 
@@ -25,7 +25,7 @@ def test_warp_agrees_with_kornia():
     x = observations(5, side=33)
     draw = augment.affine_jitter.draw(x, seeded(0), degrees=30.0, shear=20.0)
     degrees, scale, shear = draw["degrees"], draw["scale"], draw["shear"]
-    y = affine.warp(x, *affine.inverse_affine(degrees, scale[:, 0], scale[:, 1], shear))
+    y = distort.warp(x, *distort.inverse_affine(degrees, scale[:, 0], scale[:, 1], shear))
     centre = torch.full((5, 2), 16.0)
     matrix = transform.get_rotation_matrix2d(centre, degrees, torch.ones(5, 2))
     linear = torch.eye(3).repeat(5, 1, 1)
@@ -44,7 +44,7 @@ def test_jitter_agrees_with_kornia():
     b, c, s = (
         torch.tensor(v) for v in ([1.1, 0.8, 1.2, 1.0], [0.7, 1.3, 1.0, 1.2], [0.6, 1.4, 1.2, 0])
     )
-    y = affine.jitter(x, b, c, s, torch.zeros(4))
+    y = distort.jitter(x, b, c, s, torch.zeros(4))
     expected = x * b.view(-1, 1, 1, 1)
     expected = enhance.adjust_contrast_with_mean_subtraction(expected, c)
     expected = enhance.adjust_saturation_with_gray_subtraction(expected, s)
@@ -57,7 +57,7 @@ def test_hue_turns_the_chroma_plane_of_yiq():
     )
     x = 0.45 + 0.1 * observations(6, stack=1)
     hue, one = torch.linspace(-0.5, 0.5, 6), torch.ones(6)
-    y = affine.jitter(x, one, one, one, hue)
+    y = distort.jitter(x, one, one, one, hue)
     before, after = (torch.einsum("ij,bjhw->bihw", to_yiq, image) for image in (x, y))
     torch.testing.assert_close(after[:, 0], before[:, 0], atol=2e-4, rtol=0)  # brightness stays
     chroma = torch.complex(before[:, 1], before[:, 2])

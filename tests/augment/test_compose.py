@@ -14,7 +14,7 @@ from augmented import (
 
 from svea import augment
 from svea.augment import AUGMENTATIONS, Augmentation, augmentation
-from svea.augment.find import try_out
+from svea.augment.compose import try_out
 from svea.augment.images import ImageBank
 from svea.core.errors import UserError
 

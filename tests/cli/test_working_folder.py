@@ -21,10 +21,10 @@ import pytest
 from tiny_runs import TINY
 
 from svea.cli import doctor, main
-from svea.config import configure
+from svea.config import configure, flat
 from svea.core import process
 from svea.envs.workers.pool import Workers
-from svea.studies import Study, as_flags, flatten, supervise
+from svea.studies import Study, as_flags, supervise
 from svea.studies.engines import Resources, slurm
 from svea.studies.engines.ray import as_task
 
@@ -53,7 +53,7 @@ def within(planted: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def flags(**changes: Any) -> list[str]:
-    return as_flags(flatten(TINY | changes))
+    return as_flags(flat(TINY | changes))
 
 
 @pytest.mark.parametrize("paths", [None, "", "."])

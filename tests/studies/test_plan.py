@@ -8,12 +8,12 @@ import pytest
 from fake_studies import SHORT, short
 
 from svea.cli.train import train_flags
+from svea.config.codec import parse_settings
 from svea.core.errors import UserError
 from svea.studies import (
     Grid,
     as_flags,
     parse_seeds,
-    parse_settings,
     plan_runs,
     read_study_file,
 )

@@ -21,13 +21,13 @@ from tiny_studies import importable, result, tiny_study
 
 import svea
 from svea import cli
+from svea.config import flat
 from svea.core.errors import UserError, WorkerError
 from svea.runs.records import read_records
 from svea.studies import (
     Grid,
     PlannedRun,
     child,
-    flatten,
     plan_runs,
     read_journal,
     read_state,
@@ -385,7 +385,7 @@ def test_a_process_is_asked_to_stop_and_its_code_comes_back(
 
 
 def tiny_values(**changes: Any) -> dict[str, Any]:
-    return flatten({k: v for k, v in TINY.items() if k != "method"} | changes)
+    return flat({k: v for k, v in TINY.items() if k != "method"} | changes)
 
 
 @pytest.mark.slow

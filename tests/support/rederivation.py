@@ -20,7 +20,7 @@ from svea.config.options import DDPGOptions, DQNOptions, SACOptions
 from svea.networks import CNN
 from svea.recipes import RECIPES, RecipeOptions, streams
 from svea.replay import Batch
-from svea.views import ViewMaker
+from svea.views import Views, unchanged
 
 B, A, SIZE, LAYERS, STRIDED = 6, 2, 16, 3, 1
 CHOICES = 4  # of the agents with discrete actions
@@ -73,7 +73,7 @@ def make_agent(
     views = {"weak": CountingWeak(), "strong": lambda images, generator: strong_of(images)}
     views |= {name: changes.pop(name) for name in views if name in changes}
     arguments: dict[str, Any] = {
-        "views": ViewMaker(**views),
+        "views": Views(None, unchanged, **views),
         "projection": 10,
         "hidden": 16,
         "seed": 5,
@@ -246,7 +246,7 @@ def critic_loss(
     return loss
 
 
-# Optimising ---------------------------------------------------------------------------------------
+# Trainable ---------------------------------------------------------------------------------------
 
 
 class PlainAdam:

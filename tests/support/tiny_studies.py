@@ -11,7 +11,8 @@ from typing import Any
 
 from tiny_runs import TINY
 
-from svea.studies import Grid, PlannedRun, Study, flatten, open_study, plan_runs
+from svea.config import flat
+from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs
 
 FINAL = ("critic_loss", "q_mean", "return", "return_mean", "returns", "actor_loss")
 
@@ -19,7 +20,7 @@ FINAL = ("critic_loss", "q_mean", "return", "return_mean", "returns", "actor_los
 def tiny_runs(
     task: str = "toy:make", seeds: str = "0-2", modes: tuple[str, ...] = (), **changes: Any
 ) -> tuple[PlannedRun, ...]:
-    values = flatten({k: v for k, v in TINY.items() if k != "method"} | changes)
+    values = flat({k: v for k, v in TINY.items() if k != "method"} | changes)
     return plan_runs([Grid([task], ["svea"], seeds=seeds)], values, modes=modes, episodes=2)
 
 

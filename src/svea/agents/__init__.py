@@ -14,7 +14,7 @@ from svea.agents.ddpg import DDPG
 from svea.agents.dqn import DQN
 from svea.agents.sac import SAC
 from svea.agents.sgqn import SGQN
-from svea.augment import Augment, augmentation, centre_crop, crop, shift
+from svea.augment import Augment, augmentation
 from svea.augment.images import ImageBank
 from svea.config.augmentations import uses_pictures
 from svea.config.names import find_method, is_own_encoder
@@ -22,7 +22,7 @@ from svea.core.seeds import seed_for
 from svea.networks import CNN, FrameCNN, OwnEncoder, Trunk, ViT
 from svea.recipes import streams
 from svea.replay import Replay
-from svea.views import ViewMaker
+from svea.views import Views
 
 if TYPE_CHECKING:
     from svea.config import Config
@@ -53,13 +53,7 @@ def make_agent(
         strong: takes the place of the configuration's strong augmentation.
     """
     pictures = pictures_of(config, device)
-    views = ViewMaker.of(
-        config,
-        shift=shift,
-        crop=crop,
-        centre_crop=centre_crop,
-        strong=strong or augmentation(config.augment, pictures),
-    )
+    views = Views.of(config, strong or augmentation(config.augment, pictures))
     agent = BASES[config.base](
         partial(make_encoder, config),
         actions,

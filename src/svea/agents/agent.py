@@ -15,9 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from svea.agents.optimising import Losses, Optimising
-from svea.agents.saving import Saving
-from svea.agents.targets import critic_parts, follow, frozen_copy, parameters_of
+from svea.agents.learning import (
+    Losses,
+    Trainable,
+    critic_parts,
+    follow,
+    frozen_copy,
+    parameters_of,
+)
 from svea.config.options import AgentOptions, MaDiOptions
 from svea.core.seeds import seed_for
 from svea.networks import Masker, Trunk
@@ -25,7 +30,7 @@ from svea.networks.heads import Noise
 from svea.networks.trunk import drawing_weights
 from svea.recipes import Streams
 from svea.replay import Batch, on_device
-from svea.views import ViewMaker, Views
+from svea.views import Views
 
 if TYPE_CHECKING:
     from svea.agents.auxiliary import Auxiliary
@@ -43,7 +48,7 @@ class Phase(NamedTuple):
     auxiliary: bool
 
 
-class Agent(Optimising, Saving):
+class Agent(Trainable):
     """An agent: what to do in a state (``act``) and how to learn from a batch (``update``)."""
 
     Options: ClassVar[type[AgentOptions]] = AgentOptions
@@ -58,7 +63,7 @@ class Agent(Optimising, Saving):
         encoder: Callable[[], Trunk],
         actions: int,
         streams: Streams,
-        views: ViewMaker,
+        views: Views,
         *,
         projection: int = 100,
         hidden: int = 1024,
@@ -74,7 +79,7 @@ class Agent(Optimising, Saving):
             encoder: makes the trunk.
             actions: dimensions of the action, or the number of choices where it is one of several.
             streams: which views feed the Q-prediction, the Q-target and the policy.
-            views: makes the clean, weak and strong view.
+            views: the clean, the weak and the strong view, without a batch.
             projection: size of the projected features.
             hidden: width of the policy's and the Q-functions' layers.
             options: the numbers of the algorithm.

@@ -16,13 +16,10 @@ float32 or int64 whatever the dtype of the observations, so float32 and bfloat16
 
 from __future__ import annotations
 
-from svea.augment.affine import affine_jitter, rotation
-from svea.augment.colour import Pictures, conv, overlay
-from svea.augment.compose import augmentation, none, transform
-from svea.augment.corruptions import blur, cutout
+from svea.augment.colour import Pictures, conv, overlay, overlay_drift
+from svea.augment.compose import augmentation, find, none, transform
 from svea.augment.crops import centre_crop, crop, shift
-from svea.augment.drift import overlay_drift
-from svea.augment.find import find
+from svea.augment.distort import affine_jitter, blur, cutout, rotation
 from svea.augment.registry import AUGMENTATIONS, Augment, Augmentation, Draw, check, register
 from svea.augment.spectrum import amplitude_mix, spectrum
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from svea.augment.draws import integers
-from svea.augment.registry import Draw, register
+from svea.augment.registry import Draw, integers, register
 from svea.core.errors import UserError
 
 

@@ -6,8 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from svea.augment.colour import conv
-from svea.augment.draws import uniform
-from svea.augment.registry import Draw, register
+from svea.augment.registry import Draw, register, uniform
 from svea.core.errors import UserError
 
 

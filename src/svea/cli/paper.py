@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from svea import studies
 from svea.cli.arguments import Out, Positional, parse, tyro
 from svea.cli.printing import print_table, say
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
+from svea.config.codec import parse_settings
 from svea.core.errors import UserError
 from svea.core.files import output_folder
 from svea.core.terminal import Steps
@@ -48,7 +48,7 @@ def command(
     if what == "list":
         print_table(Paper.experiments())
         return 0
-    paper = Paper(scale, " ".join(seeds), studies.parse_settings(set))
+    paper = Paper(scale, " ".join(seeds), parse_settings(set))
     paper.folder = output_folder(out or paper.folder).absolute()
     if what == "claims":
         if out is not None and not out.is_dir():

@@ -132,7 +132,7 @@ def check_seats(seats: list[dict[str, Any]]) -> None:
 
 def take_seat(seat: dict[str, Any]) -> None:
     """Load an agent and make its environment, as a page does, and let go of both."""
-    from svea.core.tracebacks import where_raised
+    from svea.core.importing import where_raised
     from svea.play.player import Player, Seat
     from svea.play.setting import DEFAULT
 

@@ -21,6 +21,8 @@ from svea.cli.study import (
     run_study,
     table,
 )
+from svea.config.codec import parse_settings
+from svea.config.fields import flat
 from svea.config.names import own_modules
 from svea.core.errors import UserError, unknown_name
 from svea.core.files import output_folder
@@ -101,7 +103,7 @@ def sweep(
         grids, settings = [studies.Grid(**axes)], flags
     else:
         raise UserError("no tasks; give --tasks walker_walk ..., or a study file")
-    common = studies.flatten(settings.pop("set", {})) | studies.parse_settings(set)
+    common = flat(settings.pop("set", {})) | parse_settings(set)
     runs = studies.plan_runs(grids, common, **settings)
     if settings.get("export") == "":
         raise UserError("export is ''; allowed: the name of a folder")

@@ -126,11 +126,3 @@ def _read(name: str, text: str) -> Any:
     except (ValueError, KeyError):
         allowed = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
         raise UserError(f"{name} is {text!r}; allowed: {allowed}") from None
-
-
-DEEPEST = 8
-
-
-def option_types(kind: type) -> dict[str, Any]:
-    """Dotted names of all options and their types."""
-    return {path: option.type for path, option in DEFAULTS.items()}

@@ -1,4 +1,4 @@
-"""What users name as `module:name`: environments, modes, augmentations.
+"""Users' own code: imported as `module:name`, run, and where in it something raised or hangs.
 
 Importing a module executes it. So a module that a folder names (config.json, study.json) is
 imported only if the user has named it as well, on the command line or in Python, or has imported it
@@ -7,21 +7,37 @@ already, or says that the folder is to be trusted.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
 import sys
-from collections.abc import Iterable
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from svea.core.errors import UserError
 from svea.core.process import working_folder_last
-from svea.core.tracebacks import where_raised
 
 EVERYTHING = "*"
 _NAME = re.compile(r"[\w.]+:(\w+|[\w./-]+-v\d+)")  # module:name, or a Gymnasium id
 _users: set[str] = set()  # modules that the user has named
 _counts_imported = True  # whether the user may be who imported a module
+
+Frame = tuple[str, int, str]
+"""File, line, function."""
+
+_STANDARD = sysconfig.get_path("stdlib") + os.sep
+_GYMNASIUM = find_spec("gymnasium")  # found, not imported: networks come here too
+_BETWEEN = (
+    f"{Path(__file__).parents[1]}{os.sep}",
+    f"{Path((_GYMNASIUM and _GYMNASIUM.origin) or os.devnull).parent}{os.sep}",
+)
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
+_DUMPED = re.compile(r'File "(.+)", line (\d+) in (\S+)')  # as faulthandler writes it
 
 
 def is_import_path(text: str) -> bool:
@@ -115,3 +131,54 @@ def _is_chosen(module: str, name: str) -> bool:
         return True
     is_own = module.partition(".")[0] not in {*sys.stdlib_module_names, "svea"}
     return _counts_imported and is_own and module in sys.modules
+
+
+@contextlib.contextmanager
+def users_code(what: str) -> Iterator[None]:
+    """A region in which a user's own code runs: what it raises becomes one message.
+
+    Args:
+        what: how the message begins, such as `encoder 'mine:Net' cannot be made:`.
+    """
+    try:
+        yield
+    except Exception as error:  # whatever a user's code may raise
+        where = f" ({place})" if (place := where_raised(error)) else ""
+        raise UserError(f"{what} {type(error).__name__}: {error}{where}") from error
+
+
+def where_raised(error: BaseException) -> str:
+    """The place in the user's code that an exception came through last; empty if none.
+
+    >>> try:
+    ...     int("motor")
+    ... except ValueError as error:
+    ...     where_raised(error).endswith(", line 2, in <module>")
+    True
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    return _place([(frame.filename, frame.lineno or 0, frame.name) for frame in frames[::-1]])
+
+
+def where_stuck(dump: str) -> str:
+    """The same for the stack of a process that hangs, as faulthandler writes it."""
+    current = dump.partition("Current thread")[2] or dump
+    found = _DUMPED.findall(current.partition("\n\n")[0])
+    return _place([(file, int(line), function) for file, line, function in found])
+
+
+def _place(frames: list[Frame]) -> str:
+    """Choose among frames, innermost first: the user's own code before installed packages."""
+    own = [frame for frame in frames if _is_users(frame[0])]
+    written = [frame for frame in own if not _INSTALLED.search(frame[0])]
+    chosen = written[:1] or own[-1:]
+    if not chosen:
+        return ""
+    file, line, function = chosen[0]
+    return f"{file.removeprefix(os.getcwd() + os.sep)}, line {line}, in {function}"
+
+
+def _is_users(file: str) -> bool:
+    """Whether a file is neither Python's, nor svea's or Gymnasium's."""
+    standard = file.startswith(("<frozen", _STANDARD)) and not _INSTALLED.search(file)
+    return not standard and not file.startswith(_BETWEEN)

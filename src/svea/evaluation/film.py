@@ -21,8 +21,8 @@ from svea.config.modes import label_mode, modes_for
 from svea.config.shapes import FRAMES
 from svea.core import files
 from svea.core.errors import SveaError, UserError, WorkerError
+from svea.core.importing import where_raised
 from svea.core.seeds import evaluation_seeds
-from svea.core.tracebacks import where_raised
 from svea.data import ffmpeg
 from svea.envs import make_env
 from svea.envs.actions import as_action, describe_actions

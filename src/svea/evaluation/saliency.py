@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from svea.agents.guided import guided_gradient
+from svea.agents.sgqn import guided_gradient
 from svea.config.modes import modes_for
 from svea.core.errors import UserError
 from svea.evaluation import sheets

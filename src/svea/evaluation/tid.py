@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from svea.agents.agent import Agent
-from svea.agents.guided import guided_action_gradient, guided_gradient, most_influential
+from svea.agents.sgqn import guided_action_gradient, guided_gradient, most_influential
 from svea.config.modes import modes_for
 from svea.core.errors import UserError
 from svea.envs import is_foreign
 from svea.evaluation.analysis import write_analysis
 from svea.evaluation.film import Recording, record
-from svea.networks.masker import COLOURS
+from svea.networks.masks import COLOURS
 from svea.runs.load import has_critic, load_agent, load_config
 
 AUTO = "auto"

@@ -21,7 +21,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.grad import conv2d_input
 
 from svea import views
-from svea.agents.optimising import Optimising
+from svea.agents.learning import Trainable
 from svea.augment import Augmentation, conv, crop, shift
 from svea.augment.images import Crops, ImageBank
 from svea.core import compiled
@@ -400,9 +400,9 @@ class StepsInC:
         self.rates, self.sizes = torch.tensor(rates), [each.numel() for each in self.slow]
 
     def step(self, name: str, loss: Tensor, *others: str) -> Losses:
-        """What `Optimising.step` does: norm, judgement, step."""
+        """What `Trainable.step` does: norm, judgement, step."""
         if others:  # they are judged together
-            return Optimising.step(self.agent, name, loss, *others)
+            return Trainable.step(self.agent, name, loss, *others)
         optimiser = self.agent.optimisers[name]
         group = optimiser.param_groups[0]
         parameters = group["params"]

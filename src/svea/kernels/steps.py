@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from svea.agents.optimising import Optimising, laid_out_as
-from svea.agents.targets import critic_parts, parameters_of
+from svea.agents.learning import Trainable, critic_parts, laid_out_as, parameters_of
 
 if TYPE_CHECKING:
     from svea.agents.agent import Agent, Losses
@@ -86,12 +85,12 @@ class FusedSteps:
         return has_right_tensors(agent)
 
     def step(self, name: str, loss: Tensor, *others: str) -> Losses:
-        """What `Optimising.step` does, in three launches: norm, judgement, step.
+        """What `Trainable.step` does, in three launches: norm, judgement, step.
 
         Three for every 48 tensors, that is.
         """
         if others:  # they are judged together
-            losses = Optimising.step(self.agent, name, loss, *others)
+            losses = Trainable.step(self.agent, name, loss, *others)
             self.pack_copies(name, *others)
             return losses
         optimiser = self.agent.optimisers[name]

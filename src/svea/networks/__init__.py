@@ -13,14 +13,17 @@ torch.Size([2, 100])
 """
 
 from svea.networks.cnn import CNN
-from svea.networks.deterministic import DeterministicActor
-from svea.networks.discrete import DiscreteCritic, DuelingCritic
-from svea.networks.frame_cnn import FrameCNN
-from svea.networks.head_cnn import HeadCNN
-from svea.networks.heads import Actor, Critic, Projection
-from svea.networks.masker import Masker
-from svea.networks.own import OwnEncoder
-from svea.networks.trunk import Trunk
+from svea.networks.cnn_parts import FrameCNN, HeadCNN
+from svea.networks.heads import (
+    Actor,
+    Critic,
+    DeterministicActor,
+    DiscreteCritic,
+    DuelingCritic,
+    Projection,
+)
+from svea.networks.masks import Masker
+from svea.networks.trunk import OwnEncoder, Trunk
 from svea.networks.vit import ViT
 
 __all__ = [

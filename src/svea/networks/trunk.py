@@ -1,14 +1,18 @@
-"""What an agent needs of an encoder, and how layers are initialised."""
+"""What an agent needs of an encoder, how layers are initialised, and a user's own encoder."""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from svea.config.shapes import FRAMES
 from svea.core.errors import UserError
+from svea.core.importing import import_named, users_code
 
 
 class Trunk(nn.Module):
@@ -73,3 +77,75 @@ def initialise(module: nn.Module) -> None:
             module.weight[:, :, centre, centre] = nn.init.orthogonal_(tap, 2**0.5)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
+
+
+CHANNELS = 3 * FRAMES
+_OBSERVED = (
+    f"{FRAMES} RGB frames. It is told both numbers if it has the parameters `channels` and "
+    "`image_size`"
+)
+
+
+class OwnEncoder(Trunk):
+    """What a class or function of a user's makes, tried once to know the size of its output.
+
+    It is called with `image_size` and `channels` where it has parameters of these names, and must
+    return a module that maps (B, channels, H, W) in [0, 1] to (B, features).
+
+    Example:
+        >>> OwnEncoder("torch.nn:Flatten", image_size=16).features
+        2304
+    """
+
+    def __init__(self, name: str, image_size: int) -> None:
+        """Import, make and try it.
+
+        Args:
+            name: `module:class` or `module:function`.
+            image_size: height and width of the observation.
+        """
+        super().__init__()
+        self.input_shape = (CHANNELS, image_size, image_size)
+        self.network = _made(name, {"image_size": image_size, "channels": CHANNELS})
+        taken = getattr(self.network, "input_shape", self.input_shape)
+        if tuple(taken) != self.input_shape:
+            raise UserError(
+                f"encoder {name!r} takes {tuple(taken)}; allowed: {self.input_shape}, {_OBSERVED}"
+            )
+        self.features = _tried(name, self.network, self.input_shape)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, 9, H, W) in [0, 1] -> (B, features)."""
+        return self.network(images)
+
+
+def _made(name: str, known: dict[str, int]) -> nn.Module:
+    """Call what the user named."""
+    factory = import_named("encoder", name)
+    with users_code(f"encoder {name!r} cannot be made:"):
+        accepted = inspect.signature(factory).parameters
+        network: Any = factory(**{key: n for key, n in known.items() if key in accepted})
+    if not isinstance(network, nn.Module):
+        raise UserError(f"encoder {name!r} made {type(network).__name__}, not a torch.nn.Module.")
+    return network
+
+
+@torch.no_grad()
+def _tried(name: str, network: nn.Module, shape: tuple[int, int, int]) -> int:
+    """The number of features, from a batch of two observations; statistics stay as they are."""
+    was_training = network.training
+    try:
+        with users_code(
+            f"encoder {name!r} cannot encode observations {(2, *shape)}; allowed: any that takes "
+            f"(B, C, H, W), {_OBSERVED}. It raised"
+        ):
+            features = network.eval()(torch.zeros(2, *shape))
+    finally:
+        network.train(was_training)
+    if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
+        made = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise UserError(
+            f"encoder {name!r} makes {made} of observations {(2, *shape)}; it must make a matrix "
+            "with a row of features for each, as with .flatten(1)."
+        )
+    return features.shape[1]

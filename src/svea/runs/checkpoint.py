@@ -23,7 +23,7 @@ from typing import Any
 
 from torch import Tensor
 
-from svea.agents.finite import divergence, not_finite
+from svea.agents.learning import divergence, not_finite
 from svea.core import files
 from svea.core.errors import StorageError
 from svea.replay import Replay

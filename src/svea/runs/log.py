@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from svea.agents.finite import divergence
+from svea.agents.learning import divergence
 from svea.core import files
 from svea.core.errors import NumericsError
 

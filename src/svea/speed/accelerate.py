@@ -1,7 +1,7 @@
 """Fast versions of what an agent computes, put on from outside.
 
 Agents, networks, views and augmentations are plain PyTorch and know nothing of this module. What
-it assigns over are their seams: an augmentation's function, `ViewMaker.pixels` and `join`, a
+it assigns over are their seams: an augmentation's function, `Views.pixels` and `join`, a
 network's `forward`, and an agent's `step`, `update_target`, `weighted_error`, `policy_losses` and
 `overlap`.
 """

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from svea.config import Config, configure
-from svea.config.codec import DEEPEST, option_types
+from svea.config.fields import flat
 from svea.config.naming import bounded
 from svea.core.errors import LARGEST, UserError, unknown_name
 from svea.core.files import output_folder
@@ -53,7 +53,7 @@ class Grid:
             _names("augments", self.augments) or (None,),
             parse_seeds(self.seeds),
         ):
-            values = {"task": task, "method": method, "seed": seed} | flatten(self.set)
+            values = {"task": task, "method": method, "seed": seed} | flat(self.set)
             yield values if augment is None else values | {"augment": augment}
 
 
@@ -122,11 +122,11 @@ def plan_runs(
     modes_of = functools.cache(lambda task: tuple(expand_modes(named, task)))
     check_episodes(episodes)
     exports = _folder("export", export)
-    shared = _with_absolute_paths(flatten(common or {}))
+    shared = _with_absolute_paths(flat(common or {}))
     runs: dict[str, PlannedRun] = {}
     names: dict[Config, str] = {}
     for grid in grids:
-        _refuse_axes({**shared, **flatten(grid.set)})
+        _refuse_axes({**shared, **flat(grid.set)})
         for point in grid.points():
             values = shared | _with_absolute_paths(point)
             config = resolve(values)
@@ -248,7 +248,7 @@ def _folder(setting: str, given: Any) -> str:
 def _name(config: Config, distinguishing: Values, suffix: str) -> str:
     """A folder's name: what is varied, and what a grid sets on its own."""
     parts = [config.task, config.method, config.augment]
-    parts += [f"{name}={value}" for name, value in flatten(distinguishing).items()]
+    parts += [f"{name}={value}" for name, value in flat(distinguishing).items()]
     parts += [suffix] if suffix else []
     return bounded("-".join(parts), f"s{config.seed}", LONGEST_NAME)
 
@@ -290,27 +290,6 @@ def parse_seeds(seeds: Sequence[int] | Sequence[str] | str | int) -> list[int]:
     return found
 
 
-def parse_settings(words: Iterable[str]) -> Values:
-    """Options as `name=value` words, with the names and values of `svea train`'s flags.
-
-    >>> parse_settings(["decisions=500_000", "eval-every=100", "recipe.alpha=1"])
-    {'decisions': 500000, 'eval_every': 100, 'recipe.alpha': 1.0}
-    """
-    values: Values = {}
-    kinds = option_types(Config)
-    for word in words:
-        name, equals, text = word.partition("=")
-        name = name.strip().lstrip("-").replace("-", "_")
-        if not equals:
-            raise UserError(f"--set is {word!r}; allowed: name=value, e.g. decisions=500000")
-        if name not in kinds:
-            raise unknown_name("option", name, kinds)
-        if name in values:
-            raise UserError(f"--set gives {name} twice")
-        values[name] = _parse_value(name, kinds[name], text.strip())
-    return values
-
-
 def as_flags(values: Values) -> list[str]:
     """Options as flags of `svea train`.
 
@@ -325,31 +304,3 @@ def as_flags(values: Values) -> list[str]:
         else:
             flags += [f"--{parent}{dot}{leaf}", str(value)]
     return flags
-
-
-def flatten(values: Values, prefix: str = "") -> Values:
-    """Nested options under dotted names.
-
-    >>> flatten({"recipe": {"K": 2}, "eval-every": 5})
-    {'recipe.K': 2, 'eval_every': 5}
-    """
-    if not isinstance(values, dict):
-        raise UserError(f"set is {values!r}; allowed: named values")
-    if prefix.count(".") > DEEPEST:
-        raise UserError(f"set nests more than {DEEPEST} tables; allowed: options of `svea train`")
-    flat: Values = {}
-    for name, value in values.items():
-        path = prefix + str(name).replace("-", "_")
-        flat |= flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
-    return flat
-
-
-def _parse_value(name: str, kind: Any, text: str) -> Any:
-    """The text of an option as its type; limits beyond the type are checked with the config."""
-    try:
-        if kind is bool:
-            return {"true": True, "false": False}[text.lower()]
-        return kind(text) if kind in (int, float) else text
-    except (ValueError, KeyError):
-        allowed = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
-        raise UserError(f"{name} is {text!r}; allowed: {allowed}") from None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from svea import __version__
-from svea.agents.saving import restore_generator
+from svea.agents.learning import restore_generator
 from svea.config import Config, differences, to_dict
 from svea.config.tasks import is_foreign
 from svea.core import files, given

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from svea import speed
-from svea.agents import finite, make_agent, make_replay
-from svea.augment.find import try_out
+from svea.agents import learning, make_agent, make_replay
+from svea.augment.compose import try_out
 from svea.config import Config, milestones
 from svea.config.names import own_modules
 from svea.core.errors import LARGEST, Stopped
@@ -241,7 +241,7 @@ class Trainer:
     def make_update(self, decision: int) -> None:
         """One update on one batch."""
         losses = self.learner.step(decision)
-        finite.check_update(self.agent, losses)
+        learning.check_update(self.agent, losses)
         self.losses.add(losses)
         self.updates += 1
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from svea.core import given
 from svea.core.errors import NumericsError
-from svea.core.tracebacks import where_raised
+from svea.core.importing import where_raised
 from svea.envs import make_env
 from svea.envs.actions import as_action, describe_actions
 from svea.envs.dmc import DMControlEnv

@@ -21,8 +21,8 @@ import numpy as np
 from svea.config.tasks import is_foreign
 from svea.core import given as given_tasks
 from svea.core.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
+from svea.core.importing import where_stuck
 from svea.core.process import Child, start
-from svea.core.tracebacks import where_stuck
 from svea.envs.rendering import backend, renderer
 
 SEND_SECONDS = 30.0  # a process that does not read for longer is stuck
