@@ -140,12 +140,6 @@ def test_methods_are_plain_lines_where_there_is_no_terminal() -> None:
     assert all(line.isascii() and "\x1b" not in line for line in lines)
 
 
-def test_methods_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["methods", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert [row["method"] for row in rows] == list(METHODS)
-
-
 # Flags --------------------------------------------------------------------------------------------
 
 
@@ -198,6 +192,9 @@ def test_flags_are_the_same_as_configure() -> None:
         ("analyze q-gap missing-run", ["missing-run is not a run or an export"]),
         ("analyze walltime missing-run", ["no run at 'missing-run'"]),
         ("compare svea drq", ["'svea' is not a folder", "--runs"]),
+        ("compare svea drq --runs nowhere", ["'nowhere'"]),
+        ("watch missing-run", ["missing-run is not a run"]),
+        ("analyze saliency missing-run", ["missing-run is not a run"]),
         ("paper claims --out nowhere", ["'nowhere', which is not a folder"]),
         ("bench augment --names covn", ["unknown augmentation 'covn'", "'conv'"]),
         ("bench augment --batch 0", ["batch is 0", "1 or more"]),

@@ -66,12 +66,10 @@ def test_seeds_and_settings_as_text() -> None:
     assert parse_seeds("0-2,7 9") == [0, 1, 2, 7, 9]
     assert parse_seeds([3, "5-6"]) == [3, 5, 6]  # type: ignore[list-item]
     words = ["eval-every=7", "--recipe.beta=0.25", "tensorboard=true", "augment=a=b"]
-    assert parse_settings(words) == {
-        "eval_every": 7, "recipe.beta": 0.25, "tensorboard": True, "augment": "a=b",
-    }  # fmt: skip
-    for wrong, word in (("decisions", "name=value"), ("decisions=ten", "a whole number"),
-                        ("tensorboard=maybe", "true or false"), ("sede=3", "'seed'")):  # fmt: skip
-        with pytest.raises(UserError, match=word):
+    values = {"eval_every": 7, "recipe.beta": 0.25, "tensorboard": True, "augment": "a=b"}
+    assert parse_settings(words) == values
+    for wrong in ("decisions", "decisions=ten", "tensorboard=maybe", "sede=x"):
+        with pytest.raises(UserError, match=wrong.partition("=")[0]):
             parse_settings([wrong])
 
 
