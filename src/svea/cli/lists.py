@@ -203,13 +203,13 @@ def completion(shell: Positional[Literal["bash", "zsh"]]) -> int:
         shell: whose script; put the line above into ~/.bashrc or ~/.zshrc to keep it.
     """
     from svea.cli import VERBS
-    from svea.config.modes import GROUP_NAMES, modes_of
+    from svea.config.modes import GROUPS, modes_of
     from svea.config.tasks import TASKS
     from svea.methods import METHODS
 
     if shell == "zsh":
         print("autoload -U +X compinit && compinit && autoload -U +X bashcompinit && bashcompinit")
     names = {"verbs": [*VERBS], "methods": [*METHODS], "tasks": [*TASKS]}
-    names["modes"] = [*modes_of(None), *GROUP_NAMES]
+    names["modes"] = [*modes_of(None), *GROUPS]
     print(SCRIPT.format(**{kind: " ".join(words) for kind, words in names.items()}))
     return 0

@@ -85,20 +85,19 @@ _AFTER_COLON: dict[str, tuple[str, type, Callable[[Any], Any], str]] = {
     "distracting_cs": ("intensity", float, check_intensity, "distracting_cs:0.3"),
     "test": ("world", int, check_world, "test:7"),
 }
-_ALL, _EVERYTHING, _USUAL = "all", "everything", "usual"
-_FIRST_LOOK = ("train", "color_hard", "test")  # what of these a task has is `usual`
 
 GROUPS: dict[str, tuple[str, ...]] = {
+    "usual": ("train", "color_hard", "test"),
+    "all": (*MODES, "test"),
+    "everything": (*(MODES | GEOMETRY_MODES | LIGHT_MODES), "test", *PICTURE_MODES),
     "colors": COLOR_MODES,
     "videos": VIDEO_MODES,
     "geometry": tuple(GEOMETRY_MODES),
     "lights": tuple(LIGHT_MODES),
     "distracting_cs:all": tuple(f"distracting_cs:{each:g}" for each in INTENSITIES),
 }
-"""Names for several modes. `usual`, `all` and `everything` depend on the task."""
-
-GROUP_NAMES = (_USUAL, _ALL, _EVERYTHING, *GROUPS)
-"""All that `--modes` takes besides modes."""
+"""Names for several modes. A task has of a group those modes that it has at all; of a user's own
+environment, `all` is `everything`."""
 
 
 def modes_of(task: str | None) -> Names:
@@ -173,8 +172,7 @@ def _unfit(text: str, name: str, task: str | None) -> UserError:
     """What to say of a mode that is unknown, or that the task does not have."""
     fitting = modes_of(task)
     if is_group(text):
-        members = GROUPS.get(text, ("train",))
-        first = next((mode for mode in members if mode.partition(":")[0] in fitting), "train")
+        first = next((mode for mode in GROUPS[text] if mode.partition(":")[0] in fitting), "train")
         return UserError(f"{text!r} stands for several modes; name one of them here, e.g. {first}.")
     if task is not None and name in modes_of(None):
         of_suite = task in DOMAIN_AND_TASK and task not in ROBOT_TASKS
@@ -230,17 +228,12 @@ def _spelled(mode: str, task: str | None) -> str:
 def _members(mode: str, task: str | None) -> list[str]:
     """The modes that a task has of a group, or the mode itself."""
     fitting = modes_of(task or "walker_walk")  # which has all but the robot's
-    if mode == _EVERYTHING or (mode == _ALL and task is not None and is_foreign(task)):
-        return list(fitting)
-    if mode == _ALL:
-        return [name for name in fitting if name in MODES | ROBOT_MODES]
-    if mode == _USUAL:
-        return [name for name in _FIRST_LOOK if name in fitting]
     if mode not in GROUPS:
         if mode.partition(":")[0] not in modes_of(None) and not is_own_mode(mode):
-            raise _unknown(mode, [*fitting, *GROUP_NAMES])
+            raise _unknown(mode, [*fitting, *GROUPS])
         return [mode]
-    members = [name for name in GROUPS[mode] if name.partition(":")[0] in fitting]
+    group = "everything" if mode == "all" and is_foreign(task or "") else mode
+    members = [name for name in GROUPS[group] if name.partition(":")[0] in fitting]
     if not members:
         raise UserError(
             f"{task} has no mode of the group {mode!r} ({', '.join(GROUPS[mode])}); it has "
@@ -255,7 +248,7 @@ def is_group(text: str) -> bool:
     >>> is_group("geometry"), is_group("rotate_easy")
     (True, False)
     """
-    return text in GROUP_NAMES
+    return text in GROUPS
 
 
 def family(mode: str) -> str:

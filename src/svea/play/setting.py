@@ -77,7 +77,7 @@ def grouped_modes(tasks: Collection[str]) -> dict[str, list[str]]:
     """The modes that any of these tasks has, in groups, for a list to choose from."""
     fitting = [mode for mode in all_modes() if any(mode in modes_of(task) for task in tasks)]
     groups = {"training": ["train"]}
-    groups |= {name: list(modes) for name, modes in GROUPS.items() if ":" not in name}
+    groups |= {name: list(GROUPS[name]) for name in ("colors", "videos", "geometry", "lights")}
     named = {mode for modes in groups.values() for mode in modes}
     groups["others"] = [mode for mode in fitting if mode not in named]
     shown = {name: [mode for mode in modes if mode in fitting] for name, modes in groups.items()}
