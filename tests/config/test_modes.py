@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import svea.envs
@@ -37,38 +36,6 @@ def test_distracting_all_is_the_eight_intensities():
 def test_modes_are_checked_when_they_are_expanded():
     with pytest.raises(UserError, match="Did you mean 'video_easy'"):
         expand_modes(["all", "video_esay"])
-
-
-def test_mode_with_intensity_is_mode_and_option():
-    short = make_env("cartpole_balance", "distracting_cs:0.3", image_size=16, rendering="fast")
-    assert short.unwrapped.provenance["intensity"] == 0.3
-    short.close()
-
-
-def test_every_mode_has_a_default_and_the_plain_one_is_weak():
-    env = make_env("cartpole_balance", "distracting_cs", image_size=16, rendering="fast")
-    assert env.unwrapped.provenance["intensity"] == 0.1
-    env.close()
-
-
-def test_a_mode_of_your_own_is_a_class_and_a_line(monkeypatch):
-    class NightMode(svea.envs.Mode):
-        def __init__(self, name="night", data_dir=None, *, brightness=0.5):
-            super().__init__(name)
-            self.brightness = brightness
-
-        def compose(self, picture):
-            return (picture * self.brightness).astype(np.uint8)
-
-    monkeypatch.setitem(MODES, "night", NightMode)
-    small = {"image_size": 16, "rendering": "fast"}
-    day = make_env("cartpole_balance", **small)
-    night = make_env("cartpole_balance", "night", brightness=0.25, **small)
-    bright, _ = day.reset(seed=0)
-    dark, _ = night.reset(seed=0)
-    np.testing.assert_array_equal(dark, (bright * 0.25).astype(np.uint8))
-    day.close()
-    night.close()
 
 
 def test_groups_are_the_modes_of_their_kind():

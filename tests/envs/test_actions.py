@@ -10,7 +10,6 @@ from toy import Toy
 from svea.core.errors import UserError
 from svea.envs import make_env
 from svea.envs.actions import DiscreteActions
-from svea.envs.workers.pool import Workers
 
 
 class Wide(Toy):
@@ -75,18 +74,3 @@ def test_a_suite_task_with_numbered_actions_is_the_same_task():
     assert one[1:] == two[1:]
     plain.close()
     numbered.close()
-
-
-def test_numbered_actions_in_a_worker():
-    toy = {"task": "toy:make", "image_size": 16}
-    alone = make_env(**toy)
-    with Workers([toy | {"action_bins": 3}]) as workers:
-        assert (workers.choices, workers.action_size) == (3, 1)
-        workers.reset([1])
-        alone.reset(seed=1)
-        for number, value in ((0.0, -1.0), (2.0, 1.0), (1.0, 0.0)):
-            workers.send(np.array([[number]], np.float32), [None])
-            (step,) = workers.receive()
-            seen, reward, *_ = alone.step(np.array([value], np.float32))
-            np.testing.assert_array_equal(workers.observations[0], seen)
-            assert step.reward == reward

@@ -166,15 +166,10 @@ def test_provenance_is_json_and_names_the_mode(env):
     assert describe(provenance).startswith(provenance["mode"])
 
 
-def test_the_size_84_of_the_paper(make):
-    env = make("walker_walk")
-    assert env.reset(seed=0)[0].shape == (9, 84, 84)
-
-
 def test_same_episode_in_another_process(make):
     cases = [("walker_walk", "train")]
-    others = ("rotate_shift_unpaired_hard", "camera_hard", "light_color_hard")
-    cases += [("cartpole_swingup", mode) for mode in (*MODES, *others) if mode != "train"]
+    modes = ("color_hard", "video_hard", "distracting_cs", "rotate_shift_unpaired_hard")
+    cases += [("cartpole_swingup", mode) for mode in (*modes, "camera_hard", "light_color_hard")]
     cases += [("robot_push", "test")]
     code = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -227,14 +222,6 @@ def test_rewards_are_those_of_dm_control(make, task):
         expected = sum(reference.step(control).reward for _ in range(ACTION_REPEAT[task]))
         assert env.step(action)[1] == pytest.approx(expected, rel=1e-12, abs=1e-12)
     reference.physics.free()
-
-
-@pytest.mark.parametrize(
-    ("task", "decisions"),
-    [("walker_walk", 250), ("cartpole_swingup", 125), ("finger_spin", 500)],
-)
-def test_paper_action_repeat_gives_the_paper_episode(task, decisions):
-    assert 1000 // ACTION_REPEAT[task] == decisions
 
 
 @pytest.mark.parametrize(("repeat", "frames"), [(4, 12), (4, 10), (1, 3), (8, 5)])
@@ -312,7 +299,7 @@ def test_an_environment_that_is_dropped_unclosed_harms_no_other(make):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's /proc")
-@pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [6, pytest.param(200, marks=pytest.mark.slow)])
 def test_closing_leaves_no_files_or_memory_behind(times):
     modes = list(MODES)
 
@@ -333,5 +320,5 @@ def test_closing_leaves_no_files_or_memory_behind(times):
     for number in range(times):
         cycle(number)
     assert len(os.listdir("/proc/self/fd")) == files
-    # A context with its sky is about 40 MB, so 20 leaked ones would be 800.
+    # A context with its sky is about 40 MB, so 6 leaked ones would be 240.
     assert resident_megabytes() - memory < 100

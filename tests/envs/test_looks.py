@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -64,19 +63,4 @@ def test_a_world_can_be_asked_for() -> None:
 def test_a_mode_tells_how_many_worlds_it_has(mode: str, count: int) -> None:
     env = make_env("cartpole_swingup", mode, image_size=16, rendering="fast")
     assert env.unwrapped.provenance["worlds"] == count  # type: ignore[attr-defined]
-    env.close()
-
-
-def test_the_colour_setting_of_that_number_is_worn() -> None:
-    env: Any = make_env("cartpole_swingup", "color_hard", image_size=16, rendering="fast")
-    _, info = env.reset(seed=3)
-    model, mode = env.unwrapped._scene.model, env.unwrapped._mode
-    worn = model.mat_rgba[model.mat("self").id, :3]
-    np.testing.assert_allclose(worn, mode.settings[info["world"]]["self_rgb"], atol=1e-6)
-    env.close()
-
-
-def test_training_has_one_world_and_does_not_number_it() -> None:
-    env = make_env("cartpole_swingup", image_size=16, rendering="fast")
-    assert "world" not in env.reset(seed=0)[1]
     env.close()

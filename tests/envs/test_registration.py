@@ -95,6 +95,7 @@ def test_import_loads_neither_torch_nor_the_simulator():
         ({"action_repeat": 0}, "action_repeat is 0"),
         ({"episode_frames": -1}, "episode_frames is -1"),
         ({"seed": -1}, "seed is -1"),
+        ({"task": "robot_reach", "action_repeat": 4}, "action_repeat is 4"),
         ({"frame_stack": 0}, "frame_stack is 0;"),
         ({"frame_stack": 2.0}, "frame_stack is 2.0; it must be an integer"),
         ({"channels_last": "yes"}, "channels_last is 'yes'; allowed are True and False"),

@@ -223,49 +223,46 @@ def test_pictures_of_other_sizes(stage, side):
     assert share(ours, mujocos, SHADOW) < 0.001
 
 
-def test_worlds_that_change_are_drawn_as_they_are(stage):
-    world = stage("walker_walk")
-    world.ours()
-    for _ in range(5):
-        world.step()
+def darken_materials(world: Stage) -> None:
     world.physics.model.mat_rgba[:, 0] *= 0.5
-    assert share(world.ours(), world.mujocos(), SHADOW) < 0.001
-    assert world.drawn == 3
 
 
-def test_textures_that_change_are_drawn_as_they_are(stage):
-    world = stage("walker_walk")
-    before, model = world.ours(), world.physics.model.ptr
+def darken_textures(world: Stage) -> None:
+    model = world.physics.model.ptr
     for texture in range(model.ntex):
         model.tex_data[model.tex_adr[texture] :] //= 2
         world.upload(texture)
-    assert share(world.ours(), world.mujocos(), SHADOW) < 0.001
-    assert world.ours().mean() < 0.8 * before.mean()
 
 
-def test_sides_of_the_sky_that_change_are_drawn_as_they_are(stage):
-    world = stage("walker_walk")
-    world.ours()
+def change_a_side_of_the_sky(world: Stage) -> None:
     model, (sky,) = world.physics.model.ptr, np.flatnonzero(world.physics.model.tex_type == 2)
     start, length = model.tex_adr[sky], 3 * model.tex_width[sky] ** 2
     model.tex_data[start + 5 * length : start + 6 * length] = 200
     for renderer in world.renderers:
         assert 5 in renderer.visible_sky_faces()
         renderer.upload_sky_faces(int(sky), [5])
-    assert share(world.ours(), world.mujocos(), SHADOW) < 0.001
 
 
-def test_a_sky_may_become_one_small_picture(stage):
-    """As videos make it, whose picture is the same on all sides."""
-    world = stage("walker_walk")
-    world.ours()
+def make_the_sky_one_small_picture(world: Stage) -> None:
+    """As videos do, whose picture is the same on all sides."""
     model, (sky,) = world.physics.model.ptr, np.flatnonzero(world.physics.model.tex_type == 2)
     model.tex_width[sky] = model.tex_height[sky] = 16
     rng = np.random.default_rng(0)
     model.tex_data[model.tex_adr[sky] :][: 3 * 16 * 16] = rng.integers(0, 255, 3 * 16 * 16)
     world.upload(int(sky))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [darken_materials, darken_textures, change_a_side_of_the_sky, make_the_sky_one_small_picture],
+)
+def test_worlds_that_change_are_drawn_as_they_are(stage, change):
+    world = stage("walker_walk")
+    before = world.ours()
+    change(world)
     assert share(world.ours(), world.mujocos(), SHADOW) < 0.001
-    assert world.drawn == 3
+    assert share(world.ours(), before, FAR) > 0.05
+    assert world.drawn == 4
 
 
 def test_smaller_copies_of_textures_are_mesas(stage):
@@ -307,7 +304,6 @@ def test_several_things_that_one_can_see_through_are_left_to_mujoco(stage, capsy
     ],
 )
 def test_what_would_not_look_the_same_is_left_to_mujoco(stage, odd, capsys):
-    assert stage(physics_of()).drawn == 1
     world = stage(physics_of(**odd))
     np.testing.assert_array_equal(world.ours(), world.mujocos())
     assert world.drawn == 0
@@ -421,17 +417,16 @@ def test_the_check_waits_for_the_first_picture_that_can_be_drawn(stage, source, 
 
 
 @pytest.mark.parametrize(
-    ("variable", "asked", "drawn"),
+    ("variable", "asked", "drawn", "gpu", "together"),
     [
-        (None, "auto", 1),
-        ("auto", "raster", 1),
-        (None, "opengl", 0),
-        (" CPU ", "opengl", 1),
-        ("opengl", "raster", 0),
+        (None, "auto", 1, False, False),
+        (None, "auto", 1, True, True),
+        ("auto", "raster", 1, True, False),
+        (None, "opengl", 0, False, True),
+        (" CPU ", "opengl", 1, False, True),
+        ("opengl", "raster", 0, True, False),
     ],
 )
-@pytest.mark.parametrize("gpu", [False, True])
-@pytest.mark.parametrize("together", [False, True])
 def test_who_draws_depends_on_what_is_asked_and_on_nothing_else(
     monkeypatch, variable, asked, drawn, gpu, together
 ):

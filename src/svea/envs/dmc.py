@@ -19,7 +19,7 @@ from svea.core.errors import NumericsError
 from svea.envs.actions import read_vector
 from svea.envs.looks import EPISODES_VERSION, Mode, Scene, compose, simulator
 from svea.envs.rendering import Renderer, import_suite, prepare_simulator
-from svea.envs.stacking import StackedEpisode
+from svea.envs.stacking import Shape, StackedEpisode
 
 # Camera 0 follows the agent in all other tasks; here it stands far off or follows the ball.
 _CAMERA = {("quadruped", task): 2 for task in ("escape", "fetch", "run", "walk")}
@@ -58,25 +58,19 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         domain: str,
         task: str,
         mode: Mode,
+        shape: Shape,
         *,
-        seed: int | None,
-        image_size: int,
         action_repeat: int,
-        episode_frames: int,
-        frame_stack: int,
-        channels_last: bool,
         rendering: str,
         renderer: str,
-        render_mode: str | None,
-        render_size: int,
     ) -> None:
         """Load the task and prepare its renderer."""
         prepare_simulator()
-        self.render_mode = render_mode
-        self._mode, self._action_repeat, self.render_size = mode, action_repeat, render_size
-        self._episode = StackedEpisode(image_size, seed, episode_frames, frame_stack, channels_last)
+        self.render_mode, self.render_size = shape.render_mode, shape.render_size
+        self._mode, self._action_repeat = mode, action_repeat
+        self._episode = StackedEpisode(shape)
         self.observation_space = self._episode.space
-        self.most_decisions = -(-episode_frames // action_repeat)
+        self.most_decisions = -(-shape.episode_frames // action_repeat)
 
         loaded = load_task(domain, task)
         self._task, self._physics = loaded.task, loaded.physics
@@ -88,12 +82,11 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         )
 
         model, data = self._physics.model.ptr, self._physics.data.ptr
-        mode.image_size = image_size
+        mode.image_size = shape.image_size
         mode.prepare(model, domain)
         camera = _CAMERA.get((domain, task), 0)
-        draws = Renderer(
-            model, data, size=image_size, rendering=rendering, camera=camera, drawn_by=renderer
-        )
+        look: dict[str, Any] = {"rendering": rendering, "camera": camera, "drawn_by": renderer}
+        draws = Renderer(model, data, size=shape.image_size, **look)
         self._scene = Scene(model, data, draws, camera)
         self._renderer, self._drew = "", set[str]()
         self._fresh_task = copy.deepcopy(vars(self._task))

@@ -21,10 +21,11 @@ from svea.envs.actions import read_choice, read_vector
 from svea.envs.dmc import warn_of_render_without_mode
 from svea.envs.looks import EPISODES_VERSION, Mode, compose
 from svea.envs.looks.pictures import PictureMode
-from svea.envs.stacking import CHANNELS, StackedEpisode
+from svea.envs.stacking import CHANNELS, Shape, StackedEpisode
 
 _COUNTS = (1, 3, CHANNELS)
 _LOOKS = 1  # what the mode draws has a stream of its own: the episode does not change with it
+_SINGLE = "svea stacks frames itself: return single ones."
 _NEEDED = (
     "svea learns from pictures: a Box from 0 to 255 (or floats from 0 to 1) shaped (H, W), "
     "(H, W, C) or (C, H, W), where C is 1, 3, or 9 for three stacked RGB frames."
@@ -40,28 +41,16 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
     """
 
     def __init__(
-        self,
-        env: gym.Env[Any, Any],
-        *,
-        mode: Mode,
-        seed: int | None,
-        image_size: int,
-        action_repeat: int,
-        episode_frames: int,
-        frame_stack: int,
-        channels_last: bool,
-        render_mode: str | None,
-        render_size: int,
+        self, env: gym.Env[Any, Any], mode: Mode, shape: Shape, *, action_repeat: int
     ) -> None:
         """Read the environment's spaces; refuse those that cannot be adapted."""
         super().__init__(env)
         self._layout = read_layout(env.observation_space)
-        mode.image_size = image_size
+        mode.image_size = self._size = shape.image_size
         self._mode = mode if isinstance(mode, PictureMode) else None  # in train nothing changes
-        self._looks = np.random.default_rng(seed)  # for episodes without a seed
-        self._action_repeat, self._size = action_repeat, image_size
-        self._render_mode, self.render_size = render_mode, render_size
-        self._episode = StackedEpisode(image_size, seed, episode_frames, frame_stack, channels_last)
+        self._looks = np.random.default_rng(shape.seed)  # for episodes without a seed
+        self._action_repeat, self._episode = action_repeat, StackedEpisode(shape)
+        self._render_mode, self.render_size = shape.render_mode, shape.render_size
         self.observation_space = self._episode.space
         self._stacked_before: np.ndarray | None = None
         self.action_space = unit_actions(env.action_space)
@@ -195,10 +184,12 @@ def call_factory(path: str, seed: int | None, image_size: int) -> gym.Env[Any, A
     return env
 
 
-def adapt(path: str, env: gym.Env[Any, Any], **settings: Any) -> gym.Env[np.ndarray, Any]:
+def adapt(
+    path: str, env: gym.Env[Any, Any], mode: Mode, shape: Shape, action_repeat: int
+) -> gym.Env[np.ndarray, Any]:
     """Adapt a user's environment; one that cannot be is closed and named."""
     try:
-        return AdaptedEnv(env, **settings)
+        return AdaptedEnv(env, mode, shape, action_repeat=action_repeat)
     except UserError as error:
         env.close()
         raise UserError(f"task {path!r} {error}") from None
@@ -280,14 +271,13 @@ def read_layout(space: gym.Space[Any]) -> Layout:
     """Find out how pictures of an observation space lie in memory; refuse other spaces."""
     if not isinstance(space, gym.spaces.Box):
         raise _refusal(space, _cure_for_parts(space))
-    if len(space.shape) not in (2, 3):
-        cure = (
-            "svea stacks frames itself: return single ones."
-            if len(space.shape) > 3
-            else "If it can draw itself, make it with render_mode='rgb_array' and wrap it in "
-            "gymnasium.wrappers.AddRenderObservation(env)."
-        )
-        raise _refusal(space, cure)
+    if len(space.shape) > 3:
+        raise _refusal(space, _SINGLE)
+    if len(space.shape) < 2:
+        raise _refusal(
+            space, "If it can draw itself, make it with render_mode='rgb_array' and wrap it in "
+            "gymnasium.wrappers.AddRenderObservation(env).",
+        )  # fmt: skip
     floats = np.issubdtype(space.dtype, np.floating)
     top = float(space.high.flat[0])
     is_plain = (space.low == 0).all() and (space.high == top).all()
@@ -297,7 +287,7 @@ def read_layout(space: gym.Space[Any]) -> Layout:
     axes = [axis for axis in (0, 2) if len(space.shape) == 3 and space.shape[axis] in _COUNTS]
     if len(space.shape) == 3 and len(axes) != 1:
         which = "C could be its first or its last axis" if axes else "none of its axes is C"
-        raise _refusal(space, f"Here {which}. svea stacks frames itself: return single ones.")
+        raise _refusal(space, f"Here {which}. {_SINGLE}")
     return Layout(space.shape, axes[0] if axes else None, 255 / top if floats else None)
 
 

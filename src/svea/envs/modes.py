@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,8 @@ from svea.envs.looks.pictures import PictureColors, PictureMode, PictureVideo
 from svea.envs.looks.videos import VideoMode
 from svea.envs.robot.worlds import RobotMode, RobotTestMode
 
-
-def _train(*, data_dir: Path | None = None) -> Mode:
-    """The look the agent is trained in; it needs no data."""
-    return Mode("train")
-
-
 MODES |= {
-    "train": _train,
+    "train": functools.partial(Mode, "train"),
     **{name: functools.partial(ColorMode, name) for name in COLOR_MODES},
     **{name: functools.partial(VideoMode, name) for name in VIDEO_MODES},
     "distracting_cs": DistractingMode,
@@ -49,37 +42,26 @@ ROBOT_MODES |= {"train": RobotMode, "test": RobotTestMode}
 PICTURE_MODES |= {"picture_colors": PictureColors, "picture_video": PictureVideo}
 
 
-def _needed(factory: Callable[..., Any], given: set[str]) -> str:
-    """The parameters without a default that nothing is given for."""
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    parameters = inspect.signature(factory).parameters.values()
-    return ", ".join(
-        p.name
-        for p in parameters
-        if p.default is p.empty and p.kind not in kinds and p.name not in given
-    )
-
-
 def make_mode(name: str, task: str, data_dir: Path | None, options: dict[str, Any]) -> Mode:
     """Build a mode of a task, refusing options it does not have."""
     factory = import_named("mode", name) if is_own_mode(name) else modes_of(task)[name]
     if not callable(factory):
         raise UserError(f"mode {name!r} is {type(factory).__name__}; it must be a class of modes.")
-    parameters = inspect.signature(factory).parameters
-    if needed := _needed(factory, {"data_dir", *options}):
-        raise UserError(
-            f"mode {name!r} cannot be made: {needed} {'has' if ',' not in needed else 'have'} no "
-            "default. A mode is made without arguments, or with data_dir alone."
-        )
-    allowed = [p for p in parameters if p not in ("name", "data_dir")]
-    for option in options:
-        if option not in allowed:
-            has = f"the options {', '.join(allowed)}" if allowed else "no options"
-            # In Python's own words: other libraries look for them, and then leave the option out.
-            raise UnexpectedOptionError(
-                f"got an unexpected keyword argument {option!r}; mode {name!r} has {has}."
-            )
-    look = factory(**{"data_dir": data_dir} if "data_dir" in parameters else {}, **options)
+    signature = inspect.signature(factory)
+    taken = dict(signature.parameters)
+    if "name" in taken and taken["name"].default is not inspect.Parameter.empty:
+        del taken["name"]  # it has its own
+    data = {"data_dir": data_dir} if "data_dir" in taken else {}
+    try:
+        signature.replace(parameters=list(taken.values())).bind(**data, **options)
+    except TypeError as error:
+        has = ", ".join(option for option in taken if option != "data_dir")
+        # In Python's own words: other libraries look for them, and then leave the option out.
+        raise UnexpectedOptionError(
+            f"{error}; mode {name!r} has {f'the options {has}' if has else 'no options'}, and is "
+            "made with data_dir alone where none is given."
+        ) from None
+    look = factory(**data, **options)
     if not isinstance(look, Mode):
         raise UserError(f"mode {name!r} made {type(look).__name__}, not a svea.envs.Mode.")
     if is_own_mode(name):

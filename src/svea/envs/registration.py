@@ -28,6 +28,7 @@ from svea.envs.dmc import DMControlEnv
 from svea.envs.foreign import adapt, call_factory
 from svea.envs.modes import make_mode
 from svea.envs.rendering import RENDERERS, RENDERINGS
+from svea.envs.stacking import Shape
 
 
 def make_env(
@@ -103,31 +104,17 @@ def make_env(
     _check_task_options(task, action_repeat)
     if episode_frames is None:
         episode_frames = EPISODE_FRAMES.get(task, 1000)
-    shown: dict[str, Any] = {
-        "seed": seed,
-        "image_size": image_size,
-        "episode_frames": episode_frames,
-        "frame_stack": frame_stack,
-        "channels_last": bool(channels_last),
-        "render_mode": render_mode,
-        "render_size": render_size,
-    }
-    _check_numbers(**shown, action_repeat=action_repeat, action_bins=action_bins)
+    shape = Shape(
+        seed, image_size, episode_frames, frame_stack, bool(channels_last), render_mode, render_size
+    )
+    _check_numbers(**vars(shape), action_repeat=action_repeat, action_bins=action_bins)
     look = make_mode(name, task, data_folder(data_dir), options | mode_options)
     if is_foreign(task):
         theirs = call_factory(task, seed, image_size) if made is None else made
-        env = adapt(task, theirs, mode=look, action_repeat=action_repeat or 1, **shown)
-        return _discretise(env, action_bins)
-    domain, task_name = DOMAIN_AND_TASK[task]
-    env = DMControlEnv(
-        domain,
-        task_name,
-        look,
-        action_repeat=action_repeat or ACTION_REPEAT[task],
-        rendering=rendering,
-        renderer=renderer,
-        **shown,
-    )
+        return _discretise(adapt(task, theirs, look, shape, action_repeat or 1), action_bins)
+    drawn: dict[str, Any] = {"rendering": rendering, "renderer": renderer}
+    repeat = action_repeat or ACTION_REPEAT[task]
+    env = DMControlEnv(*DOMAIN_AND_TASK[task], look, shape, action_repeat=repeat, **drawn)
     return _discretise(env, action_bins)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import gymnasium as gym
 import numpy as np
 
@@ -10,31 +12,30 @@ from svea.config.shapes import FRAMES
 CHANNELS = 3 * FRAMES
 
 
+@dataclass(frozen=True)
+class Shape:
+    """What every environment shows, and how long its episodes are: arguments of `make_env`."""
+
+    seed: int | None
+    image_size: int
+    episode_frames: int
+    frame_stack: int
+    channels_last: bool
+    render_mode: str | None
+    render_size: int
+
+
 class StackedEpisode:
     """The running episode: its newest pictures, and the simulator steps it has left."""
 
-    def __init__(
-        self,
-        size: int,
-        first_seed: int | None,
-        most_frames: int,
-        frame_stack: int = FRAMES,
-        channels_last: bool = False,
-    ) -> None:
-        """Begin no episode yet.
-
-        Args:
-            size: Side of a picture in pixels.
-            first_seed: Of the first episode, when `reset` is called without one; None draws one.
-            most_frames: Simulator steps after which an episode is truncated.
-            frame_stack: Pictures in an observation.
-            channels_last: Observations are `(size, size, 3 * frame_stack)`, else channels first.
-        """
-        self._stack = np.zeros((3 * frame_stack, size, size), np.uint8)
-        self._channels_last = channels_last
+    def __init__(self, shape: Shape) -> None:
+        """Begin no episode yet."""
+        size = shape.image_size
+        self._stack = np.zeros((3 * shape.frame_stack, size, size), np.uint8)
+        self._channels_last = shape.channels_last
         self.space = gym.spaces.Box(0, 255, self.observation.shape, np.uint8)
         self.frames, self.running = 0, False
-        self._first_seed, self._most_frames = first_seed, most_frames
+        self._first_seed, self._most_frames = shape.seed, shape.episode_frames
 
     @property
     def observation(self) -> np.ndarray:

@@ -26,7 +26,7 @@ from svea.envs.rendering.backend import (
     DRAWING,
     OPENGL,
     RASTER,
-    asked_drawing,
+    asked_renderer,
     choose_renderer,
 )
 from svea.envs.workers.pool import OpenEpisode
@@ -123,8 +123,7 @@ def settle_renderer(config: Config) -> Config:
     """
     if is_foreign(config.task):
         return config
-    by_user = asked_drawing()
-    asked = config.renderer if by_user == AUTO else by_user
+    asked = asked_renderer(config.renderer)
     begun = bool(layout.checkpoints(config.folder))
     before = read_config(config.folder).get("renderer", AUTO) if begun else AUTO
     is_known = before in (RASTER, OPENGL)

@@ -65,7 +65,7 @@ def prepare_simulator() -> None:
     _check_mujoco_version()
     _configure_mesa()
     allowed = _BACKENDS.get(platform.system(), _BACKENDS["Linux"])
-    given = os.environ.get("MUJOCO_GL", "").strip().lower()
+    given = _mujoco_gl()
     if given:
         if given not in allowed:
             raise UserError(
@@ -77,9 +77,14 @@ def prepare_simulator() -> None:
         _chosen = os.environ["MUJOCO_GL"] = _choose_linux_backend()
 
 
+def _mujoco_gl() -> str:
+    """The backend of this process, if one is chosen."""
+    return os.environ.get("MUJOCO_GL", "").strip().lower()
+
+
 def can_fall_back() -> bool:
     """Whether OSMesa is a way out: the user chose no backend, it is there, and not yet in use."""
-    given = os.environ.get("MUJOCO_GL", "").strip().lower()
+    given = _mujoco_gl()
     ours = given == "" or given == _chosen
     tried = _fallen_back or given == "osmesa" or platform.system() != "Linux"
     return ours and not tried and _can_load("OSMesa", "libOSMesa.so.8")
@@ -87,19 +92,22 @@ def can_fall_back() -> bool:
 
 def draws_on_gpu() -> bool:
     """Whether workers that start from here on draw on an NVIDIA GPU; no OpenGL context is made."""
-    backend = environment_of_workers().get("MUJOCO_GL", os.environ.get("MUJOCO_GL", ""))
-    if platform.system() != "Linux" or backend.strip().lower() not in ("", "egl"):
+    if platform.system() != "Linux" or _fallen_back or _mujoco_gl() not in ("", "egl"):
         return False
     return "nvidia" in (_egl_vendor() or "").lower()
 
 
-def asked_drawing() -> str:
-    """Who is to draw by the variable `DRAWING`, one of `RENDERERS`."""
+def asked_renderer(asked: str) -> str:
+    """Who is to draw, one of `RENDERERS`: what is asked for, unless the variable `DRAWING` is set.
+
+    Args:
+        asked: One of `RENDERERS`.
+    """
     given = os.environ.get(DRAWING, "").strip().lower() or AUTO
     if given not in DRAWINGS:
         choices = "; ".join(f"{name} ({what})" for name, what in DRAWINGS.items())
         raise UserError(f"{DRAWING} is {given!r}; it may be {choices}.")
-    return RASTER if given == "cpu" else given
+    return {AUTO: asked, "cpu": RASTER, OPENGL: OPENGL}[given]
 
 
 def rasteriser() -> type[Raster]:
@@ -122,8 +130,7 @@ def choose_renderer(asked: str = AUTO) -> str:
     Args:
         asked: One of `RENDERERS`; the variable SVEA_DRAWING beats it.
     """
-    by_user = asked_drawing()
-    asked = asked if by_user == AUTO else by_user
+    asked = asked_renderer(asked)
     if asked == OPENGL or (asked == AUTO and importlib.util.find_spec("svea.raster") is None):
         return OPENGL
     try:

@@ -11,7 +11,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,15 +37,8 @@ FEW_SIDES = 3
 """Of the sky's cube that are sent one by one; more are faster sent all at once."""
 
 
-@dataclass
-class _Drawing:
-    """How renderers that this process makes from here on draw."""
-
-    context: Context | None = None
-    on_first_picture: Callable[[], None] | None = None
-
-
-_drawing = _Drawing()
+_shared_context: Context | None = None
+_on_first_picture: Callable[[], None] | None = None
 
 
 def configure_drawing(
@@ -60,15 +52,15 @@ def configure_drawing(
             parent, which keeps the time and can end the worker. Without it, a hint is printed when
             the driver seems to be stuck.
     """
-    _drawing.context, _drawing.on_first_picture = context, on_first_picture
+    global _shared_context, _on_first_picture
+    _shared_context, _on_first_picture = context, on_first_picture
 
 
 def announce_first_picture() -> bool:
     """Tell the parent that a first picture is being drawn; False if no one listens."""
-    if _drawing.on_first_picture is None:
-        return False
-    _drawing.on_first_picture()
-    return True
+    if _on_first_picture is not None:
+        _on_first_picture()
+    return _on_first_picture is not None
 
 
 class Renderer:
@@ -118,7 +110,7 @@ class Renderer:
         self.drawn = 0  # pictures that were not MuJoCo's
 
         with _watch():
-            gl = _drawing.context or Context()
+            gl = _shared_context or Context()
             gl.enter(size)
             gl.call(self._upload_model)
             self._gl: Context | None = gl
@@ -191,15 +183,8 @@ class Renderer:
 
     def _update_scene(self) -> None:
         """Take over the simulator's state."""
-        self._mujoco.mjv_updateScene(
-            self._model,
-            self._data,
-            self._option,
-            self._perturb,
-            self._camera,
-            self._mujoco.mjtCatBit.mjCAT_ALL,
-            self._scene,
-        )
+        shown = self._option, self._perturb, self._camera, self._mujoco.mjtCatBit.mjCAT_ALL
+        self._mujoco.mjv_updateScene(self._model, self._data, *shown, self._scene)
 
     def render(self, size: int) -> None:
         """Draw the scene into the framebuffer of this renderer, which stays bound; do not wait."""
