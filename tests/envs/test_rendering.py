@@ -111,15 +111,26 @@ def test_mujoco_versions(monkeypatch, version, good):
 
 @linux_only
 @pytest.mark.parametrize(
-    ("egl", "osmesa", "chosen"),
-    [(True, True, "egl"), (True, False, "egl"), (False, True, "osmesa")],
+    ("egl", "osmesa", "given", "chosen"),
+    [
+        (True, True, "", "egl"),
+        (True, False, "", "egl"),
+        (False, True, "", "osmesa"),
+        (False, False, "", RendererError),
+        (True, True, "glfw", "glfw"),
+        (True, True, "vulkan", UserError),
+    ],
 )
-def test_backend_choice(monkeypatch, egl, osmesa, chosen):
-    monkeypatch.delenv("MUJOCO_GL", raising=False)
+def test_backend_choice(monkeypatch, egl, osmesa, given, chosen):
+    monkeypatch.setenv("MUJOCO_GL", given)
     monkeypatch.setattr(backend, "_egl_vendor", lambda: "Mesa Project" if egl else None)
     monkeypatch.setattr(backend, "_can_load", lambda *names: osmesa)
-    prepare_simulator()
-    assert os.environ["MUJOCO_GL"] == chosen
+    if isinstance(chosen, str):
+        prepare_simulator()
+    else:
+        with pytest.raises(chosen, match=r"apt-get install|MUJOCO_GL is 'vulkan'"):
+            prepare_simulator()
+    assert os.environ["MUJOCO_GL"] == (chosen if isinstance(chosen, str) else given)
 
 
 @linux_only
@@ -173,25 +184,6 @@ def test_the_vendor_is_the_one_that_draws():
     assert told == drawn
     code = "from svea.envs.rendering import backend; print(backend._egl_vendor())"
     assert run_python(code, MUJOCO_EGL_DEVICE_ID="99").stdout.strip() == "None", "there is no such"
-
-
-@linux_only
-def test_no_backend_names_the_cure(monkeypatch):
-    monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(backend, "_can_load", lambda *names: False)
-    with pytest.raises(RendererError, match="apt-get install -y libegl1 libgl1 libgl1-mesa-dri"):
-        prepare_simulator()
-    assert "MUJOCO_GL" not in os.environ
-
-
-def test_the_users_choice_is_respected(monkeypatch):
-    name = backend._BACKENDS[platform.system()][-1]
-    monkeypatch.setenv("MUJOCO_GL", name)
-    prepare_simulator()
-    assert os.environ["MUJOCO_GL"] == name
-    monkeypatch.setenv("MUJOCO_GL", "vulkan")
-    with pytest.raises(UserError, match=f"MUJOCO_GL is 'vulkan'.*{name}"):
-        prepare_simulator()
 
 
 @pytest.fixture

@@ -460,15 +460,22 @@ def test_environments_may_not_answer_nan(what: str, said: str) -> None:
             workers.receive()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
+@pytest.fixture
+def osmesa(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that may fall back to OSMesa, and has not."""
+    if sys.platform != "linux":
+        pytest.skip("elsewhere there is no OSMesa")
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setattr(backend, "_fallen_back", False)
+    monkeypatch.setattr(backend, "_can_load", lambda *names: True)
+
+
+@pytest.mark.usefixtures("osmesa")
 @pytest.mark.parametrize("per_process", [1, 2])
 def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
     per_process: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The toy stands for a driver: it announces its first picture, then hangs unless MUJOCO_GL."""
-    monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(backend, "_fallen_back", False)
-    monkeypatch.setattr(backend, "_can_load", lambda *names: True)
     monkeypatch.setattr(renderer, "FIRST_PICTURE_SECONDS", 0.3)
     with Workers([TOY | {"task": "toy:make_stuck"}] * 2, per_process=per_process) as workers:
         workers.reset([0, 1])
@@ -478,24 +485,19 @@ def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
     assert "no first picture" in said and "Drawing with OSMesa" in said
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
+@pytest.mark.usefixtures("osmesa")
 def test_an_environment_that_is_made_slowly_is_no_stuck_renderer(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The second one is made after the first one's picture, in the same process."""
-    monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(backend, "_fallen_back", False)
-    monkeypatch.setattr(backend, "_can_load", lambda *names: True)
     monkeypatch.setattr(renderer, "FIRST_PICTURE_SECONDS", 0.5)
     with Workers([TOY | {"task": "toy:make_slowly"}] * 2, per_process=2) as workers:
         assert len(pids(workers)) == 1
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no OSMesa")
+@pytest.mark.usefixtures("osmesa")
 def test_the_users_choice_of_a_renderer_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "_fallen_back", False)
-    monkeypatch.setattr(backend, "_can_load", lambda *names: True)
     monkeypatch.setattr(backend, "_chosen", None)
     monkeypatch.setenv("MUJOCO_GL", "egl")
     assert not backend.can_fall_back()
