@@ -15,18 +15,16 @@ if sys.platform != "linux":
 
 import torch
 from faults import (
-    campaign,
     configurations,
     damage,
     disks,
-    endurance,
     environments,
     hostile,
     kills,
     special,
     undefined,
 )
-from faults.tally import Part, Tally, shards
+from faults.tally import Part, Tally, run, shards
 
 from svea.core import files
 from svea.runs import layout
@@ -48,8 +46,7 @@ MINUTE = {  # which cases of each part
     undefined.physics: range(9),
     environments.worker_failures: range(1, 3),
     environments.cycles: range(4),
-    configurations.fuzzed_configurations: range(90),
-    endurance.memory_forecasts: range(1),
+    configurations.fuzzed: range(90),
 }
 
 
@@ -130,13 +127,13 @@ def test_an_interrupted_campaign_runs_what_is_missing(tmp_path: Path) -> None:
         return Tally(len(cases), len(cases) - len(lost), lost)
 
     log = tmp_path / "log.jsonl"
-    campaign.run([part], 1, 0.8, 0, start, log)
+    run([part], 1, 0.8, 0, start, log)
     with log.open("a") as file:
         file.write('{"part": "p", "cas')  # killed here
-    [(_, tally)] = campaign.run([part], 1, 1.0, 0, start, log)
+    [(_, tally)] = run([part], 1, 1.0, 0, start, log)
     assert asked == [range(0, 4), range(4, 8), range(8, 10)]
     assert (tally.tried, tally.survived, tally.losses) == (10, 9, ["the reason"])
-    assert campaign.run([part], 1, 1.0, 0, start, log)[0][1] == tally and len(asked) == 3
+    assert run([part], 1, 1.0, 0, start, log)[0][1] == tally and len(asked) == 3
 
 
 def test_counts_add_up(tmp_path: Path) -> None:

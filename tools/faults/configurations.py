@@ -21,24 +21,12 @@ from svea.core.errors import SveaError, UserError
 ODD: tuple[Any, ...] = (
     *(0, -1, 1, 2, 7, 16, 84, 10**6, 10**12, -(10**30), 2**63, 0.5, 1e-9, 1e308),
     *(math.nan, math.inf, -math.inf, True, False, None, "", " ", "none", "auto", "walker_walk"),
-    *(
-        "../../etc",
-        "/",
-        "a\nb",
-        "\0",
-        "ü" * 300,
-        "x" * 10_000,
-        "svea",
-        "sac",
-        "conv|cutout",
-        "1h",
-        "∞",
-    ),
+    *("../../etc", "/", "a\nb", "\0", "ü" * 300, "x" * 10_000, "svea", "sac", "conv|cutout", "1h"),
     *([], [1], {}, {"a": 1}, b"bytes", (1, 2), 1j, object()),
 )
 
 
-def fuzzed_configurations(cases: range, seed: int, folder: Path) -> Tally:
+def fuzzed(cases: range, seed: int, folder: Path) -> Tally:
     """From Python, from JSON and from the command line in turn."""
     tally, names = Tally(), field_names()
     for case in cases:

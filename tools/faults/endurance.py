@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -20,7 +18,6 @@ from faults.tally import Tally, expect
 
 MOST_GROWTH = 10 * 1024  # KB in all, after the first quarter
 FEWEST_SAMPLES = 20  # a shorter run tells nothing about growth
-TOLERANCE = 0.05
 
 SOAK = TOY | {
     "decisions": 200_000,
@@ -39,56 +36,6 @@ RENDERED = CARTPOLE | {
     "log_every": 250,
     "batch_size": 4,
 }
-
-
-def memory_forecasts(cases: range, seed: int, folder: Path) -> Tally:
-    """The replay's forecast against what a process really grows by when it is full."""
-    from svea.config.shapes import replay_bytes
-
-    tally = Tally()
-    for case in cases:
-        random = np.random.default_rng([seed, 10, case])
-        capacity, size = int(random.integers(2_000, 20_000)), int(random.choice([40, 64, 84]))
-        shape = (capacity, size, int(random.integers(1, 22)), int(random.integers(1, 5)))
-        length = int(random.integers(50, 250))
-        with tally.case(f"replay of {capacity} decisions at {size} pixels"):
-            grown, wanted = measure_apart(*shape, length), replay_bytes(*shape, length)
-            off = abs(grown / wanted - 1)
-            tally.measure("% that a forecast was off", 100 * off)
-            expect(off < TOLERANCE, f"{wanted} bytes were forecast, {grown} were taken")
-    return tally
-
-
-def measure_apart(*shape: int) -> int:
-    """Bytes that a full replay takes, measured in a fresh process: this one has freed memory."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"from faults.endurance import fill; print(fill(*{shape}))"],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return int(done.stdout)
-
-
-def fill(capacity: int, size: int, actions: int, environments: int, length: int) -> int:
-    """Make a replay, fill it, and say by how much the process grew."""
-    from svea.replay import Replay
-
-    def use(replay: Replay) -> Replay:
-        frame = np.full((3, size, size), 7, np.uint8)
-        for number in range(replay.capacity + length):
-            index, clock = number % environments, number // environments % length
-            if clock == 0:
-                replay.begin(index, frame)
-            replay.append(index, np.zeros(actions, np.float32), 0.0, False, frame)
-        replay.sample(2)
-        return replay
-
-    use(Replay(50, size, actions, environments, length))  # torch's own memory comes with first use
-    before = held()["memory"]
-    full = use(Replay(capacity, size, actions, environments, length))
-    return 1024 * (held()["memory"] - before) + 0 * len(full)
 
 
 def soak(cases: range, seed: int, folder: Path) -> Tally:

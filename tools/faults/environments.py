@@ -16,7 +16,6 @@ from faults.kills import can_draw, children
 from faults.profiles import TOY, config, digest
 from faults.tally import Tally, expect
 
-from svea.core.errors import WorkerError
 from svea.core.seeds import TRAINING, episode_seed
 from svea.envs.workers import pool
 from svea.training import train, trainer
@@ -92,29 +91,6 @@ def train_with(faults: list[Any], profile: dict[str, Any], run: Path) -> Path:
         return train(config(profile, run))
     finally:
         trainer.environments_per_process = real
-
-
-def hopeless_workers(cases: range, seed: int, folder: Path) -> Tally:
-    """Environments that fail again and again: exit code 5, the cause, and the traceback."""
-    tally = Tally()
-    for case in cases:
-        task, cause = (
-            ("toy:make_dying", "died with signal 9"),
-            ("toy:make_broken", "raised ZeroDivisionError: the toy broke"),
-        )[case % 2]
-        run = folder / f"hopeless-{case}"
-        with tally.case(f"{task} {case}"):
-            try:
-                train(config(TOY, run, task=task))
-            except WorkerError as error:
-                expect(error.exit_code == 5 and cause in str(error), str(error))
-                notes = "".join(getattr(error, "__notes__", []))
-                expect("toy.py" in notes or "dying" in task, "no traceback")
-            else:
-                raise AssertionError("the run went on")
-            expect(not children(os.getpid()), "a process was left")
-        shutil.rmtree(run, ignore_errors=True)
-    return tally
 
 
 def cycles(cases: range, seed: int, folder: Path) -> Tally:

@@ -127,16 +127,14 @@ def status(name: str) -> int:
 def files_in(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
     """Every hostile file: what it is, where it lies, how a user would open it."""
     yield from weights(folder / "weights", mark)
-    yield from states(folder / "states")
     yield from manifests(folder / "manifests")
-    yield from segments(folder / "segments", mark)
     yield from configurations(folder / "configurations")
     yield from pictures(folder / "pictures")
     yield from videos(folder / "videos", mark)
     yield from logs(folder / "logs")
 
 
-# Checkpoints, sealed as by an attacker who knows how: every hash is right. ------------------------
+# Checkpoints of a stranger, whose every hash is right --------------------------------------------
 
 
 def header(entries: Any, data: bytes = b"") -> bytes:
@@ -177,22 +175,6 @@ def weights(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
         yield f"weights: {name}", run, lambda run=run: load_agent(run)
 
 
-def states(folder: Path) -> Iterator[tuple[str, Path, Open]]:
-    """Hostile state.json."""
-    content = {
-        "nested 100,000 deep": b"[" * 100_000 + b"]" * 100_000,
-        "a list": b"[1, 2]",
-        "a number of 10,000 digits": b'{"replay": ' + b"9" * 10_000 + b"}",
-        "another shape": b'{"replay": {"stacks": 7, "first_transition": "x"}}',
-        "an index of 10**30": b'{"replay": {"first_transition": 1'
-        + b"0" * 30
-        + b', "stacks": {}}}',
-    }
-    for number, (name, data) in enumerate(content.items()):
-        run = sealed(folder / str(number), state=data)
-        yield f"state: {name}", run, lambda run=run: resume(run)
-
-
 def manifests(folder: Path) -> Iterator[tuple[str, Path, Open]]:
     """Hostile manifest.json."""
     digest = {"size": 10**15, "sha256": "0"}
@@ -212,25 +194,7 @@ def manifests(folder: Path) -> Iterator[tuple[str, Path, Open]]:
     yield "manifest: nested 100,000 deep", run, lambda: resume(run)
 
 
-def segments(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
-    """Hostile segments of the replay."""
-    span = np.array([0, 10**14, 0, 10**14, 10**15], np.int64).tobytes()
-    content = {
-        "a pickle": pickle.dumps(Gadget(mark)),
-        "a span of 10**14 frames": header({"span": entry([5], 0, 40, "I64")}, span),
-    }
-    for number, (name, data) in enumerate(content.items()):
-        run = sealed(folder / str(number), segment=data)
-        yield f"segment: {name}", run, lambda run=run: resume(run)
-
-
-def sealed(
-    run: Path,
-    agent: bytes | None = None,
-    state: bytes | None = None,
-    segment: bytes | None = None,
-    manifest: dict[str, Any] | None = None,
-) -> Path:
+def sealed(run: Path, agent: bytes | None = None, manifest: dict[str, Any] | None = None) -> Path:
     """A run with one checkpoint, parts of which are replaced and all of which is sealed again."""
     saver = Saver(run)
     saver.go(6)
@@ -238,12 +202,8 @@ def sealed(
     (run / "config.json").write_bytes(files.to_json(vars_of(run)))
     place = newest(run)
     written = json.loads((place / "manifest.json").read_text())
-    for name, data in (("agent.safetensors", agent), ("state.json", state)):
-        if data is not None:
-            written["files"][name] = files.write(place / name, [data])
-    if segment is not None:
-        (entry_of,) = written["segments"]
-        entry_of |= files.write(run / "replay" / entry_of["name"], [segment])
+    if agent is not None:
+        written["files"]["agent.safetensors"] = files.write(place / "agent.safetensors", [agent])
     written |= manifest or {}
     written.pop("seal")
     sealed_again = written | {"seal": files.seal(written)}
