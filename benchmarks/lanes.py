@@ -16,8 +16,7 @@ import torch
 
 from svea import configure, speed
 from svea.agents import make_agent
-from svea.bench.noise import ACTIONS, noise_replay
-from svea.bench.timing import machine
+from svea.bench.timing import ACTIONS, machine, noise_replay
 
 WARM = 16  # updates of each run: every kind is captured
 

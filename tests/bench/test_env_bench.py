@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from svea.bench.env import time_environments
+from svea.bench.decisions import time_environments
 from svea.core.errors import UserError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tiny_runs import TINY
 
-from svea.bench.train import time_training
+from svea.bench.decisions import time_training
 from svea.cli.bench import training_line
 from svea.core.errors import UserError
 

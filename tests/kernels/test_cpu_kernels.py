@@ -22,7 +22,7 @@ from torch import Tensor
 from svea import speed
 from svea.agents import make_agent
 from svea.augment import conv, crop, shift
-from svea.bench.noise import noise_replay
+from svea.bench.timing import noise_replay
 from svea.config import configure
 from svea.core import compiled
 from svea.core.errors import UserError

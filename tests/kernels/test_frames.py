@@ -13,7 +13,7 @@ from emulated import emulator, needs_compiler, on_gpu
 from torch import Tensor
 
 from svea.agents import make_agent
-from svea.bench.noise import noise_replay
+from svea.bench.timing import noise_replay
 from svea.config import configure
 from svea.kernels import chain, nvrtc, trunk
 from svea.kernels.gpu import lay_out

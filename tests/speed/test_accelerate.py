@@ -31,7 +31,7 @@ from svea.augment import (
     transform,
 )
 from svea.augment.images import ImageBank
-from svea.bench.update import noise_replay
+from svea.bench.timing import noise_replay
 from svea.config import configure
 from svea.core.errors import UserError
 from svea.kernels import cpu, gpu, nvrtc, random_convolution, trunk

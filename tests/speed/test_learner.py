@@ -62,7 +62,7 @@ cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA
 
 
 def learner(how: str, precision: torch.dtype, **changes: Any) -> speed.Learner:
-    from svea.bench.noise import noise_replay
+    from svea.bench.timing import noise_replay
     from svea.config import configure
 
     device = CUDA

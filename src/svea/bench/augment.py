@@ -15,7 +15,7 @@ from svea.augment.images import ImageBank
 from svea.bench.timing import fastest_ms
 from svea.config.augmentations import WITH_PICTURES
 from svea.core.errors import UserError
-from svea.speed import choose_speed
+from svea.speed import choose_speed, synchronise
 from svea.speed.accelerate import with_kernels
 
 REFERENCE = "grouped convolution"
@@ -122,19 +122,12 @@ def time_augmentation(function: Augment, x: Tensor, repeats: int, fast: bool = T
     On a GPU, `fast` compiles the function, captures it and times replays, which leaves out the
     host. Otherwise it is timed as it is, from call to completion.
     """
-    if x.device.type == "cuda":
-        return (
-            _time_captured(function, x, repeats) if fast else _time_eager_cuda(function, x, repeats)
-        )
-    return fastest_ms(lambda: function(x), repeats)
-
-
-def _time_eager_cuda(function: Augment, x: Tensor, repeats: int) -> float:
-    """Time eager calls on a GPU, each to its completion."""
+    if fast and x.device.type == "cuda":
+        return _time_captured(function, x, repeats)
 
     def call() -> None:
         function(x)
-        torch.cuda.synchronize()
+        synchronise(x.device)
 
     return fastest_ms(call, repeats)
 

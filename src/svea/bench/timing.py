@@ -1,4 +1,4 @@
-"""How benchmarks time a call, and what they were measured on.
+"""How benchmarks time a call, on what machine, and on what replay.
 
 Every benchmark returns rows; `machine` describes what they were measured on, so that a number never
 appears without the device, the batch and the conditions behind it.
@@ -15,8 +15,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from svea.config import Config
 from svea.core.words import plural
+from svea.replay import Replay
 from svea.speed import synchronise
+
+ACTIONS = 6  # of a replay of noise: walker's; for DQN as many choices
 
 
 def fastest_ms(call: Callable[[], object], repeats: int) -> float:
@@ -67,3 +71,24 @@ def machine() -> str:
     host = f"{platform.processor() or platform.machine()}, {threads}, {load}"
     gpu = f"{torch.cuda.get_device_name()}, " if torch.cuda.is_available() else ""
     return f"{gpu}{host}, torch {torch.__version__}"
+
+
+def noise_replay(config: Config, device: torch.device, decisions: int = 1_000) -> Replay:
+    """A buffer of noise on the device, with episodes of 100 decisions."""
+    options, size = config.options, config.rendered_size
+    actions = 1 if config.base == "dqn" else ACTIONS
+    replay = Replay(
+        decisions, size, actions, 1, 100, device,
+        discount=options.discount, n_step=options.n_step,
+    )  # fmt: skip
+    random = np.random.default_rng(0)
+
+    def frame() -> np.ndarray:
+        return random.integers(0, 256, (3, size, size), dtype=np.uint8)
+
+    for decision in range(decisions):
+        if decision % 100 == 0:
+            replay.begin(0, frame())
+        action = random.uniform(0, 1, actions).astype(np.float32)
+        replay.append(0, action, float(action[0]), False, frame(), decision % 100 == 99)
+    return replay

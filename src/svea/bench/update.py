@@ -11,8 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from svea import speed
 from svea.agents import Agent, make_agent
-from svea.bench.noise import ACTIONS, noise_replay
-from svea.bench.timing import median_ms
+from svea.bench.timing import ACTIONS, median_ms, noise_replay
 from svea.config import Config, configure
 from svea.config.names import find_method
 from svea.core.errors import UserError

@@ -15,8 +15,7 @@ from svea.core.words import plural
 
 if TYPE_CHECKING:
     from svea.bench.augment import AugmentRow
-    from svea.bench.env import EnvRow
-    from svea.bench.train import TrainRow
+    from svea.bench.decisions import EnvRow, TrainRow
     from svea.bench.update import UpdateRow
 
 
@@ -83,7 +82,7 @@ def env(
         json: print JSON too.
     """
     with starting():
-        from svea.bench.env import time_environments
+        from svea.bench.decisions import time_environments
 
     with Steps("environments") as steps:
         steps.begin(f"timing {resets} resets and {decisions} decisions of each, in turns")
@@ -173,7 +172,7 @@ def train(
         json: print JSON too.
     """
     with starting():
-        from svea.bench.train import time_training
+        from svea.bench.decisions import time_training
         from svea.studies import parse_seeds
 
     # A line and no bar: the runs show their own start.

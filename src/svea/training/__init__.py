@@ -20,10 +20,9 @@ from svea.core.errors import Stopped, SveaError, UserError
 from svea.core.given import Factory
 from svea.runs.records import recording_incidents
 from svea.training.display import next_commands, run_names
-from svea.training.interrupts import Interrupt, interrupts
 from svea.training.loggers import check_loggers
 from svea.training.resume import is_finished, open_folder, settle_renderer
-from svea.training.trainer import Trainer
+from svea.training.trainer import Interrupt, Trainer, interrupts
 
 __all__ = [
     "Interrupt",
@@ -84,7 +83,6 @@ def train_together(configs: Sequence[Config]) -> list[Path]:
     They may differ in anything: seed, method, task, encoder. A run that fails does not end the
     others; its error is raised after them.
     """
-    configs = [check(config) for config in configs]
     for error in filter(None, train_each(configs)):
         raise error
     return [config.folder for config in configs]
@@ -97,8 +95,7 @@ def train_each(configs: Sequence[Config]) -> list[Exception | Stopped | None]:
     the others compute, and their small kernels run side by side. A run of twice the length has
     twice as many turns, so that all end together.
     """
-    for config in configs:
-        check(config)
+    configs = [check(config) for config in configs]
     _check_one_arithmetic(configs)
     named = zip(configs, run_names(configs), strict=True)
     runs = [_Turns(config, name if len(configs) > 1 else "") for config, name in named]

@@ -6,6 +6,8 @@ their own, the learner makes an update for each of these decisions.
 
 from __future__ import annotations
 
+import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,8 +19,9 @@ import numpy as np
 from svea import speed
 from svea.agents import learning, make_agent, make_replay
 from svea.augment.compose import try_out
-from svea.config import Config, milestones
+from svea.config import Config, milestones, seconds
 from svea.config.names import own_modules
+from svea.core import process
 from svea.core.errors import LARGEST, Stopped
 from svea.core.seeds import TRAINING, episode_seed, seed_for
 from svea.envs.workers.pool import Step, Workers, environments_per_process, print_incident
@@ -30,11 +33,47 @@ from svea.runs.records import record_incident
 from svea.training import preflight, resume
 from svea.training.display import Display
 from svea.training.evaluators import Evaluators, target_variance
-from svea.training.interrupts import Interrupt, interrupts
 from svea.training.loggers import loggers
 
 NEVER = 2**62  # a decision that no run reaches
 SETTLING = 10  # turns in which updates are compiled and captured
+
+
+class Interrupt:
+    """Whether SIGINT or SIGTERM came, or the time is up; shared by all runs of a process.
+
+    The second signal ends the process at once.
+    """
+
+    signal_number: int | None = None
+    by_callback = False
+
+    def __init__(self) -> None:
+        """Count time from here on."""
+        self._began = time.monotonic()
+
+    def must_stop(self, time_limit: str) -> bool:
+        """Whether a signal came or the time is up."""
+        if self.signal_number is not None or self.by_callback:
+            return True
+        return time.monotonic() - self._began > seconds(time_limit)
+
+    def handle(self, number: int) -> None:
+        """Remember the first signal."""
+        self.signal_number = number
+        print(
+            "\nstopping: saving the run first (once more: stop at once and lose what came after "
+            "the last checkpoint)",
+            file=sys.stderr,
+        )
+
+
+@contextmanager
+def interrupts() -> Iterator[Interrupt]:
+    """Catch SIGINT and SIGTERM for a while; in any thread but the main one, do nothing."""
+    caught = Interrupt()
+    with process.on_signals((signal.SIGINT, signal.SIGTERM), caught.handle, process.interrupt):
+        yield caught
 
 
 class Trainer:
