@@ -11,7 +11,6 @@ from tiny_runs import tiny
 from svea import speed
 from svea.agents import make_agent
 from svea.augment import Augmentation, transform
-from svea.kernels import random_convolution
 from svea.replay import Batch
 from svea.speed.accelerate import with_kernels
 from svea.speed.host import prepare
@@ -152,6 +151,8 @@ def test_captured_views_in_bfloat16_are_as_exact_as_eager_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And bfloat16 they are: else every pass of the trunk converts them again."""
+    from svea.kernels import random_convolution
+
     entered: list[torch.Size] = []
     inner = random_convolution.convolve
 
