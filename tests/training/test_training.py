@@ -28,7 +28,7 @@ def test_runs_that_take_turns_are_the_runs_alone(tmp_path: Path) -> None:
         assert_same(one, other)
 
 
-@pytest.mark.parametrize("speed", ["eager", "compiled"])
+@pytest.mark.parametrize("speed", ["eager", "auto"])
 def test_runs_that_take_turns_are_the_runs_alone_where_the_number_of_threads_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speed: str
 ) -> None:
