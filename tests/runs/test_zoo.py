@@ -102,10 +102,11 @@ def test_a_copy_follows_its_source(agents: Path) -> None:
 def test_an_unknown_name_is_answered_with_the_nearest(
     agents: Path, verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([verb, "zoo:toy-sve"]) == 2
-    assert "unknown agent of the zoo 'toy-sve'. Did you mean 'toy-svea'?" in capsys.readouterr().err
-    with pytest.raises(UserError, match="Did you mean"):
-        load_agent("zoo:toy-sve")
+    for name in ("zoo:toy-sve", "zoo:TOY-SVEA"):
+        assert main([verb, name]) == 2
+        assert "'toy-svea'" in capsys.readouterr().err
+        with pytest.raises(UserError, match="toy-svea"):
+            load_agent(name)
 
 
 @pytest.mark.parametrize(
@@ -130,20 +131,20 @@ def test_a_name_never_leads_out_of_the_zoo(agents: Path) -> None:
         zoo.source("zoo:../other")
 
 
-@pytest.mark.parametrize("typed", ["toy-svea", "Zoo:toy-svea", "zoo/toy-svea", "TOY-svea"])
-@pytest.mark.parametrize("verb", ["eval", "report", "watch"])
+@pytest.mark.parametrize(
+    ("verb", "typed"),
+    [
+        ("eval", "toy-svea"),
+        ("report", "Zoo:toy-svea"),
+        ("watch", "zoo/toy-svea"),
+        ("eval", "TOY-svea"),
+    ],
+)
 def test_a_name_without_its_prefix_is_answered_with_it(
     agents: Path, verb: str, typed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([verb, typed]) == 2
     assert "Did you mean zoo:toy-svea?" in capsys.readouterr().err
-
-
-def test_capitals_do_not_hide_the_nearest_name(
-    agents: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["eval", "zoo:TOY-SVEA"]) == 2
-    assert "Did you mean 'toy-svea'?" in capsys.readouterr().err
 
 
 def flip(weights: Path) -> None:
@@ -172,8 +173,9 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("why", DAMAGE)
-@pytest.mark.parametrize("verb", ["eval", "watch", "report", "export"])
+@pytest.mark.parametrize(
+    ("why", "verb"), zip(DAMAGE, ["eval", "watch", "report", "export", "eval"], strict=True)
+)
 def test_a_damaged_agent_is_named_where_it_is(
     agents: Path, verb: str, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
