@@ -91,11 +91,11 @@ def test_training_and_evaluation_keep_to_the_quota(
 
 
 def test_a_driver_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hang(command: list[str], timeout: float, **_: object) -> None:
-        raise subprocess.TimeoutExpired(command, timeout)
+    def hang(command: list[str], seconds: float) -> None:
+        raise subprocess.TimeoutExpired(command, seconds)
 
     monkeypatch.setattr(machine.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(machine.subprocess, "run", hang)
+    monkeypatch.setattr(machine.process, "run", hang)
     with pytest.raises(DeviceError, match="nvidia-smi"):
         machine.nvidia_gpus()
 

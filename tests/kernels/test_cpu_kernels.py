@@ -24,7 +24,7 @@ from svea.agents import make_agent
 from svea.augment import conv, crop, shift
 from svea.bench.timing import noise_replay
 from svea.config import configure
-from svea.core import compiled
+from svea.core import compiled, files
 from svea.core.errors import UserError
 from svea.kernels import cpu
 from svea.kernels.cpu import join_views
@@ -571,7 +571,7 @@ def test_a_compiler_that_does_not_answer_is_given_up_with_all_it_started(
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
     monkeypatch.setattr(compiled, "COMPILER_SECONDS", 0.5)
-    with pytest.raises(cpu.BuildError, match="still at work"):
+    with pytest.raises(cpu.BuildError, match="still compiling"):
         cpu.library()
     started = int((fresh / "started").read_text())
     with pytest.raises(ProcessLookupError):
@@ -581,7 +581,11 @@ def test_a_compiler_that_does_not_answer_is_given_up_with_all_it_started(
                 raise ProcessLookupError  # nothing has read its end yet
             time.sleep(0.05)
     refusal = pytest.raises(cpu.BuildError, match="another process is still compiling")
-    with compiled.own_folder(fresh / "cache/svea") as folder, compiled._alone(folder), refusal:
+    with (
+        compiled.own_folder(fresh / "cache/svea") as folder,
+        files.locked(folder, UserError()),
+        refusal,
+    ):
         cpu.library()
 
 

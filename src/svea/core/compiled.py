@@ -12,7 +12,6 @@ import hashlib
 import os
 import platform
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from svea.core import files
+from svea.core import files, process
 from svea.core.errors import StorageError, UserError
 
 HASH = 32  # bytes of a SHA-256
@@ -56,9 +55,6 @@ def load_c(parts: Sequence[Path], options: Sequence[str], symbol: str) -> ctypes
         if not hasattr(made, symbol):
             raise BuildError(f"{path} has no function {symbol}, so it is not ours. Remove it")
         return made
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace")[:500]
-        raise BuildError(f"{error.cmd[0]} says: {said}") from error
     except (OSError, RuntimeError, StorageError) as error:  # RuntimeError: there is no home folder
         raise BuildError(f"{error}; XDG_CACHE_HOME says where compiled kernels are kept") from error
 
@@ -103,29 +99,18 @@ def build_c(source: Path, options: Sequence[str], file: Path) -> None:
         linked = f"{folder}/kernels.so"
         made_as = [*options, native(), "-pthread", "-fPIC", "-shared"]
         command = [compiler, *made_as, str(source), "-o", linked, "-lm"]
-        _run(command)
+        try:
+            done = process.run(command, COMPILER_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise _too_slow(compiler) from None
+        if done.returncode:
+            raise BuildError(f"{compiler} says: {done.stderr[:500]}")
         content = Path(linked).read_bytes()
     write(file, content)
 
 
 def _too_slow(who: str) -> BuildError:
-    return BuildError(f"{who} is still compiling after {COMPILER_SECONDS:.0f} s")
-
-
-def _run(command: list[str]) -> None:
-    """Run a compiler, with all that it starts, for a limited time."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, process_group=0) as process:
-        try:
-            said, errors = process.communicate(timeout=COMPILER_SECONDS)
-        except BaseException as error:
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise _too_slow(command[0]) from None
-            raise
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command, said, errors)
+    return BuildError(f"{who} is still compiling after {COMPILER_SECONDS:g} s")
 
 
 def native() -> str:

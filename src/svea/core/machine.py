@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from svea.core import process
 from svea.core.errors import DeviceError, UserError
 
 ANSWER_SECONDS = 60  # that a program has to say something
@@ -64,11 +65,9 @@ def activation() -> str:
 
 
 def answer(command: list[str]) -> subprocess.CompletedProcess[str] | None:
-    """What a program says when it is asked something; None if it takes longer than it has."""
+    """What a program prints when it is called; None if it takes longer than it has."""
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
-        )
+        return process.run(command, ANSWER_SECONDS)
     except subprocess.TimeoutExpired:
         return None
 

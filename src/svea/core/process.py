@@ -146,6 +146,25 @@ def answer(descriptor: str, function: str, *arguments: str) -> None:
     os.write(int(descriptor), json.dumps(found).encode())
 
 
+def run(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run a program of others for a limited time, and stop all that it starts with it.
+
+    Raises:
+        subprocess.TimeoutExpired: It did not end in time.
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, errors="replace", process_group=0
+    ) as program:
+        try:
+            printed, complaints = program.communicate(timeout=seconds)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.killpg(program.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, program.returncode, printed, complaints)
+
+
 def how_it_ended(code: int) -> str:
     """An exit code in words: the signal that ended a process, if one did."""
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
