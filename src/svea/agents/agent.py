@@ -95,7 +95,7 @@ class Agent(Trainable):
         self.decision = 0  # how many decisions it has been trained for
         drawn_on = "cpu" if self.device.type == "meta" else self.device  # meta has shapes alone
         self.generator = torch.Generator(drawn_on).manual_seed(seed_for(seed, "agent"))
-        self.overlap: Overlap = in_turn
+        self.overlap: Overlap = in_turn  # a seam: `speed` may assign a second stream over it
         self.optimisers: dict[str, torch.optim.Adam] = {}
         self.has_target_trunk = options.encoder_tau < 1  # else the target shares the trunk
         with drawing_weights(seed_for(seed, "weights")):
@@ -231,6 +231,7 @@ class Agent(Trainable):
         q = self.q_heads(self.critic, features, batch.actions.repeat(count, 1))
         return self.weighted_error(q, target()), q
 
+    # A seam: `speed` may assign a faster one over it.
     def weighted_error(self, q: Tensor, target: Tensor) -> Tensor:
         """Squared errors of Q-values (heads, V*B): mean over B, sum over both Qs, weighted by V."""
         errors = q.unflatten(1, (-1, target.shape[-1])) - target  # (heads, V, B)
@@ -253,6 +254,7 @@ class Agent(Trainable):
         """The target's features of images, whose features from the trunk are given."""
         return self.target_trunk(images) if self.has_target_trunk else features
 
+    # A seam: `speed` may assign a faster one over it.
     @torch.no_grad()
     def update_target(self) -> None:
         """Eq. 2: the target follows slowly; its encoder (with projection) faster than its Qs."""

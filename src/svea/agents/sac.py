@@ -63,6 +63,7 @@ class SAC(Agent):
         policy_loss, temperature_loss, seen = self.policy_losses(q, log_probability)
         return self.step("actor", policy_loss) | self.step("temperature", temperature_loss) | seen
 
+    # A seam: `speed` may assign a faster one over it.
     def policy_losses(self, q: Tensor, log_probability: Tensor) -> tuple[Tensor, Tensor, Losses]:
         """The losses of policy and temperature from Q-values (heads, B), and what the log shows."""
         temperature = self.log_temperature.exp()

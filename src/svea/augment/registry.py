@@ -27,7 +27,7 @@ class Augmentation:
         name: What users type.
         draw: `draw(x, generator=None, **parameters) -> Draw`; reads only the shape and the device
             of `x`.
-        function: `function(x, **draw) -> x`.
+        function: `function(x, **draw) -> x`. A seam: `speed` may put a faster one in its place.
         moves_pixels: True if pixels move but keep their values: uint8 is then taken as well, and
             costs a quarter of float32.
         parameters: Given to `draw` in every call.

@@ -56,6 +56,7 @@ class CNN(Trunk):
         # Pixels whose channels lie together: what wide registers and tensor cores want.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
+    # A seam: `speed` may assign a faster one over it.
     def forward(self, images: Tensor) -> Tensor:
         """(B, 9, H, W) in [0, 1] -> (B, features)."""
         if images.device.type == "cpu":  # once: the library would do it forward and backward

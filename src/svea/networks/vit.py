@@ -117,6 +117,7 @@ class Attention(nn.Module):
         self.heads = heads
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.output = nn.Linear(width, width)
+        # A seam: `speed` may assign a faster one over it.
         self.mix: Callable[[Tensor, Tensor, Tensor], Tensor] = F.scaled_dot_product_attention
 
     def forward(self, x: Tensor, first_only: bool = False) -> Tensor:
