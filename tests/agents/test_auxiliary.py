@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from rederivation import (
-    CHOICES,
     LAYERS,
-    A,
     B,
     PlainAdam,
     PlainDQN,
@@ -342,24 +339,3 @@ def test_the_papers_numbers() -> None:
     assert CURLOptions() == CURLOptions(1e-3, 1)
     assert SODAOptions() == SODAOptions(3e-4, 2, 256, 0.005)
     assert PADOptions() == PADOptions(1e-3, 2, "inverse_dynamics", 32)
-
-
-@pytest.mark.parametrize("base", [SAC, DQN])
-@pytest.mark.parametrize("task", TASKS)
-def test_state_round_trip_continues_bit_for_bit(task: str, base: type[Agent]) -> None:
-    one, two = with_task(task, base), with_task(task, base, seed=6)
-
-    def update(agent: Agent, decision: int) -> None:
-        own = make_batch(9 + decision, base.discrete, rows=8)
-        agent.update(make_batch(decision, base.discrete), agent.schedule(decision), own)
-
-    for decision in range(2):
-        update(one, decision)
-    two.load_state_dict(deepcopy(one.state_dict()))
-    for decision in range(2, 5):
-        update(one, decision)
-        update(two, decision)
-    first, second = one.state_dict(), two.state_dict()
-    assert first.keys() == second.keys()
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    assert base.actions_in(first) == (CHOICES if base.discrete else A)
