@@ -6,7 +6,6 @@ import importlib.util
 import json
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -601,7 +600,6 @@ def test_the_golden_episodes_are_of_this_version():
 
 
 def test_without_the_wing_opengl_draws_and_a_request_for_it_is_refused(monkeypatch):
-    monkeypatch.setitem(sys.modules, "svea.raster", None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert backend.choose_renderer() == "opengl"
     with pytest.raises(UserError, match=r"svea\.raster"):

@@ -112,16 +112,19 @@ def asked_renderer(asked: str) -> str:
 
 def rasteriser() -> type[Raster]:
     """What draws without OpenGL: a part of svea that may be missing, and is only imported here."""
-    try:
-        from svea.raster import Raster
-    except ModuleNotFoundError as error:
-        if error.name != "svea.raster":
-            raise
+    if not _has_rasteriser():
         raise UserError(
             f"the rasteriser is to draw (renderer='raster', or {DRAWING}=cpu), but svea.raster is "
             "not installed: install svea with it, or ask for 'opengl' or 'auto'."
-        ) from None
+        )
+    from svea.raster import Raster
+
     return Raster
+
+
+def _has_rasteriser() -> bool:
+    spec = importlib.util.find_spec("svea.raster")
+    return spec is not None and spec.origin is not None  # else what is left of a removed folder
 
 
 def choose_renderer(asked: str = AUTO) -> str:
@@ -131,7 +134,7 @@ def choose_renderer(asked: str = AUTO) -> str:
         asked: One of `RENDERERS`; the variable SVEA_DRAWING beats it.
     """
     asked = asked_renderer(asked)
-    if asked == OPENGL or (asked == AUTO and importlib.util.find_spec("svea.raster") is None):
+    if asked == OPENGL or (asked == AUTO and not _has_rasteriser()):
         return OPENGL
     try:
         rasteriser().compile()
