@@ -23,6 +23,7 @@ from tiny_studies import importable, result, tiny_runs, tiny_study
 
 from svea import cli
 from svea.cli.study import EngineFlags, run_study
+from svea.core import process
 from svea.core.errors import UserError
 from svea.studies import PlannedRun, Study, read_journal, read_states
 from svea.studies.engines import Resources, local, slurm
@@ -118,10 +119,10 @@ def test_only_runs_that_are_not_in_the_queue_are_submitted(
 
 
 def test_a_queue_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hang(command: list[str], timeout: float, **_: object) -> None:
-        raise subprocess.TimeoutExpired(command, timeout)
+    def hang(command: list[str], seconds: float) -> None:
+        raise subprocess.TimeoutExpired(command, seconds)
 
-    monkeypatch.setattr(slurm.subprocess, "run", hang)
+    monkeypatch.setattr(process, "run", hang)
     with pytest.raises(UserError, match="squeue took more than 60 s"):
         slurm._queued()
 
