@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +128,7 @@ class Results:
             page: BLOCK.sub(lambda m: f"{m[1]}{self._block(m[2])}{m[3]}", page.read_text())
             for page in pages
         }
-        for folder in self.agents():
-            card = self.card(folder)
+        for folder, card in self.cards.items():
             found[folder / zoo.CARD] = files.to_json(card).decode()
             found[folder / "README.md"] = model_card(card, folder.name, MODES)
         return found
@@ -263,8 +262,7 @@ class Results:
     def zoo(self) -> Table:
         """The agents to download."""
         rows, counts = [], set()
-        for folder in self.agents():
-            card = self.card(folder)
+        for folder, card in self.cards.items():
             returns = {one["mode"]: one for one in card["returns"] if one["mode"] in MODES}
             counts |= {one["episodes"] for one in returns.values()}
             cells = [_return_cell(returns.get(mode)) for mode in MODES]
@@ -384,11 +382,13 @@ class Results:
 
     # The zoo --------------------------------------------------------------------------------------
 
-    def agents(self) -> list[Path]:
-        """The folders of the zoo."""
-        return sorted(path.parent for path in (self.root / "zoo").glob(f"*/{layout.CONFIG}"))
+    @cached_property
+    def cards(self) -> dict[Path, dict[str, Any]]:
+        """What is known about each agent of the zoo, by its folder."""
+        configs = (self.root / "zoo").glob(f"*/{layout.CONFIG}")
+        return {folder: self._card(folder) for folder in sorted(path.parent for path in configs)}
 
-    def card(self, folder: Path) -> dict[str, Any]:
+    def _card(self, folder: Path) -> dict[str, Any]:
         """What is known about an agent: its configuration, and the records of its run."""
         config = json.loads((folder / layout.CONFIG).read_text())
         run = self._run_of(config)

@@ -170,12 +170,16 @@ def mathml(text: str, uri: str) -> str:
 
 
 def layers(match: re.Match[str]) -> str:
-    """A Mermaid chain `a --> b & c --> d` as boxes from top to bottom."""
-    levels: list[str] = []
-    for line in match[1].strip().splitlines():
-        chain = [level.strip() for level in line.split(" --> ")]
-        levels += chain[1:] if levels else chain
-    rows = ("".join(f"<span>{room}</span>" for room in level.split(" & ")) for level in levels)
+    """A Mermaid diagram as boxes from top to bottom, each as low as its longest way from above."""
+    names = {m[1]: m[2] for m in re.finditer(r'(\w+)\(?\["(.*?)"\]', match[1])}
+    bare = re.sub(r'\(?\[".*?"\]\)?', "", match[1])
+    edges = re.findall(r"(\w+) (?:-->|-\. \w+ \.->) (\w+)", bare)
+    depth = dict.fromkeys(names, 0)
+    for _ in names:  # as often as the longest way can be long
+        for above, below in edges:
+            depth[below] = max(depth[below], depth[above] + 1)
+    levels = [[names[n] for n in names if depth[n] == k] for k in range(max(depth.values()) + 1)]
+    rows = ("".join(f"<span>{name}</span>" for name in level) for level in levels)
     return "<div class='layers'>" + "".join(f"<div>{row}</div>" for row in rows) + "</div>\n"
 
 
