@@ -11,7 +11,7 @@ from paper_runs import SMALLEST, write_results
 
 from svea import cli
 from svea.paper.claims import CLAIMS, best_cells, verdicts
-from svea.paper.experiments import AUGMENTS, EXPERIMENTS, TASKS, Scale, Setting, experiment
+from svea.paper.experiments import AUGMENTS, TASKS, Scale, Setting, experiment
 from svea.results import published
 
 
@@ -62,11 +62,6 @@ def test_wall_time_is_that_of_the_first_drq_that_reaches_svea(tmp_path: Path) ->
             write_results(tmp_path, run, {"train": height}, seconds.get(setting.label, 20.0))
     ours = {v.claim.paper: v.ours for v in verdicts(SMALLEST, tmp_path)}
     assert ours["6x"] == "3.5x (DrQ [K=2,M=2]) (scaled-0.01)"
-
-
-def test_every_claim_has_a_rule_and_known_experiments() -> None:
-    for claim in CLAIMS:
-        assert claim.rule and all(name in EXPERIMENTS for name in claim.experiments)
 
 
 def test_paper_claims_prints_every_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,14 +77,6 @@ def test_a_group_of_modes_is_what_both_sides_have_of_it(tmp_path: Path) -> None:
     assert any("lights: no return on both sides" in note for note in found.notes)
 
 
-def test_a_setting_next_to_itself_is_pointed_out(tmp_path: Path) -> None:
-    for method in ("svea", "drq"):
-        write_run(tmp_path / method, method=method, augment="none", final={"train": 9})
-    told = {b: compare("svea", b, runs=tmp_path).notes for b in ("svea", "drq")}
-    said = {b: any("both sides have the same runs" in note for note in told[b]) for b in told}
-    assert said == {"svea": True, "drq": False}
-
-
 def test_returns_of_several_suites_have_no_common_difference(tmp_path: Path) -> None:
     for task, level in (("walker_walk", 800.0), ("robot_reach", 40.0)):
         for method, share in (("svea", 1.0), ("drq", 0.5)):
@@ -172,13 +164,6 @@ def test_augmentations_pair_where_both_sides_vary_them(tmp_path: Path) -> None:
         matches(find_side("svea", tmp_path), find_side("drq+conv", tmp_path))
     pairs, _ = matches(find_side("svea+overlay", tmp_path), find_side("drq+conv", tmp_path))
     assert [pair.name for pair in pairs] == ["walker_walk"]
-
-
-def test_a_label_is_that_setting_alone(tmp_path: Path) -> None:
-    for augment in ("none", "conv"):
-        write_run(tmp_path / f"drq-{augment}", method="drq", augment=augment)
-    made = compare("drq", "drq+conv", runs=tmp_path, modes=["train"]).comparisons
-    assert [one.labels for one in made] == [(("drq", "drq + conv"),)]
 
 
 def test_a_name_that_several_settings_share_is_refused_with_names_that_work(tmp_path: Path) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from fake_runs import write_analysis, write_run
-from matplotlib.text import Text
 
 from svea.results import figures, published
 from svea.results.plots import PALETTE, color_of
@@ -76,19 +73,6 @@ def test_several_settings_have_a_figure_per_mode_with_a_line_each(tmp_path):
     assert line(test, "series-0-line")[-1].tolist() == [6000, 90]
 
 
-def test_lines_of_modes_say_which_pictures_training_was_evaluated_with(tmp_path):
-    folder = write_run(tmp_path / "a", decisions=600, evaluations=3)
-    log = folder / "metrics.jsonl"
-    records = [json.loads(text) for text in log.read_text().splitlines()]
-    for record in records:
-        if record.get("kind") == "eval" and record["mode"] == "color_hard":
-            record["provenance"] = {"mode": "color_hard", "source": "generated", "settings": 100}
-    log.write_text("".join(json.dumps(record) + "\n" for record in records))
-    texts = figures_of(folder)["learning-walker_walk"].figure.findobj(Text)
-    shown = {text.get_text() for text in texts}
-    assert {"train", "color_hard (generated)"} <= shown and "color_hard" not in shown
-
-
 def test_the_band_is_a_bootstrap_interval_over_seeds(tmp_path):
     finals = (300, 360, 420)
     folders = [
@@ -106,12 +90,6 @@ def test_the_band_is_a_bootstrap_interval_over_seeds(tmp_path):
     edges = band.get_paths()[0].vertices
     drawn = edges[edges[:, 0] == 6000][:, 1]
     assert (drawn.min(), drawn.max()) == (pytest.approx(300), pytest.approx(420))
-
-
-def test_one_seed_has_no_band_and_says_so(tmp_path):
-    one = figures_of(write_run(tmp_path / "a"))["learning-walker_walk"]
-    assert not one.figure.axes[0].collections
-    assert "one seed, no band" in one.caption
 
 
 def test_bars_show_each_mode_next_to_the_papers(tmp_path):
@@ -149,14 +127,6 @@ def test_a_method_has_the_same_colour_in_every_report(tmp_path):
     rad = write_run(tmp_path / "r", method="rad", augment="none")
     first, second = colors_of(svea, drq), colors_of(drq, rad, svea)
     assert first["svea + conv"] == second["svea + conv"] != first["drq"] == second["drq"]
-
-
-def test_settings_of_one_method_differ_by_their_line(tmp_path):
-    conv, overlay = write_run(tmp_path / "c"), write_run(tmp_path / "o", augment="overlay")
-    one = figures_of(conv, overlay)["learning-walker_walk-train"]
-    lines = [m for m in one.figure.axes[0].lines if (m.get_gid() or "").endswith("-line")]
-    assert lines[0].get_color() == lines[1].get_color()
-    assert lines[0].get_linestyle() != lines[1].get_linestyle()
 
 
 def test_curves_in_train_and_test_end_at_the_same_height(tmp_path):
@@ -262,18 +232,3 @@ def test_a_damaged_analysis_hides_nothing_else(tmp_path, content):
     write_analysis(folder, "q-gap", [])
     (folder / "analysis" / "q-gap.json").write_text(content)
     assert set(figures_of(folder)) == {"learning-walker_walk", "generalisation-walker_walk"}
-
-
-def test_colours_stay_with_their_setting_on_every_figure(tmp_path):
-    first = write_run(tmp_path / "a", task="walker_walk", method="drq", augment="none")
-    second = write_run(tmp_path / "b", task="walker_walk")
-    third = write_run(tmp_path / "c", task="cartpole_swingup")
-    found = figures_of(first, second, third, write_run(tmp_path / "d", task="cartpole_swingup",
-                                                     method="rad", augment="none"))  # fmt: skip
-    colors = set()
-    for name in ("learning-walker_walk-train", "learning-cartpole_swingup-train"):
-        (svea,) = [
-            one for one in found[name].figure.axes[0].lines if one.get_label() == "svea + conv"
-        ]
-        colors.add(svea.get_color())
-    assert len(colors) == 1

@@ -165,15 +165,6 @@ def test_an_export_is_not_another_run_in_a_folder_of_its_own_either(tmp_path, or
     assert look_for_runs(given).copies == {own: run}
 
 
-def test_exports_beneath_a_folder_of_that_name_are_found(tmp_path):
-    run = write_run(tmp_path / "elsewhere" / "a")
-    export = write_export(tmp_path / "given" / "exports" / "a", run)
-    assert find_runs([tmp_path / "given"]) == [export]
-    on_the_way = write_export(run / "exports" / "000001000", run, decision=1000)
-    assert find_runs([tmp_path / "elsewhere"]) == [run], "an agent that a run kept on its way"
-    assert find_runs([run / "exports"]) == [on_the_way]
-
-
 def test_an_evaluated_export_is_not_left_out_silently_for_a_run_that_is_not(tmp_path):
     run = write_run(tmp_path / "runs" / "a")
     export = write_export(tmp_path / "agents" / "a", run)
@@ -217,11 +208,3 @@ def test_odd_records_are_left_out_and_their_line_is_named(tmp_path, line):
     run = read_run(folder)
     assert run.final_returns("train").mean() == pytest.approx(300)
     assert any("eval.jsonl has 1 damaged line, the first is line 1" in w for w in run.warnings)
-
-
-def test_a_configuration_with_half_a_surrogate_pair_is_named(tmp_path):
-    folder = write_run(tmp_path / "demo")
-    config = (folder / "config.json").read_text()
-    (folder / "config.json").write_text(config.replace('"walker_walk"', '"\\udc00"', 1))
-    warnings = read_run(folder).warnings
-    assert any("config.json cannot be read (a text has half a surrogate" in w for w in warnings)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import pytest
-from fake_runs import add_media, write_lines, write_run
+from fake_runs import add_media, write_run
 from PIL import Image
 
 from svea.cli import main
@@ -93,31 +93,6 @@ def test_a_small_run_is_never_mistaken_for_a_replication(tmp_path):
     assert "procedural or generated data" in text
 
 
-def test_a_command_in_a_caveat_can_be_copied(tmp_path):
-    folder = write_run(tmp_path / "demo", final={"train": 300})
-    lines = (folder / "eval.jsonl").read_text().splitlines()
-    one = [line for line in lines if '"agent"' in line][:1]
-    (folder / "eval.jsonl").write_text("".join(f"{line}\n" for line in one))
-    _, text = make(tmp_path, folder)
-    assert f"More: <code>svea eval {folder} --modes train --episodes 30</code>" in text
-
-
-@pytest.mark.parametrize(
-    "run",
-    [
-        {"final": {"train": 300}, "task": "finger_spin"},  # the paper has no figure in this mode
-        {"preset": "paper", "base": "ddpg", "decisions": 500_000},
-        {"task": "robot_reach", "final": {"test": 40}, "success": {"test": 0.5}},
-        {"preset": "paper", "decisions": 1_000},
-    ],
-)
-def test_every_card_on_a_task_of_the_paper_says_what_it_is_not(tmp_path, run):
-    page, _ = make(tmp_path, write_run(tmp_path / "demo", **run))
-    assert "not a replication" in page.words
-    page, _ = make(tmp_path, write_run(tmp_path / "own", task="toy:make"))
-    assert "not a replication" not in page.words, "there is nothing to replicate"
-
-
 def test_a_replication_carries_no_dagger(tmp_path):
     folders = [
         write_run(tmp_path / str(s), seed=s, preset="paper", decisions=500_000) for s in range(5)
@@ -125,28 +100,6 @@ def test_a_replication_carries_no_dagger(tmp_path):
     page, text = make(tmp_path, *folders)
     assert page.returns[1]["paper"] == "760 ± 145 Table 1"
     assert "ot a replication" not in text
-
-
-def test_a_page_with_a_title_keeps_the_order_of_its_runs(tmp_path):
-    runs = [write_run(tmp_path / name, method=name) for name in ("svea", "drq", "mix-all")]
-    page = write_report(runs, tmp_path / "a.html", title="Three agents").read_text()
-    assert "<title>Three agents" in page
-    places = [page.index(f"<h3>{name} + conv<") for name in ("svea", "drq", "mix-all")]
-    assert places == sorted(places)
-
-
-def test_decisions_and_frames_are_both_named(tmp_path):
-    _, text = make(tmp_path, write_run(tmp_path / "demo"))
-    assert "6,000 decisions = 24,000 frames" in text
-
-
-def test_time_is_not_claimed_for_runs_without_a_log(tmp_path):
-    logged = write_run(tmp_path / "logged", seconds=420.0)
-    export = write_run(tmp_path / "export", method="drq")
-    (export / "metrics.jsonl").unlink()
-    page, _ = make(tmp_path, logged, export)
-    words = " ".join(page.words)
-    assert re.search(r"7 min\s+of 1 of 2 runs", words)
 
 
 def test_configuration_and_command_are_exact(tmp_path):
@@ -178,27 +131,6 @@ def test_more_seeds_are_of_the_same_setting(tmp_path, command, told):
     assert next_steps([group], [])[-1].command == told
 
 
-@pytest.mark.parametrize(("runs", "told"), [(1, "1 run can be"), (2, "2 runs can be")])
-def test_runs_to_continue_are_counted(tmp_path, runs, told):
-    for seed in range(runs):
-        folder = write_run(tmp_path / str(seed), seed=seed)
-        config = json.loads((folder / "config.json").read_text()) | {"decisions": 9000}
-        (folder / "config.json").write_text(json.dumps(config))
-    groups = group_runs([read_run(tmp_path / str(seed)) for seed in range(runs)])
-    they = "it" if runs == 1 else "them"
-    assert next_steps(groups, [])[0].why == f"{told} continued by the command that began {they}."
-
-
-def test_a_run_without_its_replay_is_not_said_to_continue(tmp_path):
-    for save_replay in (True, False):
-        folder = write_run(tmp_path / str(save_replay), save_replay=save_replay)
-        config = json.loads((folder / "config.json").read_text()) | {"decisions": 9000}
-        (folder / "config.json").write_text(json.dumps(config))
-        (group,) = group_runs([read_run(folder)])
-        told = any("can be continued" in step.why for step in next_steps([group], []))
-        assert told == save_replay
-
-
 def test_media_are_inside_the_page_and_nothing_is_loaded(tmp_path):
     folder = write_run(tmp_path / "demo")
     add_media(folder)
@@ -219,29 +151,10 @@ def test_media_beyond_the_limit_are_named(tmp_path, monkeypatch):
     assert "pictures and videos of 1 run do not fit into the page" in text
 
 
-def test_filters_appear_only_where_there_is_a_choice(tmp_path):
-    one = write_run(tmp_path / "one")
-    page, _ = make(tmp_path, one)
-    assert page.count("select") == 0
-    page, _ = make(tmp_path, one, write_run(tmp_path / "two", method="drq", augment="none"))
-    assert [a["data-filter"] for tag, a in page.tags if tag == "select"] == ["method"]
-    assert page.count("tr", **{"data-method": "drq"}) == 2
-    assert page.count("article", **{"data-method": "drq"}) == 1
-
-
 def test_the_same_runs_give_the_same_page(tmp_path):
     folder = write_run(tmp_path / "demo")
     add_media(folder)
     assert make(tmp_path, folder)[1] == make(tmp_path, folder)[1]
-
-
-def test_nothing_but_the_page_is_written(tmp_path):
-    folder = write_run(tmp_path / "demo")
-    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    out = write_report([folder], folder)
-    assert out == folder / "report.html"
-    after = {path: path.stat().st_mtime_ns for path in folder.iterdir() if path != out}
-    assert before == after
 
 
 HOSTILE = "<script>alert('x')</script>\"'&--><!--"
@@ -272,16 +185,6 @@ def test_huge_and_missing_values_do_not_stop_the_report(tmp_path):
     page, text = make(tmp_path, folder)
     assert page.returns[0]["mean ± std"] == "300"
     assert "4 returns not finite or not plausible" in text
-
-
-def test_an_empty_run_is_reported_as_such(tmp_path):
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    write_lines(folder / "metrics.jsonl", [])
-    page, text = make(tmp_path, folder)
-    assert "no evaluation yet" in text and "metrics.jsonl holds no record" in text
-    assert page.count("table") == 0
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_reported(tmp_path):
@@ -397,12 +300,6 @@ def test_hostile_task_names_stay_inside_the_folder(tmp_path):
     after = {path for path in tmp_path.rglob("*") if "figures" not in path.parts}
     assert after - before == {tmp_path / "r.html"}
     assert len(list(folder.glob("learning*.png"))) == len(tasks)  # none overwrote another
-
-
-def test_a_figures_folder_that_is_a_file_is_one_clear_error(tmp_path):
-    folder = write_run(tmp_path / "demo")
-    with pytest.raises(StorageError, match="cannot write"):
-        write_report([folder], tmp_path / "r.html", figures_dir=folder / "config.json")
 
 
 # --- In a browser

@@ -52,14 +52,6 @@ def test_videos_are_embedded_as_they_are(tmp_path):
     assert decoded(source) == (folder / "media" / "train.mp4").read_bytes()
 
 
-def test_wide_pictures_shrink_to_what_is_shown(tmp_path):
-    folder = write_run(tmp_path / "a")
-    (folder / "media").mkdir()
-    Image.new("RGB", (4000, 100)).save(folder / "media" / "train.png")
-    (picture,) = pictures(media_of(folder).of_modes())
-    assert picture.size == (media.PICTURE_WIDTH, 24)
-
-
 def test_saliency_has_a_section_of_its_own(tmp_path):
     folder = write_run(tmp_path / "a")
     assert media_of(folder).of_analyses() == []

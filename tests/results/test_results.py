@@ -165,7 +165,6 @@ def in_worlds(run, seen, provenance):
             },
             "6 of 10",
         ),
-        (10, {"source": "dmcgb", "settings": 100}, "10 of 100"),
     ],
 )
 def test_a_result_over_some_worlds_is_partial_next_to_the_papers(
@@ -260,15 +259,6 @@ def test_caveats_name_seeds_preset_and_generated_data(tmp_path):
     assert "train: procedural" not in text
 
 
-def test_caveats_of_a_task_that_the_paper_lacks_do_not_speak_of_its_seeds(tmp_path):
-    (group,) = groups_of(write_run(tmp_path / "a", task="my_world:make"))
-    text = "\n".join(caveats_of(group))
-    assert "few seeds: 1\n" in text and "preset 'quick'" in text and "replication" not in text
-    assert "sample" not in text
-    group.runs[0].config["eval_actions"] = "sampled"
-    assert "evaluations sample actions" in "\n".join(caveats_of(group))
-
-
 def keep_episodes(run, **counts):
     """Drop all but the first few episodes of some modes."""
     path = run / "eval.jsonl"
@@ -305,40 +295,12 @@ def test_one_episode_has_no_interval_and_a_caveat_with_the_command_for_more(tmp_
     assert not few(groups_of(write_run(tmp_path / "enough")))
 
 
-def test_few_episodes_of_several_settings_are_one_caveat(tmp_path):
-    runs = [
-        keep_episodes(write_run(tmp_path / f"{method}{seed}", method=method, seed=seed), train=1)
-        for method in ("svea", "drq")
-        for seed in (0, 1)
-    ]
-    enough = write_run(tmp_path / "enough", method="rad", augment="none")
-    groups = groups_of(*runs, enough)
-    (text,) = few(groups)
-    assert "few episodes: 1 per seed in train;" in text
-    assert "More: `svea eval RUNS --modes train --episodes 30`" in text
-    assert text.endswith(" (walker_walk · drq + conv; walker_walk · svea + conv)")
-    assert not any(math.isnan(summarise(group)[0].mean_over_worlds.low) for group in groups)
-
-
 @pytest.mark.parametrize(("level", "success"), [(0.0, 0.5), (300.0, 1.0)])
 def test_episodes_that_all_end_alike_are_few_too(tmp_path, level, success):
     """The bootstrap gives them an interval without width, as if the next could not differ."""
     run = write_run(tmp_path / "a", final={"train": level}, success={"train": success})
     (text,) = few(groups_of(run))
     assert text.startswith("few episodes: 10 with one outcome in train;")
-
-
-def test_more_episodes_in_a_world_of_ones_own_have_no_command_made_up(tmp_path):
-    run = write_run(tmp_path / "a", final={"my_worlds:at_night": 300})
-    groups = groups_of(keep_episodes(run, **{"my_worlds:at_night": 1}))
-    (text,) = few(groups)
-    assert "1 in my_worlds:at_night;" in text and "with a larger --episodes" in text
-    assert "svea eval" not in text and text in all_caveats(groups)
-
-
-def test_a_random_policy_at_or_below_zero_gives_no_ratio(tmp_path):
-    (group,) = groups_of(write_run(tmp_path / "a", random=-5.0))
-    assert math.isnan(summarise(group)[0].times_random)
 
 
 def test_the_area_of_a_row_is_that_of_its_straight_curves(tmp_path):
@@ -475,15 +437,6 @@ def test_only_the_benchmarks_whole_test_data_makes_a_replication(tmp_path, prove
     assert any(departure in note for note in table.notes) or not departure
     for text in (to_markdown(table), to_latex(table)):
         assert (departure in text) if departure else "ot a replication" not in text
-
-
-@pytest.mark.parametrize(("method", "mean"), [("drq", 569), ("rad", 246)])
-def test_two_names_of_naive_augmentation_are_one_setting(tmp_path, method, mean):
-    one = write_run(tmp_path / "a", method=method, augment="conv")
-    two = write_run(tmp_path / "b", method=f"{method}+aug", augment="conv", seed=1)
-    (group,) = groups_of(one, two)
-    assert group.label == f"{method} + conv" and len(group.runs) == 2
-    assert summarise(group)[1].paper.mean == mean
 
 
 def test_a_mask_that_the_method_does_not_bring_is_named(tmp_path):

@@ -26,13 +26,6 @@ def test_mean_and_std_are_over_seeds_not_over_pooled_episodes():
     assert std == pytest.approx(math.sqrt(2 * 7.5**2))
 
 
-def test_one_seed_has_no_deviation_and_none_has_no_mean():
-    mean, std = stats.mean_and_std_over_seeds([[1.0, 3.0]])
-    assert mean == 2.0
-    assert math.isnan(std)
-    assert all(math.isnan(value) for value in stats.mean_and_std_over_seeds([[]]))
-
-
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20))
 def test_mean_and_std_are_the_standard_librarys(values: list[float]) -> None:
     mean, std = stats.mean_and_std(values)
@@ -44,11 +37,6 @@ def test_mean_and_std_are_the_standard_librarys(values: list[float]) -> None:
 def test_interquartile_mean_is_scipys_trimmed_mean(values):
     expected = scipy.stats.trim_mean(values, 0.25)
     assert float(stats.interquartile_mean(values)) == pytest.approx(expected, rel=1e-9, abs=1e-6)
-
-
-def test_interquartile_mean_reduces_the_last_axis():
-    rows = np.array([[0.0, 1, 2, 99], [5, 5, 5, 5]])
-    np.testing.assert_allclose(stats.interquartile_mean(rows), [1.5, 5])
 
 
 def test_bootstrap_of_a_mean_agrees_with_scipy():
@@ -214,11 +202,6 @@ def test_area_under_a_straight_line_is_its_mean_height():
     x = np.array([0.0, 10, 100])  # uneven on purpose
     assert stats.area_under_curve(x, 3 * x + 1) == pytest.approx(151)
     assert stats.area_under_curve(x, 3 * x + 1, until=50) == pytest.approx(76)
-
-
-def test_area_up_to_a_decision_never_reached_is_nan():
-    assert math.isnan(stats.area_under_curve([0, 10], [1, 1], until=20))
-    assert math.isnan(stats.area_under_curve([5], [1]))
 
 
 def test_probability_of_improvement_is_mann_whitney_u():

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from svea.config.modes import in_order
 from svea.core import files
@@ -18,6 +18,7 @@ from svea.results.stats import mean_and_std
 from svea.results.tables import Cell, Table
 
 if TYPE_CHECKING:
+    from svea.core.terminal import Steps
     from svea.evaluation.analysis import Sample
 
 Rows = list[dict[str, Any]]
@@ -32,29 +33,6 @@ class Analysed:
     table: Table
     notes: list[str]
     problems: list[SveaError] = field(default_factory=list)
-
-
-class Progress(Protocol):
-    """Shows how far a long analysis is."""
-
-    def begin(self, doing: str, total: int | None = None) -> None:
-        """Say what is begun, of how many steps."""
-
-    def finish(self, doing: str) -> None:
-        """Count a step."""
-
-
-class _Silent:
-    """Shows nothing."""
-
-    def begin(self, doing: str, total: int | None = None) -> None:
-        """Say nothing."""
-
-    def finish(self, doing: str) -> None:
-        """Say nothing."""
-
-
-SILENT: Progress = _Silent()
 
 
 def q_variances(runs: Sequence[Path], **options: Any) -> Analysed:
@@ -91,7 +69,7 @@ def q_gaps(runs: Sequence[Path], augmentations: Sequence[str], **options: Any) -
 
 
 def tid_scores(
-    runs: Sequence[Path], modes: Sequence[str], steps: Progress = SILENT, **options: Any
+    runs: Sequence[Path], modes: Sequence[str], steps: Steps | None = None, **options: Any
 ) -> Analysed:
     """SimGRL's TID scores: a row per run with two columns per mode; means over seeds."""
     from svea.evaluation.tid import tid
@@ -123,8 +101,8 @@ def _of_sample(
     seed: int,
     device: str,
     gap: bool = False,
-    steps: Progress = SILENT,
-) -> tuple[Analysis, Progress]:
+    steps: Steps | None = None,
+) -> tuple[Analysis, Steps | None]:
     """An analysis of transitions from a run's replay, or as `Sample` has it for a gap."""
     from svea.evaluation.analysis import Sample
 
@@ -138,7 +116,7 @@ def _of_sample(
 
 
 def _table(
-    name: str, runs: Sequence[Path], analyse: Analysis, steps: Progress
+    name: str, runs: Sequence[Path], analyse: Analysis, steps: Steps | None
 ) -> tuple[Table, list[SveaError]]:
     """A row per run, means over seeds, and what could not be analysed.
 
@@ -153,13 +131,19 @@ def _table(
     analysed: dict[Path, dict[str, Any]] = {}
     problems: list[SveaError] = []
     found = find_runs(runs)
+
+    def say(doing: str) -> None:
+        if steps:
+            steps.begin(doing, len(found))
+
     for run in found:
         try:
-            decision, row = analyse(run, lambda doing: steps.begin(doing, len(found)))
+            decision, row = analyse(run, say)
             analysed[run] = {"run": str(run), "decision": f"{decision:,}"} | row
         except SveaError as error:
             problems.append(error)
-        steps.finish(str(run))
+        if steps:
+            steps.finish(str(run))
     read = [read_run(run) for run in analysed]
     groups = {
         f"{group.task} {group.label}": [analysed[run.folder] for run in group.runs]

@@ -214,12 +214,9 @@ class Run:
         return len({str(r["world"]) for r in records if r.get("world") is not None})
 
     def worlds_of(self, mode: str) -> int:
-        """How many worlds the benchmark's mode has, missing clips included; 0 where it has one.
-
-        Records from before worlds were shown in turn have the number of settings or clips alone.
-        """
+        """How many worlds the benchmark's mode has, missing clips included; 0 where it has one."""
         told = self.provenance().get(mode, {})
-        counts = (told.get(name) for name in ("of", "worlds", "settings", "clips"))
+        counts = (told.get(name) for name in ("of", "worlds"))
         return next((count for count in counts if type(count) is int and count > 0), 0)
 
     def drawn_otherwise(self, mode: str) -> list[Record]:
