@@ -370,20 +370,17 @@ def test_without_a_compiler_mujoco_draws(stage, source, monkeypatch, capsys):
     assert not capsys.readouterr().err  # once is enough
 
 
-def test_a_program_that_does_not_compile_leaves_mujoco_to_draw(stage, source, capsys):
-    source("int raster_draw(", "nonsense int raster_draw(")
-    assert " says: " in left_to_mujoco(stage("walker_walk"), capsys)
-
-
-def test_a_program_that_draws_something_else_is_found_out(stage, source, capsys):
-    source("light->ambient[k] * base[k]", "light->ambient[k]")
-    said = left_to_mujoco(stage("walker_walk"), capsys)
-    assert re.search(r"[1-9].*% of a picture's pixels were not MuJoCo's", said)
-
-
-def test_a_program_without_memory_leaves_mujoco_to_draw(stage, source, capsys):
-    source("posix_memalign(&made, 64, (count + LANES) * size) ? NULL : made", "NULL")
-    assert "no memory for a picture" in left_to_mujoco(stage("walker_walk"), capsys)
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("int raster_draw(", "nonsense int raster_draw(", " says: "),
+        ("light->ambient[k] * base[k]", "light->ambient[k]", r"[1-9].*% of .* not MuJoCo's"),
+        ("posix_memalign(&made, 64, (count + LANES) * size) ? NULL : made", "NULL", "no memory"),
+    ],
+)
+def test_a_faulty_program_leaves_mujoco_to_draw(stage, source, capsys, old, new, said):
+    source(old, new)
+    assert re.search(said, left_to_mujoco(stage("walker_walk"), capsys))
 
 
 def test_scenes_that_cannot_be_read_are_left_to_mujoco(stage, monkeypatch, capsys):
