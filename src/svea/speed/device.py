@@ -28,7 +28,8 @@ def wing() -> ModuleType | None:
         from svea import kernels
     except ImportError:
         return None
-    return kernels
+    # Python also imports a folder that holds no more than what it once compiled.
+    return kernels if hasattr(kernels, "accelerate") else None
 
 
 def choose_device(name: str) -> torch.device:
