@@ -30,6 +30,7 @@ from typing import Any
 
 from svea.core import words
 from svea.core.errors import NumericsError, StorageError, UserError
+from svea.core.terminal import warn
 
 BLOCK = 2**22  # bytes in one system call
 LINE_BYTES = 2**24
@@ -269,7 +270,7 @@ def locked(folder: Path, busy: Exception, seconds: float = 0.0) -> Iterator[None
         try:
             ours = lock(opened, seconds)
         except OSError as error:
-            print(f"warning: {folder} cannot be locked: {error.strerror}", file=sys.stderr)
+            warn(f"{folder} cannot be locked: {error.strerror}")
             ours = True
         if not ours:
             raise busy

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from svea.core.errors import Stopped, SveaError, UserError, install_hint
+from svea.core.terminal import note
 
 
 def exit_code(work: Callable[[], int | None], name: str, ends: bool = False) -> int:
@@ -53,7 +54,7 @@ def exit_code(work: Callable[[], int | None], name: str, ends: bool = False) -> 
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"svea: {message}\n")
+    note(f"svea: {message}")
 
 
 def _unusable(error: BaseException) -> str:

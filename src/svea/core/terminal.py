@@ -61,6 +61,17 @@ def can_redraw(console: Console) -> bool:
     return console.is_terminal and not wants_plain_text()
 
 
+def note(text: str) -> None:
+    """A line on stderr: for who watches, while results go to stdout, which only verbs print to."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def warn(text: str) -> None:
+    """A warning that does not end the work."""
+    note(f"warning: {text}")
+
+
 class Steps:
     """How far something is: a bar on a terminal, a line every few seconds elsewhere.
 
@@ -124,7 +135,7 @@ class Steps:
         self._last_line = time.monotonic()
         of = f" of {self._total}" if self._total else ""
         counted = f": {self._done}{of} {self._unit} done" if self._done or self._total else ""
-        print(f"{doing}{counted}", file=sys.stderr, flush=True)
+        note(f"{doing}{counted}")
 
 
 def waiting(doing: str, shown: Console | None = None) -> contextlib.AbstractContextManager[object]:

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import itertools
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -24,6 +23,7 @@ from svea.core import importing as modules
 from svea.core.errors import SveaError, UserError, between, unknown_name
 from svea.core.given import Factory, name_task
 from svea.core.seeds import evaluation_seeds
+from svea.core.terminal import warn
 from svea.envs.workers.pool import Workers, environments_per_process
 from svea.evaluation.episodes import Episodes, check_episodes, episodes_in
 from svea.evaluation.play import (
@@ -316,7 +316,7 @@ class _Evaluation:
         with self.telling:
             if said and said not in self.said:
                 self.said.add(said)
-                print(f"warning: {said}", file=sys.stderr)
+                warn(said)
 
     def _start(self, kind: _Environments) -> Workers:
         """The environments of a kind."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from svea.core.errors import SveaError, UserError, WorkerError
+from svea.core.terminal import note
 from svea.play import recording
 from svea.play.seats import AgentProcess
 from svea.play.setting import DEFAULT, MOST_EPISODES, read_setting
@@ -154,9 +154,7 @@ class Session:
 
     async def _tell(self, what: str, agent: AgentProcess, why: str) -> None:
         """Tell the page what went wrong, and the terminal, which stays when the page is closed."""
-        print(
-            f"svea: {self._names[agent.number]}: {why} [{SAID[what]}]", file=sys.stderr, flush=True
-        )
+        note(f"svea: {self._names[agent.number]}: {why} [{SAID[what]}]")
         await self._send({"do": what, "agent": agent.number, "why": why})
 
     async def _turn(self) -> bool:

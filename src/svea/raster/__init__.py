@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from svea.core import compiled
+from svea.core.terminal import warn
 from svea.raster import scenes, shapes
 from svea.raster.shapes import Mesh
 
@@ -66,7 +66,7 @@ def library() -> ctypes.CDLL:
 @functools.cache
 def _say_what_is_left() -> None:
     """Say once that some pictures are MuJoCo's."""
-    print(f"warning: OpenGL draws some pictures, which is slower: {LEFT}", file=sys.stderr)
+    warn(f"OpenGL draws some pictures, which is slower: {LEFT}")
 
 
 class _Mesh(ctypes.Structure):

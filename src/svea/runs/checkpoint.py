@@ -15,7 +15,6 @@ is no moment without a whole one.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from torch import Tensor
 from svea.agents.learning import divergence, not_finite
 from svea.core import files
 from svea.core.errors import StorageError
+from svea.core.terminal import warn
 from svea.replay import Replay
 from svea.replay import segments as replay_segments
 from svea.runs import layout, schema, tensors
@@ -107,7 +107,7 @@ def load(run: Path, replay: bool = True) -> Checkpoint | None:
             problems.append(f"{path}: {error or type(error).__name__}")
             continue
         for problem in problems:
-            print(f"warning: damaged checkpoint skipped: {problem}", file=sys.stderr)
+            warn(f"damaged checkpoint skipped: {problem}")
         return checkpoint
     if problems:
         raise StorageError(

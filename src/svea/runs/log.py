@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from torch import Tensor
 from svea.agents.learning import divergence
 from svea.core import files
 from svea.core.errors import NumericsError
+from svea.core.terminal import warn
 
 
 class Accumulator:
@@ -118,10 +118,7 @@ class Log:
             action()
         except Exception as error:  # of a foreign package, on a disk or a network
             self.sinks.remove(sink)
-            print(
-                f"warning: {type(sink).__name__} failed and gets no more log lines: {error}",
-                file=sys.stderr,
-            )
+            warn(f"{type(sink).__name__} failed and gets no more log lines: {error}")
 
 
 class Rates:

@@ -21,6 +21,7 @@ from svea.config.names import own_modules
 from svea.core import files, importing
 from svea.core.errors import Stopped, SveaError, unknown_name
 from svea.core.outcome import exit_code, one_line_warning
+from svea.core.terminal import note
 from svea.studies.folder import APPEND, journal_path, run_folder, write_entry
 from svea.studies.plan import PlannedRun, as_flags
 
@@ -77,7 +78,7 @@ def evaluate(study: Path, runs: Sequence[PlannedRun], modes: Sequence[str], jobs
     scoring = Scoring([run_folder(study, run) for run in runs], request)
     scoring.play()
     for problem in scoring.problems:
-        sys.stderr.write(f"svea: {problem}\n")
+        note(f"svea: {problem}")
     return scoring.exit_code
 
 

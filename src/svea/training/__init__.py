@@ -18,6 +18,7 @@ from svea.config import Config, check, configure
 from svea.config.names import own_modules
 from svea.core.errors import Stopped, SveaError, UserError
 from svea.core.given import Factory
+from svea.core.terminal import note
 from svea.runs.records import recording_incidents
 from svea.training.display import next_commands, run_names
 from svea.training.loggers import check_loggers
@@ -180,10 +181,9 @@ def open_trainer(
     config = settle_renderer(config)
     saved = open_folder(config, stack)
     if saved and is_finished(config, saved):
-        print(
-            f"{config.folder} is finished ({saved.decision:,} decisions); a larger --decisions "
-            f"extends it\n{next_commands(config.folder, config.task, own_modules(vars(config)))}"
-        )
+        then = next_commands(config.folder, config.task, own_modules(vars(config)))
+        done = f"{config.folder} is finished ({saved.decision:,} decisions)"
+        sys.stdout.write(f"{done}; a larger --decisions extends it\n{then}\n")
         return None
     return Trainer(config, saved, stack, interrupt, runs_in_process, learn_only, name)
 
@@ -245,6 +245,6 @@ class _Turns:
             if self.name:
                 error.args = (f"{self.name}: {error}",)
             if isinstance(error, SveaError | Stopped):
-                print(error, file=sys.stderr)
+                note(str(error))
             else:
                 traceback.print_exc()

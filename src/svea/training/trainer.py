@@ -7,7 +7,6 @@ their own, the learner makes an update for each of these decisions.
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,6 +23,7 @@ from svea.config.names import own_modules
 from svea.core import process
 from svea.core.errors import LARGEST, Stopped
 from svea.core.seeds import TRAINING, episode_seed, seed_for
+from svea.core.terminal import note
 from svea.envs.workers.pool import Step, Workers, environments_per_process, print_incident
 from svea.evaluation.play import Interrupted
 from svea.runs import checkpoint, layout
@@ -61,10 +61,9 @@ class Interrupt:
     def handle(self, number: int) -> None:
         """Remember the first signal."""
         self.signal_number = number
-        print(
+        note(
             "\nstopping: saving the run first (once more: stop at once and lose what came after "
-            "the last checkpoint)",
-            file=sys.stderr,
+            "the last checkpoint)"
         )
 
 

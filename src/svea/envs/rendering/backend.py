@@ -15,12 +15,12 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from svea.core.compiled import BuildError
 from svea.core.errors import RendererError, UserError
+from svea.core.terminal import warn
 
 if TYPE_CHECKING:
     from svea.raster import Raster
@@ -148,7 +148,7 @@ def choose_renderer(asked: str = AUTO) -> str:
 def warn_of_opengl(why: str) -> None:
     """Say why OpenGL draws, once for each reason."""
     reason = why.strip().splitlines()[0]
-    print(f"warning: OpenGL draws all pictures, which is slower: {reason}", file=sys.stderr)
+    warn(f"OpenGL draws all pictures, which is slower: {reason}")
 
 
 def has_fallen_back() -> bool:

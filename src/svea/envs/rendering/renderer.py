@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import functools
 import os
-import sys
 import threading
 import time
 import weakref
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from svea.core.terminal import note
 from svea.envs.rendering import backend
 from svea.envs.rendering.backend import choose_renderer, is_software, rasteriser
 from svea.envs.rendering.context import Context
@@ -379,7 +379,7 @@ def _watch() -> Iterator[None]:
         f"warning: no first picture in {FIRST_PICTURE_SECONDS:.0f} s; the OpenGL driver is stuck. "
         "Stop this process and set MUJOCO_GL=osmesa to draw in software."
     )
-    timer = threading.Timer(FIRST_PICTURE_SECONDS, lambda: print(hint, file=sys.stderr))
+    timer = threading.Timer(FIRST_PICTURE_SECONDS, note, [hint])
     timer.daemon = True
     timer.start()
     try:

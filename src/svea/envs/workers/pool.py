@@ -20,7 +20,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from numpy.typing import NDArray
 
 from svea.config.tasks import is_foreign
 from svea.core.errors import NumericsError, RendererError, UserError, WorkerError
+from svea.core.terminal import warn
 from svea.envs.rendering import backend
 from svea.envs.workers.worker import RaisedError, Shared, Worker, anonymous_file
 
@@ -154,7 +154,7 @@ class Workers:
                     raise
                 backend.fall_back()
                 if not others_fell_back:
-                    print(f"warning: {error} Drawing with OSMesa (in software).", file=sys.stderr)
+                    warn(f"{error} Drawing with OSMesa (in software).")
                 self.close()
                 self._start_all(1)  # a core draws for one at a time
                 specs = self._introductions()
@@ -407,4 +407,4 @@ def print_incident(incident: dict[str, Any]) -> None:
         outcome = "The next episode begins."
     cause = incident["cause"].rstrip(":. ")
     cause += "" if cause.endswith("?") else "."
-    print(f"warning: {cause} {outcome}", file=sys.stderr)
+    warn(f"{cause} {outcome}")
