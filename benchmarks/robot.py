@@ -19,8 +19,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests/support"))
 
 from robot_expert import expert_action
 
-from svea.envs.robot.model import TOOL_HEIGHT
-from svea.envs.robot.task import RULES, load
+from svea.envs.robot.task import RULES, TOOL_HEIGHT, load
 
 import mujoco  # isort: skip  (after svea has chosen the OpenGL backend)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from svea.core.words import number
-from svea.data.folders import VARIABLE
+from svea.data.clips import VARIABLE
 from svea.evaluation.film import Recording, record
 from svea.evaluation.play import fingerprint
 from svea.results.read import read_run

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from small_media import picture, put
 
-from svea.data.folders import DAVIS
+from svea.data.clips import DAVIS
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from svea.core.errors import UserError
-from svea.data.folders import CLIP_SETS, DAVIS, data_folder
+from svea.data.clips import CLIP_SETS, DAVIS, data_folder
 
 
 def test_the_argument_beats_the_variable_and_both_must_exist(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from svea.core import files
 from svea.core.errors import StorageError, UserError
 from svea.data import get as getting
 from svea.data import inventory
-from svea.data.folders import DAVIS
+from svea.data.clips import DAVIS
 from svea.data.get import SOURCES, ArchiveError, DownloadError, Source, fetch, get_data, unpack
 from svea.envs.looks.videos import VideoMode
 

@@ -13,7 +13,7 @@ from small_media import picture, put
 from svea.cli.data import check, show
 from svea.core.errors import UserError
 from svea.data import clips, inventory
-from svea.data.folders import DAVIS
+from svea.data.clips import DAVIS
 from svea.data.get import SOURCES
 from svea.envs.looks.distracting import DistractingMode
 from svea.envs.looks.videos import VideoMode

@@ -9,7 +9,7 @@ from toy import Toy
 
 from svea.core.errors import UserError
 from svea.envs import make_env
-from svea.envs.actions import DiscreteActions
+from svea.envs.dmc import DiscreteActions
 
 
 class Wide(Toy):

@@ -14,9 +14,8 @@ import pytest
 from svea.config.modes import parse_mode
 from svea.core.errors import UserError
 from svea.envs import make_env
-from svea.envs.looks.adjustments import NEUTRAL, Adjustments, find_clips
-from svea.envs.looks.live import PATH, LiveMode
-from svea.envs.modes import make_mode
+from svea.envs.looks.live import NEUTRAL, PATH, Adjustments, LiveMode, find_clips
+from svea.envs.registration import make_mode
 
 SHOWN: dict[str, Any] = {"render_mode": "rgb_array", "render_size": 64, "image_size": 48}
 EACH = {

@@ -14,8 +14,7 @@ prepare_simulator()
 
 import mujoco  # noqa: E402  (after the OpenGL backend is chosen)
 
-from svea.envs.robot.model import JOINTS, build, joint_angles  # noqa: E402
-from svea.envs.robot.task import MARK_AREA, WORKSPACE  # noqa: E402
+from svea.envs.robot.task import JOINTS, MARK_AREA, WORKSPACE, build, joint_angles  # noqa: E402  # noqa: E402
 from svea.envs.robot.worlds import CAMERA  # noqa: E402
 
 POINTING_DOWN = np.diag([1.0, -1.0, -1.0])

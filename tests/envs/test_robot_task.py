@@ -14,8 +14,17 @@ prepare_simulator()
 
 import mujoco  # noqa: E402  (after the OpenGL backend is chosen)
 
-from svea.envs.robot.model import JOINTS, TOOL_HEIGHT, joint_angles  # noqa: E402
-from svea.envs.robot.task import MARK_AREA, RADIUS, RULES, SPEEDS, WORKSPACE, load  # noqa: E402
+from svea.envs.robot.task import (  # noqa: E402  # noqa: E402
+    JOINTS,
+    MARK_AREA,
+    RADIUS,
+    RULES,
+    SPEEDS,
+    TOOL_HEIGHT,
+    WORKSPACE,
+    joint_angles,
+    load,
+)
 
 STEPS = 50
 SHARE = {"reach": 0.5, "reach_moving": 0.5, "push": 0.25}

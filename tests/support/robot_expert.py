@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from svea.envs.robot.model import RobotPhysics
-from svea.envs.robot.task import JOINTS, REACH, RobotTask
+from svea.envs.robot.task import JOINTS, REACH, RobotPhysics, RobotTask
 
 _LEAD = 1.5  # steps by which the gripper trails its command: aim where the mark will be
 _CLEARANCE = 0.09  # from the cube's centre to the gripper that goes round it, in metres

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from svea.core.errors import UserError
 from svea.core.files import open_plain, reading, sha256
-from svea.data.clips import PROCEDURAL
+from svea.data.clips import PICTURE_FOLDERS, PROCEDURAL, data_folder
 from svea.data.decode import (
     OVERLAY_SIDE,
     PICTURE_ENDINGS,
@@ -37,7 +37,6 @@ from svea.data.decode import (
     read_key_frames,
     read_picture,
 )
-from svea.data.folders import PICTURE_FOLDERS, data_folder
 from svea.data.inventory import find_picture_folder, pictures_below
 from svea.data.procedural import VERSION, procedural_pictures
 

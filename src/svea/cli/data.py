@@ -18,7 +18,7 @@ def show(data_dir: str = "") -> int:
     Args:
         data_dir: folder with benchmark data; overrides SVEA_DATA.
     """
-    from svea.data.folders import VARIABLE, data_folder
+    from svea.data.clips import VARIABLE, data_folder
     from svea.data.inventory import inventory
 
     root = data_folder(data_dir or None)

@@ -33,7 +33,7 @@ from svea.core.errors import (
 )
 from svea.core.terminal import console, waiting
 from svea.core.words import one_line, plural
-from svea.data.folders import data_folder
+from svea.data.clips import data_folder
 from svea.data.inventory import inventory
 
 if TYPE_CHECKING:

@@ -159,8 +159,8 @@ def play(
     browse: bool,
 ) -> int:
     """Serve until Ctrl-C."""
-    from svea.data.folders import data_folder
-    from svea.envs.looks.adjustments import find_clips
+    from svea.data.clips import data_folder
+    from svea.envs.looks.live import find_clips
     from svea.play.server import Playground, listen, make_server, serve
 
     clips = list(find_clips(data_folder(data_dir or None)))

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from svea.core import files
 from svea.core.errors import StorageError, UserError, unknown_name
-from svea.data.folders import DAVIS
+from svea.data.clips import DAVIS
 from svea.data.inventory import RECORD, content_sha256, inventory, read_record
 
 SECONDS = 30

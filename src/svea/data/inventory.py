@@ -16,6 +16,7 @@ from typing import Any
 from svea.core import files
 from svea.core.errors import StorageError, UserError
 from svea.data import clips
+from svea.data.clips import CLIP_SETS, PICTURE_FOLDERS, existing_folder
 from svea.data.decode import (
     MOST_BYTES,
     PICTURE_ENDINGS,
@@ -23,7 +24,6 @@ from svea.data.decode import (
     DecodeError,
     check_picture,
 )
-from svea.data.folders import CLIP_SETS, PICTURE_FOLDERS, existing_folder
 
 MOST_PICTURES = 50_000
 """At most this many pictures are checked, evenly chosen: about five minutes' work."""

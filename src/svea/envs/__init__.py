@@ -27,8 +27,7 @@ from svea.config.tasks import (
     check_task,
     is_foreign,
 )
-from svea.envs.actions import DiscreteActions
-from svea.envs.dmc import DMControlEnv
+from svea.envs.dmc import DiscreteActions, DMControlEnv
 from svea.envs.foreign import AdaptedEnv
 from svea.envs.looks import Mode, Scene, describe
 from svea.envs.looks.pictures import PictureMode

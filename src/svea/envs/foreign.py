@@ -17,8 +17,7 @@ import numpy as np
 from svea.config.shapes import FRAMES
 from svea.core.errors import NumericsError, UserError
 from svea.core.given import find_factory
-from svea.envs.actions import read_choice, read_vector
-from svea.envs.dmc import warn_of_render_without_mode
+from svea.envs.dmc import read_choice, read_vector, warn_of_render_without_mode
 from svea.envs.looks import EPISODES_VERSION, Mode, compose
 from svea.envs.looks.pictures import PictureMode
 from svea.envs.stacking import CHANNELS, Shape, StackedEpisode

@@ -25,7 +25,7 @@ from svea.core.importing import where_raised
 from svea.core.seeds import evaluation_seeds
 from svea.data import ffmpeg
 from svea.envs import make_env
-from svea.envs.actions import as_action, describe_actions
+from svea.envs.dmc import as_action, describe_actions
 from svea.envs.looks import provenance_of
 from svea.evaluation.play import EpisodeResult, check_actions
 from svea.evaluation.sheets import write_picture

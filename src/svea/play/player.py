@@ -18,12 +18,12 @@ from svea.agents.policies import deployed_policy, random_policy
 from svea.config import Config, configure
 from svea.config.tasks import TASKS
 from svea.core.seeds import evaluation_seeds, world_order
-from svea.data.folders import data_folder
+from svea.data.clips import data_folder
 from svea.envs import make_env
-from svea.envs.actions import as_action, describe_actions
+from svea.envs.dmc import as_action, describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.looks.live import PATH, LiveMode
-from svea.envs.modes import make_mode
+from svea.envs.registration import make_mode
 from svea.evaluation.play import (
     EpisodeResult,
     Policy,

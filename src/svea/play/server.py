@@ -29,8 +29,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from svea.core.errors import SveaError, UserError
-from svea.envs.looks.adjustments import to_text
 from svea.envs.looks.colors import load_settings
+from svea.envs.looks.live import to_text
 from svea.play.recording import Films
 from svea.play.session import Allowance, Session
 from svea.play.setting import (

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 from svea.config.modes import GROUPS, modes_of, parse_mode
 from svea.core.errors import Bounds, UserError, between
-from svea.envs.looks.adjustments import COLOR, Adjustments
+from svea.envs.looks.live import COLOR, Adjustments
 
 OVERLAYS = ("none", "saliency", "mask")
 """What may be laid over the agent's view."""

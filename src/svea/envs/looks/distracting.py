@@ -23,8 +23,8 @@ import numpy as np
 
 from svea.config.modes import check_intensity
 from svea.data import clips
+from svea.data.clips import DAVIS
 from svea.data.decode import SIDE as GENERATED_SIDE
-from svea.data.folders import DAVIS
 from svea.envs.looks import Scene, WorldsMode
 from svea.envs.looks.colors import texture
 

@@ -20,8 +20,7 @@ from svea.core import given
 from svea.core.errors import NumericsError
 from svea.core.importing import where_raised
 from svea.envs import make_env
-from svea.envs.actions import as_action, describe_actions
-from svea.envs.dmc import DMControlEnv
+from svea.envs.dmc import DMControlEnv, as_action, describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.rendering.context import SharedContext
 from svea.envs.rendering.renderer import configure_drawing
