@@ -195,7 +195,6 @@ def test_flags_are_the_same_as_configure() -> None:
         ("compare svea drq --runs nowhere", ["'nowhere'"]),
         ("watch missing-run", ["missing-run is not a run"]),
         ("analyze saliency missing-run", ["missing-run is not a run"]),
-        ("paper claims --out nowhere", ["'nowhere', which is not a folder"]),
         ("bench augment --names covn", ["unknown augmentation 'covn'", "'conv'"]),
         ("bench augment --batch 0", ["batch is 0", "1 or more"]),
         ("train hopper_hop --eval-mode shift_easy", ["does not fit hopper_hop", "walker", "has"]),
@@ -373,3 +372,11 @@ def test_a_signal_after_the_last_word_does_not_look_like_a_kill(number: signal.S
         [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, check=False
     )
     assert ended.returncode == 0
+
+
+def test_without_the_folder_of_the_paper_its_verb_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "svea.paper", None)
+    assert cli.main(["paper", "list"]) == 2
+    assert "svea/paper" in capsys.readouterr().err

@@ -19,8 +19,6 @@ CHEAP = {
     "methods": 0,
     "tasks": 0,
     "zoo": 0,
-    "paper list": 0,
-    "paper claims": 0,
     "data list": 0,
     "data check .": 2,
     "compare svea drq": 0,

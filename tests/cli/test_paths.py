@@ -16,7 +16,6 @@ from svea.core.errors import UserError
 WRITERS = [
     "train walker_walk --preset quick --out",
     "sweep --tasks walker_walk --set decisions=100 replay=100 --dry-run --out",
-    "paper table1 --dry-run --out",
     "export RUN",
     "data get davis",
     "report RUN --out",

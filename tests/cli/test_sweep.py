@@ -133,7 +133,7 @@ def test_a_dry_run_needs_no_torch(tmp_path: Path) -> None:
     assert subprocess.run(command, env=environment, cwd=tmp_path, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("verb", [["sweep", "--tasks", "walker_walk"], ["paper", "table1"]])
+@pytest.mark.parametrize("verb", [["sweep", "--tasks", "walker_walk"]])
 def test_on_a_small_disk_a_dry_run_warns_and_a_start_is_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -195,16 +195,10 @@ def test_lines_of_a_dry_run_fit_the_terminal(
         ("sweep --tasks walker_walk --cpus inf", ["cpus is inf; allowed: 0 to"]),
         ("sweep --tasks walker_walk --gpus inf", ["gpus is inf; allowed: -1 to"]),
         ("sweep --tasks walker_walk --gpus nan", ["gpus is nan; allowed: -1 to"]),
-        ("paper table1 --scale nan", ["scale is nan"]),
         ("sweep --tasks walker_walk --slurm gpu --set decisions=9", ["'gpu'", "name=value"]),
         ("sweep missing.toml", ["no study file 'missing.toml'"]),
         ("sweep status nowhere", ["is not a study"]),
         ("sweep cancel nowhere", ["is not a study"]),
-        ("paper tabel1", ["unknown experiment 'tabel1'", "'table1'"]),
-        ("paper table1 --scale 0", ["scale is 0"]),
-        ("paper table1 --scale 2", ["scale is 2"]),
-        ("paper table1 --render", ["no run of table1"]),
-        ("paper table1 --set seed", ["name=value"]),
     ],
 )
 def test_mistakes_are_one_message_and_make_nothing(

@@ -139,3 +139,27 @@ def test_the_paper_s_runs_start_after_a_yes(
     study = ["paper", "fig-base", "--scale", "0.001", "--seeds", "0", "--out", str(tmp_path / "s")]
     assert cli.main([*study, *words]) == code
     assert bool(begun) == (code == 0) == (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("tabel1", "'table1'"),
+        ("table1 --scale nan", "scale is nan"),
+        ("table1 --scale 0", "scale is 0"),
+        ("table1 --scale 2", "scale is 2"),
+        ("table1 --render", "no run of table1"),
+        ("table1 --set seed", "name=value"),
+        ("claims --out nowhere", "'nowhere'"),
+    ],
+)
+def test_mistakes_are_one_message_and_make_nothing(
+    arguments: str,
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["paper", *arguments.split()]) == 2
+    assert named in capsys.readouterr().err and list(tmp_path.iterdir()) == []
