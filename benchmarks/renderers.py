@@ -13,16 +13,16 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 
-from svea.core.errors import SveaError
 from svea.envs.rendering.backend import PROGRAM
-from svea.evaluation.requests import Request, evaluate_runs
+from svea.evaluation.requests import Request, Scoring
 from svea.results import stats
-from svea.runs.records import Record, append_records, read_records
+from svea.runs.records import Record
 
 DRAWING = {"raster": "cpu", "opengl": "opengl"}
 """Values of SVEA_DRAWING."""
@@ -51,20 +51,17 @@ def main() -> None:
 def played(agent: Path, request: Request, renderer: str, folder: Path) -> list[Record]:
     """An agent's episodes as one renderer draws them; those that are written down already count."""
     os.environ["SVEA_DRAWING"] = DRAWING[renderer]
-    folder.mkdir(parents=True, exist_ok=True)
-    before, records = read_records(folder), list[Record]()
+    keep = shutil.ignore_patterns("eval.jsonl")
+    shutil.copytree(agent, folder, ignore=keep, dirs_exist_ok=True)
 
-    def take(_: Path, record: Record) -> None:
-        records.append(record)
-        if not any(record.items() <= one.items() for one in before):
-            append_records(folder, [record])
-            print(f"{folder.name} {record['mode']} {renderer} {record['return']:.1f}", flush=True)
+    def show(_: Path, record: Record) -> None:
+        print(f"{folder.name} {record['mode']} {renderer} {record['return']:.1f}", flush=True)
 
-    def fail(_: Path, mode: str, error: SveaError) -> None:
-        raise error
-
-    evaluate_runs([agent], request, known=lambda _: before, on_record=take, on_problem=fail)
-    return records
+    scoring = Scoring([folder], request)
+    scoring.play(show)
+    if scoring.problems:
+        raise SystemExit("\n".join(scoring.problems))
+    return scoring.records[folder]
 
 
 def print_differences(found: dict[tuple[str, str], dict[str, dict[int, Record]]]) -> None:

@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 
 from svea.augment import Draw, register
 from svea.core.errors import UserError
-from svea.evaluation.film import sheets
+from svea.evaluation import sheets
 
 
 def draw_gamma(x: Tensor, generator: Generator | None = None, *, strongest: float = 3.0) -> Draw:

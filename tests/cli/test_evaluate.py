@@ -26,7 +26,7 @@ from svea.cli import main
 from svea.cli.evaluate import evaluate_and_print, print_scores
 from svea.core import terminal
 from svea.core.errors import StorageError, UserError
-from svea.evaluation import requests, scoring
+from svea.evaluation import requests
 from svea.evaluation.requests import Request
 from svea.results import group_runs
 from svea.results.read import read_run
@@ -201,14 +201,14 @@ def test_an_interrupted_evaluation_keeps_what_it_played(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written: list[Any] = []
-    append = scoring.append_records
+    append = requests.append_records
 
     def then_stop(folder: Path, records: list[Any]) -> None:
         append(folder, records)
         written.extend(records)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(scoring, "append_records", then_stop)
+    monkeypatch.setattr(requests, "append_records", then_stop)
     with pytest.raises(KeyboardInterrupt):
         verb(run, episodes=3)
     assert "1 new episode recorded, the same command continues" in capsys.readouterr().err
@@ -269,14 +269,14 @@ def test_modes_of_one_agent_that_are_played_at_once_have_the_records_of_one_afte
 
 def test_modes_are_dealt_out_by_their_episodes() -> None:
     kinds = [
-        requests._Environments(str(number), {}, episodes, [], {}, 1.0, "cpu")
+        requests._Environments(str(number), {}, episodes, [Path()], {}, 1.0)
         for number, episodes in enumerate([20, 100, "all", 30, 12])
     ]
-    shares = requests._shares(kinds, 3)
+    shares = requests._shares(kinds, Path(), 3)
     assert [[kind.mode for kind in share] for share in shares] == [["1"], ["2"], ["0", "3", "4"]]
-    assert requests._shares(kinds, 0) == [kinds]
-    assert len(requests._shares(kinds, 9)) == 5
-    assert requests._shares([], 3) == []
+    assert requests._shares(kinds, Path(), 0) == [kinds]
+    assert len(requests._shares(kinds, Path(), 9)) == 5
+    assert requests._shares([], Path(), 3) == []
 
 
 def test_one_agent_that_fails_loses_none_that_play_at_the_same_time(
@@ -444,7 +444,7 @@ def test_the_table_has_what_could_not_be_written(
     def full(*_: Any) -> None:
         raise StorageError("no space left")
 
-    monkeypatch.setattr(scoring, "append_records", full)
+    monkeypatch.setattr(requests, "append_records", full)
     assert verb(run, episodes=7) == 4
     out, err = capsys.readouterr()
     row = next(line for line in out.splitlines() if line.startswith("toy:make"))

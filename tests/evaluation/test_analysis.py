@@ -95,10 +95,6 @@ def test_what_has_no_replay_is_refused(run: Path, tmp_path: Path) -> None:
 
 
 def test_the_replay_of_a_crop_method_opens_in_its_rendered_size(tmp_path: Path) -> None:
-    from tiny_runs import tiny
-
-    from svea.training import train
-
     run = train(tiny(tmp_path / "rad", method="rad", augment="none", crop=4, decisions=20))
     replay = open_replay(run)
     assert replay.sample(2).observations.shape == (2, 9, 20, 20)

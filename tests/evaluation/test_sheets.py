@@ -80,20 +80,6 @@ def test_sheets_take_compositions(grey_observations, tmp_path):
     assert np.abs(plain - composed).mean() > 1, "the second row is not the plain one"
 
 
-def test_a_sheet_is_a_png(grey_observations, tmp_path):
-    with pytest.raises(UserError, match=r"sheet\.pdf.*ends in \.png"):
-        sheets.augmentations(tmp_path / "sheet.pdf", rows=("none",), samples=1)
-
-
-def test_observations_are_rendered_and_differ(tmp_path):
-    try:
-        x = sheets._observations("walker_walk", 2, 0, 84)
-    except RendererError as error:
-        pytest.skip(f"MuJoCo cannot draw here: {error}")
-    assert x.shape == (2, 9, 84, 84) and x.min() >= 0 and x.max() <= 1
-    assert np.abs(x[0, -3:] - x[1, -3:]).max() > 0.1
-
-
 def test_environments_have_a_row_for_each_mode(monkeypatch, tmp_path):
     asked = []
 
@@ -122,11 +108,6 @@ def test_episodes_of_the_sheet_show_their_mode(monkeypatch):
     assert np.abs(plain - other).mean() > 0.1
 
 
-def test_an_unknown_mode_is_refused(tmp_path):
-    with pytest.raises(UserError, match="Did you mean 'video_easy'"):
-        sheets.environments(tmp_path / "sheet.png", modes=("vido_easy",))
-
-
 def test_the_robots_sheet_shows_training_and_every_world(monkeypatch, tmp_path):
     asked = []
 
@@ -140,3 +121,10 @@ def test_the_robots_sheet_shows_training_and_every_world(monkeypatch, tmp_path):
         assert [mode for task, mode, _ in asked if task == wanted] == ["train"] + ["test"] * 5
         worlds = [w for task, mode, each in asked if (task, mode) == (wanted, "test") for w in each]
         assert worlds == list(range(25))
+
+
+def test_mistakes_are_refused(grey_observations, tmp_path):
+    with pytest.raises(UserError, match=r"sheet\.pdf"):
+        sheets.augmentations(tmp_path / "sheet.pdf", rows=("none",), samples=1)
+    with pytest.raises(UserError, match="'video_easy'"):
+        sheets.environments(tmp_path / "sheet.png", modes=("vido_easy",))

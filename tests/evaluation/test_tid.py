@@ -102,33 +102,26 @@ def test_the_measure_equals_a_slow_derivation() -> None:
     assert found.variance == pytest.approx(np.mean(variances), abs=0.5)
 
 
+@pytest.mark.parametrize(
+    ("small", "of", "name"), [(False, "Q", "tid"), (True, "action", "tid-action")]
+)
 def test_a_run_is_measured_printed_and_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small: bool, of: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, agent = walker()
-    run = tmp_path / "export"
-    write_export(run, agent, to_dict(config))
-    assert main(["analyze", "tid", str(run), "--modes", "train", "--samples", "3"]) == 0
+    run, kept = tmp_path / "export", tmp_path / "export/analysis" / f"{name}.json"
+    write_export(run, agent, to_dict(config), small=small)
+    command = ["analyze", "tid", str(run), "--samples", "3", "--modes"]
+    assert main([*command, "train"]) == 0
     printed = capsys.readouterr().out
     assert "train score" in printed and "train variance" in printed
-    kept = json.loads((run / "analysis/tid.json").read_text())
-    (row,) = kept["rows"]
-    assert kept["quantile"] == "auto" and row["mode"] == "train" and 0 <= row["score"] <= 1
-    again = tid(run, ["train"], samples=3, on_problem=lambda mode, error: None)
-    assert again[0]["score"] == row["score"]
-
-
-def test_an_agent_without_q_functions_is_measured_by_its_action(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config, agent = walker()
-    run = tmp_path / "small"
-    write_export(run, agent, to_dict(config), small=True)
-    assert main(["analyze", "tid", str(run), "--modes", "train", "--samples", "3"]) == 0
-    assert "of what changes the action's length" in capsys.readouterr().out
-    (row,) = json.loads((run / "analysis/tid-action.json").read_text())["rows"]
-    assert row["of"] == "action" and 0 <= row["score"] <= 1
-    assert not (run / "analysis/tid.json").exists()
+    found = json.loads(kept.read_text())
+    (row,) = found["rows"]
+    assert found["quantile"] == "auto" and 0 <= row["score"] <= 1
+    assert row["mode"] == "train" and row["of"] == of and len([*kept.parent.iterdir()]) == 1
+    assert tid(run, ["train"], samples=3, on_problem=lambda mode, error: None) == found["rows"]
+    assert main([*command, "test"]) == 2, "a mode of the robot's tasks"
+    assert json.loads(kept.read_text()) == found, "what an earlier call found stays"
 
 
 def test_the_guided_gradient_of_an_action_is_its_plain_one_where_all_is_positive() -> None:
@@ -154,23 +147,13 @@ def test_the_guided_gradient_of_an_action_is_its_plain_one_where_all_is_positive
     torch.testing.assert_close(guided_action_gradient(agent, images), expected)
 
 
-def test_a_call_that_is_refused_keeps_what_an_earlier_one_found(tmp_path: Path) -> None:
-    config, agent = walker()
-    write_export(tmp_path / "export", agent, to_dict(config))
-    about = ["analyze", "tid", str(tmp_path / "export"), "--samples", "3", "--modes"]
-    assert main([*about, "train"]) == 0
-    kept = (tmp_path / "export/analysis/tid.json").read_text()
-    assert main([*about, "test"]) == 2, "a mode of the robot's tasks"
-    assert (tmp_path / "export/analysis/tid.json").read_text() == kept
-
-
 def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
     run = train(tiny(tmp_path / "run", decisions=12))
     assert main(["analyze", "tid", str(run)]) == 2, "a toy has no segmentation"
-    with pytest.raises(UserError, match=r"needs the simulator's segmentation. Allowed: runs of"):
+    with pytest.raises(UserError, match="toy:make"):
         tid(run, ["train"], on_problem=lambda mode, error: None)
     for text in ("1.0", "many", "-0.1"):
-        with pytest.raises(UserError, match="allowed: auto, or a number from 0 to below 1"):
+        with pytest.raises(UserError, match=text):
             read_quantile(text)
-    with pytest.raises(UserError, match="samples is 0; allowed: 1 to 1000"):
+    with pytest.raises(UserError, match="samples is 0"):
         tid(run, ["train"], samples=0, on_problem=lambda mode, error: None)

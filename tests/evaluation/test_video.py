@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import imageio_ffmpeg
 import numpy as np
@@ -26,11 +27,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(tiny(tmp_path_factory.mktemp("media") / "run", decisions=15))
 
 
-def test_a_take_is_the_evaluations_first_episode(run: Path) -> None:
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_recording_is_an_episode_of_the_evaluation(run: Path, number: int) -> None:
     agent = load_agent(run)
-    played = record(agent, load_config(run), "train", seed=4)
+    played = record(agent, load_config(run), "train", seed=4, number=number)
     environment, total = Toy(), 0.0
-    observation, _ = environment.reset(seed=evaluation_seeds(4, 1)[0])
+    observation, _ = environment.reset(seed=evaluation_seeds(4, 2)[number])
     for step in range(LENGTH):
         np.testing.assert_array_equal(played.observations[step], observation)
         assert bright_column(played.pictures[step]) == pytest.approx(
@@ -44,13 +46,6 @@ def test_a_take_is_the_evaluations_first_episode(run: Path) -> None:
         observation, reward, *_ = environment.step(action)
         total += reward
     assert len(played.totals) == LENGTH and played.rate == 10
-
-
-def test_a_take_of_a_number_is_that_episode(run: Path) -> None:
-    """What scripts/hero.py needs: the second episode, as `svea eval` plays and numbers it."""
-    played = record(load_agent(run), load_config(run), "train", seed=4, number=1, size=None)
-    observation, _ = Toy().reset(seed=evaluation_seeds(4, 2)[1])
-    np.testing.assert_array_equal(played.observations[0], observation)
 
 
 def bright_column(picture: np.ndarray) -> float:
@@ -134,11 +129,27 @@ def test_a_video_of_some_seconds_shows_the_beginning(run: Path, tmp_path: Path) 
     count = round(frames / 2)
     shown = imageio_ffmpeg.count_frames_and_secs(str(slow))
     assert shown == (count, pytest.approx(count / 5, abs=0.01))
-    for fps in (-1, 1000, float("nan")):
-        with pytest.raises(UserError, match=f"fps is {fps}; allowed: 0 .* to 240"):
-            watch(run, ["train"], tmp_path / "x.mp4", fps=fps, on_problem=refuse)
-    with pytest.raises(UserError, match="seconds is -1"):
-        watch(run, ["train"], tmp_path / "x.mp4", seconds=-1, on_problem=refuse)
+
+
+@pytest.mark.parametrize(
+    ("out", "options", "named"),
+    [
+        *(("a.mp4", {"fps": fps}, "fps") for fps in (-1, 1000, float("nan"))),
+        ("a.mp4", {"seconds": -1}, "seconds"), ("a.mp4", {"size": 8}, "size"),
+        ("a.avi", {}, "mp4"), ("a.mp4", {"modes": ["video_easy"]}, "toy:make"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_refused(
+    run: Path, tmp_path: Path, out: str, options: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(UserError, match=named):
+        watch(run, out=tmp_path / out, on_problem=lambda *_: None, **{"modes": ["train"]} | options)
+
+
+def test_a_video_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError):
+        write_video(tmp_path / "file" / "film.mp4", [np.zeros((16, 16, 3), np.uint8)], 10)
 
 
 def test_one_mode_is_recorded_with_a_strip_of_frames(run: Path) -> None:
@@ -147,21 +158,6 @@ def test_one_mode_is_recorded_with_a_strip_of_frames(run: Path) -> None:
     assert imageio_ffmpeg.count_frames_and_secs(str(path))[0] == LENGTH
     with Image.open(path.with_suffix(".png")) as strip:
         assert strip.size == (6 * 240, 240)
-
-
-def test_mistakes_are_refused(run: Path, tmp_path: Path) -> None:
-    def fail(mode: str, error: UserError) -> None:
-        raise error
-
-    with pytest.raises(UserError, match=r"allowed: a file that ends in \.mp4"):
-        watch(run, ["train"], tmp_path / "film.avi", on_problem=fail)
-    with pytest.raises(UserError, match="size is 8; allowed: 32 to 2048"):
-        watch(run, ["train"], tmp_path / "film.mp4", size=8, on_problem=fail)
-    with pytest.raises(UserError, match="nothing to watch"):
-        watch(run, ["video_easy"], tmp_path / "film.mp4", on_problem=lambda mode, error: None)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot write"):
-        write_video(tmp_path / "file" / "film.mp4", [np.zeros((16, 16, 3), np.uint8)], 10)
 
 
 def test_another_function_and_a_look_can_be_watched(run: Path) -> None:

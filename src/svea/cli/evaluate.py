@@ -15,7 +15,6 @@ from svea.cli.printing import print_results
 from svea.core.process import second_ends_at_once
 from svea.core.terminal import Steps, starting
 from svea.core.words import listed, plural
-from svea.evaluation.scoring import Scoring
 from svea.results import caveat_notes, group_runs
 from svea.results.compare import compare
 from svea.results.read import look_for_runs, read_runs
@@ -24,7 +23,7 @@ from svea.runs import zoo
 from svea.runs.records import Record, latest
 
 if TYPE_CHECKING:
-    from svea.evaluation.requests import Request
+    from svea.evaluation.requests import Request, Scoring
 
 
 def evaluate(
@@ -104,6 +103,7 @@ def evaluate_and_print(
     """The verb: returns its exit code, which is not 0 if anything could not be evaluated."""
     from svea.config.modes import mode_of_label
     from svea.evaluation.film import record_episode
+    from svea.evaluation.requests import Scoring
 
     found = look_for_runs(runs)
     scoring = Scoring(found.runs, request, again)

@@ -21,7 +21,7 @@ from svea.augment import AUGMENTATIONS, augmentation
 from svea.augment.images import ImageBank
 from svea.config.augmentations import split_number
 from svea.core import files, machine
-from svea.core.errors import StorageError, UserError, unknown_name
+from svea.core.errors import StorageError, UserError, between, unknown_name
 from svea.core.importing import is_import_path
 from svea.evaluation.film import record
 from svea.replay import Batch, Replay
@@ -51,12 +51,8 @@ def open_replay(run: Path, seed: int = 0) -> Replay:
             "with a checkpoint (an export holds the agent alone, and so does --no-save-replay)"
         )
     stored = sum(segment["size"] for segment in saved.segments)
-    machine.require(
-        stored,
-        machine.available_bytes(),
-        f"the replay buffer of {run}",
-        "Use a machine with more memory",
-    )
+    free, what = machine.available_bytes(), f"the replay buffer of {run}"
+    machine.require(stored, free, what, "Use a machine with more memory")
     first = checkpoint.segment_path(run, saved.segments[0])
     try:
         actions = tensors.shapes(first, layout.SEGMENT_BYTES)["actions"][1]
@@ -72,8 +68,8 @@ def open_replay(run: Path, seed: int = 0) -> Replay:
 def _played(agent: Agent, config: Config, transitions: int, seed: int) -> Batch:
     """Moments of an episode in train; without rewards, which a gap does not need."""
     recording = record(agent, config, "train", seed=seed, size=None)
-    chosen = np.linspace(0, len(recording.actions) - 1, transitions).round().astype(int)
-    chosen = np.unique(chosen)
+    last = len(recording.actions) - 1
+    chosen = np.unique(np.linspace(0, last, transitions).round().astype(int))
     observations, actions = (
         torch.as_tensor(np.stack(values)[chosen])
         for values in (recording.observations, recording.actions)
@@ -101,9 +97,8 @@ class Sample:
 
         For `q_gap` (`gap`), an export that has its critic plays an episode instead.
         """
-        for name, value, least in (("transitions", transitions, 1), ("draws", draws, 2)):
-            if not least <= value <= 65_536:
-                raise UserError(f"{name} is {value}; allowed: {least} to 65536")
+        between(1, 65_536).check("transitions", transitions)
+        between(2, 65_536).check("draws", draws)
         agent = load_agent(run, device=device)
         config = load_config(run)
         if gap and layout.is_export(run) and has_critic(agent):

@@ -100,14 +100,3 @@ def episodes_in(episodes: Episodes, mode: str) -> int | str:
     if not isinstance(episodes, Mapping):
         return episodes
     return episodes.get(mode, episodes.get(DEFAULT, USUAL))
-
-
-def as_words(episodes: Episodes, modes: Sequence[str]) -> list[str]:
-    """What to type after `--episodes` to evaluate in these modes.
-
-    >>> as_words({"default": 20, "color_hard": "all"}, ["train", "color_hard"])
-    ['train=20', 'color_hard=all']
-    """
-    if not isinstance(episodes, Mapping):
-        return [str(episodes)]
-    return [f"{mode}={episodes_in(episodes, mode)}" for mode in modes]

@@ -20,14 +20,12 @@ from svea.agents.policies import deployed_policy
 from svea.config.modes import label_mode, modes_for
 from svea.config.shapes import FRAMES
 from svea.core import files
-from svea.core.errors import SveaError, UserError, WorkerError
+from svea.core.errors import SveaError, UserError, WorkerError, at_least, between
 from svea.core.importing import where_raised
-from svea.core.seeds import evaluation_seeds
 from svea.data import ffmpeg
 from svea.envs import make_env
-from svea.envs.dmc import as_action, describe_actions
-from svea.envs.looks import provenance_of
-from svea.evaluation.play import EpisodeResult, check_actions
+from svea.envs.dmc import describe_actions
+from svea.evaluation.play import OneEpisode, check_actions, expected_return
 from svea.evaluation.sheets import write_picture
 from svea.runs import layout
 from svea.runs.load import has_critic, load_agent, load_config
@@ -94,27 +92,18 @@ def record(
     if size:
         chosen |= {"render_mode": "rgb_array", "render_size": size}
     environment = make_env(**config.environment_in(mode, data_dir, task) | chosen)
-    policy = deployed_policy(agent, config)
-    worlds = provenance_of(environment).get("worlds", 1)
-    episode = EpisodeResult(evaluation_seeds(seed, number + 1, worlds)[number])
     rate = environment.metadata.get("render_fps", 25)
     recording = Recording(label_mode(mode, task), rate)
     most = max(1, round(seconds * rate)) if seconds else math.inf
     try:
         check_actions(agent, *describe_actions(environment.action_space), task or config.task)
-        observation, _ = environment.reset(seed=episode.seed)
-        done = False
-        while not done:
+        episode = OneEpisode(environment, deployed_policy(agent, config), seed, number)
+        while not episode.done and episode.result.length < most:
             if objects:
                 _keep_objects(recording, environment.unwrapped.foreground())  # type: ignore[attr-defined]
-            action = policy(observation[None], [episode])[0]
-            _keep(
-                recording, agent, observation, action, episode.total, environment if size else None
-            )
-            step = environment.step(as_action(environment, action))
-            observation, reward, terminated, truncated, info = step
-            episode.add(float(reward), info)
-            done = bool(terminated or truncated or episode.length >= most)
+            action = episode.choose()
+            _keep(recording, agent, episode, action, environment if size else None)
+            episode.step(action)
     except SveaError:
         raise
     except Exception as error:
@@ -127,6 +116,25 @@ def record(
     return recording
 
 
+def record_each(
+    agent: Agent,
+    config: Config,
+    modes: Sequence[str],
+    on_problem: Callable[[str, UserError], None],
+    on_mode: Callable[[str], None] = lambda mode: None,
+    **options: Any,
+) -> Iterator[Recording]:
+    """`record` in several modes; groups are spelled out, and what does not fit is a problem."""
+    for mode in modes_for(options.get("task") or config.task, modes, on_problem):
+        on_mode(mode)
+        try:
+            recording = record(agent, config, mode, **options)
+        except UserError as error:
+            on_problem(mode, error)
+        else:
+            yield recording
+
+
 def _keep_objects(recording: Recording, newest: NDArray[np.bool_]) -> None:
     """Add where the task is in the newest picture; before the first one all were like it."""
     before = recording.objects[-1] if recording.objects else np.stack([newest] * FRAMES)
@@ -136,19 +144,17 @@ def _keep_objects(recording: Recording, newest: NDArray[np.bool_]) -> None:
 def _keep(
     recording: Recording,
     agent: Agent,
-    observation: NDArray[np.uint8],
+    episode: OneEpisode,
     action: NDArray[np.float32],
-    total: float,
     environment: Any,
 ) -> None:
     """Add a decision."""
-    recording.observations.append(observation)
+    recording.observations.append(episode.observation)
     recording.actions.append(action)
-    recording.totals.append(total)
-    seen, done = torch.as_tensor(observation)[None], torch.as_tensor(action)[None]
-    recording.q.append(float(agent.q_value(seen, done)) if has_critic(agent) else math.nan)
+    recording.totals.append(episode.result.total)
+    recording.q.append(expected_return(agent, episode.observation, action))
     if agent.masker is not None:
-        recording.masks.append(mask_picture(agent, seen))
+        recording.masks.append(mask_picture(agent, torch.as_tensor(episode.observation)[None]))
     picture = environment.render() if environment is not None else None
     if picture is not None:  # a user's environment need not draw itself
         recording.pictures.append(np.asarray(picture))
@@ -239,24 +245,16 @@ def watch(
     """
     if out.suffix.lower() != ".mp4":
         raise UserError(f"out is {str(out)!r}; allowed: a file that ends in .mp4")
-    if not 32 <= size <= 2048:
-        raise UserError(f"size is {size}; allowed: 32 to 2048 pixels")
-    if not 0 <= seconds < math.inf:
-        raise UserError(f"seconds is {seconds}; allowed: 0 (the whole episode) or more")
-    if not 0 <= fps <= 240:
-        raise UserError(f"fps is {fps:g}; allowed: 0 (as fast as it happens) to 240")
+    between(32, 2048).check("size", size)
+    at_least(0).check("seconds", seconds)
+    between(0, 240).check("fps", fps)
     config, agent = load_config(run), load_agent(run, device=device)
     if not has_critic(agent):
         warnings.warn(f"{run} was stored without its critic: no Q-values are shown", stacklevel=2)
-    recordings = []
-    chosen: dict[str, Any] = {"seed": seed, "size": size, "data_dir": data_dir, "task": task}
-    chosen["seconds"] = seconds
-    for mode in modes_for(task or config.task, modes, on_problem):
-        on_mode(mode)
-        try:
-            recordings.append(record(agent, config, mode, **chosen))
-        except UserError as error:
-            on_problem(mode, error)
+    recordings = record_each(
+        agent, config, modes, on_problem, on_mode,
+        seed=seed, size=size, data_dir=data_dir, task=task, seconds=seconds,
+    )  # fmt: skip
     shown = [recording for recording in recordings if recording.pictures]
     if not shown:
         raise UserError(f"nothing to watch: no mode of {task or config.task} could be shown")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from svea import __version__
 from svea.agents.agent import Agent
@@ -16,9 +19,12 @@ from svea.agents.policies import Policy
 from svea.config import Config
 from svea.core.errors import NumericsError, UserError
 from svea.core.machine import usable_cores
+from svea.core.seeds import evaluation_seeds
+from svea.envs.dmc import as_action
+from svea.envs.looks import provenance_of
 from svea.envs.rendering.backend import PROGRAM, RASTER, choose_renderer
 from svea.envs.workers.pool import Workers
-from svea.runs.load import read_config
+from svea.runs.load import has_critic, read_config
 from svea.runs.records import Record
 
 SUCCESS = ("is_success", "success")
@@ -103,6 +109,49 @@ def play(
                 ended.append(worker)
         start(ended)
     return episodes
+
+
+class OneEpisode:
+    """An episode of an evaluation in an environment of this process, decision by decision."""
+
+    def __init__(
+        self, environment: Any, policy: Policy, seed: int, number: int = 0, rows: int = 1
+    ) -> None:
+        """Begin it.
+
+        Args:
+            environment: as `make_env` makes it.
+            policy: who acts.
+            seed: of the evaluation.
+            number: of the episode in the evaluation, as its record has it; 0 is the first.
+            rows: the size of the batch in which actions are computed, as in `play`.
+        """
+        worlds = provenance_of(environment).get("worlds", 1)
+        self.result = EpisodeResult(evaluation_seeds(seed, number + 1, worlds)[-1])
+        self.done = False
+        self._environment, self._policy, self._rows = environment, policy, rows
+        self.observation, _ = environment.reset(seed=self.result.seed)
+
+    def choose(self) -> NDArray[np.float32]:
+        """The policy's next action."""
+        rows = np.repeat(self.observation[None], self._rows, axis=0)
+        return self._policy(rows, [self.result, *[None] * (self._rows - 1)])[0]
+
+    def step(self, action: NDArray[np.float32]) -> None:
+        """Take an action."""
+        step = self._environment.step(as_action(self._environment, action))
+        self.observation, reward, terminated, truncated, info = step
+        self.result.add(float(reward), info)
+        self.done = bool(terminated or truncated)
+
+
+def expected_return(
+    agent: Agent | None, observation: NDArray[np.uint8], action: NDArray[np.float32]
+) -> float:
+    """The Q-value of an observation and an action; nan without critic."""
+    if agent is None or not has_critic(agent):
+        return math.nan
+    return float(agent.q_value(torch.as_tensor(observation)[None], torch.as_tensor(action)[None]))
 
 
 def record_template(

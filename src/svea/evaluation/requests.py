@@ -1,15 +1,15 @@
-"""Evaluating runs: what is asked for, the environments it needs, and the records it gives."""
+"""Evaluating runs: what is requested, the environments it needs, and the records it gives."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
 import json
 import threading
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,16 @@ from svea.agents.policies import AdaptingPolicy, deployed_policy, random_policy
 from svea.config import Config
 from svea.config.modes import label_mode, modes_for
 from svea.core import importing as modules
-from svea.core.errors import SveaError, UserError, between, unknown_name
+from svea.core.errors import StorageError, SveaError, UserError, between, unknown_name
 from svea.core.given import Factory, name_task
 from svea.core.seeds import evaluation_seeds
 from svea.core.terminal import warn
+from svea.core.words import listed, plural
 from svea.envs.workers.pool import Workers, environments_per_process
 from svea.evaluation.episodes import Episodes, check_episodes, episodes_in
 from svea.evaluation.play import (
     EpisodeResult,
     Interrupted,
-    Policy,
     check_actions,
     fingerprint,
     other_renderer,
@@ -39,7 +39,14 @@ from svea.evaluation.play import (
     record_template,
 )
 from svea.runs.load import load_agent, load_config, read_config
-from svea.runs.records import Record, protocol_key
+from svea.runs.records import (
+    Record,
+    append_records,
+    latest,
+    protocol_key,
+    read_records,
+    replayed,
+)
 from svea.speed import EXACT, choose_device, explained
 from svea.speed.host import multiply_float32, sharing_cores
 
@@ -81,46 +88,10 @@ class Request:
             if policy not in POLICIES:
                 raise unknown_name("policy", str(policy), POLICIES)
         check_episodes(self.episodes)
-        if not 0 <= self.seed < 2**63:
-            raise UserError(f"seed is {self.seed}; allowed: 0 to 2**63 - 1")
-        if not 0 <= self.environments <= 1024:
-            raise UserError(f"envs is {self.environments}; allowed: 0 (one per core) to 1024")
+        between(0, 2**63 - 1).check("seed", self.seed)
+        between(0, 1024).check("envs", self.environments)
         between(1, 1024).check("jobs", self.jobs)
         return self
-
-
-OnRecord = Callable[[Path, Record], None]
-OnProblem = Callable[[Path, str, SveaError], None]
-"""Called with the run, the mode (or nothing if it is all of them) and what went wrong."""
-
-
-def evaluate_runs(
-    runs: Sequence[Path],
-    request: Request,
-    *,
-    known: Callable[[Path], list[Record]] = lambda run: [],
-    on_record: OnRecord,
-    on_problem: OnProblem,
-    on_stop: Callable[[], None] = lambda: None,
-) -> None:
-    """Play what a request asks of every run; episodes that are known already are passed on.
-
-    The next mode's environments start while this one's are played in. Where one agent plays at a
-    time, runs with the same task share their environments.
-
-    Args:
-        runs: folders of runs or exports.
-        request: what to play.
-        known: the episodes of a run that need not be played again.
-        on_record: called with the run and each record, old or new, as soon as it is there; by one
-            thread at a time.
-        on_problem: called with what cannot be evaluated, in the same way; the rest still is.
-        on_stop: called when Ctrl-C came while several agents play, which takes seconds to end.
-    """
-    request.check()
-    evaluation = _Evaluation(request, known, on_record, on_problem, on_stop)
-    with sharing_cores(evaluation.device, request.jobs):
-        evaluation.play(runs)
 
 
 @dataclass(frozen=True)
@@ -137,148 +108,204 @@ class _Environments:
     """The random policy's episodes: played for one run, they are those of all."""
     step_timeout: float
     """Of the first run."""
-    device: str
-    """Where their agents compute."""
-
-    def start(self, requested: int) -> Workers:
-        """As many environments as are asked for and needed, ready to play."""
-        count = parallel_environments(requested, self.episodes)
-        together = environments_per_process(self.arguments["task"], self.device)
-        return Workers(
-            [self.arguments] * count, per_process=together, step_timeout=self.step_timeout
-        )
 
 
-class _Evaluation:
-    """An evaluation of runs under way."""
+class Scoring:
+    """An evaluation of runs: episodes on record are kept, missing ones are played and recorded.
+
+    Where one agent plays at a time, runs with the same task share their environments.
+    """
 
     def __init__(
-        self,
-        request: Request,
-        known: Callable[[Path], list[Record]],
-        on_record: OnRecord,
-        on_problem: OnProblem,
-        on_stop: Callable[[], None],
+        self, runs: Sequence[Path], request: Request, again: bool = False, store: bool = True
     ) -> None:
-        self.request, self.known, self.on_stop = request, known, on_stop
-        self.telling, self.loading = threading.Lock(), threading.Lock()
-        self.stopping, self.said = threading.Event(), set[str]()
-        self.on_record, self.on_problem = self._alone(on_record), self._alone(on_problem)
-        self.device = choose_device(request.device)
-        kept = max(4, request.jobs)
-        self._loaded = functools.lru_cache(maxsize=kept)(self._load)
+        """Read what the runs have on record.
 
-    def _alone(self, callback: Callable[..., None]) -> Callable[..., None]:
-        """The same function, for one thread at a time."""
+        Args:
+            runs: folders of runs or exports.
+            request: what to play.
+            again: play recorded episodes, too.
+            store: False: read and write no records, and raise the first problem.
+        """
+        if not runs:
+            raise UserError(
+                "no run to evaluate; name at least one folder made by `svea train`, or an agent of "
+                "the zoo, before --modes and --episodes: they take all words after them"
+            )
+        self.runs, self.request, self.store = list(runs), request.check(), store
+        self.records: dict[Path, list[Record]] = defaultdict(list)
+        self.played = 0
+        self.exit_code = 0
+        self._places: dict[str, list[str]] = defaultdict(list)
+        self._unwritable: dict[Path, StorageError] = {}
+        self._recorded = {run: [] if again or not store else _recorded(run) for run in self.runs}
+        self._known = {r: {protocol_key(one): one for one in self._recorded[r]} for r in self.runs}
+        self._counting = {r: set(map(protocol_key, latest(self._recorded[r]))) for r in self.runs}
+        self._reporting, self._loading = threading.Lock(), threading.Lock()
+        self._stopping, self._warned = threading.Event(), set[str]()
+        self._loaded = functools.lru_cache(maxsize=max(4, request.jobs))(self._load)
+        self._exact: set[bool] = set()
+        self._kinds = self._find_kinds()
 
-        def call(*arguments: Any) -> None:
-            with self.telling:
-                callback(*arguments)
+    @property
+    def problems(self) -> list[str]:
+        """What went wrong, each with the places that the error itself does not name."""
+        return [
+            f"{problem} ({listed(named)})" if (named := list(filter(None, places))) else problem
+            for problem, places in self._places.items()
+        ]
 
-        return call
+    @property
+    def total(self) -> int | None:
+        """How many episodes there will be; None where a mode's worlds are not counted yet."""
+        counts = [kind.episodes for kind in self._kinds for _ in kind.runs]
+        numbers = [count for count in counts if isinstance(count, int)]
+        return len(self.request.policies) * sum(numbers) if numbers == counts else None
 
-    def play(self, runs: Sequence[Path]) -> None:
-        """Evaluate all runs, one after the other or several at once."""
-        kinds = self._kinds(runs)
-        if kinds:
-            evaluated = dict.fromkeys(kind.arguments["mode"] for kind in kinds)
+    @property
+    def kept(self) -> str:
+        """What an interrupted evaluation has on record."""
+        played = plural(self.played, "new episode")
+        return f"{played} recorded, the same command continues"
+
+    def replayed(self) -> dict[str, int]:
+        """How many recorded episodes were played again, by why."""
+        found: dict[str, int] = defaultdict(int)
+        for run, records in self.records.items():
+            new = (record for record in records if protocol_key(record) not in self._known[run])
+            for why, count in replayed(new, self._recorded[run]).items():
+                found[why] += count
+        return found
+
+    def play(
+        self,
+        on_episode: Callable[[Path, Record], None] = lambda run, record: None,
+        on_stop: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Play and record; what fails is a problem, and the rest is played.
+
+        Args:
+            on_episode: called with each record and its run, by one thread at a time.
+            on_stop: called when Ctrl-C came and several agents still play, which takes seconds.
+        """
+        self._on_episode = on_episode
+        self._device = choose_device(self.request.device)
+        if self._kinds:
+            evaluated = dict.fromkeys(kind.arguments["mode"] for kind in self._kinds)
             check_episodes(self.request.episodes, evaluated)
-        if self.request.jobs == 1:
-            return self._play_kinds(kinds)
-        self._check_one_arithmetic(runs)
+        with sharing_cores(self._device, self.request.jobs):
+            if self.request.jobs == 1:
+                self._play_kinds(self._kinds)
+            else:
+                self._play_at_once(on_stop)
+        self.records = {run: self.records[run] for run in self.runs if run in self.records}
+        for error in self._unwritable.values():  # last, because the results still count
+            self._note(None, "", error)
+
+    # What there is to play ---------------------------------------------------------------------
+
+    def _find_kinds(self) -> list[_Environments]:
+        """The kinds of environment that are needed, task by task and mode by mode."""
+        kinds: dict[str, _Environments] = {}
+        request = self.request
+        for run in self.runs:
+            try:
+                config = load_config(run)
+            except SveaError as error:
+                self._note(run, "", error)
+                continue
+            self._exact.add(config.precision == EXACT)
+            on_problem = functools.partial(self._note, run)
+            for mode in modes_for(request.task or config.task, request.modes, on_problem):
+                arguments = config.environment_in(mode, request.data_dir, request.task)
+                kind = _Environments(
+                    label_mode(mode, request.task), arguments,
+                    episodes_in(request.episodes, mode), [], {}, config.step_timeout,
+                )  # fmt: skip
+                kinds.setdefault(json.dumps(arguments, sort_keys=True), kind).runs.append(run)
+        return list(kinds.values())
+
+    def _play_at_once(self, on_stop: Callable[[], None]) -> None:
+        """Several agents at once, and modes of an agent where there are fewer agents."""
+        if len(self._exact) > 1 and self._device.type == "cuda":
+            raise UserError(  # a process has one way of multiplying on a GPU
+                f"agents trained with --precision {EXACT} and with another cannot play at once on "
+                "a GPU; use --jobs 1, or evaluate them apart"
+            )
+        parts = self.request.jobs // len(self.runs)
+        shares = [share for run in self.runs for share in _shares(self._kinds, run, parts)]
         with ThreadPoolExecutor(self.request.jobs) as pool:
-            parts = self.request.jobs // max(1, len(runs))
-            shares = [share for run in runs for share in _shares(_of_run(kinds, run), parts)]
             playing = [pool.submit(self._play_kinds, share) for share in shares]
             try:
                 wait(playing)
             except BaseException:  # Ctrl-C reaches this thread alone
-                self.stopping.set()
-                self.on_stop()
+                self._stopping.set()
+                on_stop()
                 pool.shutdown(cancel_futures=True)
                 raise
         for one in playing:
             one.result()  # what no run may raise, after all others have ended
 
+    # Playing -----------------------------------------------------------------------------------
+
     def _play_kinds(self, kinds: Sequence[_Environments]) -> None:
         """One kind of environment after the other; the next one's processes start meanwhile."""
-        waiting: list[Future[Workers]] = []
-        # A worker ends with the thread that started it, so this one outlives them all.
-        with ThreadPoolExecutor(1) as starter:
-            starts = (starter.submit(self._start, kind) for kind in kinds)
-            try:
-                waiting += itertools.islice(starts, 1)
-                for kind in kinds:
-                    waiting += itertools.islice(starts, 1)
-                    self._play_kind(kind, waiting.pop(0))
-            finally:
-                for start in waiting:
-                    with contextlib.suppress(SveaError, Interrupted):
-                        if not start.cancel():
-                            start.result().close()
+        starts = map(self._start, kinds)
+        started = deque(itertools.islice(starts, 1))
+        try:
+            for kind in kinds:
+                started.extend(itertools.islice(starts, 1))
+                self._play_kind(kind, started.popleft())
+        finally:
+            for workers in started:
+                if isinstance(workers, Workers):
+                    workers.close()
 
-    def _check_one_arithmetic(self, runs: Sequence[Path]) -> None:
-        """Refuse agents whose products differ: a process has one way of multiplying on a GPU."""
-        ways = set()
-        for run in runs:
-            with contextlib.suppress(SveaError):
-                ways.add(load_config(run).precision == EXACT)
-        if len(ways) > 1 and self.device.type == "cuda":
-            raise UserError(
-                f"agents trained with --precision {EXACT} and with another cannot play at once on "
-                "a GPU; use --jobs 1, or evaluate them apart"
+    def _start(self, kind: _Environments) -> Workers | SveaError:
+        """As many environments as are asked for and needed, or why there are none."""
+        self._check_stop()
+        count = parallel_environments(self.request.environments, kind.episodes)
+        together = environments_per_process(kind.arguments["task"], self._device.type)
+        timeout = kind.step_timeout
+        try:
+            return Workers(
+                [kind.arguments] * count, per_process=together, step_timeout=timeout, wait=False
             )
+        except SveaError as error:
+            return error
 
-    def _kinds(self, runs: Sequence[Path]) -> list[_Environments]:
-        """The kinds of environment that are needed, task by task and mode by mode."""
-        kinds: dict[str, _Environments] = {}
-        for run in runs:
-            try:
-                config = load_config(run)
-            except SveaError as error:
-                self.on_problem(run, "", error)
-                continue
-            on_problem = functools.partial(self.on_problem, run)
-            other = self.request.task
-            for mode in modes_for(other or config.task, self.request.modes, on_problem):
-                arguments = config.environment_in(mode, self.request.data_dir, other)
-                name = json.dumps(arguments, sort_keys=True)
-                shown = label_mode(mode, other)
-                limit, device = config.step_timeout, self.device.type
-                episodes = episodes_in(self.request.episodes, mode)
-                kind = _Environments(shown, arguments, episodes, [], {}, limit, device)
-                kinds.setdefault(name, kind).runs.append(run)
-        return list(kinds.values())
-
-    def _play_kind(self, kind: _Environments, start: Future[Workers]) -> None:
+    def _play_kind(self, kind: _Environments, workers: Workers | SveaError) -> None:
         """Evaluate every run in its environments; one that fails does not stop the others."""
-        left, begin = list(kind.runs), start.result
+        left = list(kind.runs)
         while left:
             try:
-                workers = begin()
+                if isinstance(workers, SveaError):
+                    raise workers
+                workers.wait()
             except SveaError as error:
                 for run in left:
-                    self.on_problem(run, kind.mode, error)
+                    self._note(run, kind.mode, error)
                 return
             with workers:
-                begin = functools.partial(self._start, kind)
                 while left:
                     run = left.pop(0)
                     try:
                         with explained(CURE):
                             self._play_run(run, kind, workers)
                     except SveaError as error:
-                        self.on_problem(run, kind.mode, error)
+                        self._note(run, kind.mode, error)
                         break  # these may be dead, or in the middle of an episode
+            if left:
+                workers = self._start(kind)
 
     def _play_run(self, run: Path, kind: _Environments, workers: Workers) -> None:
         """One run in one mode: pass on what is known, play the rest."""
         self._check_stop()
         agent, config, weights = self._loaded(run, threading.get_ident())
-        multiply_float32(self.device, config.precision == EXACT)  # another agent may be loaded
+        multiply_float32(self._device, config.precision == EXACT)  # another agent may be loaded
         check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
         self._note_renderer(run, config, workers)
-        known = {protocol_key(record): record for record in self.known(run)} | kind.random
+        known = self._known[run] | kind.random
         worlds = workers.provenance.get("worlds", 1)
         seeds = evaluation_seeds(self.request.seed, kind.episodes, worlds)
         for name in self.request.policies:
@@ -291,41 +318,28 @@ class _Evaluation:
                 if record is None:
                     missing.append(seed)
                 else:
-                    self.on_record(run, record | template | {"episode": number})
+                    self._take(run, record | template | {"episode": number})
             if name == "agent":
                 policy = deployed_policy(agent, config)
             else:
                 policy = random_policy(workers.action_size, workers.choices)
 
             def finished(
-                episode: EpisodeResult, template: Record = template, policy: Policy = policy
+                episode: EpisodeResult, template: Record = template, policy: Any = policy
             ) -> None:
                 record = record_of(template, seeds.index(episode.seed), episode)
                 if isinstance(policy, AdaptingPolicy):
                     record["adaptation_seconds"] = round(policy.seconds(episode), 6)
                 if record["policy"] == "random":
                     kind.random[protocol_key(record)] = record
-                self.on_record(run, record)
+                self._take(run, record)
 
-            stop = self.stopping.is_set
+            stop = self._stopping.is_set
             play(policy, workers, missing, should_stop=stop, on_episode=finished)
-
-    def _note_renderer(self, run: Path, config: Config, workers: Workers) -> None:
-        """Say once if another renderer draws than in the run's training."""
-        said = other_renderer(run, config, workers.provenance)
-        with self.telling:
-            if said and said not in self.said:
-                self.said.add(said)
-                warn(said)
-
-    def _start(self, kind: _Environments) -> Workers:
-        """The environments of a kind."""
-        self._check_stop()
-        return kind.start(self.request.environments)
 
     def _check_stop(self) -> None:
         """End this thread after Ctrl-C: what it would start or load next takes seconds."""
-        if self.stopping.is_set():
+        if self._stopping.is_set():
             raise Interrupted
 
     def _load(self, run: Path, thread: int) -> tuple[Agent, Config, str]:
@@ -333,28 +347,67 @@ class _Evaluation:
 
         Every mode asks again. Threads have agents of their own: some adapt while they play.
         """
-        with self.loading:  # making one draws from torch's own generator
+        with self._loading:  # making one draws from torch's own generator
             self._check_stop()  # others may have been loaded first
             agent = load_agent(run, device=self.request.device)
         return agent, load_config(run), fingerprint(agent)
 
+    # What comes of it --------------------------------------------------------------------------
 
-def _of_run(kinds: Sequence[_Environments], run: Path) -> list[_Environments]:
-    """The environments that one run is evaluated in; it shares the random policy's episodes."""
-    return [dataclasses.replace(kind, runs=[run]) for kind in kinds if run in kind.runs]
+    def _take(self, run: Path, record: Record) -> None:
+        """Count an episode; write it down if it is new, or was played with other pictures since."""
+        with self._reporting:
+            self.records[run].append(record)
+            key = protocol_key(record)
+            self.played += key not in self._known[run]
+            if self.store and key not in self._counting[run]:
+                try:
+                    append_records(run, [record])
+                except StorageError as error:  # a folder that cannot be written to is named once
+                    self._unwritable.setdefault(run, error)
+            self._on_episode(run, record)
+
+    def _note(self, run: Path | None, mode: str, error: SveaError) -> None:
+        """Remember what could not be evaluated, and where as far as the error does not say."""
+        if not self.store:
+            raise error
+        where = [str(run)] if run is not None and str(run) not in str(error) else []
+        where += [f"in {mode}"] if mode and repr(mode) not in str(error) else []
+        with self._reporting:
+            self._places[str(error)].append(" ".join(where))
+            self.exit_code = self.exit_code or error.exit_code
+
+    def _note_renderer(self, run: Path, config: Config, workers: Workers) -> None:
+        """Warn once if another renderer draws than in the run's training."""
+        warning = other_renderer(run, config, workers.provenance)
+        with self._reporting:
+            if warning and warning not in self._warned:
+                self._warned.add(warning)
+                warn(warning)
 
 
-def _shares(kinds: Sequence[_Environments], parts: int) -> list[list[_Environments]]:
-    """Kinds dealt out to several threads: the longest first, each to who has least to play."""
-    shares: list[list[_Environments]] = [[] for _ in range(min(max(1, parts), len(kinds)))]
-    for kind in sorted(kinds, key=_length, reverse=True):
-        min(shares, key=lambda share: sum(map(_length, share))).append(kind)
-    return [[kind for kind in kinds if kind in share] for share in shares]  # in their usual order
+def _recorded(run: Path) -> list[Record]:
+    """A run's records; a folder that cannot be read is named when it is evaluated."""
+    try:
+        return read_records(run)
+    except StorageError:
+        return []
 
 
-def _length(kind: _Environments) -> int:
-    """Episodes of a kind; `all` are 100 in the benchmark's modes."""
-    return kind.episodes if isinstance(kind.episodes, int) else 100
+def _shares(kinds: Sequence[_Environments], run: Path, parts: int) -> list[list[_Environments]]:
+    """A run's environments dealt out to several threads: the longest first, to the idlest.
+
+    It keeps sharing the random policy's episodes with the other runs.
+    """
+
+    def length(kind: _Environments) -> int:
+        return kind.episodes if isinstance(kind.episodes, int) else 100
+
+    own = [dataclasses.replace(kind, runs=[run]) for kind in kinds if run in kind.runs]
+    shares: list[list[_Environments]] = [[] for _ in range(min(max(1, parts), len(own)))]
+    for kind in sorted(own, key=length, reverse=True):
+        min(shares, key=lambda share: sum(map(length, share))).append(kind)
+    return [[kind for kind in own if kind in share] for share in shares]  # in their usual order
 
 
 def evaluate(
@@ -396,11 +449,8 @@ def evaluate(
     if task == load_config(run, trust).task:
         task = ""
     request = Request(modes, episodes, seed, (policy,), environments, device, data_dir, task)
-
-    def fail(run: Path, mode: str, error: SveaError) -> None:
-        raise error
-
-    records: list[Record] = []
-    evaluate_runs([Path(run)], request, on_record=lambda _, r: records.append(r), on_problem=fail)
+    scoring = Scoring([Path(run)], request, store=False)
+    scoring.play()
+    records = scoring.records.get(Path(run), [])
     order = list(dict.fromkeys(record["mode"] for record in records))
     return sorted(records, key=lambda record: (order.index(record["mode"]), record["episode"]))

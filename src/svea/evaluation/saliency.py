@@ -12,10 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from svea.agents.sgqn import guided_gradient
-from svea.config.modes import modes_for
-from svea.core.errors import UserError
+from svea.core.errors import UserError, between
 from svea.evaluation import sheets
-from svea.evaluation.film import Recording, record
+from svea.evaluation.film import Recording, record_each
 from svea.runs.load import has_critic, load_agent, load_config, require_critic
 
 if TYPE_CHECKING:
@@ -124,20 +123,15 @@ def saliency(
         task: play in this task instead of the run's.
         on_problem: called with each mode that does not fit the task; the rest is shown.
     """
-    if not 1 <= samples <= 20:
-        raise UserError(f"samples is {samples}; allowed: 1 to 20")
+    between(1, 20).check("samples", samples)
     config, agent = load_config(run), load_agent(run, device=device)
     if guided:
         require_critic(agent)
-    shown: dict[str, dict[str, Tensor]] = {}
-    chosen: dict[str, Any] = {"seed": seed, "size": None, "data_dir": data_dir, "task": task}
-    for mode in modes_for(task or config.task, modes, on_problem):
-        try:
-            recording = record(agent, config, mode, **chosen)
-        except UserError as error:
-            on_problem(mode, error)
-            continue
-        shown[recording.mode] = look(agent, recording, samples, guided)
+    options: dict[str, Any] = {"seed": seed, "size": None, "data_dir": data_dir, "task": task}
+    shown = {
+        recording.mode: look(agent, recording, samples, guided)
+        for recording in record_each(agent, config, modes, on_problem, **options)
+    }
     if not shown:
         raise UserError(f"nothing to look at: no mode of {task or config.task} could be shown")
     rows = list(next(iter(shown.values())))

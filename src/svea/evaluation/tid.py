@@ -16,11 +16,10 @@ from torch import Tensor
 
 from svea.agents.agent import Agent
 from svea.agents.sgqn import guided_action_gradient, guided_gradient, most_influential
-from svea.config.modes import modes_for
-from svea.core.errors import UserError
+from svea.core.errors import UserError, between
 from svea.envs import is_foreign
 from svea.evaluation.analysis import write_analysis
-from svea.evaluation.film import Recording, record
+from svea.evaluation.film import Recording, record_each
 from svea.networks.masks import COLOURS
 from svea.runs.load import has_critic, load_agent, load_config
 
@@ -108,8 +107,7 @@ def tid(
         Q-functions); none if no mode fits the task.
     """
     rho = read_quantile(quantile)
-    if not 1 <= samples <= 1000:
-        raise UserError(f"samples is {samples}; allowed: 1 to 1000")
+    between(1, 1000).check("samples", samples)
     config = load_config(run)
     if is_foreign(config.task):
         raise UserError(
@@ -118,16 +116,11 @@ def tid(
         )
     agent, rows = load_agent(run, device=device), []
     of = "Q" if has_critic(agent) else "action"
-    for mode in modes_for(config.task, modes, on_problem):
-        try:
-            recording = record(
-                agent, config, mode, seed=seed, size=None, data_dir=data_dir, objects=True
-            )
-        except UserError as error:
-            on_problem(mode, error)
-            continue
+    options: dict[str, Any] = {"seed": seed, "size": None, "data_dir": data_dir, "objects": True}
+    for recording in record_each(agent, config, modes, on_problem, **options):
         found = tid_in(agent, recording, samples, rho)
-        rows.append({"mode": mode, "of": of, "decision": agent.decision} | found._asdict())
+        rows.append({"mode": recording.mode, "of": of, "decision": agent.decision}
+                    | found._asdict())  # fmt: skip
     about = {"decision": agent.decision, "quantile": quantile, "samples": samples, "seed": seed}
     if rows:  # else what an earlier call found stays
         name = "tid" if of == "Q" else "tid-action"

@@ -69,8 +69,7 @@ def export(study: Path, runs: Sequence[PlannedRun]) -> None:
 def evaluate(study: Path, runs: Sequence[PlannedRun], modes: Sequence[str], jobs: int = 1) -> int:
     """Evaluate runs in some modes, as the plan of the first of them says; returns the exit code."""
     _trust_plan(runs)
-    from svea.evaluation.requests import Request
-    from svea.evaluation.scoring import Scoring
+    from svea.evaluation.requests import Request, Scoring
 
     first = runs[0]
     data = first.values.get("data_dir") or None
