@@ -16,8 +16,8 @@ import statistics
 import sys
 import time
 
-from svea.play.seats import AgentProcess
-from svea.play.setting import DEFAULT, read_setting
+from svea.play.session import AgentProcess
+from svea.play.setting import DEFAULT, AgentSlot, read_setting
 
 WARMUP, DECISIONS, ROUNDS = 20, 50, 5
 LOOKS = {
@@ -38,7 +38,7 @@ def seconds_of(pid: int) -> float:
 
 async def main(runs: list[str]) -> None:
     """Measure every look."""
-    agents = [AgentProcess(k, {"run": run}, len(runs)) for k, run in enumerate(runs)]
+    agents = [AgentProcess(k, AgentSlot(run), len(runs)) for k, run in enumerate(runs)]
     await asyncio.gather(*(agent.start(DEFAULT) for agent in agents))
     print("| look | agent, ms/decision | server, ms/decision | decisions/s of a core |")
     print("|---|---|---|---|")

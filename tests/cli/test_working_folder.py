@@ -83,12 +83,12 @@ def test_a_trial_of_drawing(within: Path) -> None:
 
 
 def test_an_agent_of_the_playground(within: Path) -> None:
-    from svea.play.seats import AgentProcess
-    from svea.play.setting import DEFAULT
+    session = pytest.importorskip("svea.play.session")
+    setting = pytest.importorskip("svea.play.setting")
 
     async def start_and_end() -> None:
-        agent = AgentProcess(0, {"run": "", "task": "walker_walk"}, 1)
-        await agent.start(DEFAULT)
+        agent = session.AgentProcess(0, setting.AgentSlot(task="walker_walk"), 1)
+        await agent.start(setting.DEFAULT)
         await agent.close()
 
     asyncio.run(start_and_end())

@@ -18,20 +18,19 @@ from svea.play.setting import (
     DEFAULT,
     LONGEST_MESSAGE,
     Setting,
-    fitting_mode,
     grouped_modes,
     read_message,
     read_setting,
 )
 
 CLIPS = ["generated/0", "generated/1"]
-NUMBERS = sorted(settings._BOUNDS)
+NUMBERS = sorted(settings.BOUNDS)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_have_both_bounds(name: str):
-    bounds = settings._BOUNDS[name]
-    kind = settings._KINDS[name]
+    bounds = settings.BOUNDS[name]
+    kind = settings.KINDS[name]
     for value in (bounds.least, bounds.most):
         assert getattr(read_setting({name: kind(value)}, CLIPS), name) == value
     for value in (bounds.least - 1, bounds.most + 1, 10**400, float("nan"), float("inf"), True,
@@ -107,8 +106,8 @@ def test_any_json_is_a_setting_or_a_user_error(value: Any):
 
 def test_a_task_without_the_mode_is_shown_in_training_and_says_so():
     video = read_setting({"mode": "video_hard"}, CLIPS)
-    assert fitting_mode(video, "walker_walk") == ("video_hard", {}, "")
-    name, _, why = fitting_mode(video, "robot_reach")
+    assert video.mode_in("walker_walk") == ("video_hard", {}, "")
+    name, _, why = video.mode_in("robot_reach")
     assert name == "train" and "robot_reach" in why
-    name, _, why = fitting_mode(read_setting({"mode": "video_easy"}, CLIPS), "reacher_easy")
+    name, _, why = read_setting({"mode": "video_easy"}, CLIPS).mode_in("reacher_easy")
     assert name == "train" and "sky" in why

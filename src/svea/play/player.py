@@ -1,9 +1,19 @@
-"""An agent that plays one episode at a time, in a world that may change at any moment."""
+"""One agent of a page, in a process of its own: it plays in a world that may change any moment.
+
+It answers packets until its socket closes.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import io
+import json
 import math
+import signal
+import socket
+import time
+import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,51 +23,34 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional as F
 
-from svea.agents.agent import Agent
 from svea.agents.policies import deployed_policy, random_policy
-from svea.config import Config, configure
+from svea.config import configure
 from svea.config.tasks import TASKS
-from svea.core.seeds import evaluation_seeds, world_order
+from svea.core import importing
+from svea.core.errors import SveaError, UserError
+from svea.core.seeds import world_order
 from svea.data.clips import data_folder
 from svea.envs import make_env
-from svea.envs.dmc import as_action, describe_actions
+from svea.envs.dmc import describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.looks.live import PATH, LiveMode
 from svea.envs.registration import make_mode
 from svea.evaluation.play import (
-    EpisodeResult,
-    Policy,
+    OneEpisode,
     check_actions,
+    expected_return,
     parallel_environments,
 )
 from svea.evaluation.saliency import action_gradients, input_gradients, overlay, scaled
-from svea.play.setting import Setting, fitting_mode
+from svea.play.session import FASTEST, LENGTH, pack
+from svea.play.setting import AgentSlot, Setting
 from svea.runs.load import has_critic, load_agent, load_config
 
 JPEG_QUALITY = 88
 MOST_DECISIONS = 2000
 """Decisions whose numbers wait for the next picture; older ones are forgotten."""
-
-
-@dataclass(frozen=True)
-class Seat:
-    """Who plays: chosen on the command line, never by a page."""
-
-    run: str
-    """A folder or a name of the zoo; nothing for the random policy."""
-    task: str = ""
-    """Another task than the run's; needed for the random policy."""
-    data_dir: str | None = None
-    device: str = "cpu"
-    rows: int = 0
-    """In how large a batch actions are computed: as many as `svea eval` has environments, because
-    other sizes take other kernels, whose last bits differ. 0 is what `svea eval` takes here."""
-
-    def load(self) -> tuple[Agent | None, Config]:
-        """The agent, None for the random policy, and its configuration."""
-        if not self.run:
-            return None, configure(self.task)
-        return load_agent(self.run, device=self.device), load_config(self.run)
+SMOOTH = 40  # pictures a second that are worth their time
+BUSY = 0.8  # share of the time between decisions that an agent may take
 
 
 @dataclass
@@ -77,31 +70,34 @@ class Numbers:
 
 
 class Player:
-    """The agent of one seat and its environment, in this process."""
+    """The agent of one slot and its environment, in this process."""
 
-    def __init__(self, seat: Seat, setting: Setting) -> None:
-        """Load the agent and make its environment, with no episode yet."""
-        self.agent, self.config = seat.load()
-        self.task = seat.task or self.config.task
-        arguments = self.config.environment_in(PATH, seat.data_dir, seat.task)
+    def __init__(self, slot: AgentSlot, setting: Setting) -> None:
+        """Load the agent, if it is not the random policy, and make its environment."""
+        self.agent = load_agent(slot.run, device=slot.device) if slot.run else None
+        self.config = load_config(slot.run) if slot.run else configure(slot.task)
+        self.task = slot.task or self.config.task
+        arguments = self.config.environment_in(PATH, slot.data_dir, slot.task)
         self.repeat, self._frames = arguments["action_repeat"], arguments["episode_frames"]
         self._data_dir = data_folder(arguments["data_dir"])
         shown = {"seed": 0, "render_mode": "rgb_array", "render_size": setting.size}
         self.env = make_env(**arguments | shown)
         self.rate = float(self.env.metadata.get("render_fps", 25))
         self._mode: LiveMode = self.env.get_wrapper_attr("mode")
-        actions, choices = describe_actions(self.env.action_space)
+        self._actions, self._choices = describe_actions(self.env.action_space)
         if self.agent is not None:
-            check_actions(self.agent, actions, choices, self.task)
-        self._choices, self._actions = choices, actions
-        self._rows = parallel_environments(seat.rows, 30)
-        self._shown = ""
-        self.problem = ""
-        self.setting = setting
-        self.episode, self.done, self.numbers = EpisodeResult(0), True, Numbers()
+            check_actions(self.agent, self._actions, self._choices, self.task)
+        self._rows = parallel_environments(slot.rows, 30)
+        self._shown = self.problem = ""
+        self.setting, self.numbers = setting, Numbers()
+        self.episode: OneEpisode | None = None
         self.between: list[NDArray[np.uint8]] = []
-        self.observation = np.zeros(self.env.observation_space.shape or (), np.uint8)
-        self._wear(setting)
+        self._show_mode(setting)
+
+    @property
+    def done(self) -> bool:
+        """Whether there is no episode to play on in."""
+        return self.episode is None or self.episode.done
 
     def about(self) -> dict[str, Any]:
         """What a page needs to know of the agent."""
@@ -138,15 +134,14 @@ class Player:
 
     def begin(self, setting: Setting) -> None:
         """Begin the episode that `svea eval` plays for this seed and number in this mode."""
-        self.setting = setting
-        self._wear(setting)
+        self.setting, self.numbers = setting, Numbers()
+        self._show_mode(setting)
         self._mode.adjust(setting)
-        worlds = provenance_of(self.env).get("worlds", 1)
-        seed = evaluation_seeds(setting.seed, setting.episode + 1, worlds)[-1]
-        self.episode, self.done = EpisodeResult(seed), False
-        self._policy = self._make_policy()
-        self.observation, _ = self.env.reset(seed=seed)
-        self.numbers = Numbers()
+        if self.agent is None:
+            policy = random_policy(self._actions, self._choices)
+        else:
+            policy = deployed_policy(self.agent, self.config)
+        self.episode = OneEpisode(self.env, policy, setting.seed, setting.episode, self._rows)
 
     def change(self, setting: Setting) -> None:
         """Continue in another look; the newest picture of the observation is drawn again."""
@@ -154,10 +149,10 @@ class Player:
         if setting.look_key == before.look_key:
             return
         if setting.mode_name != before.mode_name:
-            self._wear(setting)
+            self._show_mode(setting)
         self._mode.adjust(setting)
-        if not self.done and self.env.has_wrapper_attr("redraw"):
-            self.observation = self.env.get_wrapper_attr("redraw")()
+        if self.episode and not self.episode.done and self.env.has_wrapper_attr("redraw"):
+            self.episode.observation = self.env.get_wrapper_attr("redraw")()
 
     def decide(self, between: int = 0) -> None:
         """One decision, as evaluations take it.
@@ -166,37 +161,19 @@ class Player:
             between: How many pictures to draw at most between the last one and the next.
         """
         self.between = []
-        if self.done:
+        if self.episode is None or self.episode.done:
             return
         if between:
             steps = {round(k * self.repeat / (between + 1)) for k in range(1, between + 1)}
             self.between = self._mode.draw_between(steps - {self.repeat}, self.setting.size)
-        rows = np.repeat(self.observation[None], self._rows, axis=0)
-        playing = [self.episode, *[None] * (self._rows - 1)]
-        action = self._policy(rows, playing)[0]
-        q = self._q(self.observation, action)
-        step = self.env.step(as_action(self.env, action))
-        self.observation, reward, terminated, truncated, info = step
-        self.episode.add(float(reward), info)
-        self.done = bool(terminated or truncated)
-        self.numbers.add(self.episode.total, q, action)
+        action = self.episode.choose()
+        q = expected_return(self.agent, self.episode.observation, action)
+        self.episode.step(action)
+        self.numbers.add(self.episode.result.total, q, action)
 
-    def _make_policy(self) -> Policy:
-        """Made for every episode: what is drawn in it depends on its seed alone."""
-        if self.agent is None:
-            return random_policy(self._actions, self._choices)
-        return deployed_policy(self.agent, self.config)
-
-    def _q(self, observation: NDArray[np.uint8], action: NDArray[np.float32]) -> float:
-        """What the agent expects; nan without critic."""
-        if self.agent is None or not has_critic(self.agent):
-            return math.nan
-        seen, done = torch.as_tensor(observation)[None], torch.as_tensor(action)[None]
-        return float(self.agent.q_value(seen, done))
-
-    def _wear(self, setting: Setting) -> None:
+    def _show_mode(self, setting: Setting) -> None:
         """Show the setting's mode, or training where the task does not have it."""
-        name, options, self.problem = fitting_mode(setting, self.task)
+        name, options, self.problem = setting.mode_in(self.task)
         shown = setting.mode_name if not self.problem else name
         if shown != self._shown:
             self._mode.replace_base(make_mode(name, self.task, self._data_dir, options))
@@ -206,8 +183,7 @@ class Player:
 
     def scene(self) -> bytes:
         """The scene as a JPEG."""
-        unwrapped = self.env.unwrapped
-        for env in (self.env, unwrapped):
+        for env in (self.env, self.env.unwrapped):
             if hasattr(env, "render_size"):
                 env.render_size = self.setting.size
         return as_jpeg(self.env.render())
@@ -218,7 +194,8 @@ class Player:
         Returns:
             RGB bytes of `(3, H, W, 3)`, and of `(H, W, 3)` if there is something to lay over it.
         """
-        given = torch.as_tensor(self.observation)[None]
+        assert self.episode is not None
+        given = torch.as_tensor(self.episode.observation)[None]
         if self.agent is not None:
             given = self.agent.view_maker.clean(given)
         frames = given[0].unflatten(0, (-1, 3)).permute(0, 2, 3, 1).contiguous()
@@ -231,28 +208,20 @@ class Player:
     def _overlay(self, given: torch.Tensor) -> torch.Tensor | None:
         """The newest frame (3, H, W) in [0, 1] with what is asked for laid over it."""
         agent, wanted = self.agent, self.setting.overlay
-        if agent is None or wanted == "none":
+        if agent is None or wanted == "none" or (wanted == "mask" and agent.masker is None):
             return None
         images = agent.view_maker.pixels(given.to(agent.device)).float()
-        if wanted == "mask":
-            return None if agent.masker is None else self._masked(agent, images)
-        moved = scaled(F.avg_pool2d(self._sensitivity(agent, images)[:, None], 3, 1, 1)[:, 0])
-        return overlay(images, moved)[0].cpu()
-
-    @staticmethod
-    @torch.no_grad()
-    def _masked(agent: Agent, images: torch.Tensor) -> torch.Tensor:
-        """What the agent's mask leaves of the newest frame."""
-        return agent.masked(images)[0, -3:].cpu()
-
-    @staticmethod
-    def _sensitivity(agent: Agent, images: torch.Tensor) -> torch.Tensor:
-        """Which pixels move the Q-value; without critic, which move the action."""
         with torch.no_grad():
-            actions = agent.choose(agent.trunk(agent.masked(images)), False, None)
+            left = agent.masked(images)
+            if wanted == "mask":
+                return left[0, -3:].cpu()
+            actions = agent.choose(agent.trunk(left), False, None)
         if has_critic(agent):
-            return input_gradients(agent, images, actions)
-        return action_gradients(agent, images)
+            moved = input_gradients(agent, images, actions)
+        else:
+            moved = action_gradients(agent, images)
+        smooth = scaled(F.avg_pool2d(moved[:, None], 3, 1, 1)[:, 0])
+        return overlay(images, smooth)[0].cpu()
 
     def close(self) -> None:
         """Free the simulator."""
@@ -264,3 +233,101 @@ def as_jpeg(picture: Any) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(picture)).save(buffer, "JPEG", quality=JPEG_QUALITY)
     return buffer.getvalue()
+
+
+# The process -------------------------------------------------------------------------------------
+
+
+def main(own_end: str) -> None:
+    """Serve the parent; it ends this process by closing the socket, by a signal, or by dying."""
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the parent's to handle
+    answers = _Answers()
+    with socket.socket(fileno=int(own_end)) as end, contextlib.suppress(ConnectionError):
+        for line in end.makefile("rb"):
+            packet = answers.to(json.loads(line))
+            end.sendall(LENGTH.pack(len(packet)) + packet)
+
+
+class _Answers:
+    """What a player answers to commands."""
+
+    def __init__(self) -> None:
+        self._agent, self._between = 0, 0  # pictures between two decisions
+        self._player: Player | None = None
+
+    def to(self, command: dict[str, Any]) -> bytes:
+        """Do what a command says; what goes wrong is the answer's `error`."""
+        self._agent = command.get("agent", self._agent)
+        header: dict[str, Any] = {"agent": self._agent, "did": command["do"]}
+        setting = Setting(**command["setting"])
+        try:
+            if command["do"] == "start":
+                return pack(header | {"about": self._start(command, setting)})
+            return self._play(command["do"], command["draw"], setting, header)
+        except SveaError as error:
+            problem = str(error)
+        except Exception as error:  # also of a user's environment
+            traceback.print_exc()
+            problem = f"{type(error).__name__}: {error}"
+        return pack(header | {"error": problem})
+
+    def _start(self, command: dict[str, Any], setting: Setting) -> dict[str, Any]:
+        """Load the agent; what a page needs to know of it."""
+        importing.trust(importing.EVERYTHING)  # the parent has asked, before it started this one
+        torch.set_num_threads(command["threads"])
+        self._player = Player(AgentSlot(**command["slot"]), setting)
+        return self._player.about()
+
+    def _play(self, do: str, draw: bool, setting: Setting, header: dict[str, Any]) -> bytes:
+        """Begin an episode, change the look, or decide; then show it if asked."""
+        player, began = self._player, time.monotonic()
+        assert player is not None
+        if do == "begin":
+            player.begin(setting)
+        elif setting != player.setting:
+            player.change(setting)
+        if do == "decide":
+            player.decide(self._between if draw else 0)
+        if player.episode is None:
+            raise UserError("no episode could be begun")
+        result = player.episode.result
+        header |= {
+            "seed": result.seed,
+            "length": result.length,
+            "return": result.total,
+            "success": result.success,
+            "done": player.done,
+        }
+        if do == "decide" and not draw:
+            return pack(header)
+        parts = [player.scene(), *player.seen()]
+        header |= player.situation() | vars(player.numbers)
+        header |= {"overlay": setting.overlay if len(parts) > 2 else "none", "between": 0}
+        player.numbers = Numbers()
+        if do == "decide":
+            parts += map(as_jpeg, player.between)
+            header["between"] = len(player.between)
+            interval = 1 / min(FASTEST, player.rate * setting.speed)
+            most = min(player.repeat, int(SMOOTH * interval)) - 1
+            self._between = fitting(self._between, time.monotonic() - began, interval, most)
+        return pack(header, *parts)
+
+
+def fitting(count: int, seconds: float, interval: float, most: int) -> int:
+    """How many pictures to draw before the next decision, so that it comes in time.
+
+    Args:
+        count: How many were drawn before this one.
+        seconds: What the decision and all its pictures took.
+        interval: Between decisions.
+        most: How many are worth it.
+
+    >>> fitting(0, 0.02, 0.1, 3), fitting(3, 0.09, 0.1, 3), fitting(1, 0.07, 0.1, 3)
+    (1, 2, 1)
+    """
+    if seconds > BUSY * interval:
+        count -= 1
+    elif seconds + seconds / (count + 1) < BUSY * interval:
+        count += 1
+    return max(0, min(count, most))

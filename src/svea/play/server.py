@@ -1,4 +1,4 @@
-"""The playground's server: the page, its WebSocket, and who may use them. No torch.
+"""The playground's door and server: the page, its WebSocket, and who may use them.
 
 What it keeps off: other sites that a browser visits (Origin), names that resolve to this machine
 (Host), other users of this machine (a random token in the address), pages beyond a number, messages
@@ -11,14 +11,15 @@ import asyncio
 import contextlib
 import dataclasses
 import ipaddress
-import json
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any
+from urllib.parse import unquote
 
 import uvicorn
+import websockets  # noqa: F401  (what uvicorn serves them with)
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
@@ -28,18 +29,24 @@ from starlette.types import Send as ASGISend
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from svea.core.errors import SveaError, UserError
+from svea.core.errors import SveaError, UserError, WorkerError, between
+from svea.core.importing import where_raised
+from svea.core.terminal import Steps, warn
+from svea.data.clips import data_folder
+from svea.envs import check_task
 from svea.envs.looks.colors import load_settings
-from svea.envs.looks.live import to_text
-from svea.play.recording import Films
-from svea.play.session import Allowance, Session
+from svea.envs.looks.live import find_clips, to_text
+from svea.play.session import Films, Session
 from svea.play.setting import (
+    DEFAULT,
     LONGEST_MESSAGE,
     OVERLAYS,
+    AgentSlot,
     grouped_modes,
     read_message,
     read_setting,
 )
+from svea.runs.load import load_config
 
 HELLO_SECONDS = 10.0
 """A page that has not asked to start by then is closed."""
@@ -47,6 +54,9 @@ REQUEST_SECONDS = 10.0
 """A connection that has sent no whole request by then is closed."""
 MOST_CONNECTIONS = 256
 LONGEST_WAIT = 5.0
+MESSAGES_PER_SECOND, MESSAGES_AT_ONCE = 150.0, 300.0
+"""A dragged slider sends 60 a second, and every picture is confirmed."""
+MOST_AGENTS = 4
 PAGE = {
     "": ("index.html", "text/html"),
     "app.js": ("app.js", "text/javascript"),
@@ -72,7 +82,7 @@ HEADERS = {
 }
 
 
-class Impatient(H11Protocol):
+class FirstRequestTimeout(H11Protocol):
     """uvicorn's protocol, which by itself waits forever for the first request."""
 
     def connection_made(self, transport: Any) -> None:
@@ -143,21 +153,18 @@ class Guard:
 class Playground:
     """The application: who plays, and the pages that watch."""
 
-    seats: list[dict[str, Any]]
-    """Fields of `player.Seat`, one for each agent."""
-    clips: list[str]
+    slots: Sequence[AgentSlot]
+    clips: Sequence[str]
     """Names of the videos that can be shown behind an agent."""
     most_pages: int = 2
+    tasks: Sequence[str] = ()
+    """In which the agents play."""
     token: str = dataclasses.field(default_factory=lambda: secrets.token_urlsafe(24))
-    names: list[str] = dataclasses.field(default_factory=list)
-    """What the page calls each agent."""
-    tasks: list[str] = dataclasses.field(default_factory=list)
-    """What each agent plays in."""
 
     def __post_init__(self) -> None:
         """No page yet."""
         self.sessions: set[Session] = set()
-        self.films = Films(next((seat["run"] for seat in self.seats if seat["run"]), ""))
+        self.films = Films(next((slot.run for slot in self.slots if slot.run), ""))
 
     def app(self, hosts: frozenset[str], any_address: bool = False) -> ASGIApp:
         """The guarded application."""
@@ -180,7 +187,7 @@ class Playground:
 
     async def film(self, request: Request) -> Response:
         """A film that this server has written, by its number."""
-        by_name = {str(number): self.films[number] for number in range(len(self.films))}
+        by_name = {str(number): path for number, path in enumerate(self.films.paths)}
         path = by_name.get(request.path_params["number"])
         if path is None:
             return PlainTextResponse("not found", 404, HEADERS)
@@ -191,7 +198,7 @@ class Playground:
         await socket.accept()
         session = None
         try:
-            await self._send(socket, self.hello())
+            await socket.send_json(self.hello())
             async with asyncio.timeout(HELLO_SECONDS):
                 first = await self._hear(socket)
             if first["do"] != "start":
@@ -200,7 +207,8 @@ class Playground:
             if len(self.sessions) >= self.most_pages:
                 await socket.close(BUSY, f"{self.most_pages} pages are open already")
                 return
-            session = self._session(socket)
+            session = Session(self.slots, self.clips, self.films, socket)
+            self.sessions.add(session)  # nothing waits between their count and this
             session.hear({"do": "set", "setting": dataclasses.asdict(setting)})
             await self._serve(socket, session)
         except UserError as error:
@@ -222,37 +230,25 @@ class Playground:
         kinds = ("self_rgb", "grid_rgb1", "skybox_rgb")
         return {
             "do": "hello",
-            "agents": self.names,
+            "agents": [slot.name for slot in self.slots],
             "groups": grouped_modes(self.tasks),
             "clips": self.clips,
             "overlays": OVERLAYS,
             "colors": [[to_text(setting[kind]) for kind in kinds] for setting in colors],
         }
 
-    def _session(self, socket: WebSocket) -> Session:
-        """Agents for a page; nothing waits between the count of pages and this."""
-        sending = asyncio.Lock()
-
-        async def send(message: dict[str, Any]) -> None:
-            async with sending:
-                await self._send(socket, message)
-
-        async def send_bytes(packet: bytes) -> None:
-            async with sending:
-                await socket.send_bytes(packet)
-
-        session = Session(self.seats, self.clips, self.films, send, send_bytes)
-        self.sessions.add(session)
-        return session
-
     async def _serve(self, socket: WebSocket, session: Session) -> None:
         """Play and listen until one of both ends."""
 
         async def listen() -> None:
-            allowance = Allowance()
+            clock = asyncio.get_running_loop().time
+            left, at = MESSAGES_AT_ONCE, clock()
             while True:
                 message = await self._hear(socket)
-                allowance.take()
+                at, before = clock(), at
+                left = min(MESSAGES_AT_ONCE, left + (at - before) * MESSAGES_PER_SECOND) - 1
+                if left < 0:
+                    raise UserError(f"more than {MESSAGES_PER_SECOND:.0f} messages a second.")
                 session.hear(message)
 
         tasks = [asyncio.create_task(work) for work in (session.run(), listen())]
@@ -275,10 +271,6 @@ class Playground:
         if text is None:
             raise UserError("a message is binary; it must be text.")
         return read_message(text)
-
-    @staticmethod
-    async def _send(socket: WebSocket, message: dict[str, Any]) -> None:
-        await socket.send_text(json.dumps(message))
 
 
 async def _close(socket: WebSocket, code: int, reason: str) -> None:
@@ -315,7 +307,7 @@ def make_server(playground: Playground, host: str) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         lifespan="off",
-        http=Impatient,
+        http=FirstRequestTimeout,
         ws="websockets-sansio",
         ws_max_size=LONGEST_MESSAGE,
         ws_per_message_deflate=False,
@@ -325,7 +317,7 @@ def make_server(playground: Playground, host: str) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-async def serve(
+async def run(
     server: uvicorn.Server,
     playground: Playground,
     made: socket.socket,
@@ -341,3 +333,103 @@ async def serve(
         await serving
     finally:
         await asyncio.gather(*(session.close() for session in playground.sessions))
+
+
+def serve(
+    agents: Sequence[str],
+    *,
+    random: bool = False,
+    task: str = "",
+    setting: str = "",
+    host: str = "127.0.0.1",
+    port: int = 0,
+    pages: int = 2,
+    envs: int = 0,
+    device: str = "cpu",
+    data_dir: str = "",
+    on_ready: Callable[[str], None],
+) -> None:
+    """Serve a page on which agents play, until Ctrl-C: the options of `svea play`.
+
+    What cannot be read, made or offered is refused before anything is served; then `on_ready` is
+    called with the page's address.
+    """
+    between(1, 16).check("pages", pages)
+    between(0, 65535).check("port", port)
+    between(0, 64).check("envs", envs)
+    shared = {"data_dir": data_dir or None, "device": device, "rows": envs}
+    slots = choose_agents(agents, random, task, shared)
+    check_agents(slots)
+    tasks = [task] if task else [load_config(run).task for run in agents]
+    clips = list(find_clips(data_folder(data_dir or None)))
+    playground = Playground(slots, clips, pages, tasks)
+    with listen(host, port) as made:
+        shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+        shown = f"[{shown}]" if ":" in shown else shown
+        address = f"http://{shown}:{made.getsockname()[1]}/{playground.token}/{fragment(setting)}"
+        if host not in ("127.0.0.1", "localhost", "::1"):
+            warn(
+                f"listening on {host}: anyone who can reach this machine and knows the address can "
+                "watch and use the page. It is not encrypted."
+            )
+        server = make_server(playground, host)
+        with contextlib.suppress(KeyboardInterrupt):  # the way to end it
+            asyncio.run(run(server, playground, made, lambda: on_ready(address)))
+
+
+def choose_agents(
+    runs: Sequence[str], random: bool, task: str, shared: dict[str, Any]
+) -> list[AgentSlot]:
+    """Who plays; what cannot be read is refused before anything starts."""
+    if not 1 <= len(runs) + random <= MOST_AGENTS:
+        raise UserError(
+            f"{len(runs) + random} agents; allowed: 1 to {MOST_AGENTS} runs, exports or agents of "
+            "the zoo, --random included, e.g. svea play zoo:walker_walk-svea"
+        )
+    if task:
+        check_task(task)
+    configs = [load_config(run) for run in runs]
+    if random and not runs and not task:
+        raise UserError("the random policy needs a task: name a run, or give --task walker_walk")
+    slots = [AgentSlot(run, task, **shared) for run in runs]
+    return slots + ([AgentSlot("", task or configs[0].task, **shared)] if random else [])
+
+
+def check_agents(slots: Sequence[AgentSlot]) -> None:
+    """Load each agent and make its environment once, on the CPU, as a page would later."""
+    with Steps("agents", len(slots)) as steps:
+        from svea.play.player import Player  # needs torch, which takes seconds
+        from svea.speed import choose_device
+
+        for slot in slots:
+            name = slot.run or "the random policy"
+            steps.doing(f"loading {name}")
+            choose_device(slot.device)
+            try:
+                Player(dataclasses.replace(slot, device="cpu"), DEFAULT).close()
+            except UserError as error:
+                raise error if name in str(error) else UserError(f"{name}: {error}") from error
+            except SveaError:
+                raise
+            except Exception as error:  # of a user's environment
+                where = f" ({raised})" if (raised := where_raised(error)) else ""
+                what = f"task {slot.task!r}" if slot.task else f"the task of {slot.run}"
+                cause = f"{type(error).__name__}: {error}{where}"
+                raise WorkerError(f"{what} cannot be made: {cause}") from error
+
+
+def fragment(setting: str) -> str:
+    """What restores a setting, from a whole link or from its end.
+
+    >>> fragment("http://127.0.0.1:8000/token/#mode=video_hard"), fragment("mode=train")
+    ('#mode=video_hard', '#mode=train')
+    """
+    end = unquote(setting.rpartition("#")[2])
+    if not setting:
+        return ""
+    if len(end) > 2000 or not end.isprintable() or " " in end or "=" not in end:
+        raise UserError(
+            f"setting is {setting[:60]!r}; allowed: a link that the page made, or what follows its "
+            "#, such as mode=video_hard&noise=0.1"
+        )
+    return f"#{end}"

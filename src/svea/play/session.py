@@ -1,4 +1,4 @@
-"""One page: its agents play in lockstep, and it is shown as many pictures as it can take.
+"""One page: its agents play in lockstep, and it is shown as many pictures as it can take. No torch.
 
 The page confirms every picture it has shown. While two are on their way, decisions are played
 without drawing: pictures are dropped, never queued. Numbers are not lost, they come with the next
@@ -9,66 +9,230 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import io
+import json
+import math
+import socket
+import struct
+import threading
 import time
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from PIL import Image
+
+from svea.core import process
 from svea.core.errors import SveaError, UserError, WorkerError
+from svea.core.machine import usable_cores
 from svea.core.terminal import note
-from svea.play import recording
-from svea.play.seats import AgentProcess
-from svea.play.setting import DEFAULT, MOST_EPISODES, read_setting
-from svea.play.wire import Packet
+from svea.envs.rendering import backend
+from svea.play.setting import DEFAULT, MOST_EPISODES, AgentSlot, Setting, read_setting
+from svea.runs import layout, zoo
 
+if TYPE_CHECKING:
+    from starlette.websockets import WebSocket
+
+START_SECONDS = 120.0  # import torch and the simulator, on a busy machine
+ANSWER_SECONDS = 30.0
+END_SECONDS = 2.0
+LARGEST_PACKET = 8 * 2**20
 ON_THEIR_WAY = 2
 """Pictures that a page may have received and not yet shown."""
 FASTEST = 60.0
 """Decisions a second, at most."""
 RESTARTS = 3
 """How often a page's dead agents are started again."""
-MESSAGES_PER_SECOND, MESSAGES_AT_ONCE = 150.0, 300.0
-"""A dragged slider sends 60 a second, and every picture is confirmed."""
+FILM_SECONDS, FILM_PICTURES = 10.0, 1000
+LONGEST_PICTURE = 1.0
+"""Seconds that a picture stands in a film, at most: a pause is cut."""
+MOST_FILMS = 100
+"""Of one server; each is some megabytes."""
+CONSEQUENCES = {"lost": "it left the page", "restart": "started again", "problem": "paused"}
+"""What comes of an agent's failure, for the terminal."""
+LENGTH = struct.Struct("<I")
 
-SAID = {"lost": "it left the page", "restart": "started again", "problem": "paused"}
-"""What the terminal is told of an agent that failed."""
 
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-SendBytes = Callable[[bytes], Awaitable[None]]
+class Packet(NamedTuple):
+    """An agent's answer: a JSON header and binary parts, and both as bytes.
+
+    4 bytes, little endian: length of the header
+    the header, whose "parts" are the lengths of what follows
+    the parts: a JPEG of the scene, the pixels that the agent sees, what is laid over the newest,
+        and JPEGs of the scene between the last decision and this one
+    """
+
+    header: dict[str, Any]
+    parts: list[bytes]
+    raw: bytes
 
 
-@dataclass
-class Allowance:
-    """How many messages a page may send."""
+def pack(header: dict[str, Any], *parts: bytes) -> bytes:
+    """A packet as bytes."""
+    text = json.dumps(header | {"parts": [len(part) for part in parts]}, allow_nan=False).encode()
+    return b"".join([LENGTH.pack(len(text)), text, *parts])
 
-    left: float = MESSAGES_AT_ONCE
-    at: float = field(default_factory=time.monotonic)
 
-    def take(self) -> None:
-        """Count a message; refuse one too many."""
-        now = time.monotonic()
-        self.left = min(MESSAGES_AT_ONCE, self.left + (now - self.at) * MESSAGES_PER_SECOND) - 1
-        self.at = now
-        if self.left < 0:
-            raise UserError(f"more than {MESSAGES_PER_SECOND:.0f} messages a second.")
+def unpack(raw: bytes) -> Packet:
+    """What `pack` was given.
+
+    >>> unpack(pack({"agent": 1}, b"jpeg")).parts
+    [b'jpeg']
+    """
+    stream = io.BytesIO(raw)
+    (length,) = LENGTH.unpack(stream.read(LENGTH.size))
+    header = json.loads(stream.read(length))
+    return Packet(header, [stream.read(size) for size in header["parts"]], raw)
+
+
+class AgentProcess:
+    """A process in which one agent plays. It ends with its socket, and with this process."""
+
+    def __init__(self, number: int, slot: AgentSlot, slots: int) -> None:
+        """Take who plays.
+
+        Args:
+            number: Of the agent on the page.
+            slot: Who it is.
+            slots: How many share this machine's cores.
+        """
+        self.number, self.slot = number, slot
+        self._threads = max(1, usable_cores() // slots)
+        self.about: dict[str, Any] = {}
+        self._process: process.Child | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._asking = asyncio.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process."""
+        return self._process.pid if self._process else None
+
+    async def start(self, setting: Setting) -> None:
+        """Start the process and wait until it has loaded its agent."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = process.start(
+                "svea.play.player:main", theirs.fileno(), pass_fds=[theirs.fileno()],
+                variables=backend.environment_of_workers(),
+            )  # fmt: skip
+        self._reader, self._writer = await asyncio.open_connection(sock=ours)
+        slot = dataclasses.asdict(self.slot)
+        start = {"do": "start", "agent": self.number, "slot": slot, "threads": self._threads}
+        answer = await self._exchange(start, setting, START_SECONDS)
+        if "error" in answer.header:
+            raise SveaError(answer.header["error"])
+        self.about = answer.header["about"]
+
+    async def ask(self, do: str, setting: Setting, draw: bool = True) -> Packet:
+        """Let it begin an episode, change the look, or decide; returns its answer."""
+        return await self._exchange({"do": do, "draw": draw}, setting, ANSWER_SECONDS)
+
+    async def close(self) -> None:
+        """End the process: closing its socket asks it to; a kill follows if it does not."""
+        if self._writer is not None:
+            self._writer.close()
+        child, self._process = self._process, None
+        if child is not None:
+            await asyncio.to_thread(child.end, END_SECONDS)
+
+    async def _exchange(self, command: dict[str, Any], setting: Setting, seconds: float) -> Packet:
+        """Send a line and wait for a packet, which has its length in front."""
+        assert self._writer is not None
+        line = json.dumps(command | {"setting": dataclasses.asdict(setting)})
+        try:
+            async with self._asking, asyncio.timeout(seconds):
+                self._writer.write(line.encode() + b"\n")
+                (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
+                if length > LARGEST_PACKET:
+                    raise WorkerError(f"it sent {length:,} bytes; allowed: {LARGEST_PACKET:,}")
+                return unpack(await self._reader.readexactly(length))
+        except TimeoutError:
+            raise WorkerError(f"it did not answer in {seconds:.0f} s") from None
+        except (OSError, asyncio.IncompleteReadError):
+            raise WorkerError("its process died") from None
+
+
+class Film:
+    """Pictures of agents, as they are played: ten seconds of what a page shows."""
+
+    def __init__(self) -> None:
+        """No picture yet."""
+        self.shown: list[list[Packet]] = []
+        self.seconds, self._at = 0.0, 0.0
+
+    def add(self, answers: list[Packet]) -> None:
+        """One decision of every agent."""
+        if answers and all(answer.parts for answer in answers):
+            now = time.monotonic()
+            self.seconds += min(now - self._at, LONGEST_PICTURE) if self.shown else 0.0
+            self._at = now
+            self.shown.append(answers)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is long enough."""
+        return self.seconds >= FILM_SECONDS or len(self.shown) >= FILM_PICTURES
+
+    @property
+    def rate(self) -> float:
+        """Pictures a second, as they were played."""
+        return (len(self.shown) - 1) / max(self.seconds, 1e-3)
+
+    def write(self, path: Path) -> None:
+        """Write an mp4 of all agents side by side."""
+        from svea.evaluation.film import Recording, grid, write_video
+
+        by_agent: dict[int, Recording] = {}
+        side = 0
+        for answer in (answer for answers in self.shown for answer in answers):
+            header = answer.header
+            picture = Image.open(io.BytesIO(answer.parts[0])).convert("RGB")
+            side = side or picture.width  # the page may change the size meanwhile
+            record = by_agent.setdefault(header["agent"], Recording(header["mode"]))
+            record.pictures.append(np.asarray(picture.resize((side, side))))
+            record.totals.append(header["return"])
+            q = header["q"][-1] if header["q"] else None
+            record.q.append(math.nan if q is None else q)
+        write_video(path, grid([by_agent[k] for k in sorted(by_agent)]), self.rate)
+
+
+class Films:
+    """The films that this server has written; a page asks for one by its number."""
+
+    def __init__(self, run: str) -> None:
+        """Take the run next to which they go; without one, they go to runs/."""
+        self.paths: list[Path] = []
+        self._run, self._writing = run, threading.Lock()
+
+    def write(self, film: Film) -> tuple[int, Path]:
+        """Write a film under a new name; returns its number and path."""
+        with self._writing:  # one at a time: encoding takes a core
+            number = len(self.paths)
+            if number >= MOST_FILMS:
+                raise UserError(f"{number} films were recorded; start svea play again for more")
+            folder = zoo.working_copy(self._run) if self._run else Path("runs")
+            name = f"play-{datetime.now():%Y%m%d-%H%M%S}-{number}"
+            path = layout.media_file(folder, name, ".mp4")
+            film.write(path)
+            self.paths.append(path)
+            return number, path
 
 
 class Session:
     """The agents of one page."""
 
     def __init__(
-        self,
-        seats: list[dict[str, Any]],
-        clips: Collection[str],
-        films: recording.Films,
-        send: Send,
-        send_bytes: SendBytes,
+        self, slots: Sequence[AgentSlot], clips: Collection[str], films: Films, page: WebSocket
     ) -> None:
         """Take who plays and how to reach the page; nothing is started yet."""
-        self.agents = [AgentProcess(k, seat, len(seats)) for k, seat in enumerate(seats)]
-        self._names = [seat["run"] or "random policy" for seat in seats]
+        self.agents = [AgentProcess(k, slot, len(slots)) for k, slot in enumerate(slots)]
+        self._names = [slot.run or slot.name for slot in slots]
         self._clips, self._films = clips, films
-        self._send, self._send_bytes = send, send_bytes
+        self._page, self._sending = page, asyncio.Lock()
         self._wanted, self._played = DEFAULT, DEFAULT
         """The setting that the page asks for, and the one that agents play in."""
         self._playing, self._steps, self._begin = True, 0, True
@@ -76,10 +240,8 @@ class Session:
         self._sent = self._shown = 0  # pictures
         self._changed = asyncio.Event()
         self._restarts = 0
-        self._film: recording.Film | None = None
+        self._film: Film | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-
-    # What a page says --------------------------------------------------------------------------
 
     def hear(self, message: dict[str, Any]) -> None:
         """Take a message of the page; one that is not allowed raises."""
@@ -103,12 +265,18 @@ class Session:
         elif do == "reset":
             self._begin = True
         elif do == "record":
-            self._film = self._film or recording.Film()
+            self._film = self._film or Film()
         else:
             raise UserError(f"a message asks to {do[:20]!r}, which is not offered.")
         self._changed.set()
 
-    # Playing -----------------------------------------------------------------------------------
+    async def send(self, message: dict[str, Any] | bytes) -> None:
+        """Send the page a message or a packet, one at a time."""
+        async with self._sending:
+            if isinstance(message, bytes):
+                await self._page.send_bytes(message)
+            else:
+                await self._page.send_text(json.dumps(message))
 
     async def run(self) -> None:
         """Start the agents and play until cancelled."""
@@ -141,7 +309,7 @@ class Session:
         """Start an agent's process; one that cannot be loaded leaves the page."""
         try:
             await agent.start(self._wanted)
-            await self._send({"do": "agent", "agent": agent.number, "about": agent.about})
+            await self.send({"do": "agent", "agent": agent.number, "about": agent.about})
         except SveaError as error:
             await self._lose(agent, str(error))
 
@@ -154,8 +322,9 @@ class Session:
 
     async def _tell(self, what: str, agent: AgentProcess, why: str) -> None:
         """Tell the page what went wrong, and the terminal, which stays when the page is closed."""
-        note(f"svea: {self._names[agent.number]}: {why} [{SAID[what]}]")
-        await self._send({"do": what, "agent": agent.number, "why": why})
+        name = self._names[agent.number]
+        note(f"svea: {name}: {why} [{CONSEQUENCES[what]}]")
+        await self.send({"do": what, "agent": agent.number, "why": why})
 
     async def _turn(self) -> bool:
         """Do what is due, once: begin, change the look, or decide; whether time has to pass."""
@@ -189,18 +358,14 @@ class Session:
                 "episode": self._played.episode,
                 "seed": self._played.seed,
             }
-            await self._send(state)
+            await self.send(state)
             for answer in answers:
-                await self._send_bytes(answer.raw)
+                await self.send(answer.raw)
         if self._film is not None and do == "decide":
             await self._keep(self._film, answers)
         if answers and do == "decide" and all(answer.header["done"] for answer in answers):
-            self._next_episode()
-
-    def _next_episode(self) -> None:
-        """After the last agent's end the next episode of the evaluation begins."""
-        episode = (self._wanted.episode + 1) % MOST_EPISODES
-        self._wanted = replace(self._wanted, episode=episode)
+            episode = (self._wanted.episode + 1) % MOST_EPISODES  # the evaluation's next
+            self._wanted = dataclasses.replace(self._wanted, episode=episode)
 
     async def _ask_one(self, agent: AgentProcess, do: str, draw: bool) -> Packet | None:
         """One agent's answer; a process that died is replaced, and all begin again."""
@@ -219,28 +384,28 @@ class Session:
         if "error" in answer.header:
             await self._tell("problem", agent, answer.header["error"])
             self._playing = False
-            await self._send({"do": "paused"})
+            await self.send({"do": "paused"})
             return None
         return answer
 
-    async def _keep(self, film: recording.Film, answers: list[Packet]) -> None:
+    async def _keep(self, film: Film, answers: list[Packet]) -> None:
         """Add a picture to the film; when it is long enough, write it, and play on meanwhile."""
-        before = film.seconds
+        before = int(film.seconds)
         film.add(answers)
-        if film.seconds > before or film.is_whole:
-            state = {"seconds": film.seconds, "writing": film.is_whole}
-            await self._send({"do": "recording"} | state)
+        if int(film.seconds) > before or film.is_whole:
+            state = {"seconds": int(film.seconds), "writing": film.is_whole}
+            await self.send({"do": "recording"} | state)
         if film.is_whole:
             self._film = None
             task = asyncio.create_task(self._write(film))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _write(self, film: recording.Film) -> None:
+    async def _write(self, film: Film) -> None:
         """Write a film next to the first agent's run, and tell the page."""
         with contextlib.suppress(asyncio.CancelledError):
             try:
                 number, path = await asyncio.to_thread(self._films.write, film)
-                await self._send({"do": "recorded", "film": number, "path": str(path)})
+                await self.send({"do": "recorded", "film": number, "path": str(path)})
             except SveaError as error:
-                await self._send({"do": "problem", "agent": 0, "why": str(error)})
+                await self.send({"do": "problem", "agent": 0, "why": str(error)})

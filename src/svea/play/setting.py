@@ -1,4 +1,4 @@
-"""What a page may ask for: checked, bounded, and short enough for a link. No torch."""
+"""Who plays, and what a page may ask for: checked, bounded, short enough for a link. No torch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 from svea.config.modes import GROUPS, modes_of, parse_mode
@@ -14,11 +15,29 @@ from svea.envs.looks.live import COLOR, Adjustments
 
 OVERLAYS = ("none", "saliency", "mask")
 """What may be laid over the agent's view."""
-
 LONGEST_MESSAGE = 4096
 """Bytes; a whole setting takes 500."""
-
 MOST_EPISODES = 10_000
+
+
+@dataclass(frozen=True)
+class AgentSlot:
+    """Who plays: chosen on the command line, never by a page."""
+
+    run: str = ""
+    """A folder or a name of the zoo; nothing for the random policy."""
+    task: str = ""
+    """Another task than the run's; needed for the random policy."""
+    data_dir: str | None = None
+    device: str = "cpu"
+    rows: int = 0
+    """In how large a batch actions are computed: as many as `svea eval` has environments, because
+    other sizes take other kernels, whose last bits differ. 0 is what `svea eval` takes here."""
+
+    @property
+    def name(self) -> str:
+        """What the page calls it."""
+        return Path(self.run).name.removeprefix("zoo:") if self.run else "random policy"
 
 
 @dataclass(frozen=True)
@@ -58,11 +77,21 @@ class Setting(Adjustments):
         """What changes pictures."""
         return self.mode_name, *(getattr(self, f.name) for f in fields(Adjustments))
 
+    def mode_in(self, task: str) -> tuple[str, dict[str, Any], str]:
+        """The mode for a task, its options, and why it is another one if it is.
+
+        Agents of different tasks share a page, and not every task has every mode.
+        """
+        try:
+            return *parse_mode(self.mode_name, task), ""
+        except UserError as error:
+            return "train", {}, str(error)
+
 
 DEFAULT = Setting()
-_KINDS = get_type_hints(Setting)
-_BOUNDS = {
-    name: next(each for each in get_args(kind) if isinstance(each, Bounds))
+KINDS = get_type_hints(Setting)
+BOUNDS: dict[str, Bounds] = {
+    name: get_args(kind)[1]
     for name, kind in get_type_hints(Setting, include_extras=True).items()
     if get_args(kind)
 }
@@ -95,32 +124,27 @@ def read_setting(given: Any, clips: Collection[str], base: Setting = DEFAULT) ->
     if not isinstance(given, dict):
         raise UserError(f"a setting is {type(given).__name__}; it must be an object.")
     setting = replace(base, **{name: _checked(name, value) for name, value in given.items()})
-    _check_choice("mode", setting.mode, all_modes())
-    _check_choice("overlay", setting.overlay, OVERLAYS)
-    if setting.video:
-        _check_choice("video", setting.video, clips)
+    choices = {"mode": all_modes(), "overlay": OVERLAYS, "video": ("", *clips)}
+    for name, allowed in choices.items():
+        if (chosen := getattr(setting, name)) not in allowed:
+            raise UserError(f"{name} is {chosen[:60]!r}, which is not offered here.")
     return setting
 
 
 def _checked(name: str, value: Any) -> Any:
     """A field's value, if it is one."""
-    kind = _KINDS.get(name) if isinstance(name, str) else None
+    kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise UserError(f"a setting has no {str(name)[:40]!r}.")
     if kind is float and type(value) is int:
         return _checked(name, float(value) if abs(value) < 1e9 else math.inf)
     if type(value) is not kind:
         raise UserError(f"{name} is {str(value)[:40]!r}; it must be {kind.__name__}.")
-    if name in _BOUNDS:
-        _BOUNDS[name].check(name, value)
+    if name in BOUNDS:
+        BOUNDS[name].check(name, value)
     if name in ("body", "floor", "sky") and not COLOR.fullmatch(value):
         raise UserError(f"{name} is {value[:40]!r}; it must be a colour like #ff8800, or nothing.")
     return value
-
-
-def _check_choice(name: str, value: str, allowed: Collection[str]) -> None:
-    if value not in allowed:
-        raise UserError(f"{name} is {value[:60]!r}, which is not offered here.")
 
 
 def read_message(text: str) -> dict[str, Any]:
@@ -138,14 +162,3 @@ def read_message(text: str) -> dict[str, Any]:
     if not isinstance(message, dict) or not isinstance(message.get("do"), str):
         raise UserError('a message must be an object with a "do".')
     return message
-
-
-def fitting_mode(setting: Setting, task: str) -> tuple[str, dict[str, Any], str]:
-    """The mode of a setting for a task, its options, and why it is another one if it is.
-
-    Agents of different tasks share a page, and not every task has every mode.
-    """
-    try:
-        return *parse_mode(setting.mode_name, task), ""
-    except UserError as error:
-        return "train", {}, str(error)

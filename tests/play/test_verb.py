@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,6 @@ import pytest
 pytest.importorskip("starlette", reason="needs the extra play")
 
 from svea.cli import main
-from svea.cli import play as verb
-from svea.core.errors import UserError
 from svea.runs import zoo
 
 
@@ -27,7 +26,7 @@ from svea.runs import zoo
         (["no/such/run"], "config.json"),
         (["zoo:walker_walk-svea", "--port", "70000"], "65535"),
         (["zoo:walker_walk-svea", "--pages", "0"], "1 to 16"),
-        (["zoo:walker_walk-svea", "--envs", "-1"], "0 (one per core)"),
+        (["zoo:walker_walk-svea", "--envs", "-1"], "envs is -1"),
         (["zoo:walker_walk-svea", "--setting", "$(reboot)"], "mode=video_hard"),
         (["zoo:walker_walk-svea", "--host", "203.0.113.7"], "address of this machine"),
         (["zoo:walker_walk-svea", "--data-dir", "no/such"], "no/such"),
@@ -75,32 +74,32 @@ def test_other_machines_are_let_in_with_a_warning(
 ):
     from svea.play import server
 
-    async def serve(made: Any, playground: Any, socket: Any, ready: Any) -> None:
+    async def run(made: Any, playground: Any, socket: Any, ready: Any) -> None:
+        assert [slot.name for slot in playground.slots] == ["walker_walk-svea", "random policy"]
+        assert playground.slots[1].task == "walker_walk"
+        assert {slot.rows for slot in playground.slots} == {3}
         ready()
 
-    monkeypatch.setattr(server, "serve", serve)
-    given = ["play", "--random", "--task", "walker_walk", "--no-browser"]
+    monkeypatch.setattr(server, "run", run)
+    given = ["play", "zoo:walker_walk-svea", "--random", "--envs", "3", "--no-browser"]
     assert main([*given, "--host", "0.0.0.0", "--setting", "http://x/#noise=0.1&mode=train"]) == 0
     said = capsys.readouterr()
     assert "anyone who can reach this machine" in said.err
     assert "#noise=0.1&mode=train" in said.out and "http://127.0.0.1:" in said.out
     assert main(given) == 0
     assert "warning" not in capsys.readouterr().err
+    assert main([*given, "--setting", "#a=" + "x" * 3000]) == 2
 
 
-def test_without_the_extra_it_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("missing", "cure"),
+    [("starlette.applications", "pip install '.[play]'"), ("svea.play", "install svea")],
+)
+def test_what_is_not_installed_is_named_with_its_cure(
+    missing: str, cure: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "starlette", None)
+    monkeypatch.delitem(sys.modules, "svea.play.server", raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
     assert main(["play", "zoo:walker_walk-svea"]) == 2
-    assert "pip install '.[play]'" in capsys.readouterr().err
-
-
-def test_seats_are_what_was_typed(tmp_path: Path):
-    seats = verb.make_seats(["zoo:walker_walk-svea"], True, "", "cpu", "", 3)
-    assert [seat["run"] for seat in seats] == ["zoo:walker_walk-svea", ""]
-    assert seats[1]["task"] == "walker_walk" and {seat["rows"] for seat in seats} == {3}
-    with pytest.raises(UserError):
-        verb.fragment("#" + "a=" + "x" * 3000)
+    said = capsys.readouterr().err
+    assert missing.partition(".app")[0] in said and cure in said
