@@ -24,7 +24,7 @@ from lanes import learner
 
 from svea import speed
 from svea.bench.timing import machine, median_ms
-from svea.config.codec import parse_settings
+from svea.config.presets import parse_settings
 
 USUAL = ("augment=conv", "augment=overlay", "augment=overlay_drift", "encoder=frames", "method=drq")
 CYCLE = 4  # updates: with and without a step of the policy and of the target

@@ -64,7 +64,7 @@ def own_augments() -> Iterator[ModuleType]:
     module = importlib.import_module("own_augments")
     yield module
     from svea.augment import AUGMENTATIONS
-    from svea.config.augmentations import AUGMENTATION_NAMES
+    from svea.config.names import AUGMENTATION_NAMES
 
     AUGMENTATIONS.pop("own_gamma")
     AUGMENTATION_NAMES.remove("own_gamma")

@@ -33,7 +33,7 @@ from svea.agents import DQN, SAC, Agent
 from svea.agents.auxiliary import CURL, PAD, SODA, two_layers
 from svea.config.options import CURLOptions, PADOptions, SODAOptions
 from svea.networks import CNN
-from svea.networks.cnn_parts import own_head, without_last
+from svea.networks.parts import own_head, without_last
 from svea.replay import Batch
 
 RATE, TAU = 2e-3, 0.3  # a slow branch that is fast enough for the difference to show

@@ -14,7 +14,7 @@ from torch import Tensor
 from svea.agents import Agent, make_agent
 from svea.agents.auxiliary import PAD
 from svea.config import Config, configure
-from svea.config.augmentations import uses_pictures
+from svea.config.names import uses_pictures
 from svea.methods import METHODS
 from svea.recipes import RecipeOptions
 from svea.replay import Batch

@@ -16,7 +16,7 @@ from svea.cli import main
 from svea.cli.train import train_flags
 from svea.config import configure, from_dict, to_dict
 from svea.config.names import find_method
-from svea.config.naming import run_name
+from svea.config.presets import run_name
 from svea.core.errors import UserError
 from svea.methods import METHODS, Method
 from svea.networks import OwnEncoder

@@ -40,7 +40,7 @@ from svea.agents import make_agent as configured_agent
 from svea.agents.sgqn import SGQN, guided, guided_gradient, influence, most_influential
 from svea.config import configure
 from svea.config.options import MaDiOptions, SGQNOptions
-from svea.networks.masks import AttributionDecoder
+from svea.networks.parts import AttributionDecoder
 from svea.replay import Batch
 from svea.speed.device import missing_for_compiling
 

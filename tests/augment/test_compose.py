@@ -14,8 +14,8 @@ from augmented import (
 
 from svea import augment
 from svea.augment import AUGMENTATIONS, Augmentation, augmentation
-from svea.augment.compose import try_out
 from svea.augment.images import ImageBank
+from svea.augment.registry import try_out
 from svea.core.errors import UserError
 
 

@@ -23,7 +23,7 @@ from svea.config import (
     from_dict,
     to_dict,
 )
-from svea.config.augmentations import AUGMENTATION_NAMES, parse_augmentation
+from svea.config.names import AUGMENTATION_NAMES, parse_augmentation
 from svea.core.errors import Bounds, UserError
 
 
@@ -95,7 +95,7 @@ def test_a_value_out_of_bounds_is_named_with_what_is_allowed(
 
 def test_the_names_of_augmentations_are_those_that_exist() -> None:
     code = (
-        "from svea.config.augmentations import AUGMENTATION_NAMES as names; builtin = set(names)\n"
+        "from svea.config.names import AUGMENTATION_NAMES as names; builtin = set(names)\n"
         "from svea.augment import AUGMENTATIONS; assert builtin == set(AUGMENTATIONS) == names"
     )
     subprocess.run([sys.executable, "-c", code], check=True)  # where no test has added any

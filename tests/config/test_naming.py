@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from svea.config import configure
-from svea.config.naming import LONGEST, bounded, run_name
+from svea.config.presets import LONGEST, bounded, run_name
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from torch import nn
 
 from svea.core.errors import UserError
 from svea.networks import CNN, HeadCNN
-from svea.networks.cnn_parts import without_last
+from svea.networks.parts import without_last
 
 
 def convolutions(trunk: CNN) -> list[nn.Conv2d]:

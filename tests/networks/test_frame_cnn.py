@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from svea.core.errors import UserError
 from svea.networks import FrameCNN, HeadCNN
-from svea.networks.cnn_parts import without_last
+from svea.networks.parts import without_last
 
 
 def small(**changes: int) -> FrameCNN:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay_oracle import SIZE, Oracle, assert_rows_are_history, contents, histories, history, play
 
-from svea.config.shapes import frame_slots, replay_bytes
+from svea.config.options import frame_slots, replay_bytes
 from svea.core.errors import UserError
 from svea.replay import Replay
 

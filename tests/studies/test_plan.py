@@ -8,7 +8,7 @@ import pytest
 from fake_studies import SHORT, short
 
 from svea.cli.train import train_flags
-from svea.config.codec import parse_settings
+from svea.config.presets import parse_settings
 from svea.core.errors import UserError
 from svea.studies import (
     Grid,

@@ -10,14 +10,12 @@ import torch
 
 from svea.agents.agent import Agent
 from svea.agents.auxiliary import CURL, PAD, SODA, Auxiliary
-from svea.agents.ddpg import DDPG
-from svea.agents.dqn import DQN
+from svea.agents.bases import DDPG, DQN
 from svea.agents.sac import SAC
 from svea.agents.sgqn import SGQN
 from svea.augment import Augment, augmentation
 from svea.augment.images import ImageBank
-from svea.config.augmentations import uses_pictures
-from svea.config.names import find_method, is_own_encoder
+from svea.config.names import find_method, is_own_encoder, uses_pictures
 from svea.core.seeds import seed_for
 from svea.networks import CNN, FrameCNN, OwnEncoder, Trunk, ViT
 from svea.recipes import streams

@@ -14,8 +14,8 @@ from svea.agents.agent import Agent, Losses
 from svea.agents.learning import critic_parts, follow, frozen_copy, parameters_of
 from svea.config.options import CURLOptions, PADOptions, SODAOptions
 from svea.networks import Trunk
-from svea.networks.cnn_parts import own_head, without_last
 from svea.networks.heads import MLP, Projection
+from svea.networks.parts import own_head, without_last
 from svea.networks.trunk import initialise
 from svea.replay import Batch
 from svea.views import Views

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from svea.agents.agent import Agent, Losses
 from svea.agents.auxiliary import Auxiliary, projection_of
 from svea.config.options import SGQNOptions
-from svea.networks.masks import COLOURS, AttributionDecoder
+from svea.networks.parts import COLOURS, AttributionDecoder
 from svea.replay import Batch
 from svea.views import Views
 

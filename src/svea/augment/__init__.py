@@ -17,11 +17,20 @@ float32 or int64 whatever the dtype of the observations, so float32 and bfloat16
 from __future__ import annotations
 
 from svea.augment.colour import Pictures, conv, overlay, overlay_drift
-from svea.augment.compose import augmentation, find, none, transform
 from svea.augment.crops import centre_crop, crop, shift
-from svea.augment.distort import affine_jitter, blur, cutout, rotation
-from svea.augment.registry import AUGMENTATIONS, Augment, Augmentation, Draw, check, register
-from svea.augment.spectrum import amplitude_mix, spectrum
+from svea.augment.distort import affine_jitter, amplitude_mix, blur, cutout, rotation, spectrum
+from svea.augment.registry import (
+    AUGMENTATIONS,
+    Augment,
+    Augmentation,
+    Draw,
+    augmentation,
+    check,
+    find,
+    none,
+    register,
+    transform,
+)
 
 __all__ = [
     "AUGMENTATIONS",

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from svea.augment.crops import windows
 from svea.augment.registry import Draw, integers, register
-from svea.config.augmentations import DRIFT, check_drift
+from svea.config.names import DRIFT, check_drift
 from svea.core.errors import UserError
 
 

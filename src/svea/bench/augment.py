@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from svea.augment import AUGMENTATIONS, Augment, find
 from svea.augment.images import ImageBank
 from svea.bench.timing import fastest_ms
-from svea.config.augmentations import WITH_PICTURES
+from svea.config.names import WITH_PICTURES
 from svea.core.errors import UserError
 from svea.speed import choose_speed, synchronise
 from svea.speed.accelerate import with_kernels

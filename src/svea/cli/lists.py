@@ -69,7 +69,7 @@ def tasks(names: Positional[tuple[str, ...]] = (), json: bool = False) -> int:
         json: print JSON instead of a table.
     """
     from svea.cli.printing import print_table, say
-    from svea.config.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, TASKS
+    from svea.config.modes import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, TASKS
     from svea.envs import GROUPS, MODES, PAPER_TASKS, PICTURE_MODES, ROBOT_MODES, modes_of
 
     def source(task: str) -> str:
@@ -203,8 +203,7 @@ def completion(shell: Positional[Literal["bash", "zsh"]]) -> int:
         shell: whose script; put the line above into ~/.bashrc or ~/.zshrc to keep it.
     """
     from svea.cli import VERBS
-    from svea.config.modes import GROUPS, modes_of
-    from svea.config.tasks import TASKS
+    from svea.config.modes import GROUPS, TASKS, modes_of
     from svea.methods import METHODS
 
     if shell == "zsh":

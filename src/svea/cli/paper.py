@@ -7,7 +7,7 @@ from typing import Any
 from svea.cli.arguments import Out, Positional, parse, tyro
 from svea.cli.printing import print_table, say
 from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
-from svea.config.codec import parse_settings
+from svea.config.presets import parse_settings
 from svea.core.errors import UserError
 from svea.core.files import output_folder
 from svea.core.terminal import Steps

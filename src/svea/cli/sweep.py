@@ -21,9 +21,9 @@ from svea.cli.study import (
     run_study,
     table,
 )
-from svea.config.codec import parse_settings
-from svea.config.fields import flat
 from svea.config.names import own_modules
+from svea.config.presets import parse_settings
+from svea.config.run import flat
 from svea.core.errors import UserError, unknown_name
 from svea.core.files import output_folder
 from svea.core.importing import require_trust

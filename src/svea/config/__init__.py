@@ -2,8 +2,6 @@
 
 # ruff: noqa: F401
 from svea.config.checks import check, milestones, seconds
-from svea.config.codec import differences, from_dict, to_dict
-from svea.config.fields import Role, fields, flat
 from svea.config.names import ENCODERS
-from svea.config.presets import PRESETS, configure, resolve
-from svea.config.run import MAY_CHANGE, Config, fields_with
+from svea.config.presets import PRESETS, configure, differences, from_dict, resolve, to_dict
+from svea.config.run import MAY_CHANGE, Config, Role, fields, fields_with, flat

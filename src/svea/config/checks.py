@@ -6,13 +6,17 @@ import re
 import typing
 from collections.abc import Iterator
 
-from svea.config.augmentations import check_drift, drifts, parse_augmentation
-from svea.config.fields import fields
-from svea.config.modes import expand_modes
-from svea.config.names import check_encoder, find_method, is_whole
-from svea.config.run import Config
-from svea.config.shapes import check_patches, output_size
-from svea.config.tasks import ROBOT_TASKS, check_task, is_foreign
+from svea.config.modes import ROBOT_TASKS, check_task, expand_modes, is_foreign
+from svea.config.names import (
+    check_drift,
+    check_encoder,
+    drifts,
+    find_method,
+    is_whole,
+    parse_augmentation,
+)
+from svea.config.options import check_patches, output_size
+from svea.config.run import Config, fields
 from svea.core import files
 from svea.core.errors import UserError, unknown_name
 from svea.methods import uses_strong

@@ -1,22 +1,141 @@
-"""The values that a preset, an encoder, a method and a task decide, and how they combine.
+"""How named values become a configuration, and how configurations are read, written and compared.
 
 Precedence: default < preset < encoder < method < task < explicit flag.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from svea.config.checks import check
-from svea.config.codec import build
-from svea.config.fields import flat
-from svea.config.names import encoder_defaults, find_method, is_whole, own_modules
-from svea.config.run import Config
-from svea.config.tasks import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, is_foreign
+from svea.config.modes import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, is_foreign
+from svea.config.names import encoder_defaults, find_method, is_whole, own_modules, spelled
+from svea.config.run import MAY_CHANGE, Config, Role, fields, flat
 from svea.core.errors import UserError, unknown_name
+from svea.core.files import sha256
 from svea.core.given import Factory, name_task
 from svea.core.importing import trust
 from svea.methods import Method
+
+DEFAULTS = {option.path: option for option in fields(Config(""))}
+"""Every option by its dotted name, with its default; a task has none."""
+
+REMOVED = {"updates_per_decision": 1.0}
+"""Options that there were once, and the value with which a stored run is still what it was."""
+
+
+def from_dict(values: dict[str, Any], to_train: bool = True) -> Config:
+    """A Config from nested dictionaries, as in config.json; unknown names are refused.
+
+    Args:
+        values: of the fields.
+        to_train: False where an agent only acts: its augmentation may then be unknown.
+    """
+    return check(build(stored(values)), to_train)
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """Nested dictionaries, for config.json."""
+    return dataclasses.asdict(config)
+
+
+def build(values: dict[str, Any]) -> Config:
+    """A configuration from values by their dotted names; all others have their defaults."""
+    given: dict[str, Any] = {"": {}}
+    for path, value in values.items():
+        group, _, name = path.rpartition(".")
+        if path in DEFAULTS:
+            given.setdefault(group, {})[name] = value
+        elif not any(known.startswith(f"{path}.") for known in DEFAULTS):
+            raise _unknown(path, group)
+        elif value != {}:
+            raise UserError(f"{path} is {value!r}; allowed: named values")
+    if "task" not in values:
+        raise UserError("config lacks task, which has no default; add it")
+    config = Config(**given.pop(""))
+    groups = {
+        name: dataclasses.replace(getattr(config, name), **own) for name, own in given.items()
+    }
+    return dataclasses.replace(config, **groups)
+
+
+def _unknown(path: str, group: str) -> UserError:
+    """The error that names the options of the same group, and those of any group like it."""
+    start = f"{group}." if group else ""
+    near = {
+        start + known.removeprefix(start).partition(".")[0]
+        for known in DEFAULTS
+        if known.startswith(start)
+    }
+    return unknown_name("option", path, near or DEFAULTS, DEFAULTS)
+
+
+def stored(values: dict[str, Any]) -> dict[str, Any]:
+    """A stored configuration by dotted names, as this version writes it.
+
+    An augmentation has the spelling that is stored now, and options of earlier versions are gone.
+    """
+    found = flat(values)
+    for name, value in REMOVED.items():
+        if found.pop(name, value) != value:
+            raise UserError(
+                f"{name} is {values[name]!r}, an option that this version does not have; allowed: "
+                f"{value} (use the version that wrote this configuration)"
+            )
+    if isinstance(found.get("augment"), str):
+        found["augment"] = spelled(found["augment"])
+    return found
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """The fields in which two runs differ in substance, as readable lines.
+
+    A new option's default is what earlier runs did, so a run from before it can be continued.
+    """
+    defaults = {path: option.value for path, option in DEFAULTS.items()}
+    before, after = (defaults | stored(values) for values in (old, new))
+    return [
+        f"{path}: {before.get(path)!r} there, {after.get(path)!r} here"
+        for path in sorted(before.keys() | after.keys())
+        if path not in MAY_CHANGE and before.get(path) != after.get(path)
+    ]
+
+
+def parse_settings(words: Iterable[str]) -> dict[str, Any]:
+    """Options as `name=value` words, with the names and values of `svea train`'s flags.
+
+    >>> parse_settings(["decisions=500_000", "eval-every=100", "recipe.alpha=1"])
+    {'decisions': 500000, 'eval_every': 100, 'recipe.alpha': 1.0}
+    """
+    values: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        name = name.strip().lstrip("-").replace("-", "_")
+        if not equals:
+            raise UserError(f"--set is {word!r}; allowed: name=value, e.g. decisions=500000")
+        if name not in DEFAULTS:
+            raise unknown_name("option", name, DEFAULTS)
+        if name in values:
+            raise UserError(f"--set gives {name} twice")
+        values[name] = _read(name, text.strip())
+    return values
+
+
+def _read(name: str, text: str) -> Any:
+    """The text of an option as its type; its bounds are checked with the whole configuration."""
+    kind = DEFAULTS[name].type
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        return kind(text) if kind in (int, float) else text
+    except (ValueError, KeyError):
+        allowed = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+        raise UserError(f"{name} is {text!r}; allowed: {allowed}") from None
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -132,3 +251,69 @@ def task_defaults(task: str) -> dict[str, Any]:
     if task in ROBOT_TASKS:
         own["eval_mode"] = "test"
     return own | {"action_repeat": ACTION_REPEAT.get(task, 4)}
+
+
+LONGEST = 120  # bytes
+FIRST = ("base", "encoder", "preset", "augment")
+"""Options that come right after the method, by their values alone."""
+
+
+def run_name(config: Config) -> str:
+    """The default name of a run's folder.
+
+    >>> from svea.config import configure
+    >>> options = {"recipe.K": 2, "envs": 4, "rendering": "fast"}
+    >>> run_name(configure("walker_walk", preset="quick", **options))
+    'walker_walk-svea-quick-envs4-K2-fast-0'
+    """
+    return bounded("-".join([*_first_words(config), *_differing(config)]), config.seed, LONGEST)
+
+
+def bounded(name: str, last: object, longest: int) -> str:
+    """A name that a folder can have; what is cut off a long one is replaced by a hash.
+
+    >>> bounded("walker walk " * 9, 0, longest=30)
+    'walker_walk_walker_-197854a9-0'
+    """
+    end, name = f"-{last}", _plain(name)
+    if len(f"{name}{end}".encode()) > longest:
+        digest = sha256(name)[:8]
+        room = longest - len(end) - len(digest) - 1
+        name = f"{name.encode()[:room].decode(errors='ignore')}-{digest}"
+    return f"{name}{end}"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.+=-]+", "_", name)
+
+
+def _first_words(config: Config) -> list[str]:
+    """Task and method, and what is unusual among FIRST."""
+    method = find_method(config.method)
+    usual = {"base": "sac", "encoder": method.encoder, "preset": "paper", "augment": method.augment}
+    values = {name: str(getattr(config, name)) for name in FIRST}
+    return [config.task, config.method, *(v for name, v in values.items() if v != usual[name])]
+
+
+def _differing(config: Config) -> list[str]:
+    """A word for every other option that decides what is learned and is not at its default."""
+    chosen = {name: getattr(config, name) for name in ("preset", "base", "encoder", "method")}
+    usual = {option.path: option.value for option in fields(resolve(config.task, **chosen))}
+    leaves = Counter(path.rpartition(".")[2] for path in usual)
+    words = []
+    for option in fields(config):
+        decides = option.role is Role.WHAT and option.path not in ("task", "method", *FIRST)
+        if decides and option.value != usual[option.path]:
+            leaf = option.path.rpartition(".")[2]
+            words.append(_word(option.path if leaves[leaf] > 1 else leaf, option.value))
+    return words
+
+
+def _word(name: str, value: Any) -> str:
+    """An option and its value: K2, learning_rate0.0003, fast, no_double."""
+    if isinstance(value, bool):
+        return name if value else f"no_{name}"
+    if isinstance(value, int | float):
+        return f"{name}{value}" if isinstance(value, int) else f"{name}{value:g}"
+    text = str(value).rstrip("/").rpartition("/")[2]  # of a folder, its own name
+    return text if text not in ("", "none", "auto") else f"{name}_{text}"

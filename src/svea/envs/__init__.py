@@ -7,25 +7,23 @@ Importing this package registers the Gymnasium ids and neither loads the simulat
 """
 
 from svea.config.modes import (
+    ACTION_REPEAT,
+    EPISODE_FRAMES,
     GEOMETRY_MODES,
     GROUPS,
     LIGHT_MODES,
     MODES,
+    PAPER_TASKS,
     PICTURE_MODES,
     ROBOT_MODES,
-    check_mode,
-    expand_modes,
-    modes_of,
-    parse_mode,
-)
-from svea.config.tasks import (
-    ACTION_REPEAT,
-    EPISODE_FRAMES,
-    PAPER_TASKS,
     ROBOT_TASKS,
     TASKS,
+    check_mode,
     check_task,
+    expand_modes,
     is_foreign,
+    modes_of,
+    parse_mode,
 )
 from svea.envs.dmc import DiscreteActions, DMControlEnv
 from svea.envs.foreign import AdaptedEnv

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from svea.config.shapes import FRAMES
+from svea.config.options import FRAMES
 from svea.core.errors import NumericsError, UserError
 from svea.core.given import find_factory
 from svea.envs.dmc import read_choice, read_vector, warn_of_render_without_mode

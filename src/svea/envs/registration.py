@@ -16,27 +16,25 @@ import numpy as np
 from gymnasium.envs.registration import WrapperSpec
 
 from svea.config.modes import (
+    ACTION_REPEAT,
     COLOR_MODES,
+    DOMAIN_AND_TASK,
+    EPISODE_FRAMES,
     GEOMETRY_MODES,
     LIGHT_MODES,
     MODES,
     PICTURE_MODES,
     ROBOT_MODES,
+    ROBOT_TASKS,
+    TASKS,
     VIDEO_MODES,
+    check_task,
+    is_foreign,
     is_own_mode,
     modes_of,
     parse_mode,
 )
-from svea.config.shapes import FRAMES
-from svea.config.tasks import (
-    ACTION_REPEAT,
-    DOMAIN_AND_TASK,
-    EPISODE_FRAMES,
-    ROBOT_TASKS,
-    TASKS,
-    check_task,
-    is_foreign,
-)
+from svea.config.options import FRAMES
 from svea.core.errors import UnexpectedOptionError, UserError, between, unknown_name
 from svea.core.given import Factory, name_task
 from svea.core.importing import import_named

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import gymnasium as gym
 import numpy as np
 
-from svea.config.shapes import FRAMES
+from svea.config.options import FRAMES
 
 CHANNELS = 3 * FRAMES
 

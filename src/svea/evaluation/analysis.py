@@ -19,7 +19,7 @@ from svea.agents import make_replay
 from svea.agents.diagnostics import q_gap_of, q_targets
 from svea.augment import AUGMENTATIONS, augmentation
 from svea.augment.images import ImageBank
-from svea.config.augmentations import split_number
+from svea.config.names import split_number
 from svea.core import files, machine
 from svea.core.errors import StorageError, UserError, between, unknown_name
 from svea.core.importing import is_import_path

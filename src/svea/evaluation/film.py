@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from svea.agents.policies import deployed_policy
 from svea.config.modes import label_mode, modes_for
-from svea.config.shapes import FRAMES
+from svea.config.options import FRAMES
 from svea.core import files
 from svea.core.errors import SveaError, UserError, WorkerError, at_least, between
 from svea.core.importing import where_raised

@@ -20,7 +20,7 @@ from svea.core.errors import UserError, between
 from svea.envs import is_foreign
 from svea.evaluation.analysis import write_analysis
 from svea.evaluation.film import Recording, record_each
-from svea.networks.masks import COLOURS
+from svea.networks.parts import COLOURS
 from svea.runs.load import has_critic, load_agent, load_config
 
 AUTO = "auto"

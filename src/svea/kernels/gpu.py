@@ -24,7 +24,7 @@ from svea.kernels.trunk import FusedFrames, FusedTrunk, fused_trunk
 from svea.kernels.updates import FusedLosses, FusedSampling
 from svea.networks import Actor
 from svea.networks.cnn import CNN
-from svea.networks.cnn_parts import FrameCNN
+from svea.networks.parts import FrameCNN
 from svea.networks.vit import Attention, ViT
 from svea.speed.accelerate import compiled, further_trunks
 

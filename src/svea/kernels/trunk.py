@@ -21,7 +21,7 @@ from svea.kernels.chain import (
     wide_memory,
 )
 from svea.networks.cnn import CNN
-from svea.networks.cnn_parts import FrameCNN
+from svea.networks.parts import FrameCNN
 
 FILTERS, THIN_FILTERS, MOST_FRAMES = 32, 16, 3
 

@@ -13,7 +13,6 @@ torch.Size([2, 100])
 """
 
 from svea.networks.cnn import CNN
-from svea.networks.cnn_parts import FrameCNN, HeadCNN
 from svea.networks.heads import (
     Actor,
     Critic,
@@ -22,7 +21,7 @@ from svea.networks.heads import (
     DuelingCritic,
     Projection,
 )
-from svea.networks.masks import Masker
+from svea.networks.parts import FrameCNN, HeadCNN, Masker
 from svea.networks.trunk import OwnEncoder, Trunk
 from svea.networks.vit import ViT
 

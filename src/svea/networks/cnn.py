@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from svea.config.shapes import output_size
+from svea.config.options import output_size
 from svea.networks.trunk import Trunk, initialise
 
 

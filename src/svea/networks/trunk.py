@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from svea.config.shapes import FRAMES
+from svea.config.options import FRAMES
 from svea.core.errors import UserError
 from svea.core.importing import import_named, users_code
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from svea.config.shapes import check_patches
+from svea.config.options import check_patches
 from svea.networks.trunk import Trunk
 
 

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from svea.agents.policies import deployed_policy, random_policy
 from svea.config import configure
-from svea.config.tasks import TASKS
+from svea.config.modes import TASKS
 from svea.core import importing
 from svea.core.errors import SveaError, UserError
 from svea.core.seeds import world_order

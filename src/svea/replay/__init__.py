@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from svea.config.shapes import FRAMES, WINDOW, frame_slots
+from svea.config.options import FRAMES, WINDOW, frame_slots
 from svea.core.errors import UserError
 
 

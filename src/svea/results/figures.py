@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from matplotlib.figure import Figure
 
-from svea.config.modes import family, in_order
-from svea.config.tasks import EPISODE_FRAMES, ROBOT_TASKS
+from svea.config.modes import EPISODE_FRAMES, ROBOT_TASKS, family, in_order
 from svea.envs import describe
 from svea.results import Group, MeanCurve, Result, mean_curve, over_hours, plots, published, stats
 from svea.results.plots import Bar, Series

@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from svea.config.augmentations import spelled, uses_pictures
 from svea.config.modes import in_order
+from svea.config.names import spelled, uses_pictures
 from svea.methods import SAME_RUN
 from svea.results.stats import EPISODE
 from svea.runs import layout

@@ -21,7 +21,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from svea.config import Config, milestones, shapes
+from svea.config import Config, milestones, options
 from svea.config.names import is_own_encoder
 from svea.core.files import PARTIAL
 
@@ -148,7 +148,7 @@ def next_checkpoint(run: Path, decision: int) -> Path:
 
 def replay_bytes(config: Config, actions: int = ACTIONS) -> int:
     """Bytes of a run's replay, in memory and on disk."""
-    return shapes.replay_bytes(
+    return options.replay_bytes(
         config.replay_capacity, config.rendered_size, actions, config.envs, config.episode_length
     )
 
@@ -161,7 +161,7 @@ def agent_bytes(config: Config) -> int:
     elif is_own_encoder(config.encoder):
         features = OWN_FEATURES
     else:
-        side = shapes.output_size(config.image_size, size.layers, size.strided_layers)
+        side = options.output_size(config.image_size, size.layers, size.strided_layers)
         features = size.filters * side * side
     projection = features * size.projection
     heads = 3 * (size.projection + size.hidden + 2) * size.hidden

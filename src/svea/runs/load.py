@@ -14,8 +14,7 @@ from svea.agents import BASES, Agent, make_agent, pictures_of
 from svea.agents.auxiliary import PAD
 from svea.augment import Augment, augmentation
 from svea.config import Config, from_dict
-from svea.config.augmentations import own_names, uses_pictures
-from svea.config.names import is_own_encoder, own_modules
+from svea.config.names import is_own_encoder, own_modules, own_names, uses_pictures
 from svea.core import files
 from svea.core import importing as modules
 from svea.core.errors import StorageError, UserError

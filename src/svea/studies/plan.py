@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from svea.config import Config, configure
-from svea.config.fields import flat
-from svea.config.naming import bounded
+from svea.config.presets import bounded
+from svea.config.run import flat
 from svea.core.errors import LARGEST, UserError, unknown_name
 from svea.core.files import output_folder
 from svea.envs import expand_modes

@@ -18,7 +18,7 @@ import numpy as np
 from svea import __version__
 from svea.agents.learning import restore_generator
 from svea.config import Config, differences, to_dict
-from svea.config.tasks import is_foreign
+from svea.config.modes import is_foreign
 from svea.core import files, given
 from svea.core.errors import StorageError, SveaError, UserError
 from svea.envs.rendering.backend import (

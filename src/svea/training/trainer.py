@@ -17,7 +17,7 @@ import numpy as np
 
 from svea import speed
 from svea.agents import learning, make_agent, make_replay
-from svea.augment.compose import try_out
+from svea.augment.registry import try_out
 from svea.config import Config, milestones, seconds
 from svea.config.names import own_modules
 from svea.core import process

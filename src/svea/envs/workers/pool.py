@@ -28,7 +28,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from svea.config.tasks import is_foreign
+from svea.config.modes import is_foreign
 from svea.core.errors import NumericsError, RendererError, UserError, WorkerError
 from svea.core.terminal import warn
 from svea.envs.rendering import backend

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from svea.config.tasks import is_foreign
+from svea.config.modes import is_foreign
 from svea.core import given as given_tasks
 from svea.core.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
 from svea.core.importing import where_stuck
