@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests/support")]
 
 from fake_runs import write_analysis, write_run  # noqa: E402
 
-from svea.results.report import write_report  # noqa: E402
+from svea.results.report import report  # noqa: E402
 
 TASKS = ("walker_walk", "walker_stand", "cartpole_swingup", "ball_in_cup_catch", "finger_spin")
 SETTINGS = (
@@ -89,7 +89,7 @@ def main() -> int:
         root = Path(folder)
         write_study(root / "runs", options.runs, options.points)
         wall, cpu = time.perf_counter(), time.process_time()
-        page = write_report([root / "runs"], root / "report.html")
+        page = report([root / "runs"], root / "report.html")
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         size = page.stat().st_size
     print(

@@ -11,9 +11,9 @@ from svea.core.words import interval, number, plural
 from svea.data.clips import DMCGB, source_of
 from svea.envs import GEOMETRY_MODES, LIGHT_MODES, PAPER_TASKS
 from svea.methods import METHODS
-from svea.results import Group, group_runs, plots, published, stats
-from svea.results.groups import changed_settings, settings_of
-from svea.results.run import Curve, Run, by_world
+from svea.results import plots, published, stats
+from svea.results.groups import Group, changed_settings, group_runs, settings_of
+from svea.results.read import Curve, Run, by_world
 from svea.results.tables import Cell, Column, Row, Table
 from svea.runs.records import Record, is_agent, latest, read_records
 

@@ -12,7 +12,7 @@ from svea.core.words import interval, number, plural, size
 from svea.data.clips import source_of
 from svea.envs import describe
 from svea.results import stats
-from svea.results.run import Run, by_world
+from svea.results.read import Run, by_world
 from svea.results.tables import Cell, Table, to_markdown
 from svea.runs.records import Record
 

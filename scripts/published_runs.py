@@ -12,8 +12,7 @@ from typing import Any
 
 from svea.core.errors import SveaError
 from svea.core.words import plural
-from svea.results.read import find_runs, read_run
-from svea.results.run import Run, is_plausible
+from svea.results.read import Run, find_runs, is_plausible, read_run
 
 PROVENANCE = "provenance.json"
 FACTS = ("commit", "command", "made_by", "machine", "precision", "asked_for_decisions",

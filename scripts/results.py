@@ -45,10 +45,10 @@ from svea.core.words import interval, number, plural, size
 from svea.data.clips import DMCGB, source_of
 from svea.envs import describe
 from svea.evaluation.play import fingerprint
-from svea.results import Group, group_runs, plots, published, stats
-from svea.results.read import read_run
+from svea.results import plots, published, stats
+from svea.results.groups import Group, group_runs
+from svea.results.read import Run, read_run
 from svea.results.report import gather
-from svea.results.run import Run
 from svea.results.summary import Result, summarise_mode
 from svea.results.tables import (
     Cell,

@@ -28,7 +28,7 @@ from svea.core import terminal
 from svea.core.errors import StorageError, UserError
 from svea.evaluation import requests
 from svea.evaluation.requests import Request
-from svea.results import group_runs
+from svea.results.groups import group_runs
 from svea.results.read import read_run
 from svea.results.tables import all_results, to_rows
 from svea.runs.load import export

@@ -12,7 +12,7 @@ from paper_runs import SMALL, SMALLEST, rewrite, write_results
 from svea.cli.evaluate import print_scores
 from svea.paper.experiments import experiment
 from svea.paper.pages import gather, render
-from svea.results.report import write_report
+from svea.results.report import report
 
 INTERVAL = re.compile(r"\[[\d.,]+, [\d.,]+\]")
 
@@ -40,7 +40,7 @@ def test_every_verb_prints_the_same_intervals(
                 rewrite(records, lambda r: {"success": r["episode"] % 3 == 0})
     print_scores([tmp_path / "runs"], modes, verbose=True)
     printed = capsys.readouterr().out.splitlines()
-    page = rows(write_report([tmp_path / "runs"], tmp_path / "report.html").read_text())
+    page = rows(report([tmp_path / "runs"], tmp_path / "report.html").read_text())
     _, text = render(gather(one, SMALLEST, tmp_path), tmp_path / "paper")
     listed = text.split("**All results**")[1].splitlines()
 
@@ -60,7 +60,7 @@ def test_the_numbers_behind_a_page_are_those_behind_the_report(tmp_path: Path) -
     one = experiment("table1")
     for run in one.runs(SMALL)["walker_walk", one.settings[6]]:
         write_results(tmp_path, run, {"train": 100.0, "color_hard": 90.0 + 8 * run.config.seed})
-    write_report([tmp_path / "runs"], tmp_path / "r.html", figures_dir=tmp_path / "figures")
+    report([tmp_path / "runs"], tmp_path / "r.html", figures=tmp_path / "figures")
     page, _ = render(gather(one, SMALL, tmp_path), tmp_path / "paper")
 
     def row(path: Path) -> dict[str, str]:

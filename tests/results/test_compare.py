@@ -15,9 +15,9 @@ from fake_runs import write_run
 from svea.cli import main
 from svea.core import files
 from svea.core.errors import UserError
-from svea.results import Group
 from svea.results.compare import compare, compare_in, comparison_table, matches
 from svea.results.compare import find_side as find
+from svea.results.groups import Group
 from svea.results.tables import to_rows
 
 

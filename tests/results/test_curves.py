@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 from fake_runs import write_run
 
-from svea.results import (
-    common_level,
-    group_runs,
-    over_hours,
-    seconds_per_decision,
-    wall_times,
-)
+from svea.results.groups import group_runs
 from svea.results.read import read_run
+from svea.results.summary import common_level, over_hours, seconds_per_decision, wall_times
 
 
 def test_hours_to_a_return_are_read_off_the_mean_curve(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from svea.results.plots import (
     to_png,
     to_svg,
 )
-from svea.results.run import Curve
+from svea.results.read import Curve
 
 X = np.array([0.0, 1000, 2000])
 

@@ -9,7 +9,7 @@ import pytest
 from fake_runs import add_media, write_run
 from PIL import Image
 
-from svea.results import group_runs
+from svea.results.groups import group_runs
 from svea.results.read import read_run
 from svea.results.report import media
 from svea.results.report.media import Media

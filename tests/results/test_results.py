@@ -9,16 +9,9 @@ import numpy as np
 import pytest
 from fake_runs import write_run
 
-from svea.results import (
-    aggregate,
-    all_caveats,
-    caveat_notes,
-    caveats_of,
-    group_runs,
-    mean_curve,
-    summarise,
-)
+from svea.results.groups import all_caveats, caveat_notes, caveats_of, group_runs
 from svea.results.read import read_run
+from svea.results.summary import aggregate, mean_curve, summarise
 from svea.results.tables import all_results, to_latex, to_markdown
 
 

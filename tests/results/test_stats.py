@@ -109,7 +109,7 @@ def test_variance_over_seeds_and_worlds_is_the_sum_of_three():
     rows, columns, mean = table.mean(1), table.mean(0), table.mean()
     both = table - rows[:, None] - columns + mean
     expected = rows.var() / seeds + columns.var() / worlds + both.var() / (seeds * worlds)
-    drawn = by_world(table).resample(rng(), 60_000).mean(axis=1)
+    drawn = by_world(table).resample(rng(), 60_000, {}).mean(axis=1)
     assert drawn.mean() == pytest.approx(mean, abs=1)
     assert drawn.var() == pytest.approx(expected, rel=0.03)
 
@@ -126,7 +126,7 @@ def test_drawing_seeds_and_worlds_is_like_every_draw_there_is():
         for seeds in itertools.product(episodes, repeat=2)
         for worlds in itertools.product("abc", repeat=3)
     ]
-    drawn = stats.SeedsAndWorlds.of(episodes).resample(rng(), 50_000).mean(axis=1)
+    drawn = stats.SeedsAndWorlds.of(episodes).resample(rng(), 50_000, {}).mean(axis=1)
     for height in (1.6, 3.0, 5.0, 8.0, 12.0, 20.0, 29.0):
         chance = np.mean(np.array(every) <= height)
         assert np.mean(drawn <= height) == pytest.approx(chance, abs=0.01)

@@ -83,7 +83,7 @@ def show_zoo(page: Path, is_all: bool = False) -> list[Path]:
     """
     from svea.core.files import make_folder
     from svea.evaluation.requests import evaluate
-    from svea.results.report import write_report
+    from svea.results.report import report
     from svea.runs import zoo
     from svea.runs.records import append_records
 
@@ -118,7 +118,7 @@ def show_zoo(page: Path, is_all: bool = False) -> list[Path]:
             without = film(copy) or without
     if shown:
         make_folder(page.parent)
-        write_report(shown, page, title="Trained agents in worlds they never saw")
+        report(shown, page, title="Trained agents in worlds they never saw")
         print(f"  open {page} in a browser, {without or 'with their videos'}\n")
     return shown
 
@@ -128,7 +128,7 @@ def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
     from svea.config import configure
     from svea.core.files import replace_json
     from svea.evaluation.requests import evaluate
-    from svea.results.report import write_report
+    from svea.results.report import report
     from svea.runs.records import append_records
     from svea.training import train
     from svea.training.display import next_commands
@@ -159,7 +159,7 @@ def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
     }
     replace_json(run / "summary.json", summary)
     title = "Agents in worlds they never saw; the last one learned on this machine"
-    write_report([*shown, run], page, title=title)
+    report([*shown, run], page, title=title)
     print(f"\n{TASK}, mean return over {EPISODES} episodes, most likely actions, of at most 1,000")
     print(f"  random policy              {summary['random_return']:7.1f}")
     print(f"  SVEA, training colours     {summary['train_return']:7.1f}")

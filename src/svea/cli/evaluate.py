@@ -15,8 +15,8 @@ from svea.cli.printing import print_results
 from svea.core.process import second_ends_at_once
 from svea.core.terminal import Steps, starting
 from svea.core.words import listed, plural
-from svea.results import caveat_notes, group_runs
 from svea.results.compare import compare
+from svea.results.groups import caveat_notes, group_runs
 from svea.results.read import look_for_runs, read_runs
 from svea.results.tables import all_results, brief
 from svea.runs import zoo

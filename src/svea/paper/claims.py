@@ -9,18 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from svea import results
 from svea.paper.experiments import (
     AUGMENTS,
     EXPERIMENTS,
-    LOWEST_INTENSITY,
     TASKS,
     Scale,
     Setting,
     experiment,
 )
 from svea.paper.pages import ExperimentResults, gather
-from svea.results.run import Run
+from svea.results import summary
+from svea.results.read import Run
 
 CellMean = Callable[[str, Setting, str], float]
 """The mean return of a task, setting and mode; nan where it is not known."""
@@ -91,7 +90,7 @@ def more_sample_efficient(ours: list[Run], theirs: list[Run]) -> bool | None:
     """Whether the mean area under our training curves is larger, up to where all were evaluated."""
     if not ours or not theirs:
         return None
-    areas = results.areas([*ours, *theirs], "train")
+    areas = summary.areas([*ours, *theirs], "train")
     if areas.size != len(ours) + len(theirs):
         return None
     return bool(areas[: len(ours)].mean() > areas[len(ours) :].mean())
@@ -128,11 +127,12 @@ def best_cells(mean: CellMean) -> tuple[int, int]:
 def _distracting(evidence: dict[str, ExperimentResults]) -> str | None:
     """SVEA's gain over DrQ at the lowest intensity, for either augmentation."""
     one = evidence["fig-distracting"]
-    base = _mean_over_tasks(one, _setting("fig-distracting", "drq", "none"), LOWEST_INTENSITY)
+    lowest = one.experiment.modes[0]
+    base = _mean_over_tasks(one, _setting("fig-distracting", "drq", "none"), lowest)
     gains = []
     for augment in ("conv", "overlay"):
         setting = _setting("fig-distracting", "svea", augment)
-        ours = _mean_over_tasks(one, setting, LOWEST_INTENSITY)
+        ours = _mean_over_tasks(one, setting, lowest)
         if math.isfinite(ours) and base > 0:
             gains.append(f"{_percent(ours, base)} ({augment})")
     return ", ".join(gains) or None
@@ -148,7 +148,7 @@ def _wall_time(evidence: dict[str, ExperimentResults]) -> str | None:
         better = more_sample_efficient(svea, drq)
         if better is None:
             return None
-        ratio = results.seconds_per_decision(drq) / results.seconds_per_decision(svea)
+        ratio = summary.seconds_per_decision(drq) / summary.seconds_per_decision(svea)
         if not better:
             return f"{ratio:.1f}x ({setting.label})"
         tried.append(f"{setting.label} {ratio:.1f}x")

@@ -2,22 +2,25 @@
 
 Source: N. Hansen, H. Su, X. Wang, NeurIPS 2021 (arXiv:2107.00644). Experiments share runs: a
 setting that several of them need has one name and is trained once. Where the paper does not say
-what it ran, the note of the experiment says what we run instead.
+what it ran, the note of the experiment says what we run instead. `experiments.toml` lists them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import tomllib
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from svea.config import Role, configure, fields_with
 from svea.config.modes import WORLDS
 from svea.core.errors import UserError, unknown_name
 from svea.core.seeds import ALL
-from svea.envs import ROBOT_TASKS, expand_modes
-from svea.results import Unit
+from svea.envs import expand_modes
+from svea.results.summary import Unit
 from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs
 from svea.studies.plan import Values
 
@@ -28,8 +31,6 @@ LEAST_DECISIONS = 500  # of a scaled run
 
 TASKS = ("walker_walk", "walker_stand", "cartpole_swingup", "ball_in_cup_catch", "finger_spin")
 AUGMENTS = ("conv", "overlay", "cutout", "blur", "affine-jitter", "rotation")
-INTENSITIES = tuple(expand_modes(["distracting_cs:all"]))
-LOWEST_INTENSITY = INTENSITIES[0]
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,19 @@ class Setting:
     encoder: str = "cnn"
     views: int = 1
     """DrQ's K and M, which are equal in every setting here."""
+
+    @classmethod
+    def parse(cls, text: str) -> Setting:
+        """A setting as `experiments.toml` has it.
+
+        >>> Setting.parse("DrQ ViT: drq none vit")
+        Setting(label='DrQ ViT', method='drq', augment='none', encoder='vit', views=1)
+        """
+        label, _, words = text.partition(": ")
+        method, *others = words.split()
+        names = ("augment", "encoder")
+        views = int(others[2]) if len(others) > 2 else 1
+        return cls(label, method, **dict(zip(names, others, strict=False)), views=views)
 
     @property
     def set(self) -> Values:
@@ -60,8 +74,8 @@ class Experiment:
         about: one line.
         kind: how it is drawn: table, curves, curves-by-augmentation, mean-curves, intensities,
             mean-intensities, q-variance or q-gap.
-        tasks: rows or panels.
         settings: what is compared.
+        tasks: rows or panels.
         modes: in which the final agents are evaluated.
         unit: return or success.
         analyses: of `svea analyze`, made of the final agents.
@@ -72,8 +86,8 @@ class Experiment:
     where: str
     about: str
     kind: str
-    tasks: tuple[str, ...]
     settings: tuple[Setting, ...]
+    tasks: tuple[str, ...] = TASKS
     modes: tuple[str, ...] = ("train", "color_hard")
     unit: Unit = "return"
     analyses: tuple[str, ...] = ()
@@ -189,206 +203,19 @@ def experiment(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
-_DRQ, _NAIVE = Setting("DrQ", "drq"), Setting("DrQ + conv", "drq", "conv")
-_SVEA = Setting("SVEA (conv)", "svea", "conv")
-_SVEA_OVERLAY = Setting("SVEA (overlay)", "svea", "overlay")
-_CURL, _RAD, _PAD = Setting("CURL", "curl"), Setting("RAD", "rad"), Setting("PAD", "pad")
-_SODA_CONV = Setting("SODA (conv)", "soda", "conv")
-_SODA = Setting("SODA (overlay)", "soda", "overlay")
-_VIT = tuple(
-    dataclasses.replace(one, label=f"{one.label} ViT", encoder="vit")
-    for one in (_DRQ, _NAIVE, _SVEA)
-)
-_DRQ_VIT, _NAIVE_VIT, _SVEA_VIT = _VIT
-_MIX_ALL = Setting("data-mixing only", "mix-all", "conv")
-_ROW_5 = Setting("α=0, β=1", "augmented-prediction", "conv")
-_UNDER_AUGMENTATION = tuple(
-    Setting(f"{label} {augment}", method, augment)
-    for augment in AUGMENTS
-    for label, method in (("SVEA", "svea"), ("DrQ +", "drq"))
-)
-_KM = tuple(Setting(f"DrQ [K={n},M={n}]", "drq", "conv", views=n) for n in (1, 2, 5))
-_QUOTED = "the paper quotes CURL, RAD, PAD and SODA from the SODA paper; here all are run"
-_WHICH_SVEA = (
-    "the paper does not say which augmentation its SVEA has here; conv and overlay are run"
-)
+def _all_experiments() -> dict[str, Experiment]:
+    """What `experiments.toml` says, by name."""
+    source = resources.files("svea.paper").joinpath("experiments.toml")
+    found = {}
+    for name, keys in tomllib.loads(source.read_text(encoding="utf-8")).items():
+        values: dict[str, Any] = {
+            key: tuple(one) if isinstance(one, list) else one for key, one in keys.items()
+        }
+        values["settings"] = tuple(map(Setting.parse, keys["settings"]))
+        if "modes" in keys:
+            values["modes"] = tuple(expand_modes(keys["modes"], values.get("tasks", TASKS)[0]))
+        found[name] = Experiment(name, **values)
+    return found
 
-EXPERIMENTS: dict[str, Experiment] = {
-    one.name: one
-    for one in (
-        Experiment(
-            "table1",
-            "Table 1",
-            "DMControl-GB: random colours and natural videos",
-            "table",
-            TASKS,
-            (_CURL, _RAD, _DRQ, _PAD, _SODA_CONV, _SODA, _SVEA, _SVEA_OVERLAY),
-            ("color_hard", "video_easy"),
-            notes=(_QUOTED,),
-        ),
-        Experiment(
-            "table-robot",
-            "Table 2",
-            "robotic manipulation: success in training and in 25 unseen worlds",
-            "table",
-            ROBOT_TASKS,
-            (_DRQ, _NAIVE, _SVEA, *_VIT),
-            ("train", "test"),
-            unit="success",
-            notes=("the paper's robot environments were never released; ours are a rebuild",),
-        ),
-        Experiment(
-            "table-ablations",
-            "Table 3 (appendix A)",
-            "twelve ablations on walker_walk",
-            "table",
-            ("walker_walk",),
-            (
-                dataclasses.replace(_SVEA_VIT, label="1 SVEA ViT"),
-                dataclasses.replace(_SVEA, label="2 SVEA"),
-                Setting("3 augmented target", "svea-augmented-target", "conv"),
-                dataclasses.replace(_MIX_ALL, label="4 mix-all"),
-                dataclasses.replace(_ROW_5, label="5 augmented prediction"),
-                Setting("6 clean target", "clean-target"),
-                dataclasses.replace(_DRQ_VIT, label="7 DrQ ViT"),
-                dataclasses.replace(_DRQ, label="8 DrQ"),
-                dataclasses.replace(_NAIVE_VIT, label="9 DrQ + conv ViT"),
-                dataclasses.replace(_NAIVE, label="10 DrQ + conv"),
-                dataclasses.replace(_RAD, label="11 RAD"),
-                Setting("12 RAD + conv", "rad", "conv"),
-            ),
-            notes=(
-                "the paper prints the same test return, 569±139, in rows 5 and 10",
-                "its column 'Aug. tgt.' can also be read so that SVEA bootstraps from unshifted "
-                "successors; as its code does, we shift them (method svea-clean-target: not)",
-            ),
-        ),
-        Experiment(
-            "table-video-hard",
-            "Table 4 (appendix F)",
-            "DMControl-GB: video_hard",
-            "table",
-            TASKS,
-            (_CURL, _RAD, _DRQ, _PAD, _SODA, _SVEA_OVERLAY),
-            ("video_hard",),
-            notes=(_QUOTED,),
-        ),
-        Experiment(
-            "fig-q-variance",
-            "section 4, figure (top)",
-            "mean variance of the Q-target, DrQ and SVEA with conv",
-            "q-variance",
-            TASKS,
-            (_NAIVE, _SVEA),
-            notes=("the paper does not define the variance; docs/evaluation.md says what ours is",),
-        ),
-        Experiment(
-            "fig-q-gap",
-            "section 4, figure (bottom)",
-            "difference of Q-values on augmented and plain observations, DrQ agents",
-            "q-gap",
-            TASKS,
-            (_DRQ,),
-            analyses=("q-gap",),
-        ),
-        Experiment(
-            "fig-components",
-            "section 6.1, training and test performance",
-            "SVEA's two components, in training and under unseen colours",
-            "curves",
-            TASKS,
-            (_SVEA, _DRQ, _NAIVE, _MIX_ALL, _ROW_5),
-        ),
-        Experiment(
-            "fig-stability",
-            "section 6.1, data augmentations; appendix B",
-            "training under six augmentations, SVEA and DrQ",
-            "curves-by-augmentation",
-            TASKS,
-            (_DRQ, *_UNDER_AUGMENTATION),
-            ("train",),
-        ),
-        Experiment(
-            "fig-aug-generalization",
-            "appendix C",
-            "generalisation of SVEA by augmentation",
-            "curves",
-            TASKS,
-            tuple(one for one in _UNDER_AUGMENTATION if one.method == "svea"),
-            notes=("the text does not name the tasks of this figure; all five are run",),
-        ),
-        Experiment(
-            "fig-km",
-            "section 6.1, DrQ baselines (left)",
-            "DrQ with more views against SVEA, all with conv",
-            "mean-curves",
-            TASKS,
-            (_SVEA, *_KM),
-            ("train",),
-            notes=("the text names no values of K and M beyond 1; 2 and 5 are our choice",),
-        ),
-        Experiment(
-            "fig-distracting",
-            "section 6.1, DistractingCS (right)",
-            "Distracting Control Suite: return by intensity, mean of five tasks",
-            "mean-intensities",
-            TASKS,
-            (_DRQ, _SVEA, _SVEA_OVERLAY),
-            INTENSITIES,
-            notes=(_WHICH_SVEA,),
-        ),
-        Experiment(
-            "fig-distracting-tasks",
-            "appendix E",
-            "Distracting Control Suite: return by intensity, task by task",
-            "intensities",
-            TASKS,
-            (_DRQ, _SVEA, _SVEA_OVERLAY),
-            INTENSITIES,
-            notes=(
-                _WHICH_SVEA,
-                "the caption excepts ball_in_cup_catch at the highest intensity from SVEA's lead, "
-                "the appendix text does not",
-            ),
-        ),
-        Experiment(
-            "fig-vit",
-            "section 6.2",
-            "Vision Transformers, in training and under unseen colours",
-            "curves",
-            ("walker_walk", "cartpole_swingup", "walker_stand"),
-            _VIT,
-            notes=("the text names two of the three tasks; walker_stand is our choice",),
-        ),
-        Experiment(
-            "fig-robot-cnn",
-            "section 6.3, CNN",
-            "training on the robot tasks, CNN",
-            "curves",
-            ROBOT_TASKS,
-            (_DRQ, _NAIVE, _SVEA),
-            ("train",),
-        ),
-        Experiment(
-            "fig-robot-vit",
-            "section 6.3, ViT",
-            "training on the robot tasks, ViT",
-            "curves",
-            ROBOT_TASKS,
-            _VIT,
-            ("train",),
-        ),
-        Experiment(
-            "fig-base",
-            "appendix D",
-            "RAD as the base algorithm, with and without SVEA",
-            "curves",
-            TASKS,
-            (
-                _RAD,
-                Setting("RAD + conv", "rad", "conv"),
-                Setting("SVEA on RAD (conv)", "svea-rad", "conv"),
-            ),
-        ),
-    )
-}
+
+EXPERIMENTS = _all_experiments()

@@ -22,11 +22,9 @@ from svea.core.errors import UserError
 from svea.core.words import mean_std, number, significant
 from svea.paper.experiments import Experiment, Scale, Setting
 from svea.results import figures, plots, published, stats
-from svea.results.caveats import caveats_of
-from svea.results.groups import Group
+from svea.results.groups import Group, caveats_of
 from svea.results.published import PaperResult
-from svea.results.read import read_run
-from svea.results.run import Run
+from svea.results.read import Run, read_run
 from svea.results.summary import Result, Unit, summarise_mode
 from svea.results.tables import (
     ABOUT,

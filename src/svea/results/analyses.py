@@ -12,9 +12,10 @@ from svea.config.modes import in_order
 from svea.core import files
 from svea.core.errors import SveaError, UserError
 from svea.core.words import mean_std, number, significant
-from svea.results import Group, WallTime, common_level, group_runs, wall_times
+from svea.results.groups import Group, group_runs
 from svea.results.read import find_runs, read_run, read_runs
 from svea.results.stats import mean_and_std
+from svea.results.summary import WallTime, common_level, wall_times
 from svea.results.tables import Cell, Table
 
 if TYPE_CHECKING:

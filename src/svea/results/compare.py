@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from svea.config.modes import expand_modes, in_order, is_group
 from svea.core.errors import UserError, unknown_name
 from svea.core.words import interval, number, plural, rate
-from svea.results import Group, areas, caveat_notes, group_runs, stats, suite
+from svea.results import stats
+from svea.results.groups import Group, caveat_notes, group_runs, suite
 from svea.results.read import read_runs
 from svea.results.stats import Interval
+from svea.results.summary import areas
 from svea.results.tables import Cell, Table, show
 from svea.runs import zoo
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from svea.config.modes import EPISODE_FRAMES, ROBOT_TASKS, family, in_order
 from svea.envs import describe
-from svea.results import Group, MeanCurve, Result, mean_curve, over_hours, plots, published, stats
+from svea.results import plots, published, stats
+from svea.results.groups import Group
 from svea.results.plots import Bar, Series
-from svea.results.run import Curve, Run, is_number
-from svea.results.summary import random_return
+from svea.results.read import Curve, Run, is_number
+from svea.results.summary import MeanCurve, Result, mean_curve, over_hours, random_return
 from svea.results.tables import Record
 
 LEARNING, GENERALISATION, ROBOT, Q_VALUES = "learning", "generalisation", "robot", "q-values"
@@ -32,8 +34,8 @@ SPAN_FOR_LOG = 30.0  # a ratio of largest to smallest from which a linear axis h
 Looks = Mapping[str, tuple[int, int]]
 """By the label of a setting: its colour, which is its method's, and its kind of line."""
 Height = tuple[float, stats.Interval, published.PaperResult | None]
-Heights = dict[tuple[int, str], Height]
-"""By the identity of a group, and a category."""
+Heights = dict[tuple[Group, str], Height]
+"""By group and category."""
 Lines = Sequence[tuple[Group, str, MeanCurve, Series]]
 """Whose curve, of which mode or quantity, and how it is drawn."""
 
@@ -227,7 +229,7 @@ def _per_mode(
     """Bars of the modes of a kind."""
     modes = in_order(result.mode for result in results)
     cells: Heights = {
-        (id(r.group), r.mode): (r.mean, r.mean_over_worlds, r.paper if r.is_replication else None)
+        (r.group, r.mode): (r.mean, r.mean_over_worlds, r.paper if r.is_replication else None)
         for r in results
     }
     levels = [[random_return(group, mode) for group in _with_bars(groups, cells)] for mode in modes]
@@ -238,8 +240,8 @@ def _per_mode(
     if any(result.paper and not result.is_replication for result in results):
         caption += " Where ours is not a replication, only the table has the paper's number."
     title = f"{task}: return per mode" + (f", {kind}" if kind in KINDS else "")
-    bars, figure = _bars(kind, GENERALISATION, task, groups, modes, looks, cells, caption)
-    return replace(figure, figure=plots.grouped_bars(bars, modes, title=title, random=random))
+    about = (kind, GENERALISATION, task, caption)
+    return _bars(*about, groups, modes, looks, cells, title=title, random=random)
 
 
 def success_rates(
@@ -249,18 +251,14 @@ def success_rates(
     modes = list(dict.fromkeys(success.mode for success in successes))
     if not modes:
         return
-    cells: Heights = {
-        (id(s.group), s.mode): (s.mean, s.mean_over_worlds, s.paper) for s in successes
-    }
+    cells: Heights = {(s.group, s.mode): (s.mean, s.mean_over_worlds, s.paper) for s in successes}
     caption = f"Whiskers: 95 % bootstrap interval {OVER}.{_without(successes)}"
     if any(success.paper for success in successes):
         caption += " Diamonds: the paper, on its own robot tasks, which were never released: ours "
         caption += "is not a replication."
-    bars, figure = _bars("success", ROBOT, task, groups, modes, looks, cells, caption)
-    drawn = plots.grouped_bars(
-        bars, modes, title=f"{task}: success rate", height="share of episodes", top=1.04
-    )
-    yield replace(figure, figure=drawn)
+    about, title = ("success", ROBOT, task, caption), f"{task}: success rate"
+    height = "share of episodes"
+    yield _bars(*about, groups, modes, looks, cells, title=title, height=height, top=1.04)
 
 
 _ANALYSES = (
@@ -305,14 +303,13 @@ def q_bars(task: str, groups: Sequence[Group], looks: Looks) -> Iterator[ReportF
         for group in groups:
             for key, values in analysed(group.runs, name, category, value).items():
                 interval = stats.bootstrap_interval([values], stats.mean)
-                cells[id(group), key] = (float(np.mean(values)), interval, None)
+                cells[group, key] = (float(np.mean(values)), interval, None)
         if not cells:
             continue
         found = list(dict.fromkeys(key for _, key in cells))
         caption = f"{about} Mean over seeds; whiskers: 95 % bootstrap interval over seeds."
-        bars, figure = _bars(name, Q_VALUES, task, groups, found, looks, cells, caption)
-        drawn = plots.grouped_bars(bars, found, title=f"{task}: {title}", height=value)
-        yield replace(figure, figure=drawn)
+        of, head = (name, Q_VALUES, task, caption), f"{task}: {title}"
+        yield _bars(*of, groups, found, looks, cells, title=head, height=value)
 
 
 def analysed(runs: Sequence[Run], name: str, category: str, value: str) -> dict[str, list[float]]:
@@ -395,30 +392,30 @@ def _intensity(result: Result) -> float | None:
 def _with_bars(groups: Sequence[Group], cells: Heights) -> list[Group]:
     """The groups that have a bar at all."""
     having = {owner for owner, _ in cells}
-    return [group for group in groups if id(group) in having]
+    return [group for group in groups if group in having]
 
 
 def _bars(
     kind: str,
     topic: str,
     task: str,
+    caption: str,
     groups: Sequence[Group],
     categories: Sequence[str],
     looks: Looks,
     cells: Heights,
-    caption: str,
-) -> tuple[list[Bar], ReportFigure]:
-    """The bars of each group that has any, and a figure of them that is yet to be drawn."""
+    **drawn: Any,
+) -> ReportFigure:
+    """A figure with the bars of each group that has any; `drawn` is for `grouped_bars`."""
     nothing: Height = (math.nan, stats.NO_INTERVAL, None)
-    drawn, numbers = [], list[Record]()
+    bars, numbers = [], list[Record]()
     groups = _with_bars(groups, cells)
     for group in groups:
-        heights = [cells.get((id(group), category), nothing) for category in categories]
+        heights = [cells.get((group, category), nothing) for category in categories]
         values = [value for value, _, _ in heights]
-        ends = [interval for _, interval, _ in heights]
+        lows, highs = ([getattr(one, end) for _, one, _ in heights] for end in ("low", "high"))
         paper = [paper.mean if paper else math.nan for _, _, paper in heights]
-        lows, highs = [one.low for one in ends], [one.high for one in ends]
-        drawn.append(Bar(group.label, values, lows, highs, *looks[group.label], paper))
+        bars.append(Bar(group.label, values, lows, highs, *looks[group.label], paper))
         names = ("category", "value", "low", "high", "paper")
         columns = zip(categories, values, lows, highs, paper, strict=True)
         who: Record = {"task": group.task, "setting": group.label}
@@ -426,4 +423,5 @@ def _bars(
             who | dict(zip(names, row, strict=True)) for row in columns if math.isfinite(row[1])
         ]
     methods = tuple(group.method for group in groups)
-    return drawn, ReportFigure(f"{kind}-{task}", topic, task, Figure(), caption, methods, numbers)
+    figure = plots.grouped_bars(bars, categories, **drawn)
+    return ReportFigure(f"{kind}-{task}", topic, task, figure, caption, methods, numbers)

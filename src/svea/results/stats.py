@@ -4,6 +4,8 @@ Every bootstrap starts from the same seed and sorts its scores first, so an inte
 scores alone: every verb prints the same one for the same records.
 A *seed* here is one training run; its *score* is the mean return over its evaluation episodes. A
 *world* is what an episode shows (a colour setting, a clip); every seed is judged in the same ones.
+`resamples` is how many times data are drawn, `confidence` the share of what was drawn that lies in
+the interval. docs/evaluation.md says why seeds and worlds are drawn as they are.
 """
 
 from __future__ import annotations
@@ -79,44 +81,31 @@ class SeedsAndWorlds:
         return max(len(self.totals), int(self.counts.any(axis=0).sum()))
 
     def draw_worlds(
-        self, generator: np.random.Generator, resamples: int, drawn: DrawnWorlds | None = None
+        self, generator: np.random.Generator, resamples: int, drawn: DrawnWorlds
     ) -> NDArray[np.int64]:
         """How often each world is drawn: (resamples, worlds).
 
-        Args:
-            generator: draws.
-            resamples: how many times.
-            drawn: for other tasks, and grows: tasks that show the same worlds have the same draws.
-                Episodes of several tasks have nothing in common.
+        Tasks that show the same worlds have the same draws, which `drawn` collects. Episodes of
+        several tasks have nothing in common.
         """
-        known: DrawnWorlds = {} if drawn is None else drawn
-        if self.worlds in known:
-            return known[self.worlds]
+        if self.worlds in drawn:
+            return drawn[self.worlds]
         worlds = self.totals.shape[1]
         weights = generator.multinomial(worlds, np.full(worlds, 1 / worlds), size=resamples)
         if not any(name.startswith(EPISODE) for name in self.worlds):
-            known[self.worlds] = weights
+            drawn[self.worlds] = weights
         return weights
 
     def resample(
         self,
         generator: np.random.Generator,
         resamples: int,
+        drawn: DrawnWorlds,
         weights: NDArray[np.int64] | None = None,
-        drawn: DrawnWorlds | None = None,
     ) -> NDArray[np.float64]:
-        """Scores of drawn seeds in drawn worlds: (resamples, seeds).
+        """Scores of drawn seeds, all of them judged in the same drawn worlds: (resamples, seeds).
 
-        Seeds and worlds are drawn independently of each other, and all seeds of a resample are
-        judged in the same worlds, as they are in an evaluation. Worlds drawn for each seed apart
-        would average out what a world does to all seeds, and the interval would be too narrow. For
-        the same reason the worlds are drawn once for all tasks that show them.
-
-        Args:
-            generator: draws.
-            resamples: how many times.
-            weights: worlds that were drawn already, for another side of the same evaluation.
-            drawn: as in `draw_worlds`.
+        `weights` are worlds that were drawn already, for another side of the same evaluation.
         """
         seeds = len(self.totals)
         taken = generator.integers(seeds, size=(resamples, seeds))
@@ -128,8 +117,36 @@ class SeedsAndWorlds:
         return np.take_along_axis(scores, taken, axis=1)
 
 
+@dataclass(frozen=True, eq=False)
+class _Seeds:
+    """Scores without their episodes: of one task, only seeds can be drawn."""
+
+    scores: NDArray[np.float64]
+
+    @property
+    def draws(self) -> int:
+        """How many different seeds can be drawn."""
+        return self.scores.size
+
+    def draw_worlds(self, *_: object) -> None:
+        """There are none."""
+
+    def resample(
+        self, generator: np.random.Generator, resamples: int, *_: object
+    ) -> NDArray[np.float64]:
+        """Scores of drawn seeds: (resamples, seeds)."""
+        seeds = self.scores.size
+        return np.sort(self.scores)[generator.integers(seeds, size=(resamples, seeds))]
+
+
 Scores = ArrayLike | SeedsAndWorlds
 """Of one task: a score per seed, or all episodes by seed and world."""
+
+
+def _samples(strata: Sequence[Scores]) -> list[SeedsAndWorlds | _Seeds]:
+    """What can be drawn of each task."""
+    return [s if isinstance(s, SeedsAndWorlds) else _Seeds(np.asarray(s, float)) for s in strata]
+
 
 NO_INTERVAL = Interval(float("nan"), float("nan"), float("nan"))
 
@@ -201,48 +218,27 @@ def bootstrap_interval(
     """A percentile bootstrap interval: seeds are drawn within each stratum, worlds for all.
 
     Where there is nothing to draw but one score, the interval would have no width, as if the score
-    were certain: its ends are nan.
-
-    Args:
-        strata: One per task, usually: an array with a score per seed, of which seeds are drawn; or
-            `SeedsAndWorlds`, of which both are drawn.
-        statistic: Reduces the pooled scores, for example `mean` or `interquartile_mean`.
-        resamples: How many times the data are drawn.
-        confidence: The share of resampled statistics inside the interval.
+    were certain: its ends are nan. Strata are tasks, usually: each an array with a score per seed,
+    of which seeds are drawn; or `SeedsAndWorlds`, of which both are drawn.
     """
-    samples = [s if isinstance(s, SeedsAndWorlds) else np.asarray(s, float) for s in strata]
-    scores = [s.scores if isinstance(s, SeedsAndWorlds) else s for s in samples]
-    if not any(values.size for values in scores):
+    samples = [sample for sample in _samples(strata) if sample.scores.size]
+    if not samples:
         return NO_INTERVAL
-    point = float(statistic(np.concatenate(scores)))
-    if not any(map(_can_vary, samples)):
+    point = float(statistic(np.concatenate([sample.scores for sample in samples])))
+    if all(sample.draws < 2 for sample in samples):
         return Interval(point, float("nan"), float("nan"))
     generator, worlds = np.random.default_rng(BOOTSTRAP_SEED), DrawnWorlds()
-    drawn = [
-        s.resample(generator, resamples, drawn=worlds)
-        if isinstance(s, SeedsAndWorlds)
-        else _resample(s, generator, resamples)
-        for s, values in zip(samples, scores, strict=True)
-        if values.size
-    ]
+    drawn = [sample.resample(generator, resamples, worlds) for sample in samples]
     return _percentiles(point, statistic(np.concatenate(drawn, axis=-1)), confidence)
 
 
 def bootstrap_band(
-    heights: ArrayLike,
-    *,
-    resamples: int = 1000,
-    confidence: float = 0.95,
+    heights: ArrayLike, *, resamples: int = 1000, confidence: float = 0.95
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The pointwise bootstrap interval of a mean curve over seeds: its lower and upper edge.
 
-    Whole curves are resampled, so the band of each point is `bootstrap_interval` of the mean there.
-    One seed has no spread: its band is nan.
-
-    Args:
-        heights: (seeds, points).
-        resamples: How many times the seeds are drawn.
-        confidence: The share of resampled means inside the band.
+    Whole curves, (seeds, points), are resampled, so the band of each point is `bootstrap_interval`
+    of the mean there. One seed has no spread: its band is nan.
     """
     curves = np.asarray(heights, dtype=np.float64)
     seeds = len(curves)
@@ -315,57 +311,24 @@ def _averaged_over_tasks(
 
     Its interval is nan where no side has more than one score to draw.
     """
-    pairs = list(zip(ours, theirs, strict=True))
-    scores = [(_scores(x), _scores(y)) for x, y in pairs]
-    if not pairs or any(x.size == 0 or y.size == 0 for x, y in scores):
+    pairs = list(zip(_samples(ours), _samples(theirs), strict=True))
+    if not pairs or any(one.scores.size == 0 for pair in pairs for one in pair):
         return NO_INTERVAL
-    point = float(np.mean([compare(x, y) for x, y in scores]))
-    if not any(map(_can_vary, (*ours, *theirs))):
+    point = float(np.mean([compare(x.scores, y.scores) for x, y in pairs]))
+    if all(one.draws < 2 for pair in pairs for one in pair):
         return Interval(point, float("nan"), float("nan"))
-    generator, worlds = np.random.default_rng(BOOTSTRAP_SEED), DrawnWorlds()
-    drawn = [compare(*_resample_pair(x, y, generator, resamples, worlds)) for x, y in pairs]
-    return _percentiles(point, np.mean(drawn, axis=0), confidence)
-
-
-def _scores(one: Scores) -> NDArray[np.float64]:
-    """A score per seed."""
-    return one.scores if isinstance(one, SeedsAndWorlds) else np.asarray(one, dtype=np.float64)
-
-
-def _can_vary(one: Scores) -> bool:
-    """Whether a resample can differ from what was seen."""
-    return (one.draws if isinstance(one, SeedsAndWorlds) else np.size(one)) > 1
-
-
-def _resample_pair(
-    x: Scores,
-    y: Scores,
-    generator: np.random.Generator,
-    resamples: int,
-    drawn: DrawnWorlds,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draws of two sides: their seeds apart, their worlds, if they have any, at once.
-
-    Both sides were judged in the same worlds, so what a world does to both is not a difference.
-    `drawn` are those of the tasks before.
-    """
-    if isinstance(x, SeedsAndWorlds) and isinstance(y, SeedsAndWorlds):
+    generator, drawn = np.random.default_rng(BOOTSTRAP_SEED), DrawnWorlds()
+    compared = []
+    for x, y in pairs:  # seeds apart, worlds at once: what a world does to both is no difference
         worlds = x.draw_worlds(generator, resamples, drawn)
-        return x.resample(generator, resamples, worlds), y.resample(generator, resamples, worlds)
-    ours, theirs = _resample(_scores(x), generator, resamples), _scores(y)
-    return ours, _resample(theirs, generator, resamples)
+        sides = (side.resample(generator, resamples, drawn, worlds) for side in (x, y))
+        compared.append(compare(*sides))
+    return _percentiles(point, np.mean(compared, axis=0), confidence)
 
 
 def _gain(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """The difference of the means over the last axes."""
     return mean(x) - mean(y)
-
-
-def _resample(
-    values: NDArray[np.float64], generator: np.random.Generator, resamples: int
-) -> NDArray[np.float64]:
-    """Rows of draws with replacement, each as long as `values`: (resamples, n)."""
-    return np.sort(values)[generator.integers(values.size, size=(resamples, values.size))]
 
 
 def _share_of_wins(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from svea.data.clips import source_of
 from svea.results import published, stats
 from svea.results.groups import Group, suite
 from svea.results.published import PaperResult
-from svea.results.run import Curve, Run
+from svea.results.read import Curve, Run
 
 
 @dataclass(frozen=True, eq=False)

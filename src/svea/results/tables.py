@@ -14,9 +14,10 @@ from typing import Any, Literal
 from svea.config.modes import family, in_order
 from svea.core.words import interval, listed, mean_std, number, rate
 from svea.envs import describe
-from svea.results import Aggregate, Group, Result, aggregate, summarise
+from svea.results.groups import Group
 from svea.results.published import PaperResult
 from svea.results.stats import Interval
+from svea.results.summary import Aggregate, Result, aggregate, summarise
 
 Record = dict[str, Any]
 """One line of a CSV file."""

@@ -15,21 +15,12 @@ from pathlib import Path
 from svea.core import files
 from svea.core.errors import UserError
 from svea.core.words import plural
-from svea.results import (
-    Aggregate,
-    Group,
-    Result,
-    aggregate,
-    figures,
-    group_runs,
-    plots,
-    summarise,
-    tables,
-)
+from svea.results import figures, plots, tables
 from svea.results.figures import ReportFigure
-from svea.results.read import find_runs, read_runs
+from svea.results.groups import Group, group_runs
+from svea.results.read import Run, find_runs, read_runs
 from svea.results.report.page import render
-from svea.results.run import Run
+from svea.results.summary import Aggregate, Result, aggregate, summarise
 from svea.results.tables import (
     Table,
     aggregate_table,
@@ -93,6 +84,8 @@ def report(
     out: str | Path | None = None,
     *,
     figures: str | Path | None = None,
+    title: str = "",
+    generated: datetime | None = None,
     on_problem: Callable[[str], None] = lambda problem: None,
     on_step: Callable[[str], None] = lambda doing: None,
 ) -> Path:
@@ -100,10 +93,17 @@ def report(
 
     Args:
         runs: run folders, folders with runs beneath them, or agents of the zoo, `zoo:NAME`.
-        out: the page; default RUN/report.html for one run, report.html for several.
+        out: the page, or an existing folder, which then gets `report.html`; default
+            RUN/report.html for one run, report.html for several.
         figures: also write every figure, table and number as a file into this folder.
+        title: of the page, whose agents then stand in the order of `runs`; by default settings and
+            tasks, in alphabetical order.
+        generated: the date printed on the page; now, unless given.
         on_problem: called with what is missing or damaged; the rest is reported.
         on_step: called with what is done next.
+
+    Raises:
+        UserError: none of the folders is a run, or a file cannot be written.
 
     Example:
         >>> page = report("runs", "report.html")  # doctest: +SKIP
@@ -114,64 +114,25 @@ def report(
         raise UserError(f"no run at {str(folders[0])!r}: it is a file. Give the folder of a run.")
     beside = folders[0] if len(folders) == 1 else Path()
     page = files.output_file(Path(out) if out else beside / "report.html")
+    page = page / "report.html" if page.is_dir() else page
     kept = None if figures is None else files.output_folder(Path(figures), "figures")
-    return write_report(folders, page, figures_dir=kept, on_problem=on_problem, on_step=on_step)
-
-
-def write_report(
-    runs: Sequence[Path],
-    out: Path,
-    *,
-    title: str = "",
-    figures_dir: Path | None = None,
-    generated: datetime | None = None,
-    on_problem: Callable[[str], None] = lambda problem: None,
-    on_step: Callable[[str], None] = lambda doing: None,
-) -> Path:
-    """Write one HTML page about runs.
-
-    Args:
-        runs: Run folders, or folders with runs beneath them.
-        out: The page; or an existing folder, which then gets `report.html`.
-        title: Of the page, whose agents then stand in the order of `runs`; by default settings and
-            tasks, in alphabetical order.
-        figures_dir: Also write the figures, tables and numbers as files into this folder.
-        generated: The date printed on the page; now, unless given.
-        on_problem: Called with each folder that is not a run, and each damage to one that is.
-        on_step: Called with what is done next.
-
-    Returns:
-        The path of the page.
-
-    Raises:
-        UserError: None of the folders is a run.
-        StorageError: A file cannot be written.
-    """
-    evidence = gather(runs, on_step)
+    evidence = gather(folders, on_step)
     if title:
-        places = {folder: n for n, folder in enumerate(find_runs(map(Path, runs)))}
+        places = {folder: n for n, folder in enumerate(find_runs(folders))}
         evidence.groups.sort(key=lambda group: min(places[run.folder] for run in group.runs))
     on_step("writing the page")
-    out = Path(out)
-    out = out / "report.html" if out.is_dir() else out
-    files.write_whole(out, render(evidence, generated or datetime.now(UTC), title).encode())
-    if figures_dir is not None:
-        on_step(f"writing figures and tables into {figures_dir}")
-        write_figures(evidence, Path(figures_dir))
-    for problem in evidence.problems:
+    files.write_whole(page, render(evidence, generated or datetime.now(UTC), title).encode())
+    if kept is not None:
+        on_step(f"writing figures and tables into {kept}")
+        write_figures(evidence, kept)
+    warnings = [f"{run.name}: {warning}" for run in evidence.runs for warning in run.warnings]
+    for problem in (*evidence.problems, *warnings):
         on_problem(problem)
-    for run in evidence.runs:
-        for warning in run.warnings:
-            on_problem(f"{run.name}: {warning}")
-    return out
+    return page
 
 
-def write_figures(evidence: Evidence, folder: Path) -> list[Path]:
-    """Write figures as PNG, PDF and CSV, tables as LaTeX and Markdown, and all results as CSV.
-
-    Returns:
-        The files.
-    """
+def write_figures(evidence: Evidence, folder: Path) -> None:
+    """Write figures as PNG, PDF and CSV, tables as LaTeX and Markdown, and all results as CSV."""
     contents: dict[str, str | bytes] = {}
     for one in evidence.figures:
         name = _unused(_file_name(one.name), contents)
@@ -188,7 +149,6 @@ def write_figures(evidence: Evidence, folder: Path) -> list[Path]:
         contents["success.csv"] = tables.to_csv(success)
     for name, content in contents.items():
         files.write_whole(folder / name, content.encode() if isinstance(content, str) else content)
-    return [folder / name for name in contents]
 
 
 def _file_name(text: str) -> str:

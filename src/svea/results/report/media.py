@@ -17,8 +17,8 @@ from PIL import Image
 
 from svea.core import files
 from svea.core.words import number, plural
-from svea.results import Group
-from svea.results.run import Run
+from svea.results.groups import Group
+from svea.results.read import Run
 from svea.runs import layout
 
 VIDEO_BYTES = 48_000_000

@@ -18,10 +18,12 @@ import numpy as np
 from markupsafe import Markup
 
 from svea.core.words import count, decisions, duration, listed, number, plural, rate
-from svea.results import Group, Result, all_caveats, figures, mean_curve, plots, published
+from svea.results import figures, plots, published
+from svea.results.groups import Group, all_caveats
 from svea.results.plots import color_of
+from svea.results.read import Curve, Run
 from svea.results.report.media import Media
-from svea.results.run import Curve, Run
+from svea.results.summary import Result, mean_curve
 from svea.results.tables import Table, list_results, success_table
 from svea.runs import layout
 
