@@ -487,11 +487,11 @@ def test_rows_have_the_papers_numbers(tmp_path: Path) -> None:
     rows = {(row["task"], row["mode"]): row for row in to_rows(all_results(groups))}
     walker = rows["walker_walk", "color_hard"]
     assert (walker["mean ± std"], walker["paper"]) == ("310 ± 14", "760 ± 145† Table 1")
-        assert (walker["IQM"], walker["area"]) == ("310", "155")
+    assert (walker["IQM"], walker["area"]) == ("310", "155")
     assert (walker["seeds"], walker["episodes"], walker["random"]) == ("2", "20", "40 (7.8×)")
     assert rows["finger_spin", "distracting_cs:0.1"]["paper"] == "≈290† DistractingCS curves"
     both = rows["all 2 DMControl tasks", "color_hard"]
-    assert (both["mean ± std"], both["IQM [95 %]"]) == ("405", "410 [400, 410]")
+    assert (both["mean ± std"], both["IQM"]) == ("405", "410")
     assert len(to_rows(all_results(groups, ["distracting_cs:0.1"]))) == 1
 
 
