@@ -1,7 +1,7 @@
 # docker build -t svea .                    with the default build of torch: CUDA, and CPU as well
 # docker build -t svea-cpu --build-arg TORCH_INDEX=URL .    with the small build for CPUs, from the
 #     index that PyTorch's installation page names for it
-FROM python:3.12-slim-bookworm
+FROM python:3.12.14-slim-bookworm@sha256:782412e85d0f0984994c290652577d4018aff08145c85b262bb63dc0c7522254
 
 ARG TORCH_INDEX=
 # EGL and OSMesa draw without a screen; gcc compiles kernels and the CPU's renderer when a run starts.
