@@ -318,7 +318,7 @@ def test_an_accident_in_one_of_several_is_mended(
     monkeypatch.setenv("SVEA_FAULTS", str(tmp_path / "plan"))
     (tmp_path / "plan").write_text(json.dumps([[5, 3, kind]]))
     incidents = Incidents()
-    faulty = TOY | {"task": "faults.faulty:make"}
+    faulty = TOY | {"task": "toy:make_faulty"}
     with Workers([faulty] * 3, incidents.append, per_process=3) as workers:
         played = Played(workers, [4, 5, 6])
         for _ in range(5):
@@ -326,11 +326,11 @@ def test_an_accident_in_one_of_several_is_mended(
             played.receive()
     (cause,) = incidents.causes
     said = {
-        "raise": "environment 1 raised RuntimeError: an accident",
+        "raise": "environment 1 raised ZeroDivisionError: the toy broke",
         "hang": "environments 0 to 2 (process",
     }
     assert said[kind] in cause
-    assert "faulty.py" in incidents[0]["details"], "where it happened"
+    assert "toy.py" in incidents[0]["details"], "where it happened"
 
 
 def test_episodes_of_different_ends_share_a_process() -> None:
@@ -367,7 +367,7 @@ def slow_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]
     """The toy whose step takes two seconds, once."""
     monkeypatch.setenv("SVEA_FAULTS", str(tmp_path / "plan"))
     (tmp_path / "plan").write_text(json.dumps([[5, 0, "slow"]]))
-    return TOY | {"task": "faults.faulty:make"}
+    return TOY | {"task": "toy:make_faulty"}
 
 
 def test_a_step_timeout_names_the_line_that_hangs(slow_step: dict[str, Any]) -> None:
@@ -380,7 +380,7 @@ def test_a_step_timeout_names_the_line_that_hangs(slow_step: dict[str, Any]) -> 
         assert pids(workers) != before
     (cause,) = incidents.causes
     assert re.search(
-        r"answer in 0.5 s. Your step\(\) or reset\(\)\? It is at \S*faulty.py, line", cause
+        r"answer in 0.5 s. Your step\(\) or reset\(\)\? It is at \S*toy.py, line", cause
     )
     assert cause.endswith("in happen"), "the line that sleeps, and not that of the library"
 
@@ -398,7 +398,7 @@ def test_an_environment_may_take_any_time_if_asked(
         assert workers.receive()[0].reward == alone(5, [0.5])[1][-1]
         assert pids(workers) == before
     said = capsys.readouterr().err
-    assert said.count("warning:") == 1 and "faulty.py, line" in said
+    assert said.count("warning:") == 1 and "toy.py, line" in said
     assert "Waiting for it (--step-timeout" in said and "Restarted" not in said
 
 

@@ -29,11 +29,11 @@ def test_a_mistake_in_the_environment_is_one_line_and_a_traceback_in_the_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    assert main(command(TINY | {"task": "toy:make_broken"}, run)[3:]) == 5
+    assert main(command(TINY | {"task": "toy:make_broken"}, run)) == 5
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("warning")]
     (line,) = said
     assert line.startswith("svea: environment 0 raised ZeroDivisionError: the toy broke (")
-    assert re.search(r"toy.py, line \d+, in step\) ", line), "where in the user's code"
+    assert re.search(r"toy.py, line \d+, in happen\) ", line), "where in the user's code"
     assert line.endswith(f"(details: {run / layout.INCIDENTS})")
     *restarts, end = lines(run)
     assert [line["what"] for line in restarts] == ["worker restarted"]

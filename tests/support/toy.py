@@ -6,9 +6,12 @@ step is 1 - |x|. Episodes last ten decisions, so the return of doing nothing is 
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -18,7 +21,10 @@ from numpy.typing import NDArray
 LENGTH = 10  # decisions in an episode
 SPEED = 0.4  # the most that x changes in a decision
 
+MISHAPS = ("kill", "segfault", "exit", "raise", "memory", "stop", "hang")
+
 Observation = NDArray[np.uint8]
+Step = tuple[Any, float, bool, bool, dict[str, Any]]
 
 
 class Toy(gym.Env[Observation, NDArray[np.float32]]):
@@ -27,25 +33,29 @@ class Toy(gym.Env[Observation, NDArray[np.float32]]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
 
     def __init__(
-        self, image_size: int = 16, seed: int = 0, terminate_at: int | None = None
+        self,
+        image_size: int = 16,
+        seed: int = 0,
+        terminate_at: int | None = None,
+        actions: int = 1,
+        channels: int = 9,
     ) -> None:
-        self.observation_space = gym.spaces.Box(0, 255, (9, image_size, image_size), np.uint8)
-        self.action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+        shape = (channels, image_size, image_size)
+        self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
+        self.action_space = gym.spaces.Box(-1.0, 1.0, (actions,), np.float32)
         self.size, self.terminate_at, self.first_seed = image_size, terminate_at, seed
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=self.first_seed if seed is None and self._np_random is None else seed)
         self.x = start(self.np_random)
         self.ground = int(self.np_random.integers(0, 60))
-        self.clock = 0
+        self.clock, self.episode = 0, seed
         self.frames = [self.draw()] * 3
         return np.concatenate(self.frames), {}
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.float32]) -> Step:
         self.x = float(np.clip(self.x + SPEED * float(action[0]), -1, 1))
         self.clock += 1
         self.frames = [*self.frames[1:], self.draw()]
@@ -86,108 +96,152 @@ def make_terminating(image_size: int = 16) -> Toy:
     return Toy(image_size, terminate_at=4)
 
 
-class Broken(Toy):
-    """An environment with a mistake in it."""
+def make_wide(image_size: int = 16) -> Toy:
+    """Has one more action."""
+    return Toy(image_size, actions=2)
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        if self.clock == 2:
-            raise ZeroDivisionError("the toy broke")
+
+def make_grey(image_size: int = 16) -> Toy:
+    """Shows what its space does not say."""
+    return Toy(image_size, channels=3)
+
+
+# What goes wrong ----------------------------------------------------------------------------------
+
+
+def happen(mishap: str) -> None:
+    """To this process: one of MISHAPS, or only a delay."""
+    if mishap == "raise":
+        raise ZeroDivisionError("the toy broke")
+    if mishap == "memory":
+        held = 2**30
+        resource.setrlimit(resource.RLIMIT_AS, (held, held))
+        bytearray(2 * held)
+    if mishap == "exit":
+        os._exit(7)
+    if mishap in ("hang", "slow"):
+        time.sleep(3600 if mishap == "hang" else 2)
+        return
+    numbers = {"kill": signal.SIGKILL, "segfault": signal.SIGSEGV, "stop": signal.SIGSTOP}
+    os.kill(os.getpid(), numbers[mishap])
+
+
+class Failing(Toy):
+    """Meets with a mishap in one decision of every episode."""
+
+    def __init__(self, image_size: int, mishap: str, when: int) -> None:
+        super().__init__(image_size)
+        self.mishap, self.when = mishap, when
+
+    def step(self, action: NDArray[np.float32]) -> Step:
+        if self.clock == self.when:
+            happen(self.mishap)
         return super().step(action)
 
 
-def make_broken(image_size: int = 16) -> Broken:
+def make_broken(image_size: int = 16) -> Toy:
     """Raises in the third decision of an episode."""
-    return Broken(image_size)
+    return Failing(image_size, "raise", 2)
 
 
-class Dying(Toy):
-    """An environment whose process is killed from outside, as by a system out of memory."""
+def make_dying(image_size: int = 16) -> Toy:
+    """Dies in the first decision, as killed by a system out of memory."""
+    return Failing(image_size, "kill", 0)
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        os.kill(os.getpid(), signal.SIGKILL)
+
+class Faulty(Toy):
+    """Fails by a plan, a JSON file: the seed of an episode, the decision in it, and the mishap.
+
+    Before a fault happens, it marks so in a file beside the plan, and happens once: another process
+    in the same place goes on.
+    """
+
+    def __init__(self, image_size: int, plan: Path) -> None:
+        super().__init__(image_size)
+        self.plan, self.faults = plan, json.loads(plan.read_text())
+
+    def step(self, action: NDArray[np.float32]) -> Step:
+        for number, (seed, clock, mishap) in enumerate(self.faults):
+            mark = self.plan.with_name(f"{self.plan.stem}-{number}")
+            if (seed, clock) == (self.episode, self.clock) and not mark.exists():
+                mark.touch()
+                happen(mishap)
         return super().step(action)
 
 
-def make_dying(image_size: int = 16) -> Dying:
-    """Dies in the first decision."""
-    return Dying(image_size)
-
-
-def make_grey(image_size: int = 16) -> gym.Env[Any, Any]:
-    """Breaks the contract: one channel too few."""
-    environment = Toy(image_size)
-    environment.observation_space = gym.spaces.Box(0, 255, (3, image_size, image_size), np.uint8)
-    return environment
+def make_faulty(image_size: int = 16) -> Toy:
+    """By the plan that the variable ``SVEA_FAULTS`` names."""
+    return Faulty(image_size, Path(os.environ["SVEA_FAULTS"]))
 
 
 class Undefined(Toy):
-    """An environment that answers NaN."""
+    """Shows floats, and answers NaN or infinity: always, or at one decision of one episode."""
 
-    def __init__(self, image_size: int, what: str) -> None:
+    def __init__(
+        self, image_size: int, what: str, bad: float = np.nan, place: tuple[int, int] | None = None
+    ) -> None:
         super().__init__(image_size)
-        self.what = what
         self.observation_space = gym.spaces.Box(0, 1, (3, image_size, image_size), np.float32)
+        self.what, self.bad, self.place = what, bad, place
 
     def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
         seen, info = super().reset(**settings)
         return (seen[-3:] / 255).astype(np.float32), info
 
-    def step(self, action: NDArray[np.float32]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.float32]) -> Step:
+        now = self.place in (None, (self.episode, self.clock))
         seen, reward, terminated, truncated, info = super().step(action)
         picture = (seen[-3:] / 255).astype(np.float32)
-        if self.what == "reward":
-            reward = float("nan")
-        else:
-            picture[0, 0, 0] = np.nan
+        if now and self.what == "reward":
+            reward = self.bad
+        if now and self.what == "observation":
+            picture[1, 2, 3] = self.bad
         return picture, reward, terminated, truncated, info
 
 
-def make_undefined_reward(image_size: int = 16) -> Undefined:
+def make_undefined_reward(image_size: int = 16) -> Toy:
     """The reward is NaN."""
     return Undefined(image_size, "reward")
 
 
-def make_undefined_observation(image_size: int = 16) -> Undefined:
+def make_undefined_observation(image_size: int = 16) -> Toy:
     """The observation is NaN."""
     return Undefined(image_size, "observation")
 
 
-def make_stuck(image_size: int = 16) -> Toy:
+def make_spoiled(image_size: int = 16) -> Toy:
+    """As the variable ``SVEA_FAULTS`` says: what, the episode's seed, the decision, the number."""
+    what, seed, when, bad = json.loads(os.environ["SVEA_FAULTS"])
+    return Undefined(image_size, what, float(bad), (seed, when))
+
+
+def make_stuck(image_size: int = 16, seconds: float = 600.0) -> Toy:
     """Begins to draw and never ends, as some drivers do, unless OSMesa draws."""
     from svea.envs.rendering.renderer import announce_first_picture
 
     announce_first_picture()
     if os.environ.get("MUJOCO_GL") != "osmesa":
-        time.sleep(600)
+        time.sleep(seconds)
     return Toy(image_size)
 
 
 def make_slowly(image_size: int = 16) -> Toy:
     """Takes a second to be made, and then draws at once."""
-    from svea.envs.rendering.renderer import announce_first_picture
-
     time.sleep(1.0)
-    announce_first_picture()
-    return Toy(image_size)
+    return make_stuck(image_size, 0.0)
 
 
 class Diverging(Toy):
     """An environment whose simulation diverges in the fourth decision of every episode."""
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.float32]) -> Step:
         seen, reward, terminated, truncated, info = super().step(action)
         if self.clock == 4:
             return seen, reward, False, True, info | {"physics_error": "the toy diverged"}
         return seen, reward, terminated, truncated, info
 
 
-def make_diverging(image_size: int = 16) -> Diverging:
+def make_diverging(image_size: int = 16) -> Toy:
     """Every episode is broken off after four decisions."""
     return Diverging(image_size)
 
@@ -195,22 +249,13 @@ def make_diverging(image_size: int = 16) -> Diverging:
 class Successful(Toy):
     """An environment that says, in NumPy's own numbers, whether the task is solved."""
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.float32]) -> Step:
         seen, reward, terminated, truncated, _ = super().step(action)
         solved = np.bool_(self.clock < LENGTH or self.ground % 2 == 0)
         told = {"is_success": solved, "distance": np.float32(0.5), "seen": seen}
         return seen, reward, terminated, truncated, told
 
 
-def make_successful(image_size: int = 16) -> Successful:
+def make_successful(image_size: int = 16) -> Toy:
     """Solved in every decision; at the end, where the ground is even."""
     return Successful(image_size)
-
-
-def make_wide(image_size: int = 16) -> Toy:
-    """Has one more action."""
-    environment = Toy(image_size)
-    environment.action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-    return environment

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 import torch
 
 from svea.config import Config
@@ -16,12 +16,24 @@ from svea.runs import checkpoint
 from svea.runs.load import load_config
 from svea.training import Trainer, train
 
-WALL_CLOCK = ("seconds", "updates_per_second", "decisions_per_second")
+if TYPE_CHECKING:
+    import pytest  # the fault kit does without
+
+WALL_CLOCK = ("seconds", "log_offset", "updates_per_second", "decisions_per_second")
+
+
+def timeless(value: Any) -> Any:
+    """JSON without the values of the clock on the wall."""
+    if isinstance(value, dict):
+        return {k: timeless(v) for k, v in value.items() if k not in WALL_CLOCK}
+    return [timeless(v) for v in value] if isinstance(value, list) else value
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k not in WALL_CLOCK} for line in lines]
+    """The whole lines of a run's log."""
+    path = run / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return [timeless(json.loads(line)) for line in lines if line.endswith(b"\n")]
 
 
 def outcome(run: Path) -> dict[str, Any]:
@@ -35,9 +47,20 @@ def outcome(run: Path) -> dict[str, Any]:
         "decision": saved.decision,
         "tensors": saved.agent,
         "replay": vars(replay.gather(torch.arange(len(replay)))),
-        "state": {k: v for k, v in saved.state.items() if k not in ("seconds", "log_offset")},
+        "state": timeless(saved.state),
         "metrics": metrics(run),
     }
+
+
+def digest(run: Path) -> str:
+    """A hash of all that a run leaves behind."""
+    found = outcome(run)
+    total = hashlib.sha256()
+    for name, tensor in sorted({**found.pop("tensors"), **found.pop("replay")}.items()):
+        total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        total.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    total.update(json.dumps(found, sort_keys=True).encode())
+    return total.hexdigest()
 
 
 def assert_same(one: Path, two: Path) -> None:

@@ -11,9 +11,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from faults.profiles import TOY
-from faults.tally import Tally, expect
+from faults.tally import Tally, expect, numbers
 
 from svea.config import Config, configure, from_dict, to_dict
 from svea.core.errors import SveaError, UserError
@@ -30,12 +29,9 @@ def fuzzed(cases: range, seed: int, folder: Path) -> Tally:
     """From Python, from JSON and from the command line in turn."""
     tally, names = Tally(), field_names()
     for case in cases:
-        random = np.random.default_rng([seed, 9, case])
-        count = int(random.integers(1, 4))
-        changes = {
-            str(random.choice(names)): copy.deepcopy(ODD[int(random.integers(len(ODD)))])
-            for _ in range(count)
-        }
+        random = numbers("configurations", seed, case)
+        chosen = random.choice(names, int(random.integers(1, 4)))
+        changes = {str(name): copy.deepcopy(ODD[random.integers(len(ODD))]) for name in chosen}
         way = (from_python, from_json, from_flags)[case % 3]
         with tally.case(f"{way.__name__}: {changes!r:.300}"):
             try:
@@ -87,11 +83,11 @@ def from_flags(changes: dict[str, Any]) -> Config:
     for name, value in changes.items():
         if name != "task":
             flags += [f"--{name.replace('_', '-')}", str(value)]
-    said = io.StringIO()
+    printed = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(printed):
             return train_flags(flags)[0]
     except SystemExit as end:
-        if end.code == 0 or not said.getvalue():
+        if end.code == 0 or not printed.getvalue():
             raise AssertionError(f"the parser ended with {end.code}") from end
-        raise UserError(said.getvalue()) from None
+        raise UserError(printed.getvalue()) from None

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shutil
 import warnings
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from archive_server import make_zip
 from faults.disks import check_whole, later_save
-from faults.profiles import TOY, config
-from faults.tally import Tally, expect
-from PIL import Image
+from faults.profiles import TOY, config, no_films
+from faults.tally import Tally, expect, numbers
+from small_media import picture, put, write_video
 
 from svea.core.errors import SveaError
 
@@ -29,26 +31,6 @@ class Kind:
 
     path: Path
     check: Callable[[], None]
-
-
-def truncations(cases: range, seed: int, folder: Path) -> Tally:
-    """Files cut short at a random length."""
-    return damage(cases, seed, folder, cut)
-
-
-def bit_flips(cases: range, seed: int, folder: Path) -> Tally:
-    """Files with 1, 8 or 64 bits flipped."""
-    return damage(cases, seed, folder, flip)
-
-
-def media_truncations(cases: range, seed: int, folder: Path) -> Tally:
-    """Pictures and videos cut short."""
-    return damage(cases, seed, folder, cut, media_kinds)
-
-
-def media_bit_flips(cases: range, seed: int, folder: Path) -> Tally:
-    """Pictures and videos with flipped bits."""
-    return damage(cases, seed, folder, flip, media_kinds)
 
 
 def cut(content: bytes, random: np.random.Generator) -> bytes:
@@ -68,16 +50,16 @@ def damage(
     cases: range,
     seed: int,
     folder: Path,
+    *,
     harm: Damage,
-    make_kinds: Callable[[Path], dict[str, Kind]] | None = None,
+    make_kinds: Callable[[Path], dict[str, Kind]],
 ) -> Tally:
     """Damage every kind of file, once per case, and restore it again."""
-    tally, kinds = Tally(), (make_kinds or data_kinds)(folder)
-    for number, (name, kind) in enumerate(kinds.items()):
+    tally = Tally(skipped=no_films() if make_kinds is media_kinds else "")
+    for name, kind in (make_kinds(folder) if not tally.skipped else {}).items():
         whole = kind.path.read_bytes()
         for case in cases:
-            random = np.random.default_rng([seed, 5, number, case])
-            kind.path.write_bytes(harm(whole, random))
+            kind.path.write_bytes(harm(whole, numbers(name, seed, case)))
             with tally.case(f"{harm.__name__} {name} {case}"), quiet():
                 try:
                     kind.check()
@@ -142,18 +124,11 @@ def export_kind(folder: Path) -> Kind:
     """The weights of an export."""
     from svea.agents import make_agent
     from svea.config import to_dict
-    from svea.core import files
-    from svea.runs import tensors
-    from svea.runs.load import EXPORTED, load_agent
+    from svea.runs.load import load_agent, write_export
 
-    made = make_agent(config(TOY, folder), 1)
-    state, written = made.state_dict(), {}
-    folder.mkdir()
-    for name, networks in EXPORTED.items():
-        part = {k: v for k, v in state.items() if k.split(".")[0] in networks}
-        written[name] = files.write(folder / name, tensors.blocks(part))
-    about = {"files": written, "decision": 1}
-    (folder / "config.json").write_text(json.dumps(to_dict(config(TOY, folder)) | about))
+    agent = make_agent(config(TOY, folder), 1)
+    state = agent.state_dict()
+    write_export(folder, agent, to_dict(config(TOY, folder)))
 
     def load() -> None:
         read = load_agent(folder).state_dict()
@@ -167,16 +142,11 @@ def export_kind(folder: Path) -> Kind:
 
 def archive_kind(folder: Path) -> Kind:
     """A downloaded archive."""
-    import shutil
-
     from svea.data.get import Source, unpack
 
-    path, target = folder / "archive.zip", folder / "unpacked"
+    target = folder / "unpacked"
     content = {f"clips/{k}.txt": bytes([k]) * 500 for k in range(20)}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in content.items():
-            archive.writestr(name, data)
-
+    path = put(folder / "archive.zip", make_zip(*content.items()))
     source = Source("", "zip", "", 10**5, "", r"clips/(\d+)\.txt")
 
     def read() -> None:
@@ -194,22 +164,17 @@ def media_kinds(folder: Path) -> dict[str, Kind]:
     from svea.augment.images import ImageBank
     from svea.data import clips
 
-    random = np.random.default_rng(0)
     kinds = {}
-    for name, ending in (("PNG", "png"), ("JPEG", "jpg")):
-        place = folder / name
-        place.mkdir()
-        for k in range(2):
-            pixels = random.integers(0, 255, (40, 48, 3)).astype(np.uint8)
-            Image.fromarray(pixels).save(place / f"{k}.{ending}")
+    for ending in ("png", "jpg"):
+        path, _ = (picture(folder / ending, f"{k}.{ending}", 48) for k in range(2))
 
-        def draw(place: Path = place) -> None:
+        def draw(place: Path = path.parent) -> None:
             expect(ImageBank.folder(place).draw(2, 16, 16).isfinite().all(), "not a picture")
 
         draw()
-        kinds[name] = Kind(place / f"0.{ending}", draw)
-    video = folder / "video" / "clip.mp4"
-    write_video(video, random)
+        kinds[ending] = Kind(path, draw)
+    noise = np.random.default_rng(0).integers(0, 255, (8, 64, 64, 3)).astype(np.uint8)
+    video = write_video(folder / "video" / "clip.mp4", noise)
 
     def show() -> None:
         clips._cache.clear()
@@ -220,13 +185,7 @@ def media_kinds(folder: Path) -> dict[str, Kind]:
     return kinds | {"video": Kind(video, show)}
 
 
-def write_video(path: Path, random: np.random.Generator) -> None:
-    """Eight noisy frames of H.264."""
-    import imageio_ffmpeg
-
-    path.parent.mkdir()
-    writer = imageio_ffmpeg.write_frames(str(path), (64, 64), fps=10, ffmpeg_log_level="error")
-    writer.send(None)
-    for _ in range(8):
-        writer.send(random.integers(0, 255, (64, 64, 3)).astype(np.uint8))
-    writer.close()
+truncations = partial(damage, harm=cut, make_kinds=data_kinds)
+bit_flips = partial(damage, harm=flip, make_kinds=data_kinds)
+media_truncations = partial(damage, harm=cut, make_kinds=media_kinds)
+media_bit_flips = partial(damage, harm=flip, make_kinds=media_kinds)

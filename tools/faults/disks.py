@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import shutil
@@ -14,8 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from faults.profiles import NO_FILMS, TOY, can_film, config, digest, left_behind
-from faults.tally import Tally, expect
+from faults.profiles import TOY, config, left_behind, no_films
+from faults.tally import Tally, each, expect
+from whole_runs import digest
 
 from svea.core import files
 from svea.core.errors import SveaError
@@ -23,6 +25,7 @@ from svea.replay import Replay
 from svea.replay.segments import counters
 from svea.runs import checkpoint
 from svea.runs.log import Log
+from svea.training import train
 
 CALLS = {
     *("open", "write", "fsync", "close", "replace", "mkdir", "unlink", "rmdir", "listdir"),
@@ -135,59 +138,61 @@ def check_whole(saver: Saver, before: int | None) -> None:
     expect(rewards == wanted and len(wanted) > 0, "the replay is wrong")
 
 
-class Template:
-    """A saver about to save, which can be put back to that moment."""
-
-    def __init__(self, scenario: str, folder: Path) -> None:
-        self.folder, self.saver = folder / scenario, SCENARIOS[scenario](folder / scenario)
-        self.segments, self.repeats = self.saver.segments, self.saver.repeats
-        self.folder.mkdir(parents=True, exist_ok=True)
-        saved = checkpoint.load(self.folder)
-        self.decision = saved.decision if saved else None
-
-    def copy(self, folder: Path) -> Saver:
-        """The saver, about to save in a copy of its folder."""
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self.folder, folder)
-        self.saver.folder, self.saver.segments = folder, self.segments
-        self.saver.repeats = self.repeats
-        return self.saver
+def copied(saver: Saver, folder: Path) -> Saver:
+    """The same saver about to save, in a copy of its folder."""
+    twin = copy.copy(saver)
+    twin.folder = folder
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(saver.folder, folder)
+    return twin
 
 
-def templates(folder: Path) -> dict[str, Template]:
-    """One of each scenario."""
-    return {scenario: Template(scenario, folder / "templates") for scenario in SCENARIOS}
-
-
-def points(ready: dict[str, Template], folder: Path) -> list[tuple[str, int, str]]:
-    """Every system call of every kind of save: scenario, number, name."""
-    found = []
-    for scenario, template in ready.items():
-        saver = template.copy(folder / "counted")
-        with hooked(Hooked()) as hook:
-            saver.save()
-        found += [(scenario, number, name) for number, name in enumerate(hook.calls, 1)]
+def ready(folder: Path) -> dict[str, tuple[Saver, int | None, list[str]]]:
+    """Of each scenario: a saver, the decision on disk, and the system calls of its save."""
+    found: dict[str, tuple[Saver, int | None, list[str]]] = {}
+    for scenario, make in SCENARIOS.items():
+        saver = make(folder / scenario)
+        saver.folder.mkdir(parents=True, exist_ok=True)
+        before = checkpoint.load(saver.folder)
+        calls = calls_of(copied(saver, folder / "counted").save)
+        found[scenario] = (saver, before.decision if before else None, calls)
     return found
+
+
+def calls_of(action: Callable[[], Any]) -> list[str]:
+    """The system calls of an action."""
+    with hooked(Hooked()) as hook:
+        action()
+    return hook.calls
 
 
 def save_kills(cases: range, seed: int, folder: Path) -> Tally:
     """SIGKILL before every system call of a save, and in the middle of every write."""
-    tally, ready = Tally(), templates(folder)
-    plan = [(*point, half) for point in points(ready, folder) for half in (False, True)]
-    plan = [(*rest, name, half) for *rest, name, half in plan if name == "write" or not half]
-    for scenario, number, name, half in chosen(plan, cases):
-        saver, before = ready[scenario].copy(folder / "saved"), ready[scenario].decision
-        with tally.case(f"{scenario} save, call {number} ({name}{', half done' if half else ''})"):
+    tally = Tally()
+    plan = [
+        (scenario, saver, before, number, half)
+        for scenario, (saver, before, calls) in ready(folder / "ready").items()
+        for number, name in enumerate(calls, 1)
+        for half in ((False, True) if name == "write" else (False,))
+    ]
+    for scenario, template, before, number, half in chosen(plan, cases):
+        saver = copied(template, folder / "saved")
+        with tally.case(f"{scenario} save, call {number}{', half done' if half else ''}"):
             child = os.fork()
             if not child:
                 save_and_die(saver, number, half)
             _, status = os.waitpid(child, 0)
             expect(os.WTERMSIG(status) == signal.SIGKILL, f"the child ended with {status}")
             check_whole(saver, before)
-            saver.save()  # as the resumed run will
-            check_whole(saver, saver.decision)
-            expect(not left_behind(saver.folder), f"left: {left_behind(saver.folder)}")
+            save_again(saver)  # as the resumed run will
     return tally
+
+
+def save_again(saver: Saver) -> None:
+    """A later save works, and leaves nothing half-written."""
+    saver.save()
+    check_whole(saver, saver.decision)
+    expect(not left_behind(saver.folder), f"left: {left_behind(saver.folder)}")
 
 
 def save_and_die(saver: Saver, number: int, half: bool) -> None:
@@ -203,24 +208,32 @@ def save_and_die(saver: Saver, number: int, half: bool) -> None:
     os._exit(0)
 
 
+Fail = Callable[[Path, Hooked], None]
+"""Does something in a folder where a system call fails, and looks at what is left."""
+
+
 def storage_errors(cases: range, seed: int, folder: Path) -> Tally:
     """Each of six errors at every system call of a save, of a log line and of a video."""
-    tally, ready = Tally(), templates(folder)
-    plan: list[tuple[Callable[..., None], str, int, str]] = [
-        (partial(fail_save, ready[scenario]), f"{scenario} save", number, error)
-        for scenario, number, _ in points(ready, folder)
+    tally = Tally(skipped=no_films())
+    actions: dict[str, tuple[Fail, int]] = {
+        f"{scenario} save": (partial(fail_save, saver, before), len(calls))
+        for scenario, (saver, before, calls) in ready(folder / "ready").items()
+    }
+    write = {"log line": (fail_log_line, write_log)}
+    if not tally.skipped:
+        write["video"] = (fail_video, write_movie)
+    for name, (fail, action) in write.items():
+        actions[name] = (fail, len(calls_of(partial(action, folder / f"counted {name}.mp4"))))
+    plan = [
+        (name, fail, number, error)
+        for name, (fail, calls) in actions.items()
+        for number in range(1, calls + 1)
         for error in ERRORS
     ]
-    films = can_film()
-    tally.skipped = "" if films else NO_FILMS
-    for what, fail, calls in (
-        ("log line", fail_log_line, count_log_line(folder)),
-        ("video", fail_video, count_video(folder) if films else 0),
-    ):
-        plan += [(fail, what, number + 1, error) for number in range(calls) for error in ERRORS]
-    for fail, what, number, error in chosen(plan, cases):
-        with tally.case(f"{what}, call {number}: {error}"):
-            fail(folder / "failed", number, error)
+    for name, fail, number, error in chosen(plan, cases):
+        (folder / "failed").mkdir(exist_ok=True)
+        with tally.case(f"{name}, call {number}: {error}"):
+            fail(folder / "failed", failing(number, error))
     return tally
 
 
@@ -249,21 +262,13 @@ def expect_refusal(hook: Hooked, action: Callable[[], Any], path: Path) -> None:
         expect(str(path) in str(error), f"{path} is not named: {error}")
 
 
-def fail_save(template: Template, folder: Path, number: int, error: str) -> None:
+def fail_save(template: Saver, before: int | None, folder: Path, hook: Hooked) -> None:
     """A save meets an error; the old checkpoint is whole, and later saves work."""
-    saver = template.copy(folder)
-    expect_refusal(failing(number, error), saver.save, folder)
-    check_whole(saver, template.decision)
+    saver = copied(template, folder)
+    expect_refusal(hook, saver.save, folder)
+    check_whole(saver, before)
     expect(not left_behind(folder), f"left: {left_behind(folder)}")
-    saver.save()
-    check_whole(saver, saver.decision)
-
-
-def count_log_line(folder: Path) -> int:
-    """System calls of a log's life."""
-    with hooked(Hooked()) as hook:
-        write_log(folder / "counted.jsonl")
-    return len(hook.calls)
+    save_again(saver)
 
 
 def write_log(path: Path) -> None:
@@ -276,56 +281,47 @@ def write_log(path: Path) -> None:
         log.close()
 
 
-def fail_log_line(folder: Path, number: int, error: str) -> None:
+def fail_log_line(folder: Path, hook: Hooked) -> None:
     """A log meets an error: whole lines are left, and no half one."""
-    folder.mkdir(exist_ok=True)
     path = folder / "metrics.jsonl"
     path.unlink(missing_ok=True)
-    expect_refusal(failing(number, error), lambda: write_log(path), path)
+    expect_refusal(hook, lambda: write_log(path), path)
     content = path.read_bytes() if path.exists() else b""
     expect(content == b"" or content.endswith(b"}\n"), "half a line was left")
-
-
-def count_video(folder: Path) -> int:
-    """System calls of a video; 0 where this version writes videos elsewhere."""
-    with hooked(Hooked()) as hook:
-        write_movie(folder / "counted.mp4")
-    return len(hook.calls)
 
 
 def write_movie(path: Path) -> None:
     """A short video."""
     from svea.evaluation.film import write_video
 
-    pictures = [np.full((32, 32, 3), 10 * k, np.uint8) for k in range(6)]
-    write_video(path, pictures, 10)
+    write_video(path, [np.full((32, 32, 3), 10 * k, np.uint8) for k in range(6)], 10)
 
 
-def fail_video(folder: Path, number: int, error: str) -> None:
+def fail_video(folder: Path, hook: Hooked) -> None:
     """A video meets an error: the old one is left."""
-    folder.mkdir(exist_ok=True)
     path = folder / "train.mp4"
     path.write_bytes(b"the old video")
-    expect_refusal(failing(number, error), lambda: write_movie(path), path)
+    expect_refusal(hook, lambda: write_movie(path), path)
     expect(path.read_bytes() == b"the old video" or path.stat().st_size > 500, "it was damaged")
     expect(not left_behind(folder), f"left: {left_behind(folder)}")
 
 
-def full_disks(cases: range, seed: int, folder: Path) -> Tally:
-    """A whole run meets an error at a random system call; the next one continues it exactly."""
-    from svea.training import train
+def wanted_and_calls(folder: Path) -> tuple[str, int]:
+    """The digest of a run that meets no error, and the number of its system calls."""
+    if folder not in _KNOWN:
+        calls = calls_of(lambda: train(config(TOY, folder)))
+        _KNOWN[folder] = digest(folder), len(calls)
+    return _KNOWN[folder]
 
-    tally = Tally()
-    with hooked(Hooked()) as hook:
-        train(config(TOY, folder / "whole"))
-    wanted, calls = digest(folder / "whole"), len(hook.calls)
-    for case in cases:
-        random = np.random.default_rng([seed, 4, case])
-        number, error = int(random.integers(1, calls + 1)), ERRORS[case % len(ERRORS)]
-        run = folder / f"failed-{case}"
-        with tally.case(f"run, call {number} of {calls}: {error}"):
-            expect_refusal(failing(number, error), lambda run=run: train(config(TOY, run)), run)
-            train(config(TOY, run))
-            expect(digest(run) == wanted, "the resumed run differs from the uninterrupted one")
-        shutil.rmtree(run, ignore_errors=True)
-    return tally
+
+_KNOWN: dict[Path, tuple[str, int]] = {}
+
+
+@each()
+def full_disks(case: int, random: np.random.Generator, run: Path, tally: Tally) -> None:
+    """A whole run meets an error at a random system call; the next one continues it exactly."""
+    wanted, calls = wanted_and_calls(run.parent / "whole")
+    hook = failing(int(random.integers(1, calls + 1)), ERRORS[case % len(ERRORS)])
+    expect_refusal(hook, lambda: train(config(TOY, run)), run)
+    train(config(TOY, run))
+    expect(digest(run) == wanted, "the resumed run differs from the uninterrupted one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -12,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 from faults.environments import held
-from faults.kills import can_draw, children
-from faults.profiles import CARTPOLE, TOY, config, metrics
+from faults.profiles import CARTPOLE, TOY, children, config, memory, no_pictures
 from faults.tally import Tally, expect
+from whole_runs import metrics
 
 MOST_GROWTH = 10 * 1024  # KB in all, after the first quarter
 FEWEST_SAMPLES = 20  # a shorter run tells nothing about growth
@@ -45,8 +46,8 @@ def soak(cases: range, seed: int, folder: Path) -> Tally:
 
 def rendered_soak(cases: range, seed: int, folder: Path) -> Tally:
     """A long run with rendering, in hundreds of decisions."""
-    if not can_draw():
-        return Tally(skipped="no OpenGL library here")
+    if why := no_pictures():
+        return Tally(skipped=why)
     return endure(RENDERED | {"decisions": 100 * len(cases)}, folder / "rendered", 100)
 
 
@@ -58,9 +59,9 @@ def endure(profile: dict[str, Any], run: Path, unit: int) -> Tally:
 
     def watch() -> None:
         while not done.wait(2.0):
-            samples.append(
-                held() | {"workers": of_children(), "decision": newest(run)} | listening()
-            )
+            workers = children(os.getpid())
+            sizes = {"workers": sum(map(memory, workers)), "sockets": listening(workers)}
+            samples.append(held() | sizes | {"decision": newest(run)})
 
     watcher = threading.Thread(target=watch, daemon=True)
     began = time.monotonic()
@@ -74,7 +75,7 @@ def endure(profile: dict[str, Any], run: Path, unit: int) -> Tally:
         tally.measure("decisions per second", profile["decisions"] / (time.monotonic() - began))
         logged = [line["decision"] for line in metrics(run)]
         expect(logged == sorted(logged) and logged[-1] == profile["decisions"], "log out of order")
-        expect(not any(s["listening sockets"] for s in samples), "a socket was listening")
+        expect(not any(s["sockets"] for s in samples), "a socket was listening")
         steady = [s for s in samples if s["decision"] >= profile["decisions"] / 4]
         if len(steady) >= FEWEST_SAMPLES:
             for name, allowed in (("memory", MOST_GROWTH), ("workers", MOST_GROWTH)):
@@ -83,7 +84,6 @@ def endure(profile: dict[str, Any], run: Path, unit: int) -> Tally:
                 expect(grown < allowed, f"{name} grew by {grown:.0f} KB")
             grown = growth([sample["descriptors"] for sample in steady])
             expect(grown < 3, f"descriptors grew by {grown:.1f}")
-    (run.parent / f"{run.name}-samples.json").write_text(json.dumps(samples))
     return tally
 
 
@@ -104,20 +104,8 @@ def growth(values: list[int]) -> float:
     return float(slope * (len(values) - 1))
 
 
-def of_children() -> int:
-    """Memory of all child processes, in KB."""
-    total = 0
-    for pid in children(os.getpid()):
-        try:
-            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        except OSError:
-            continue
-        total += next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
-    return total
-
-
-def listening() -> dict[str, int]:
-    """Sockets on which this process or its children wait for strangers."""
+def listening(workers: list[int]) -> int:
+    """Sockets on which this process or its workers wait for strangers."""
     waiting = set()
     for table in ("tcp", "tcp6", "udp", "udp6"):
         path = Path(f"/proc/net/{table}")
@@ -125,14 +113,13 @@ def listening() -> dict[str, int]:
             fields = line.split()
             if fields[3] == "0A" or table.startswith("udp"):
                 waiting.add(f"socket:[{fields[9]}]")
-    held_here = 0
-    for pid in (os.getpid(), *children(os.getpid())):
-        for link in Path(f"/proc/{pid}/fd").glob("*"):
-            try:
-                held_here += os.readlink(link) in waiting
-            except OSError:
-                continue
-    return {"listening sockets": held_here}
+    count = 0
+    for link in (
+        link for pid in (os.getpid(), *workers) for link in Path(f"/proc/{pid}/fd").glob("*")
+    ):
+        with contextlib.suppress(OSError):
+            count += os.readlink(link) in waiting
+    return count
 
 
 torch.set_num_threads(1)

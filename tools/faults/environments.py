@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from faults.faulty import KINDS
-from faults.kills import can_draw, children
-from faults.profiles import TOY, config, digest
-from faults.tally import Tally, expect
+from faults.profiles import TOY, children, config, memory, no_pictures
+from faults.tally import Tally, each, expect
+from toy import MISHAPS as KINDS
+from whole_runs import digest
 
 from svea.core.seeds import TRAINING, episode_seed
 from svea.envs.workers import pool
 from svea.training import train, trainer
 
 EPISODES = 6  # of each environment
-ALONE = TOY | {"task": "faults.faulty:make", "envs": 1, "decisions": 60, "eval_every": 400}
+ALONE = TOY | {"task": "toy:make_faulty", "envs": 1, "decisions": 60, "eval_every": 400}
 SHARED = ALONE | {"envs": 3, "decisions": 180}  # all in one process
 PROFILES = (ALONE, SHARED)
 FAILURES = 4  # in one run; the budget is five
@@ -29,40 +28,38 @@ QUICK_HANG = 4.0  # seconds instead of 30, in all runs but one
 PATIENT = 3  # that one: it has a stop and a hang
 
 
-def worker_failures(cases: range, seed: int, folder: Path) -> Tally:
+@each()
+def worker_failures(case: int, random: np.random.Generator, run: Path, tally: Tally) -> None:
     """Several failures in one run: it ends bit for bit like one without.
 
     In every second run three environments share a process, which fails for all of them.
     """
-    tally, watch = Tally(), Watch()
-    wanted = [digest(train_with([], p, folder / f"whole-{n}")) for n, p in enumerate(PROFILES)]
-    for case in cases:
-        random = np.random.default_rng([seed, 8, case])
-        kinds = [KINDS[(FAILURES * case + k) % len(KINDS)] for k in range(FAILURES)]
-        limit = pool.HANG_SECONDS if case == PATIENT else QUICK_HANG
-        run, profile = folder / f"failing-{case}", PROFILES[case % 2] | {"step_timeout": limit}
-        with tally.case(f"{', '.join(kinds)} (case {case})", FAILURES), watch:
-            faults = []
-            for clock, kind in zip(random.permutation(10).tolist(), kinds, strict=False):
-                index, number = random.integers([profile["envs"], EPISODES]).tolist()
-                faults.append((episode_seed(0, TRAINING, index, number), clock, kind))
-            train_with(faults, profile, run)
-            happened = len(list(folder.glob(f"{run.name}-faults-*")))
-            expect(happened == FAILURES, f"{happened} of {FAILURES} failures happened")
-            expect(len(watch.delays) == FAILURES, f"{len(watch.delays)} failures were seen")
-            for kind, delay in watch.delays.items():
-                slow = kind in ("stop", "hang")
-                expect(delay < (limit if slow else 0) + 5, f"{kind}: {delay:.1f} s")
-                tally.measure(f"seconds until {'hangs' if slow else 'deaths'} were seen", delay)
-            expect(digest(run) == wanted[case % 2], "the run differs from one without failures")
-        shutil.rmtree(run, ignore_errors=True)
-    return tally
+    kinds = [KINDS[(FAILURES * case + k) % len(KINDS)] for k in range(FAILURES)]
+    limit = pool.HANG_SECONDS if case == PATIENT else QUICK_HANG
+    profile = PROFILES[case % 2]
+    faults = []
+    for clock, kind in zip(random.permutation(10).tolist(), kinds, strict=False):
+        index, number = random.integers([profile["envs"], EPISODES]).tolist()
+        faults.append((episode_seed(0, TRAINING, index, number), clock, kind))
+    with Watch() as watch:
+        train_with(faults, profile | {"step_timeout": limit}, run)
+    happened = len(list(run.parent.glob(f"{run.name}-faults-*")))
+    expect(happened == FAILURES, f"{happened} of {FAILURES} failures happened: {kinds}")
+    expect(len(watch.delays) == FAILURES, f"{len(watch.delays)} failures were seen of {kinds}")
+    for kind, delay in watch.delays.items():
+        slow = kind in ("stop", "hang")
+        expect(delay < (limit if slow else 0) + 5, f"{kind}: {delay:.1f} s")
+        tally.measure(f"seconds until {'hangs' if slow else 'deaths'} were seen", delay)
+    whole = run.with_name(f"whole-{case % 2}")
+    if not whole.exists():
+        train_with([], profile, whole)
+    expect(digest(run) == digest(whole), "the run differs from one without failures")
 
 
 class Watch:
     """Measures how long after its mark a failure is accounted for."""
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Watch:
         self.delays: dict[str, float] = {}
         self.real = pool.Workers._account_for
 
@@ -75,6 +72,7 @@ class Watch:
             self.real(workers, index, error, before)
 
         pool.Workers._account_for = account  # type: ignore[method-assign]
+        return self
 
     def __exit__(self, *exception: object) -> None:
         pool.Workers._account_for = self.real  # type: ignore[method-assign]
@@ -97,9 +95,8 @@ def cycles(cases: range, seed: int, folder: Path) -> Tally:
     """Environments made and closed, here and in processes of their own: nothing piles up."""
     from svea.envs import make_env
 
-    draws = can_draw()
-    tally = Tally(skipped="" if draws else "no OpenGL library here: the toy alone")
-    task = "cartpole_swingup" if draws else "toy:make"
+    tally = Tally(skipped=no_pictures())
+    task = "toy:make" if tally.skipped else "cartpole_swingup"
 
     def cycle() -> None:
         env = make_env(task, image_size=32)
@@ -114,18 +111,15 @@ def cycles(cases: range, seed: int, folder: Path) -> Tally:
     for make, every in ((cycle, 1), (process_cycle, 4)):
         for _ in range(3):  # caches fill
             make()
-        before = held()
-        count = len(range(cases.start, cases.stop, every))
+        before, count = held(), len(range(cases.start, cases.stop, every))
         with tally.case(f"{make.__name__} x {count}", count):
             for _ in range(count):
                 make()
             after = held()
-            tally.measure(
-                f"KB kept per {make.__name__}", (after["memory"] - before["memory"]) / count
-            )
-            for name in ("descriptors", "threads", "shared memory", "children"):
-                expect(after[name] <= before[name], f"{name}: {before[name]} to {after[name]}")
-            grown = after["memory"] - before["memory"]
+            grown = after.pop("memory") - before["memory"]
+            tally.measure(f"KB kept per {make.__name__}", grown / count)
+            for name, number in after.items():
+                expect(number <= before[name], f"{name}: {before[name]} to {number}")
             few = count < 50  # caches of the simulator and the driver still fill
             expect(few or grown < 4096 + 8 * count, f"memory grew by {grown} KB in {count} cycles")
     return tally
@@ -133,11 +127,10 @@ def cycles(cases: range, seed: int, folder: Path) -> Tally:
 
 def held() -> dict[str, int]:
     """What this process holds: numbers, and memory in KB."""
-    status = Path("/proc/self/status").read_text().splitlines()
     return {
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": threading.active_count(),
         "shared memory": len(os.listdir("/dev/shm")),
         "children": len(children(os.getpid())),
-        "memory": next(int(line.split()[1]) for line in status if line.startswith("VmRSS")),
+        "memory": memory(),
     }

@@ -7,13 +7,14 @@ import json
 import os
 import pickle
 import resource
+import shutil
 import signal
 import struct
-import sys
 import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,12 @@ import numpy as np
 import torch
 from faults.damage import quiet
 from faults.disks import Saver
-from faults.profiles import TOY, config
+from faults.profiles import TOY, config, flags, memory, no_films
 from faults.tally import Tally, expect
+from small_media import put
+from tiny_runs import TINY, tiny
 
+from svea.config import to_dict
 from svea.core import files
 from svea.core.errors import SveaError
 from svea.runs import checkpoint
@@ -66,11 +70,11 @@ def hostile(cases: range, seed: int, folder: Path) -> Tally:
 
 def open_within_limits(open_it: Open, tally: Tally, size: int = 0) -> None:
     """Open a file of some size in a child process, which must not take long or much memory."""
-    seconds, memory = open_apart(open_it)
+    seconds, taken = open_apart(open_it)
     tally.measure("seconds for one", seconds)
-    tally.measure("MB taken by one", memory / 1e6)
+    tally.measure("MB taken by one", taken / 1e6)
     expect(seconds < MOST_SECONDS, f"it took {seconds:.1f} s")
-    expect(memory < size + MOST_BYTES, f"it took {memory / 1e6:.0f} MB")
+    expect(taken < size + MOST_BYTES, f"it took {taken / 1e6:.0f} MB")
 
 
 def open_apart(open_it: Open) -> tuple[float, float]:
@@ -88,15 +92,15 @@ def open_apart(open_it: Open) -> tuple[float, float]:
         said = answer.read()
     _, status = os.waitpid(child, 0)
     expect(status == 0 and said, f"the process that opened it ended with status {status}")
-    error, seconds, memory = json.loads(said)
+    error, seconds, taken = json.loads(said)
     expect(not error, error)
-    return seconds, memory
+    return seconds, taken
 
 
 def judge(open_it: Open) -> str:
     """In the child: an error of ours, or none at all, is right; anything else is not."""
     peak()  # forget what the process that forked this one once held
-    before, began, error = status("VmRSS"), time.monotonic(), ""
+    before, began, error = 1024 * memory(), time.monotonic(), ""
     with quiet():
         try:
             open_it()
@@ -113,15 +117,9 @@ def judge(open_it: Open) -> str:
 
 def peak() -> int:
     """The most memory this process has held since it last asked, in bytes."""
-    held = status("VmHWM")
+    held = memory(name="VmHWM")
     Path("/proc/self/clear_refs").write_text("5")
-    return held
-
-
-def status(name: str) -> int:
-    """A size that the kernel knows of this process, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
+    return 1024 * held
 
 
 def files_in(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
@@ -132,6 +130,15 @@ def files_in(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
     yield from pictures(folder / "pictures")
     yield from videos(folder / "videos", mark)
     yield from logs(folder / "logs")
+
+
+def written(
+    path: Path, content: dict[str, bytes], open_it: Callable[[Path], Any]
+) -> Iterator[tuple[str, Path, Open]]:
+    """Files of one name, each in a folder of its own below its parent, which a user opens."""
+    for number, (name, data) in enumerate(content.items()):
+        place = put(path.parent / str(number) / path.name, data)
+        yield f"{path.name}: {name}", place, partial(open_it, place.parent)
 
 
 # Checkpoints of a stranger, whose every hash is right --------------------------------------------
@@ -172,7 +179,7 @@ def weights(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
     }
     for number, (name, data) in enumerate(content.items()):
         run = sealed(folder / str(number), agent=data)
-        yield f"weights: {name}", run, lambda run=run: load_agent(run)
+        yield f"weights: {name}", run, partial(load_agent, run)
 
 
 def manifests(folder: Path) -> Iterator[tuple[str, Path, Open]]:
@@ -188,10 +195,10 @@ def manifests(folder: Path) -> Iterator[tuple[str, Path, Open]]:
     }
     for number, (name, changes) in enumerate(content.items()):
         run = sealed(folder / str(number), manifest=changes)
-        yield f"manifest: {name}", run, lambda run=run: resume(run)
+        yield f"manifest: {name}", run, partial(resume, run)
     run = sealed(folder / "deep")
     (newest(run) / "manifest.json").write_bytes(b'{"a":' * 100_000)
-    yield "manifest: nested 100,000 deep", run, lambda: resume(run)
+    yield "manifest: nested 100,000 deep", run, partial(resume, run)
 
 
 def sealed(run: Path, agent: bytes | None = None, manifest: dict[str, Any] | None = None) -> Path:
@@ -199,7 +206,7 @@ def sealed(run: Path, agent: bytes | None = None, manifest: dict[str, Any] | Non
     saver = Saver(run)
     saver.go(6)
     saver.save()
-    (run / "config.json").write_bytes(files.to_json(vars_of(run)))
+    (run / "config.json").write_bytes(files.to_json(to_dict(config(TOY, run))))
     place = newest(run)
     written = json.loads((place / "manifest.json").read_text())
     if agent is not None:
@@ -209,13 +216,6 @@ def sealed(run: Path, agent: bytes | None = None, manifest: dict[str, Any] | Non
     sealed_again = written | {"seal": files.seal(written)}
     (place / "manifest.json").write_text(json.dumps(sealed_again))
     return run
-
-
-def vars_of(run: Path) -> dict[str, Any]:
-    """A whole configuration."""
-    from svea.config import to_dict
-
-    return to_dict(config(TOY, run))
 
 
 def newest(run: Path) -> Path:
@@ -254,11 +254,7 @@ def configurations(folder: Path) -> Iterator[tuple[str, Path, Open]]:
         "unknown fields": b'{"task": "walker_walk", "__class__": "os.system"}',
         "bytes that are no text": bytes(range(256)),
     }
-    for number, (name, data) in enumerate(content.items()):
-        run = folder / str(number)
-        run.mkdir(parents=True)
-        (run / "config.json").write_bytes(data)
-        yield f"configuration: {name}", run, lambda run=run: load_config(run)
+    yield from written(folder / "config.json", content, load_config)
     huge: dict[str, Any] = {"network.hidden": 65_536, "network.projection": 65_536,
                             "image_size": 1024, "network.filters": 4096}  # fmt: skip
     for name, number in huge.items():
@@ -267,25 +263,18 @@ def configurations(folder: Path) -> Iterator[tuple[str, Path, Open]]:
         part, _, option = name.rpartition(".")
         (stored[part] if part else stored)[option] = number
         (run / "config.json").write_text(json.dumps(stored))
-        yield f"configuration: {name} {number:,}", run, lambda run=run: load_agent(run)
+        yield f"configuration: {name} {number:,}", run, partial(load_agent, run)
+
+
+def chunk(kind: bytes, body: bytes) -> bytes:
+    """Of a PNG."""
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def png(width: int, height: int, data: bytes, extra: bytes = b"") -> bytes:
     """A PNG with any header."""
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        )
-
-    shape = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", shape)
-        + extra
-        + chunk(b"IDAT", data)
-        + chunk(b"IEND", b"")
-    )
+    shape = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + shape + extra + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
 def pictures(folder: Path) -> Iterator[tuple[str, Path, Open]]:
@@ -293,27 +282,20 @@ def pictures(folder: Path) -> Iterator[tuple[str, Path, Open]]:
     from svea.augment.images import ImageBank
 
     zeros = zlib.compress(bytes(2 * 10**7), 9)
-    text = zlib.compress(bytes(2 * 10**7), 9)
-    body = b"zTXt" + b"a\0\0" + text
-    bomb_text = struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
-    jpeg = b"\xff\xd8\xff\xc0\x00\x11\x08\xff\xff\xff\xff\x03\x01\x22\x00\x02\x11\x01\x03\x11\x01"
-    content = {
-        "a JPEG of 65,535 x 65,535": ("jpg", jpeg + bytes(100)),
-        "a PNG of 60,000 x 60,000": ("png", png(60_000, 60_000, zeros[:1000])),
-        "a PNG of 11,000 x 11,000, all zeros": ("png", png(11_000, 11_000, zeros)),
-        "a PNG with 20 MB of text": (
-            "png",
-            png(64, 64, zlib.compress(bytes(64 * 193)), bomb_text),
-        ),
-        "PostScript under the name of a PNG": ("png", POSTSCRIPT),
-        "SVG under the name of a JPEG": ("jpg", b"<svg xmlns='http://www.w3.org/2000/svg'/>"),
+    text = chunk(b"zTXt", b"a\0\0" + zeros)
+    pngs = {
+        "60,000 x 60,000": png(60_000, 60_000, zeros[:1000]),
+        "11,000 x 11,000, all zeros": png(11_000, 11_000, zeros),
+        "20 MB of text": png(64, 64, zlib.compress(bytes(64 * 193)), text),
+        "PostScript": POSTSCRIPT,
     }
-    for number, (name, (ending, data)) in enumerate(content.items()):
-        place = folder / str(number)
-        place.mkdir(parents=True)
-        path = place / f"0.{ending}"
-        path.write_bytes(data)
-        yield f"picture: {name}", path, lambda place=place: ImageBank.folder(place)
+    jpeg = b"\xff\xd8\xff\xc0\x00\x11\x08\xff\xff\xff\xff\x03\x01\x22\x00\x02\x11\x01\x03\x11\x01"
+    jpegs = {
+        "65,535 x 65,535": jpeg + bytes(100),
+        "SVG": b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+    }
+    for ending, content in (("png", pngs), ("jpg", jpegs)):
+        yield from written(folder / ending / f"0.{ending}", content, ImageBank.folder)
 
 
 POSTSCRIPT = b"""%!PS-Adobe-3.0 EPSF-3.0
@@ -328,39 +310,122 @@ def videos(folder: Path, mark: Path) -> Iterator[tuple[str, Path, Open]]:
 
     playlist = f"#EXTM3U\n#EXTINF:1,\nfile://{mark.parent}/secret\n#EXT-X-ENDLIST\n".encode()
     box = struct.pack(">I", 32) + b"ftypisom" + bytes(20)
+    nested = (struct.pack(">I", 2**20 - 8 * k) + b"moov" for k in range(10_000))
     content = {
         "a playlist": playlist,
         "a list of files": b"ffconcat version 1.0\nfile '/etc/passwd'\n",
         "a box of 2**63 bytes": box + struct.pack(">I", 1) + b"moov" + struct.pack(">Q", 2**63),
-        "nested boxes": box + b"".join(
-            struct.pack(">I", 2**20 - 8 * k) + b"moov" for k in range(10_000)
-        ),
+        "nested boxes": box + b"".join(nested),
         "zeros": bytes(10**6),
-    }  # fmt: skip
-    for number, (name, data) in enumerate(content.items()):
-        place = folder / str(number)
-        place.mkdir(parents=True)
-        path = place / "clip.mp4"
-        path.write_bytes(data)
-        yield f"video: {name}", path, lambda place=place: clips.in_folder(place).open(0).frame(0)
+    }
+    show = lambda place: clips.in_folder(place).open(0).frame(0)  # noqa: E731
+    yield from written(folder / "clip.mp4", content, show)
 
 
 def logs(folder: Path) -> Iterator[tuple[str, Path, Open]]:
     """Hostile logs of somebody else's run."""
     from svea.results.read import read_run
 
+    infinite = b'{"kind": "episode", "decision": 1e999, "return": NaN}\n'
     content = {
         "a line nested 100,000 deep": b'{"a":' * 100_000 + b"\n",
-        "numbers beyond all numbers": b'{"kind": "episode", "decision": 1e999, "return": NaN}\n'
-        * 9,
+        "numbers beyond all numbers": infinite * 9,
         "a line of 20 MB": b'{"kind": "' + b"x" * 20_000_000 + b'"}\n',
     }
-    for number, (name, data) in enumerate(content.items()):
-        run = folder / str(number)
-        run.mkdir(parents=True)
-        (run / "metrics.jsonl").write_bytes(data)
-        yield f"log: {name}", run / "metrics.jsonl", lambda run=run: read_run(run).episode_curve()
+    yield from written(folder / "metrics.jsonl", content, lambda run: read_run(run).episode_curve())
 
 
-if sys.platform != "linux":
-    raise SystemExit("the hostile files are opened in forks and measured through /proc: Linux only")
+# Special files in a run's place: named pipes, devices, and sparse files of a terabyte -----------
+
+KINDS = ("a named pipe", "a device", "a terabyte of nothing")
+CHECKPOINT = ("manifest.json", "state.json", "agent.safetensors")
+READ: dict[str, tuple[str, ...]] = {  # which files each verb reads
+    "report": ("config.json", "metrics.jsonl", "eval.jsonl", "media/train.png", "media/train.mp4",
+               "analysis/q-gap.json"),
+    "compare": ("config.json", "metrics.jsonl", "eval.jsonl", "analysis/q-gap.json"),
+    "eval": ("config.json", "eval.jsonl", *CHECKPOINT),
+    "export": ("config.json", *CHECKPOINT),
+    "watch": ("config.json", *CHECKPOINT),
+    "analyze": ("config.json", "replay", *CHECKPOINT),
+    "train": ("config.json", "metrics.jsonl", "replay", *CHECKPOINT),
+    "sweep": ("study.json",),
+}  # fmt: skip
+HARMLESS = {("train", "metrics.jsonl", KINDS[2]), ("report", "media/train.mp4", KINDS[2])}
+"""The end of the log is cut off, and a video that does not fit into the page is named in it."""
+
+CASES = [(verb, name, kind) for verb, names in READ.items() for name in names for kind in KINDS]
+
+
+def special_files(cases: range, seed: int, folder: Path) -> Tally:
+    """Put each kind in the place of each file, and let each verb that reads it meet it."""
+    from svea.cli import main
+
+    if why := no_films():
+        return Tally(skipped=why)
+    tally, whole = Tally(), make_run(folder / "whole")
+    for verb, name, kind in (CASES[case] for case in cases if case < len(CASES)):
+        run = folder / "runs" / "run"
+        shutil.rmtree(folder / "runs", ignore_errors=True)
+        shutil.copytree(whole, run)
+        place = path_of(run, name)
+        place.unlink(missing_ok=True)
+        make_special(place, kind)
+        words = command(verb, run, folder / "out")
+        allowed = (0, 4) if (verb, name, kind) in HARMLESS else (4,)
+        with tally.case(f"svea {verb}, {name}: {kind}"):
+
+            def verb_ends(words: list[str] = words, allowed: tuple[int, ...] = allowed) -> None:
+                code = main(words)
+                expect(code in allowed, f"exit code {code}")
+
+            open_within_limits(verb_ends, tally)
+    return tally
+
+
+def make_run(run: Path) -> Path:
+    """A run with one checkpoint, an evaluation, media, an analysis, and a study's plan."""
+    from fake_runs import add_media, write_analysis
+
+    from svea.training import train
+
+    train(tiny(run, decisions=20, save_every=100))
+    record = '{"policy": "agent", "mode": "train", "decision": 20, "seed": 1, "return": 1.0}\n'
+    (run / "eval.jsonl").write_text(record)
+    add_media(run, ("train",))
+    write_analysis(run, "q-gap", [{"augment": "conv", "gap": 1.0, "relative": 0.1}])
+    (run / "study.json").write_text("{}")
+    return run
+
+
+def path_of(run: Path, name: str) -> Path:
+    """Where a file of a run lies."""
+    if name in CHECKPOINT:
+        return newest(run) / name
+    return next((run / "replay").iterdir()) if name == "replay" else run / name
+
+
+def make_special(path: Path, kind: str) -> None:
+    """Make a special file."""
+    if kind == KINDS[0]:
+        os.mkfifo(path)
+    elif kind == KINDS[1]:
+        path.symlink_to("/dev/zero")
+    else:
+        path.touch()
+        os.truncate(path, 2**40)
+
+
+def command(verb: str, run: Path, out: Path) -> list[str]:
+    """The verb on the run."""
+    options = flags(TINY | {"decisions": 26, "save_every": 100})
+    shutil.rmtree(out, ignore_errors=True)
+    return {
+        "report": ["report", str(run), "--out", f"{out}.html"],
+        "compare": ["compare", str(run), str(run)],
+        "eval": ["eval", str(run), "--modes", "train", "--episodes", "1", "--envs", "1"],
+        "export": ["export", str(run), str(out)],
+        "watch": ["watch", str(run), "--modes", "train", "--out", f"{out}.mp4"],
+        "analyze": ["analyze", "q-gap", str(run), "--transitions", "4", "--draws", "2"],
+        "train": ["train", "toy:make", "--out", str(run), *options],
+        "sweep": ["sweep", "status", str(run)],
+    }[verb]

@@ -1,23 +1,19 @@
-"""The tiny runs that faults are tried on, and what tells two of them apart."""
+"""The tiny runs that faults are tried on, and what this machine can try."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from tiny_runs import TINY
+from whole_runs import digest
 
 from svea.config import Config, configure
-from svea.runs import checkpoint
-
-WALL_CLOCK = {"seconds", "log_offset", "updates_per_second", "decisions_per_second"}
 
 TOY: dict[str, Any] = TINY | {
     "task": "toy:make",
@@ -52,9 +48,9 @@ def config(profile: dict[str, Any], out: Path, **changes: Any) -> Config:
     return configure(values.pop("task"), **values)
 
 
-def command(profile: dict[str, Any], out: Path) -> list[str]:
-    """A profile as a command line."""
-    words = [sys.executable, "-m", "svea", "train", profile["task"], "--out", str(out)]
+def flags(profile: dict[str, Any]) -> list[str]:
+    """A profile's options as a command line has them."""
+    words = []
     for name, value in profile.items():
         inner = value if isinstance(value, dict) else {"": value}
         for key, given in inner.items() if name != "task" else ():
@@ -63,10 +59,15 @@ def command(profile: dict[str, Any], out: Path) -> list[str]:
     return words
 
 
+def command(profile: dict[str, Any], out: Path) -> list[str]:
+    """What follows `svea` in a profile's command."""
+    return ["train", profile["task"], "--out", str(out), *flags(profile)]
+
+
 def start(profile: dict[str, Any], out: Path) -> subprocess.Popen[str]:
     """Run a profile's command."""
     return subprocess.Popen(
-        command(profile, out),
+        [sys.executable, "-m", "svea", *command(profile, out)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -82,35 +83,17 @@ def finish(profile: dict[str, Any], out: Path) -> None:
         raise AssertionError(f"exit status {process.returncode}: {errors}")
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    """The whole lines of a run's log."""
-    path = run / "metrics.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+_KNOWN: dict[Path, tuple[str, float]] = {}
 
 
-def digest(run: Path) -> str:
-    """A hash of all that a run leaves behind, without the times of the clock on the wall."""
-    saved = checkpoint.load(run)
-    if saved is None:
-        raise AssertionError(f"{run} has no checkpoint")
-    total = hashlib.sha256(f"decision {saved.decision}".encode())
-    segments = [load_file(run / "replay" / segment["name"]) for segment in saved.segments]
-    stored = {k: torch.cat([s[k] for s in segments]) for k in segments[0] if k != "span"}
-    for name, tensor in sorted({**saved.agent, **stored}.items()):
-        flat = tensor.contiguous().reshape(-1).view(torch.uint8)
-        total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        total.update(flat.numpy().data)
-    for part in (saved.state, metrics(run)):
-        total.update(json.dumps(timeless(part), sort_keys=True).encode())
-    return total.hexdigest()
-
-
-def timeless(value: Any) -> Any:
-    """JSON without the values of the clock on the wall."""
-    if isinstance(value, dict):
-        return {k: timeless(v) for k, v in value.items() if k not in WALL_CLOCK}
-    return [timeless(v) for v in value] if isinstance(value, list) else value
+def reference(profile: dict[str, Any], folder: Path) -> tuple[str, float]:
+    """Digest and seconds of a run that nobody interrupts, made once for a folder."""
+    run = folder / f"whole-{profile['task'].replace(':', '-')}"
+    if run not in _KNOWN:
+        began = time.monotonic()
+        finish(profile, run)
+        _KNOWN[run] = digest(run), time.monotonic() - began
+    return _KNOWN[run]
 
 
 def left_behind(run: Path) -> list[str]:
@@ -118,15 +101,51 @@ def left_behind(run: Path) -> list[str]:
     return [str(path) for path in run.rglob(".*")]
 
 
-NO_FILMS = "this ffmpeg was built without libx264: no videos can be made"
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(stat.parent.name))
+    return found
 
 
-def can_film() -> bool:
-    """Whether this machine's ffmpeg can make the videos that some parts damage."""
+def memory(pid: int | str = "self", name: str = "VmRSS") -> int:
+    """A size that the kernel knows of a process, in KB; 0 when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(name)), 0)
+
+
+def no_gpu() -> str:
+    """Why no GPU can be used."""
+    return "" if torch.cuda.is_available() else "no NVIDIA GPU here"
+
+
+def no_films() -> str:
+    """Why no videos can be made."""
     from svea.data import ffmpeg
 
     try:
         ffmpeg.encoder()
     except ffmpeg.FfmpegError:
-        return False
-    return True
+        return "this ffmpeg was built without libx264: no videos can be made"
+    return ""
+
+
+def no_pictures() -> str:
+    """Why the simulator cannot draw."""
+    from svea.core.errors import SveaError
+    from svea.envs import prepare_simulator
+
+    try:
+        prepare_simulator()
+    except (ImportError, SveaError):
+        return "no OpenGL library here"
+    return ""

@@ -3,7 +3,6 @@
     python tools/faults/run.py                       # all of it: at most 2 hours on 2 cores
     python tools/faults/run.py --scale 0.1 --jobs 16
     python tools/faults/run.py kills hostile         # some parts
-    python tools/faults/run.py --log faults.jsonl    # again after an interruption: what is missing
 
 It needs Linux, svea's training packages, and nothing else: no network, no pytest.
 """
@@ -38,10 +37,8 @@ from faults import (  # noqa: E402
     environments,
     hostile,
     kills,
-    special,
     undefined,
 )
-from faults.profiles import NO_FILMS, can_film  # noqa: E402
 from faults.tally import MOST_REPORTS, Part, Tally, run  # noqa: E402
 
 SHARD_SECONDS = 7200.0
@@ -59,13 +56,13 @@ PARTS = (  # the longest first, so that no core waits for it at the end
     Part("save-kills", "SIGKILL at each system call of a save", 1000, 250, disks.save_kills),
     Part("storage", "six errors at each write", 1000, 250, disks.storage_errors),
     Part("full-disks", "runs with a storage error", 36, 6, disks.full_disks),
-    Part("media-truncations", "truncated films", 200, 50, damage.media_truncations, films=True),
-    Part("media-bit-flips", "films with flipped bits", 200, 50, damage.media_bit_flips, films=True),
+    Part("media-truncations", "truncated pictures and videos", 200, 50, damage.media_truncations),
+    Part("media-bit-flips", "the same with flipped bits", 200, 50, damage.media_bit_flips),
     Part("cycles", "environments made and closed", 200, 200, environments.cycles),
     Part("physics", "simulations that diverge", 300, 300, undefined.physics),
     Part("configurations", "random configurations", 5000, 1250, configurations.fuzzed),
     Part("hostile", "hostile files", 61, 61, hostile.hostile),
-    Part("special", "pipes, devices and sparse files", 105, 27, special.special_files, films=True),
+    Part("special", "pipes, devices and sparse files", 105, 27, hostile.special_files),
 )
 
 
@@ -79,19 +76,17 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes at once (2)")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full size (1.0)")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (0)")
-    parser.add_argument("--log", type=Path, help="a line for each share; those there are not rerun")
-    parser.add_argument("--json", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--shard", type=int, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if unknown := set(options.parts) - set(names):
         parser.error(f"unknown part {', '.join(sorted(unknown))}; allowed: {', '.join(names)}")
     parts = [part for part in PARTS if part.name in options.parts or not options.parts]
     if options.shard:
-        return run_shard(parts[0], range(*options.shard), options.seed, options.json)
+        return run_shard(parts[0], range(*options.shard), options.seed)
     began = time.monotonic()
-    results = run(parts, options.jobs, options.scale, options.seed, start_shard, options.log)
-    seconds = time.monotonic() - began
-    print(table(results, options, seconds))
+    start = lambda part, cases: start_shard(part, cases, options.seed)  # noqa: E731
+    results = run(parts, options.jobs, options.scale, start)
+    print(table(results), footer(options, time.monotonic() - began), sep="\n\n")
     for part, tally in results:
         for loss in tally.losses[:MOST_REPORTS]:
             print(f"\nLOST in {part.name}: {loss}", file=sys.stderr)
@@ -100,56 +95,41 @@ def main() -> int:
 
 def start_shard(part: Part, cases: range, seed: int) -> Tally:
     """One shard, in a process of its own: a crash there is a loss, not the end."""
+    words = [part.name, "--shard", str(cases.start), str(cases.stop), "--seed", str(seed)]
+    try:
+        done = subprocess.run(
+            [sys.executable, __file__, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SHARD_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Tally(len(cases), 0, [f"{cases}: no end after {SHARD_SECONDS:.0f} s"])
+    if done.returncode:
+        return Tally(len(cases), 0, [f"the shard {cases} itself failed:\n{done.stdout[-3000:]}"])
+    return Tally(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def run_shard(part: Part, cases: range, seed: int) -> int:
+    """In the shard's process: try, and print the count as the last line."""
     with tempfile.TemporaryDirectory(prefix="svea-faults-") as folder:
-        place = Path(folder) / "tally.json"
-        words = [part.name, "--shard", str(cases.start), str(cases.stop), "--seed", str(seed)]
-        began = time.monotonic()
-        try:
-            done = subprocess.run(
-                [sys.executable, __file__, *words, "--json", str(place)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=SHARD_SECONDS,
-                check=False,
-            )
-            said = done.stdout[-3000:]
-        except subprocess.TimeoutExpired:
-            said = f"no end after {SHARD_SECONDS:.0f} s"
-        if not place.exists():
-            return Tally(len(cases), 0, [f"the shard {cases} itself failed:\n{said}"])
-        tally = Tally(**json.loads(place.read_text()))
-        tally.measure("shard seconds", time.monotonic() - began)
-        return tally
-
-
-def run_shard(part: Part, cases: range, seed: int, place: Path) -> int:
-    """In the shard's process: try, and write the count."""
-    if part.films and not can_film():
-        tally = Tally(skipped=NO_FILMS)
-    else:
-        with tempfile.TemporaryDirectory(prefix="svea-faults-") as folder:
-            tally = part.function(cases, seed, Path(folder))
-    place.write_text(json.dumps(dataclasses.asdict(tally)))
+        tally = part.function(cases, seed, Path(folder))
+    print("\n" + json.dumps(dataclasses.asdict(tally)), flush=True)
     return 0
 
 
-def table(results: list[tuple[Part, Tally]], options: argparse.Namespace, seconds: float) -> str:
+def table(results: list[tuple[Part, Tally]]) -> str:
     """The table, as in docs/reliability.md."""
     lines = ["| part | tried | survived | lost | worst measured |", "|---|---:|---:|---:|---|"]
     for part, tally in results:
-        lost = tally.tried - tally.survived
-        lines.append(
-            f"| {part.title} | {tally.tried:,} | {tally.survived:,} | {lost:,} | {remarks(tally)} |"
-        )
-    return "\n".join([*lines, "", footer(options, seconds)])
-
-
-def remarks(tally: Tally) -> str:
-    """What was measured, and why something was skipped."""
-    found = [f"{name}: {value:.3g}" for name, value in tally.measured.items()]
-    return "; ".join([*found, *([tally.skipped] if tally.skipped else [])])
+        found = [f"{name}: {value:.3g}" for name, value in tally.measured.items()]
+        remarks = "; ".join(filter(None, [*found, tally.skipped]))
+        counts = f"{tally.tried:,} | {tally.survived:,} | {tally.tried - tally.survived:,}"
+        lines.append(f"| {part.title} | {counts} | {remarks} |")
+    return "\n".join(lines)
 
 
 def footer(options: argparse.Namespace, seconds: float) -> str:

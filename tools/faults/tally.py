@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import dataclasses
-import json
-import platform
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from svea.core.seeds import seed_for
 
 MOST_REPORTS = 20  # of losses, in full
 
@@ -27,7 +29,7 @@ class Tally:
     measured: dict[str, float] = field(default_factory=dict)
     """The largest value of each thing that was measured."""
     skipped: str = ""
-    """Why nothing was tried."""
+    """Why nothing, or not everything, was tried."""
 
     @contextlib.contextmanager
     def case(self, name: str, count: int = 1) -> Iterator[None]:
@@ -54,6 +56,44 @@ class Tally:
             self.measure(name, value)
 
 
+Cases = Callable[[range, int, Path], Tally]
+"""Called with numbers of cases, the seed of all that is drawn, and an empty folder."""
+
+
+def expect(condition: Any, message: str) -> None:
+    """`assert` that works under `python -O`, too."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def numbers(part: str, seed: int, case: int) -> np.random.Generator:
+    """What a case draws from."""
+    return np.random.default_rng(seed_for(seed, f"{part} {case}"))
+
+
+def each(unless: Callable[[], str] = str) -> Callable[[Callable[..., None]], Cases]:
+    """Make a part of a function of case, random numbers, run folder and tally.
+
+    Args:
+        unless: says why nothing can be tried on this machine, if that is so.
+    """
+
+    def part_of(trial: Callable[..., None]) -> Cases:
+        def part(cases: range, seed: int, folder: Path) -> Tally:
+            tally = Tally(skipped=unless())
+            for case in cases if not tally.skipped else ():
+                run = folder / f"case-{case}"
+                with tally.case(f"{trial.__name__} {case}"):
+                    trial(case, numbers(trial.__name__, seed, case), run, tally)
+                shutil.rmtree(run, ignore_errors=True)
+            return tally
+
+        part.__name__ = trial.__name__
+        return part
+
+    return part_of
+
+
 @dataclass(frozen=True)
 class Part:
     """One kind of fault."""
@@ -64,89 +104,27 @@ class Part:
     """Cases at full size."""
     shard: int
     """Cases that one process tries, so that parts can run side by side."""
-    function: Callable[[range, int, Path], Tally]
-    """Called with numbers of cases, the seed, and an empty folder."""
-    films: bool = False
-    """Whether it makes videos, which takes an ffmpeg that can."""
-
-    def cases(self, scale: float) -> int:
-        """How many cases at a scale."""
-        return max(1, round(self.size * scale))
+    function: Cases
 
 
 def shards(part: Part, scale: float) -> list[range]:
-    """The cases of a part, cut into what one process tries."""
-    cases = part.cases(scale)
+    """The cases of a part at a scale, cut into what one process tries."""
+    cases = max(1, round(part.size * scale))
     return [range(start, min(start + part.shard, cases)) for start in range(0, cases, part.shard)]
 
 
-def expect(condition: Any, message: str) -> None:
-    """`assert` that works under `python -O`, too."""
-    if not condition:
-        raise AssertionError(message)
-
-
 def run(
-    parts: list[Part],
-    jobs: int,
-    scale: float,
-    seed: int,
-    start: Callable[[Part, range, int], Tally],
-    log: Path | None = None,
+    parts: list[Part], jobs: int, scale: float, start: Callable[[Part, range], Tally]
 ) -> list[tuple[Part, Tally]]:
-    """Run every shard, several at once.
-
-    Args:
-        parts: what to run.
-        jobs: processes at once.
-        scale: share of the full size.
-        seed: of everything that is drawn.
-        start: runs one shard, in a process of its own.
-        log: where each shard is written down at once, losses included; what is there is kept.
-    """
+    """Run every shard by `start`, several at once."""
     results = {part.name: Tally() for part in parts}
-    done = read_log(log)
-    work = []
-    for part in parts:
-        for cases in shards(part, scale):
-            if earlier := done.get((part.name, cases.start, cases.stop, seed)):
-                results[part.name].add(earlier)
-            else:
-                work.append((part, cases))
+    work = [(part, cases) for part in parts for cases in shards(part, scale)]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(start, p, cases, seed): (p, cases) for p, cases in work}
+        waiting = {pool.submit(start, *one): one for one in work}
         for number, future in enumerate(concurrent.futures.as_completed(waiting), 1):
-            part, cases = waiting[future]
-            tally = future.result()
+            (part, cases), tally = waiting[future], future.result()
             results[part.name].add(tally)
-            if log:
-                write_log(log, part, cases, seed, tally)
             lost = f", {len(tally.losses)} LOST" if tally.losses else ""
-            share = f"{part.name} {cases.start}-{cases.stop}"
-            print(
-                f"[{number}/{len(work)}] {share}: {tally.survived} of {tally.tried}{lost} "
-                f"({tally.measured.get('shard seconds', 0):.0f} s)",
-                file=sys.stderr,
-                flush=True,
-            )
-    for part in parts:
-        results[part.name].measured.pop("shard seconds", None)
+            share = f"[{number}/{len(work)}] {part.name} {cases.start}-{cases.stop}"
+            print(f"{share}: {tally.survived} of {tally.tried}{lost}", file=sys.stderr, flush=True)
     return [(part, results[part.name]) for part in parts]
-
-
-def read_log(log: Path | None) -> dict[tuple[str, int, int, int], Tally]:
-    """The shards of an earlier run, by part, first and last case, and seed."""
-    if log is None or not log.exists():
-        return {}
-    lines = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("}}")]
-    return {(one["part"], *one["cases"], one["seed"]): Tally(**one["tally"]) for one in lines}
-
-
-def write_log(log: Path, part: Part, cases: range, seed: int, tally: Tally) -> None:
-    """Add a line about a shard."""
-    line = {"part": part.name, "cases": [cases.start, cases.stop], "seed": seed}
-    line |= {"machine": platform.node(), "python": platform.python_version()}
-    line |= {"tally": dataclasses.asdict(tally)}
-    whole = log.read_bytes()[-1:] in (b"", b"\n") if log.exists() else True
-    with log.open("a") as file:
-        file.write(("" if whole else "\n") + json.dumps(line) + "\n")

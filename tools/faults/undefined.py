@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from faults.kills import can_draw
-from faults.profiles import TOY, config, digest, metrics
-from faults.tally import Tally, expect
+from faults.profiles import TOY, config, no_pictures
+from faults.tally import Tally, each, expect, numbers
 from safetensors.torch import load_file
+from whole_runs import digest, metrics
 
 from svea import training
 from svea.core.errors import NumericsError
@@ -83,28 +82,18 @@ class Injection:
         return now
 
 
-def nan_injections(cases: range, seed: int, folder: Path) -> Tally:
+@each()
+def nan_injections(case: int, random: np.random.Generator, run: Path, tally: Tally) -> None:
     """Every kind in turn, at random steps."""
-    tally, wanted = Tally(), ""
-    for case in cases:
-        random = np.random.default_rng([seed, 6, case])
-        kind, bad = KINDS[case % len(KINDS)], (math.nan, math.inf, -math.inf)[case // 9 % 3]
-        run = folder / f"spoiled-{case}"
-        with tally.case(f"{kind} = {bad}, case {case}"):
-            if kind in ("observation", "reward"):
-                spoil_environment(run, kind, bad, random)
-            else:
-                wanted = wanted or whole(folder)
-                spoil_agent(run, kind, bad, random)
-                training.train(config(PROFILE, run))
-                expect(digest(run) == wanted, "the resumed run differs from the untouched one")
-        shutil.rmtree(run, ignore_errors=True)
-    return tally
-
-
-def whole(folder: Path) -> str:
-    """The digest of a run that nobody touched."""
-    return digest(training.train(config(PROFILE, folder / "whole")))
+    kind, bad = KINDS[case % len(KINDS)], (math.nan, math.inf, -math.inf)[case // 9 % 3]
+    if kind in ("observation", "reward"):
+        return spoil_environment(run, kind, bad, random)
+    spoil_agent(run, kind, bad, random)
+    training.train(config(PROFILE, run))
+    whole = run.with_name("whole")  # nobody touches it
+    if not whole.exists():
+        training.train(config(PROFILE, whole))
+    expect(digest(run) == digest(whole), "the resumed run differs from the untouched one")
 
 
 def spoil_agent(run: Path, kind: str, bad: float, random: np.random.Generator) -> None:
@@ -136,7 +125,7 @@ def spoil_environment(run: Path, kind: str, bad: float, random: np.random.Genera
     episode, clock = int(random.integers(0, 5)), int(random.integers(0, 10))
     where = episode_seed(PROFILE.get("seed", 0), TRAINING, 0, episode)
     os.environ["SVEA_FAULTS"] = json.dumps([kind, where, clock, str(bad)])
-    caught = train_until_caught(config(PROFILE, run, task="faults.faulty:make_undefined"))
+    caught = train_until_caught(config(PROFILE, run, task="toy:make_spoiled"))
     expect(kind in caught or "showed" in caught, f"{kind} is not named: {caught}")
     check_written(run)
     if kind == "reward":
@@ -169,25 +158,22 @@ def check_written(run: Path) -> None:
 
 def physics(cases: range, seed: int, folder: Path) -> Tally:
     """Simulations that diverge: the episode is cut off, and the next one is as if nothing was."""
-    if not can_draw():
-        return Tally(skipped="no OpenGL library here")
+    if why := no_pictures():
+        return Tally(skipped=why)
     from svea.envs import make_env
 
     tally = Tally()
-    settings: dict[str, Any] = {"image_size": 32, "rendering": "fast"}
-    env, untouched = (make_env("walker_walk", **settings) for _ in range(2))
+    env, untouched = (make_env("walker_walk", image_size=32, rendering="fast") for _ in range(2))
     for case in cases:
-        random = np.random.default_rng([seed, 7, case])
+        random = numbers("physics", seed, case)
         with tally.case(f"physics {case}"):
             blow_up(env.unwrapped, ("velocity", "position", "force")[case % 3], random)
             for again in (env, untouched):
                 again.reset(seed=case)
             action = random.uniform(-1, 1, 6).astype(np.float32)
             for _ in range(3):
-                (seen, reward, *_), (other, other_reward, *_) = (
-                    each.step(action) for each in (env, untouched)
-                )
-                expect(reward == other_reward and np.array_equal(seen, other), "a trace was left")
+                one, two = (played.step(action) for played in (env, untouched))
+                expect(one[1] == two[1] and np.array_equal(one[0], two[0]), "a trace was left")
     env.close()
     untouched.close()
     return tally
