@@ -27,8 +27,7 @@ ALLOWED = {
     "data/get.py": "archives that were downloaded, each member of a bounded size",
     "runs/tensors.py": "safetensors, after the file was opened as a plain one",
     "studies/plan.py": "the user's own study file, which may be any file",
-    "studies/supervise.py": "a descriptor that `files` opened",
-    "studies/child.py": "what its parent calls it with, a descriptor",
+    "studies/supervise.py": "descriptors that `files` opened, or that its parent calls it with",
 }
 """Who may open files in another way, and what for."""
 

@@ -47,7 +47,7 @@ TORCH_FREE = [
     "results", "results.read", "results.stats", "results.published", "results.tables",
     "results.compare", "results.analyses", "results.figures", "results.report", "cli.evaluate",
     "evaluation.sheets", "play.session", "studies",
-    "studies.cost", "studies.work", "studies.supervise", "studies.engines", "cli",
+    "studies.work", "studies.supervise", "studies.engines", "cli",
 ]  # fmt: skip
 """What can be imported where torch is not installed."""
 

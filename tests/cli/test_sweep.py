@@ -32,7 +32,7 @@ from svea.studies import (
     read_study,
     supervise,
 )
-from svea.studies.engines import local
+from svea.studies import engines as local
 
 
 def test_status_as_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +117,7 @@ def test_a_dry_run_lists_everything_and_writes_nothing(
     assert shown.count("svea train ") == 20
     assert "queued   svea train walker_walk --method svea --seed 3\n" in shown
     common = f"each with --decisions 1000 --replay 1000 --out {tmp_path}/runs/sweep/runs/NAME\n"
-    assert f"{common}20 runs, 20,000 decisions left\n" in shown
+    assert f"{common}20 runs, 0 done, 20,000 decisions left\n" in shown
     assert list(tmp_path.iterdir()) == []
 
 
@@ -313,7 +313,8 @@ def test_with_one_attempt_a_failed_export_is_due_again_and_failed_training_is_no
         if not study.run_folder(trained).exists():
             write_finished(study.folder, trained)
         for run, ended in ((trained, True), (crashed, False)):
-            end = {"event": "end", "outcome": "failed", "ended": ended, "reason": "exit code 4"}
+            step = "exported" if ended else "trained"
+            end = {"event": "end", "outcome": "failed", "step": step, "reason": "exit code 4"}
             write_journal(study.folder, run).write_text(json.dumps(end) + "\n")
 
     monkeypatch.setattr(local, "run_study", run_study)

@@ -24,9 +24,9 @@ from svea.cli import doctor, main
 from svea.config import configure, flat
 from svea.core import process
 from svea.envs.workers.pool import Workers
-from svea.studies import Study, as_flags, supervise
-from svea.studies.engines import Resources, slurm
-from svea.studies.engines.ray import as_task
+from svea.studies import Study, as_flags, slurm, supervise
+from svea.studies.engines import Resources
+from svea.studies.ray import as_task
 
 SRC = Path(__file__).parents[2] / "src/svea"
 SHADOWED = ("json", "random", "typing", "socket", "numpy", "torch", "gymnasium", "toy")
@@ -73,9 +73,9 @@ def test_train_and_eval(within: Path) -> None:
 
 
 def test_the_processes_of_a_study(within: Path, tmp_path: Path) -> None:
-    run = supervise.Process({})
     call = functools.partial(importlib.import_module, "svea.studies.supervise")
-    assert run(functools.partial(isinstance, call, str), tmp_path / "log", lambda: False) == 0
+    work = functools.partial(isinstance, call, str)
+    assert supervise.call_in_process(work, tmp_path / "log", lambda: False) == 0
 
 
 def test_a_trial_of_drawing(within: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_task_of_ray_puts_the_folder_last_before_it_imports_anything(within: P
     task = cloudpickle.dumps(as_task(str(within)))
     code = (
         "import cloudpickle, pickle, sys; path = [*sys.path]; sys.path.insert(0, sys.argv[1])\n"
-        f"pickle.loads({task!r})({cloudpickle.dumps((call, {}))!r})\n"
+        f"pickle.loads({task!r})({cloudpickle.dumps(call)!r})\n"
         "assert sys.path == [*path, sys.argv[1]]"
     )
     command = [sys.executable, "-P", "-c", code, str(within)]

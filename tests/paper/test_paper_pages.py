@@ -14,7 +14,7 @@ from paper_runs import SMALL, SMALLEST, rewrite, write_results
 from svea import cli
 from svea.paper.experiments import TASKS, Scale, experiment
 from svea.paper.pages import gather, render
-from svea.studies.engines import local
+from svea.studies import engines as local
 
 
 def test_a_table_has_ours_and_the_papers_and_says_what_it_is_not(tmp_path: Path) -> None:

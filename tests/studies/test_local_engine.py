@@ -19,9 +19,10 @@ from tiny_studies import importable, result, tiny_runs, tiny_study
 from svea import cli
 from svea.config import configure
 from svea.core.errors import UserError
-from svea.studies import PlannedRun, Study, read_journal, read_state, read_states
-from svea.studies.engines import Resources, local, ray, slurm
-from svea.studies.folder import is_cancelled
+from svea.studies import PlannedRun, Study, read_states
+from svea.studies import engines as local
+from svea.studies.engines import Resources
+from svea.studies.folder import is_cancelled, read_journal, read_state
 from svea.studies.supervise import groups
 
 GB = 10**9
@@ -109,7 +110,7 @@ def process_of(study: Study, run: PlannedRun, seconds: float = 60) -> int:
                         command = (entry / "cmdline").read_bytes().split(b"\0")
                     except OSError:
                         continue
-                    if run.name.encode() in command and b"svea.studies.child:main" in command:
+                    if run.name.encode() in command and b"svea.studies.supervise:main" in command:
                         return int(entry.name)
         time.sleep(0.02)
     raise AssertionError(f"{run.name} never began")
@@ -228,7 +229,7 @@ def test_a_process_of_several_runs_takes_the_room_of_several(machine: Any) -> No
     assert groups(range(5), 2) == [range(2), range(2, 4), range(4, 5)]
 
 
-@pytest.mark.parametrize("engine", [ray, slurm])
-def test_other_engines_start_a_process_for_every_run(engine: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["ray", "slurm"])
+def test_other_engines_start_a_process_for_every_run(engine: str) -> None:
     with pytest.raises(UserError, match="together is 2"):
-        engine.require(Study(tmp_path, tiny_runs()), Resources(together=2))
+        Resources(together=2).check(engine)

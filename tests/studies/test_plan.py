@@ -87,9 +87,9 @@ def test_seeds_and_settings_as_text() -> None:
         (Grid([]), ["no runs"]),
         (Grid(["walker_walk"], set={"decisions": 0}), ["decisions is 0"]),
         (Grid(["walker_walk"], set={"decisons": 5}), ["'decisons'", "'decisions'"]),
-        (Grid(["walker_walk"], set={"out": "x"}), ["out cannot be set"]),
-        (Grid(["walker_walk"], set={"seed": 3}), ["seed cannot be set", "seeds"]),
-        (Grid(["walker_walk"], set={"augment": "blur"}), ["augment cannot be set", "augments"]),
+        (Grid(["walker_walk"], set={"out": "x"}), ["out"]),
+        (Grid(["walker_walk"], set={"seed": 3}), ["seed", "seeds"]),
+        (Grid(["walker_walk"], set={"augment": "blur"}), ["augment", "augments"]),
         (Grid(["walker_walk"], seeds=[10**12]), ["seed"]),
         (Grid("walker_walk", methods=[3]), ["methods is [3]"]),  # type: ignore[list-item]
     ],
@@ -159,8 +159,8 @@ def test_episodes_of_a_mode_need_a_task_that_is_evaluated_in_it() -> None:
         ("study.toml", "tasks = [", ["TOMLDecodeError"]),
         ("study.toml", "taks = ['walker_walk']", ["'taks'", "'tasks'"]),
         ("study.toml", "methods = ['svea']", ["names no tasks"]),
-        ("study.toml", "grid = [3]", ["a table"]),
-        ("study.yaml", "", ["ends in .toml"]),
+        ("study.toml", "grid = [3]", ["tables"]),
+        ("study.yaml", "", [".toml"]),
         ("other", None, ["no study file"]),
     ],
 )

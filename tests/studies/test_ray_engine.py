@@ -20,11 +20,13 @@ from tiny_studies import importable, result, tiny_runs, tiny_study
 
 from svea import cli
 from svea.core.errors import UserError
-from svea.studies import Study, read_journal, read_states
-from svea.studies.engines import Resources, local, ray
+from svea.studies import engines as local
+from svea.studies import ray, read_states
+from svea.studies.engines import Resources
+from svea.studies.folder import read_journal
 
 ray_is_there = pytest.mark.skipif(
-    not ray.importlib.util.find_spec("ray"),
+    not local.importlib.util.find_spec("ray"),
     reason="ray is not installed",
 )
 
@@ -38,7 +40,7 @@ def free_port() -> int:
 def test_without_ray_a_message_and_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ray.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: None)
     flags = ["--tasks", "walker_walk", "--set", "decisions=9", "--out", str(tmp_path / "study")]
     assert cli.main(["sweep", "--on", "ray", *flags]) == 2
     assert "pip install '.[ray]'" in capsys.readouterr().err
@@ -50,12 +52,11 @@ def test_without_ray_a_message_and_no_folder(
     [("nowhere", "HOST:PORT"), ("127.0.0.1:{}", "no Ray cluster answers at 127.0.0.1")],
 )
 def test_an_unreachable_cluster_is_named_before_anything_starts(
-    address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    address: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray.importlib.util, "find_spec", lambda name: object())
-    study = Study(tmp_path, tiny_runs(seeds="0"))
+    monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: object())
     with pytest.raises(UserError, match=words):
-        ray.require(study, Resources(address=address.format(free_port())))
+        ray.require(Resources(address=address.format(free_port())))
 
 
 class Nodes:

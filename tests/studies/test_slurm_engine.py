@@ -25,8 +25,10 @@ from svea import cli
 from svea.cli.study import EngineFlags, run_study
 from svea.core import process
 from svea.core.errors import UserError
-from svea.studies import PlannedRun, Study, read_journal, read_states
-from svea.studies.engines import Resources, local, slurm
+from svea.studies import PlannedRun, Study, read_states, slurm
+from svea.studies import engines as local
+from svea.studies.engines import Resources
+from svea.studies.folder import read_journal
 
 submitit_is_there = pytest.mark.skipif(
     not importlib.util.find_spec("submitit"),
@@ -61,7 +63,7 @@ def test_what_is_missing_is_named_before_anything_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = None if missing == "submitit" else object()
-    monkeypatch.setattr(slurm.importlib.util, "find_spec", lambda name: found)
+    monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: found)
     monkeypatch.setattr(slurm.shutil, "which", lambda name: None)
     flags = ["--tasks", "walker_walk", "--set", "decisions=9", "--out", str(tmp_path / "study")]
     assert cli.main(["sweep", "--on", "slurm", *flags]) == 2
@@ -78,12 +80,12 @@ def test_what_is_missing_is_named_before_anything_starts(
     ],
 )
 def test_what_slurm_cannot_do_is_refused(
-    resources: Resources, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    resources: Resources, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(slurm.shutil, "which", lambda name: "/usr/bin/sbatch")
     with pytest.raises(UserError, match=words):
-        slurm.require(Study(tmp_path, tiny_runs(seeds="0")), resources)
+        slurm.require(resources)
 
 
 class Executor:
@@ -106,7 +108,7 @@ def test_only_runs_that_are_not_in_the_queue_are_submitted(
     study, executor = tiny_study(tmp_path / "study"), Executor()
     (study.folder / "slurm").mkdir()
     monkeypatch.setattr(slurm, "make_executor", lambda study, resources, cluster: executor)
-    monkeypatch.setattr(slurm, "require", lambda study, resources: None)
+    monkeypatch.setattr(slurm, "require", lambda resources: None)
     assert run_study(study, EngineFlags(on="slurm")) == 0
     assert [job.run for job in executor.jobs] == list(study.runs)
     assert list(slurm.read_jobs(study.folder).values()) == ["7_0", "7_1", "7_2"]
@@ -159,7 +161,7 @@ def _main_process(study: Study, job: str) -> int:
                 words = (entry / "cmdline").read_bytes().decode().split("\0")
             except OSError:
                 continue
-            if "svea.studies.child:main" in words and study.runs[0].name in words:
+            if "svea.studies.supervise:main" in words and study.runs[0].name in words:
                 return int(words[words.index("svea.core.process") + 1])
     raise AssertionError("the job has no process")
 
@@ -176,7 +178,7 @@ def test_a_real_slurm_requeues_a_preempted_run_which_saved_in_time(
     local.run_study(alone, runs, Resources(jobs=2), lambda: None)
     study = tiny_study(tmp_path / "study", *runs)
     low = Resources(cpus=1, time_limit="10m", slurm=("partition=low",))
-    slurm.require(study, low)
+    slurm.require(low)
     slurm.run_study(study, runs, low, lambda: None)
     assert slurm.run_study(study, runs, low, lambda: None) == [], "they are in the queue already"
     wait_until(lambda: all(s.progress.decision > 60 for s in read_states(study)), 180, "none began")

@@ -24,19 +24,11 @@ from svea import cli
 from svea.config import flat
 from svea.core.errors import UserError, WorkerError
 from svea.runs.records import read_records
-from svea.studies import (
-    Grid,
-    PlannedRun,
-    child,
-    plan_runs,
-    read_journal,
-    read_state,
-    read_states,
-    read_study,
-    supervise,
-)
-from svea.studies.engines import Resources, local
-from svea.studies.supervise import Process
+from svea.studies import Grid, PlannedRun, plan_runs, read_states, read_study, supervise
+from svea.studies import engines as local
+from svea.studies.engines import Resources
+from svea.studies.folder import read_journal, read_state
+from svea.studies.supervise import call_in_process
 
 Step = Callable[[Path], int]
 Ends = dict[str, int | Exception]
@@ -184,7 +176,7 @@ def test_what_fails_after_training_does_not_keep_the_rest_from_being_done(tmp_pa
         assert bring(tmp_path, run, attempts=1, execute=Script(exits(4))) == "failed"
         state = read_state(tmp_path, run, attempts=1)
         assert state.state == "failed" and state.is_tried_again and "exit code 4" in state.reason
-    assert (state.failures, state.failures_after) == (1, 2)
+    assert state.failures == 2
     assert state.progress.missing_modes == () and state.progress.missing_export
 
     def exports(_: Path) -> int:
@@ -275,7 +267,7 @@ class Group:
         code = 0
         for name, ends in self.steps.pop(0).items():
             if isinstance(ends, Exception):
-                child.record_error(self.study, runs[name], ends)
+                supervise.record_error(self.study, runs[name], ends)
                 code = getattr(ends, "exit_code", 1)
             elif ends < 0:
                 return ends
@@ -376,11 +368,11 @@ def test_a_process_is_asked_to_stop_and_its_code_comes_back(
         return note.exists() and note.read_text() == "training"
 
     lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
-    assert Process({}, lock)(functools.partial(saves, note), log, must_stop) == 143
+    assert call_in_process(functools.partial(saves, note), log, must_stop, locks=[lock]) == 143
     os.close(lock)
     assert note.read_text() == "saved"
     refused = functools.partial(svea.configure, "no_such_task")
-    assert Process({})(refused, log, lambda: False) == 2
+    assert call_in_process(refused, log, lambda: False) == 2
     assert log.read_text().startswith("svea: unknown task 'no_such_task'")
 
 

@@ -11,7 +11,8 @@ from fake_studies import write_finished
 import svea
 from svea.core.errors import UserError
 from svea.studies import Grid, PlannedRun, Study
-from svea.studies.engines import Resources, local
+from svea.studies import engines as local
+from svea.studies.engines import Resources
 
 
 def test_a_study_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,12 +26,10 @@ from svea.core.terminal import console, redrawn
 from svea.core.words import duration, listed, plural
 from svea.evaluation.episodes import episodes_in
 from svea.studies import STATES, RunState, Study, as_flags, read_states
-from svea.studies.cost import decisions_left, decisions_made, require_space
 from svea.studies.engines import Resources
-from svea.studies.folder import is_cancelled
-from svea.studies.state import worker
+from svea.studies.folder import is_cancelled, worker
 from svea.studies.supervise import LOCK_SECONDS
-from svea.studies.work import Work
+from svea.studies.work import Work, decisions_left, decisions_made
 
 FAILED = 1  # exit code of a study in which runs failed
 MOST_ROWS = 30
@@ -218,7 +216,7 @@ def rows(states: Sequence[RunState]) -> list[dict[str, Any]]:
             "decisions": state.run.decisions,
             "seconds": state.progress.seconds,
             "returns": state.progress.returns,
-            "failures": state.failures + state.failures_after,
+            "failures": state.failures,
             "reason": state.reason,
         }
         for state in states
@@ -257,9 +255,9 @@ def _row(name: str, members: Sequence[RunState]) -> dict[str, str]:
 
 def _note(state: RunState) -> str:
     """Why a run failed, or what is left of one that is past its training."""
-    progress, failures = state.progress, state.failures + state.failures_after
-    if state.reason or failures:
-        return state.reason or f"failed {failures}x"
+    progress = state.progress
+    if state.reason or state.failures:
+        return state.reason or f"failed {state.failures}x"
     if state.state != "running" or not progress.trained:
         return ""
     left = ["export"] * progress.missing_export + [*progress.missing_modes]
@@ -285,7 +283,7 @@ def _rich_table(states: Sequence[RunState], title: str) -> Table:
 def _warn_about_space(work: Work) -> None:
     """A plan is a plan on any disk: what would be refused is only said."""
     try:
-        require_space(work.study, work.states, work.cost)
+        work.require_space()
     except UserError as error:
         print(f"warning: the study would be refused here: {error}", file=sys.stderr)
 

@@ -29,9 +29,8 @@ from svea.core.files import output_folder
 from svea.core.importing import require_trust
 from svea.core.words import duration, plural
 from svea.evaluation.episodes import parse_episodes
-from svea.studies import child
-from svea.studies.cost import decisions_left, measured_speeds
-from svea.studies.engines import slurm
+from svea.studies import slurm, supervise
+from svea.studies.work import decisions_left, measured_speeds
 
 Words = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[STR [STR ...]]")]
 """What is typed after a flag; None where the flag is not given."""
@@ -180,7 +179,7 @@ def train_runs(
         trust: import the module of a method of your own that study.json names.
     """
     found, chosen = _chosen(study, runs)
-    child.train(found.folder, chosen)
+    supervise.train(found.folder, chosen)
     return 0
 
 
@@ -198,7 +197,7 @@ def export_runs(
     if bad := [run.name for run in chosen if not run.export]:
         raise UserError(f"the study has no folder to export {bad[0]} to; give --export FOLDER")
     if missing := [run for run in chosen if _is_missing(found, run)]:
-        child.export(found.folder, missing)
+        supervise.export(found.folder, missing)
     return 0
 
 

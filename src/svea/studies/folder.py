@@ -1,7 +1,7 @@
-"""A study's folder, on storage that every machine of the study sees.
+"""A study's folder, on storage that every machine of the study sees, and how far its runs are.
 
     study.json            the plan: the runs, each with its options of training
-    runs/NAME/            the run folders, as training writes them
+    runs/NAME/            the run folders, as training writes them: they say how far each run is
     journal/NAME.jsonl    the attempts at a run; locked while a process works on it
     journal/NAME.log      what those attempts printed
     cancel                exists after `svea sweep cancel`: every run saves and stops
@@ -16,27 +16,41 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from svea.core import files
 from svea.core.errors import LARGEST, UserError
 from svea.core.files import read_json, replace_json
 from svea.core.importing import is_import_path, require_trust
-from svea.evaluation.episodes import check_episodes
+from svea.core.seeds import episodes_of_all
+from svea.evaluation.episodes import check_episodes, episodes_in
+from svea.runs import layout, schema
+from svea.runs.records import is_agent, latest, parse_line, read_records
 from svea.studies.plan import PlannedRun
 
 FORMAT = 1
 STUDY_BYTES = 64 * 2**20  # 1 kB for a run
+RUN = {
+    "name": str, "values": dict, "decisions": int, "modes": [str], "analyses": [str], "export": str,
+}  # fmt: skip
+PLAN = {"title": str, "attempts": int, "runs": [RUN]}
+"""What study.json holds; and the episodes of each run."""
 APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND
 ATTEMPTS = 3
 """Failed attempts after which a run counts as failed."""
+TAIL_BYTES = 65_536  # of metrics.jsonl: enough for the last evaluation in a dozen modes
+STATES = ("queued", "running", "done", "failed")
+HOW_MADE = {"svea_version", "command"}  # in config.json, and not about the agent
+Entry = dict[str, Any]
+"""One line of a journal."""
 
 
 def run_folder(study: Path, run: PlannedRun) -> Path:
-    """The folder that `svea train` writes a run to."""
+    """The folder that training writes a run to."""
     return study / "runs" / run.name
 
 
@@ -51,14 +65,11 @@ def log_path(study: Path, run: PlannedRun) -> Path:
 
 
 def is_cancelled(study: Path) -> bool:
-    """Whether the study was cancelled since it was last started."""
+    """Whether the study was cancelled since its last start."""
     return (study / "cancel").exists()
 
 
-def write_entry(journal: int, **entry: Any) -> None:
-    """Append one line to an open journal."""
-    line = json.dumps({"time": round(time.time(), 3), **entry})
-    files.append(journal, f"{line}\n".encode())
+# The plan -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -77,10 +88,10 @@ class Study:
     def save(self) -> None:
         """Write the plan: these runs as they are now, and the others of earlier plans as they were.
 
-        What follows training is not added up, so that `sweep status` waits for what the last
+        What follows training is not added up, so that `svea sweep status` waits for what the last
         command asked for, and for nothing else.
         """
-        earlier = read_study(self.folder).runs if self._is_written else ()
+        earlier = read_study(self.folder).runs if (self.folder / "study.json").exists() else ()
         runs = {run.name: run for run in (*earlier, *self.runs)}
         content = {
             "format": FORMAT,
@@ -98,10 +109,6 @@ class Study:
             ) from error
         (self.folder / "cancel").unlink(missing_ok=True)
 
-    @property
-    def _is_written(self) -> bool:
-        return (self.folder / "study.json").exists()
-
     def cancel(self) -> None:
         """Ask every process of this study, on any machine, to save and stop."""
         (self.folder / "cancel").touch()
@@ -117,32 +124,26 @@ def open_study(
     """
     if attempts < 1:
         raise UserError(f"attempts is {attempts}; allowed: 1 or more")
-    folder = Path(folder).absolute()
-    study = Study(folder, tuple(runs), title, attempts)
-    if folder.is_file() or (
-        folder.exists() and not (folder / "study.json").exists() and any(folder.iterdir())
-    ):
-        raise UserError(f"{folder} is not empty and not a study; name another --out")
+    study = Study(Path(folder).absolute(), tuple(runs), title, attempts)
+    folder = study.folder
     if not (folder / "study.json").exists():
+        if folder.is_file() or (folder.exists() and any(folder.iterdir())):
+            raise UserError(f"{folder} is not empty and not a study; name another --out")
         return study
     existing = read_study(folder)
     known = {run.name: run for run in existing.runs}
-    changed = [
-        f"{run.name}: {', '.join(_differences(known[run.name], run))}"
-        for run in runs
-        if run.name in known and _differences(known[run.name], run)
-    ]
-    if changed:
-        shown = "\n  ".join(changed[:3]) + (f"\n  ... ({len(changed)} in all)" * (len(changed) > 3))
+    same = [run for run in runs if run.name in known]
+    for run in same:
+        if differences := _differences(known[run.name], run):
+            raise UserError(
+                f"{folder} holds another study; its run {run.name} differs:\n  {differences}\n"
+                "Give the same options to continue it, or another --out"
+            )
+    if existing.title != title or not (title or same):
+        of = f" ({existing.title})" if existing.title else ""
         raise UserError(
-            f"{folder} holds another study; its runs of the same name differ:\n  {shown}\n"
-            "Give the same options to continue it, or another --out"
-        )
-    if existing.title != title or (not title and not known.keys() & {run.name for run in runs}):
-        raise UserError(
-            f"{folder} holds another study"
-            + (f" ({existing.title})" if existing.title else "")
-            + f" of {len(known)} runs, none of them among these; name another --out"
+            f"{folder} holds another study{of} of {len(known)} runs, none of them among these; "
+            "name another --out"
         )
     return study
 
@@ -158,57 +159,236 @@ def read_study(folder: Path) -> Study:
     if not path.exists():
         raise UserError(f"{folder} is not a study: it has no study.json. `svea sweep` makes one")
     try:
-        content = read_json(path, STUDY_BYTES)
-        runs = tuple(_planned(entry) for entry in content["runs"])
-        methods = [str(run.values.get("method", "")) for run in runs]
-        require_trust([name for name in methods if is_import_path(name)], path)
-        _check_kinds(content, {"title": str, "attempts": int})
-        return Study(folder, runs, content["title"], content["attempts"])
+        content = schema.check(read_json(path, STUDY_BYTES), PLAN, "the plan")
+        runs = tuple(map(_planned, content["runs"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"{path} cannot be read ({type(error).__name__}: {error}). Move it away and give the "
             "same `svea sweep` command: it writes the file again and keeps the runs"
         ) from error
+    methods = [str(run.values.get("method", "")) for run in runs]
+    require_trust([name for name in methods if is_import_path(name)], path)
+    return Study(folder, runs, content["title"], content["attempts"])
 
 
-def _planned(content: dict[str, Any]) -> PlannedRun:
+def _planned(entry: dict[str, Any]) -> PlannedRun:
     """A planned run from JSON, which turned tuples into lists."""
-    if not isinstance(content, dict):
-        raise ValueError(f"a run is {str(content)[:80]!r}")
-    content.pop("drop_replay", None)  # an option that there was once
-    _check_kinds(content, _KINDS)
-    check_episodes(content["episodes"])
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
-    run = PlannedRun(**values)
-    if not run.name or Path(run.name).name != run.name:
-        raise ValueError(f"{run.name!r} is not the name of a folder")
-    return run
+    check_episodes(entry["episodes"])
+    if not entry["name"] or Path(entry["name"]).name != entry["name"]:
+        raise ValueError(f"{entry['name']!r} is not the name of a folder")
+    values: dict[str, Any] = {name: entry[name] for name in (*RUN, "episodes")}
+    values |= {name: tuple(entry[name]) for name in ("modes", "analyses")}
+    return PlannedRun(**values)
 
 
-_KINDS: dict[str, type] = {
-    "name": str, "values": dict, "decisions": int, "modes": list, "analyses": list,
-    "export": str,
-}  # fmt: skip
+def _differences(old: PlannedRun, new: PlannedRun) -> str:
+    """Options in which two runs of one name would train differently, in words."""
+    before, now = (defaultdict(lambda: "default", run.values) for run in (old, new))
+    names = sorted(name for name in {**before, **now} if before[name] != now[name])
+    return ", ".join(f"{name} {before[name]} there, {now[name]} here" for name in names)
 
 
-def _check_kinds(content: dict[str, Any], kinds: dict[str, type]) -> None:
-    """The values of a JSON object are what the plan calculates with."""
-    for name, kind in kinds.items():
-        value = content[name]
-        good = isinstance(value, kind) and not isinstance(value, bool)
-        if good and kind is int:
-            good = 1 <= value <= LARGEST
-        elif good and kind is list:
-            good = all(isinstance(item, str) for item in value)
-        if not good:
-            raise ValueError(f"{name} is {str(value)[:80]!r}")
+# How far a run is ---------------------------------------------------------------------------------
 
 
-def _differences(old: PlannedRun, new: PlannedRun) -> list[str]:
-    """Options in which two runs of one name would train differently."""
-    names = sorted(old.values.keys() | new.values.keys())
-    return [
-        f"{name} {old.values.get(name, 'default')} there, {new.values.get(name, 'default')} here"
-        for name in names
-        if old.values.get(name) != new.values.get(name)
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is, by its run folder."""
+
+    decision: int = 0
+    """Of the last line of its log."""
+    seconds: float | None = None
+    """At that line."""
+    returns: dict[str, float] = field(default_factory=dict)
+    """Mean return of the last evaluation during training, by mode."""
+    trained: bool = False
+    missing_modes: tuple[str, ...] = ()
+    missing_analyses: tuple[str, ...] = ()
+    missing_export: bool = False
+    saved: int = -1
+    """The decision of its newest checkpoint, -1 without one."""
+
+    @property
+    def known(self) -> int:
+        """The last decision that is known of: a short run may end between two lines of its log."""
+        return max(self.decision, self.saved)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do."""
+        missing = self.missing_modes or self.missing_analyses or self.missing_export
+        return self.trained and not missing
+
+
+@dataclass(frozen=True)
+class RunState:
+    """One of `STATES`, and the reasons for it."""
+
+    run: PlannedRun
+    state: str
+    progress: Progress
+    folder: Path
+    """The run's own."""
+    failures: int = 0
+    """Failed attempts at what it is at: training, or what follows it."""
+    refused: bool = False
+    """The last attempt at something ended with bad input: trying again would not help."""
+    reason: str = ""
+
+    @property
+    def is_tried_again(self) -> bool:
+        """Whether the same command tries a failed run again: after bad input, or after training."""
+        return self.state == "failed" and (self.refused or self.progress.trained)
+
+
+def read_states(study: Study) -> list[RunState]:
+    """The state of every run now; reads a few kilobytes of each."""
+    return [read_state(study.folder, run, study.attempts) for run in study.runs]
+
+
+def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunState:
+    """The state of a run: its folder says how far it is, its journal what was tried."""
+    journal, progress = journal_path(study, run), read_progress(study, run)
+    ends = [entry for entry in read_journal(journal) if entry.get("event") == "end"]
+    failures = sum(
+        entry.get("outcome") == "failed"
+        and (entry.get("step", "trained") != "trained") == progress.trained
+        for entry in ends
+    )
+    last = {str(entry.get("step")): entry for entry in ends}.values()
+    bad = [entry for entry in last if entry.get("outcome") in ("failed", "refused")]
+    refused = any(entry["outcome"] == "refused" for entry in bad)
+    if files.is_locked(journal):
+        state = "running"
+    elif progress.done:
+        state = "done"
+    else:
+        state = "failed" if refused or failures >= attempts else "queued"
+    reason = str(bad[-1].get("reason", "")) if bad else ""
+    return RunState(run, state, progress, run_folder(study, run), failures, refused, reason)
+
+
+def read_progress(study: Path, run: PlannedRun) -> Progress:
+    """How far a run of a study is: its newest checkpoint, and the end of its log."""
+    folder = run_folder(study, run)
+    lines = _last_lines(folder / layout.METRICS)
+    newest = next(_records(reversed(lines)), {})
+    evaluations = [
+        record
+        for record in _records(line for line in lines if b'"return_mean"' in line)
+        if _is_number(record.get("return_mean"))
     ]
+    evaluated = evaluations[-1]["decision"] if evaluations else -1
+    saved = layout.newest_checkpoint(folder)
+    # Without evaluations during training, none is waited for.
+    trained = min(saved, evaluated if run.config.eval_every else saved) >= run.decisions
+    seconds = newest.get("seconds")
+    return Progress(
+        decision=newest.get("decision", 0),
+        seconds=seconds if _is_number(seconds) and seconds > 0 else None,
+        returns={str(r.get("mode")): r["return_mean"] for r in evaluations},
+        trained=trained,
+        missing_modes=_missing_modes(folder, run, saved) if trained else run.modes,
+        missing_analyses=tuple(
+            name for name in run.analyses if not layout.analysis_file(folder, name).exists()
+        ),
+        missing_export=bool(run.export) and not (trained and _is_exported(folder, run, saved)),
+        saved=saved,
+    )
+
+
+def export_is_taken(state: RunState) -> bool:
+    """Whether something other than a run's agent lies where the run is to be exported to."""
+    run, target = state.run, state.run.export_folder
+    try:
+        if not target.exists() or layout.is_unfinished_export(target):
+            return False
+    except OSError:  # a folder that we may not read is not ours
+        return True
+    last = state.progress.saved if state.progress.trained else run.decisions
+    return not _is_exported(state.folder, run, last)
+
+
+def _is_exported(folder: Path, run: PlannedRun, decision: int) -> bool:
+    """Whether the agent of a decision lies where it is to be exported to, and not another one."""
+    try:
+        kept, own = (
+            read_json(place / layout.CONFIG, layout.CONFIG_BYTES)
+            for place in (run.export_folder, folder)
+        )
+        same = all(kept[name] == own[name] for name in own.keys() - HOW_MADE)
+        return same and bool(kept["decision"] == decision)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return False
+
+
+def _missing_modes(folder: Path, run: PlannedRun, decision: int) -> tuple[str, ...]:
+    """Modes in which the agent of the last decision has played too few episodes."""
+    if not run.modes:
+        return ()
+    episodes = latest(r for r in read_records(folder) if is_agent(r))
+    played: dict[str, list[Any]] = {mode: [] for mode in run.modes}
+    for episode in episodes:
+        if episode.get("decision") == decision and (mode := str(episode.get("mode"))) in played:
+            played[mode].append(episode.get("provenance"))
+    return tuple(
+        mode
+        for mode, provenances in played.items()
+        if len(provenances) < _wanted(episodes_in(run.episodes, mode), provenances)
+    )
+
+
+def _wanted(episodes: int | str, provenances: Sequence[Any]) -> int:
+    """How many episodes of a mode were asked for; how many worlds it has, its records say."""
+    if isinstance(episodes, int):
+        return episodes
+    newest = provenances[-1] if provenances else None
+    worlds = newest.get("worlds") if isinstance(newest, dict) else None
+    return episodes_of_all(worlds if isinstance(worlds, int) else 1)
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    """The whole lines among the last bytes of a log."""
+    try:
+        tail = files.read_tail(path, TAIL_BYTES)
+        return tail.splitlines()[len(tail) == TAIL_BYTES :]  # the first may have begun before
+    except OSError:
+        return []
+
+
+def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The lines of a log that are whole."""
+    for record in map(parse_line, lines):
+        if record is not None and _is_number(record.get("decision")):
+            yield record
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value can be calculated with: finite, and not larger than any that we write."""
+    return isinstance(value, int | float) and abs(value) <= LARGEST
+
+
+# The journals -------------------------------------------------------------------------------------
+
+
+def write_entry(journal: int, **entry: Any) -> None:
+    """Append one line to an open journal."""
+    line = json.dumps({"time": round(time.time(), 3), **entry})
+    files.append(journal, f"{line}\n".encode())
+
+
+def read_journal(path: Path) -> list[Entry]:
+    """The entries of a journal; the half line of a killed writer is left out."""
+    with files.reading(path):
+        try:
+            parsed = list(map(parse_line, files.read_lines(path, layout.LOG_BYTES)))
+        except FileNotFoundError:
+            return []
+    return [entry for entry in parsed if entry is not None]
+
+
+def worker(study: Path, run: PlannedRun) -> str:
+    """The process that works on a run, as far as its journal tells: that of its last attempt."""
+    starts = [e for e in read_journal(journal_path(study, run)) if e.get("event") == "start"]
+    last = starts[-1] if starts else {}
+    return f"process {last['pid']} on {last['host']}" if "pid" in last else "another process"

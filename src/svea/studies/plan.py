@@ -24,6 +24,8 @@ from svea.evaluation.episodes import Episodes, check_episodes
 Values = dict[str, Any]
 """Options of `svea train` by their dotted names."""
 LONGEST_NAME = 200  # bytes; journals and unfinished files add to it
+NOT_SET = {"task", "method", "augment", "seed", "out"}
+FILE_SETTINGS = ("set", "modes", "episodes", "export")
 
 
 @dataclass(frozen=True)
@@ -103,14 +105,8 @@ def plan_runs(
 ) -> tuple[PlannedRun, ...]:
     """Check every combination before anything starts, and name it.
 
-    Args:
-        grids: what to combine.
-        common: options of `svea train` for all runs.
-        modes: to evaluate in after training; a group is what each run's task has of it.
-        episodes: of that evaluation, per mode, or by mode; `all`: each of a mode's worlds once.
-        analyses: names of `svea analyze` to run after training.
-        export: folder for a small export of each agent once it is trained; empty: none.
-        suffix: a word in all names, before the seed.
+    All runs have the `common` options of training, and the `suffix` in their names, before the
+    seed. A group of modes is what each run's task has of it. The rest is as in `PlannedRun`.
 
     Example:
         >>> grid = Grid(["walker_walk"], ["svea", "drq"], seeds="0-4")
@@ -121,12 +117,18 @@ def plan_runs(
     expand_modes(named)
     modes_of = functools.cache(lambda task: tuple(expand_modes(named, task)))
     check_episodes(episodes)
-    exports = _folder("export", export)
+    if not isinstance(export, str | Path):
+        raise UserError(f"export is {export!r}; allowed: the name of a folder")
+    exports = str(output_folder(Path(export), "export").absolute()) if export else ""
     shared = _with_absolute_paths(flat(common or {}))
     runs: dict[str, PlannedRun] = {}
     names: dict[Config, str] = {}
     for grid in grids:
-        _refuse_axes({**shared, **flat(grid.set)})
+        if taken := sorted(NOT_SET & {*shared, *flat(grid.set)}):
+            raise UserError(
+                f"{taken[0]} cannot be set for runs of a study: what is combined is given as "
+                "tasks, methods, augments and seeds, and folders are named by the study"
+            )
         for point in grid.points():
             values = shared | _with_absolute_paths(point)
             config = resolve(values)
@@ -173,61 +175,36 @@ def _resolve(values: str) -> Config:
     return configure(options.pop("task"), **options)
 
 
-# Study files --------------------------------------------------------------------------------------
-
-_FILE_SETTINGS = {"set", "modes", "episodes", "export"}
-
-
 def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:
     """The grids of a TOML file, and its other settings (set, modes, episodes, export).
 
     It holds one grid's keys at its top, or several as `[[grid]]`.
     """
-    if not path.is_file():
-        raise UserError(f"no study file {str(path)!r}: give a .toml file, or flags")
-    if path.suffix != ".toml":
-        raise UserError(f"study file is {str(path)!r}; allowed: a name that ends in .toml")
+    if path.suffix != ".toml" or not path.is_file():
+        raise UserError(
+            f"no study file {str(path)!r}; allowed: a file that ends in .toml, or flags"
+        )
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"study file {str(path)!r}: {type(error).__name__}: {error}") from error
-    axes = {f.name for f in dataclasses.fields(Grid)} - {"set"}
-    settings = {name: value for name, value in content.items() if name not in axes | {"grid"}}
-    for name in settings.keys() - _FILE_SETTINGS:
-        raise unknown_name("setting", name, axes | _FILE_SETTINGS | {"grid"})
-    tables = content.get("grid") or [{k: v for k, v in content.items() if k in axes}]
-    if not isinstance(tables, list):
+    keys = [f.name for f in dataclasses.fields(Grid)]
+    axes = {name: settings.pop(name) for name in keys if name in settings and name != "set"}
+    tables = settings.pop("grid", None) or [axes]
+    if not (isinstance(tables, list) and all(isinstance(table, dict) for table in tables)):
         raise UserError(
             f"study file {str(path)!r}: grid is {tables!r}; allowed: tables headed [[grid]]"
         )
-    return [_grid(table, path) for table in tables], settings
-
-
-def _grid(table: Any, path: Path) -> Grid:
-    """A grid from a TOML table."""
-    names = [f.name for f in dataclasses.fields(Grid)]
-    if not isinstance(table, dict):
-        raise UserError(f"study file {str(path)!r}: a grid is {table!r}; allowed: a table")
-    for name in table.keys() - set(names):
-        raise unknown_name("setting of a grid", name, names)
-    if "tasks" not in table:
-        raise UserError(
-            f'study file {str(path)!r} names no tasks; add e.g. tasks = ["walker_walk"]'
-        )
-    return Grid(**table)
-
-
-# One grid point -----------------------------------------------------------------------------------
-
-
-def _refuse_axes(values: Values) -> None:
-    """What a study varies itself cannot be set for all of its runs."""
-    axes = {"task": "tasks", "method": "methods", "augment": "augments", "seed": "seeds"}
-    for name, axis in axes.items():
-        if name in values:
-            raise UserError(f"{name} cannot be set; give {axis} instead")
-    if "out" in values:
-        raise UserError("out cannot be set: a study names the folders of its runs itself")
+    for name in settings.keys() - FILE_SETTINGS:
+        raise unknown_name("setting", name, [*FILE_SETTINGS, *keys, "grid"])
+    for table in tables:
+        for name in table.keys() - set(keys):
+            raise unknown_name("setting of a grid", name, keys)
+        if "tasks" not in table:
+            raise UserError(
+                f'study file {str(path)!r} names no tasks; add e.g. tasks = ["walker_walk"]'
+            )
+    return [Grid(**table) for table in tables], settings
 
 
 def _names(axis: str, names: Any) -> tuple[str, ...]:
@@ -236,13 +213,6 @@ def _names(axis: str, names: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
         raise UserError(f"{axis} is {names!r}; allowed: a list of names")
     return tuple(given)
-
-
-def _folder(setting: str, given: Any) -> str:
-    """An absolute path, like those of data; empty if none is given."""
-    if not isinstance(given, str | Path):
-        raise UserError(f"{setting} is {given!r}; allowed: the name of a folder")
-    return str(output_folder(Path(given), setting).absolute()) if given else ""
 
 
 def _name(config: Config, distinguishing: Values, suffix: str) -> str:
@@ -255,17 +225,12 @@ def _name(config: Config, distinguishing: Values, suffix: str) -> str:
 
 def _with_absolute_paths(values: Values) -> Values:
     """Folders as absolute paths: a worker on another machine has another working directory."""
-    return {
-        name: str(Path(value).absolute())
-        if name in ("data_dir", "overlay_dir")
-        and isinstance(value, str)
-        and value not in ("", "procedural")
-        else value
-        for name, value in values.items()
+    folders = {
+        name: str(Path(values[name]).absolute())
+        for name in ("data_dir", "overlay_dir")
+        if isinstance(values.get(name), str) and values[name] not in ("", "procedural")
     }
-
-
-# Seeds and options as text ------------------------------------------------------------------------
+    return values | folders
 
 
 def parse_seeds(seeds: Sequence[int] | Sequence[str] | str | int) -> list[int]:

@@ -1,48 +1,60 @@
 """The supervisor of runs: what every engine does with them, on any machine.
 
-`supervise` holds the runs' locks, starts a process for each thing that is to be done (to train, to
-export, to evaluate, to analyse), counts attempts in the journals, tries again what failed, and
+`supervise` holds the runs' locks, starts a process for each thing that is to be done (`train`,
+`export`, `evaluate`, `analyse`), counts attempts in the journals, tries again what failed, and
 stops cleanly when the study is cancelled. Several runs share each process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+import itertools
 import os
 import pickle
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from svea.core import files, process
-from svea.core.errors import StorageError, UserError
-from svea.studies import child
+from svea.config.names import own_modules
+from svea.core import files, importing, process
+from svea.core.errors import Stopped, StorageError, SveaError, UserError
+from svea.core.outcome import exit_code, one_line_warning
+from svea.core.terminal import note
 from svea.studies.folder import (
     APPEND,
     ATTEMPTS,
+    Progress,
     is_cancelled,
     journal_path,
     log_path,
+    read_journal,
+    read_progress,
+    read_state,
+    run_folder,
     write_entry,
 )
-from svea.studies.plan import PlannedRun
-from svea.studies.state import Progress, read_journal, read_progress, read_state
+from svea.studies.plan import PlannedRun, as_flags
 
 LOCK_SECONDS = 120.0  # an orphaned run may still be saving
 
 MustStop = Callable[[], bool]
 """Whether the study was cancelled; or, for training, whether its time is up."""
 Call = Callable[[], int | None]
-"""A function of `child` with its arguments; returns an exit code, None is 0."""
+"""What a process does; returns an exit code, None is 0."""
 Execute = Callable[[Call, Path, MustStop], int]
 """Calls something in a process, with its output into a file, until it has to stop."""
+Ends = list[tuple[PlannedRun, Exception | Stopped | None]]
+"""Runs, each with the error that ended it."""
 
 
 def supervise(
@@ -55,28 +67,23 @@ def supervise(
     time_is_up: MustStop = lambda: False,
     at_once: int = 1,
 ) -> list[str]:
-    """Bring runs to their end, side by side, and return the state of each.
+    """Bring runs to their end, side by side.
 
-    Args:
-        study: the study's folder.
-        runs: which runs.
-        attempts: failed attempts at training each may have, earlier ones included; and at each
-            thing that follows it, in this call.
-        environment: variables for their processes, in addition to those of this one.
-        execute: what calls a function; default: a process.
-        must_stop: default: whether the study was cancelled.
-        time_is_up: whether training must stop; what follows it is still done for runs that are
-            trained.
-        at_once: agents, or modes of them, that are played at the same time.
+    Returns the state of each: done, failed, queued (it had to stop), or running (by another
+    process). Each may have some failed attempts at training, those of earlier calls included, and
+    as many at each thing that follows it, in this call.
 
-    Returns:
-        done, failed, queued (it had to stop), or running (by another process).
+    `execute` and `must_stop` are by default a process, with further variables of its environment,
+    and whether the study was cancelled. When the time is up, training stops; what follows it is
+    still done for runs that are trained. So many agents, or modes of them, are played `at_once`.
     """
     must_stop = must_stop or functools.partial(is_cancelled, study)
     with contextlib.ExitStack() as stack:
         journals = {run.name: stack.enter_context(_locked_journal(study, run)) for run in runs}
         mine = {name: journal for name, journal in journals.items() if journal is not None}
-        execute = execute or Process(environment or {}, *mine.values())
+        execute = execute or functools.partial(
+            call_in_process, environment=environment, locks=[*mine.values()]
+        )
         group = _Group(study, mine, attempts, execute, must_stop, time_is_up, at_once)
         for step in STEPS:
             group.bring_through(step, [run for run in runs if run.name in mine])
@@ -94,11 +101,6 @@ def groups(runs: Sequence[Any], size: int) -> list[Sequence[Any]]:
     return [runs[start : start + size] for start in range(0, len(runs), size)]
 
 
-def either(one: MustStop, other: MustStop) -> MustStop:
-    """Both reasons to stop as one."""
-    return lambda: one() or other()
-
-
 STEPS = ("trained", "exported", "evaluated", "analysed")
 """What is done for a run, one after the other."""
 
@@ -111,18 +113,6 @@ def is_left(step: str, progress: Progress) -> bool:
         "analysed": progress.missing_analyses,
     }
     return progress.trained and bool(missing[step]) if step in missing else not progress.trained
-
-
-def _call(
-    step: str, study: Path, runs: Sequence[PlannedRun], progress: Progress, at_once: int
-) -> Call:
-    """What does a step for runs that lack the same."""
-    if step == "evaluated":
-        jobs = min(at_once, len(runs) * len(progress.missing_modes)) if len(runs) > 1 else 1
-        return functools.partial(child.evaluate, study, runs, progress.missing_modes, jobs)
-    if step == "analysed":
-        return functools.partial(child.analyse, study, runs, progress.missing_analyses)
-    return functools.partial(child.train if step == "trained" else child.export, study, runs)
 
 
 def _alike(step: str, run: PlannedRun, progress: Progress) -> str:
@@ -138,15 +128,13 @@ class _Group:
     """Runs that share processes: what is done for them in one call."""
 
     study: Path
-    journals: dict[str, int]
-    """By the runs' names, open and locked."""
+    journals: dict[str, int]  # by the runs' names, open and locked
     attempts: int
     execute: Execute
     must_stop: MustStop
     time_is_up: MustStop
     at_once: int
-    failed: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How often a step failed in this call, by step and run."""
+    failed: Counter[tuple[str, str]] = field(default_factory=Counter)  # in this call
 
     def bring_through(self, step: str, runs: Sequence[PlannedRun]) -> None:
         """Do a step for all runs that lack it, and again for those in which it failed."""
@@ -155,12 +143,12 @@ class _Group:
             for run, progress in waiting:
                 alike.setdefault(_alike(step, run, progress), []).append((run, progress))
             for members in alike.values():
-                if not self._stop(step)():
+                if not self._must_stop(step):
                     self._attempt(step, members)
 
     def _waiting(self, step: str, runs: Sequence[PlannedRun]) -> list[tuple[PlannedRun, Progress]]:
         """The runs for which a step is to be tried; none where it must not be begun."""
-        if self._stop(step)():
+        if self._must_stop(step):
             return []
         progress = [(run, read_progress(self.study, run)) for run in runs]
         return [
@@ -171,14 +159,12 @@ class _Group:
 
     def _failures(self, step: str, run: PlannedRun) -> int:
         """Failed attempts that count: at training those of earlier calls, too."""
-        here = self.failed[step, run.name]
-        if step != "trained":
-            return here
-        return max(here, read_state(self.study, run).failures)
+        earlier = read_state(self.study, run).failures if step == "trained" else 0
+        return max(earlier, self.failed[step, run.name])
 
-    def _stop(self, step: str) -> MustStop:
-        """When to stop: the study's time is for training, and what follows it is still done."""
-        return either(self.must_stop, self.time_is_up) if step == "trained" else self.must_stop
+    def _must_stop(self, step: str) -> bool:
+        """The study's time is for training, and what follows it is still done."""
+        return self.must_stop() or (step == "trained" and self.time_is_up())
 
     def _attempt(self, step: str, runs: Sequence[tuple[PlannedRun, Progress]]) -> None:
         """Do a step for runs in one process, and record in each journal how it ended."""
@@ -189,27 +175,37 @@ class _Group:
             write_entry(self.journals[run.name], event="start", **about)
             if run.name != names[0]:
                 _note_log(log_path(self.study, run), f"{step} together with {names[0]}", log)
-        call = _call(step, self.study, [run for run, _ in runs], runs[0][1], self.at_once)
-        code = self.execute(call, log, stop := self._stop(step))
+        call = self._call(step, [run for run, _ in runs], runs[0][1])
+        code = self.execute(call, log, functools.partial(self._must_stop, step))
+        stopped = self._must_stop(step)
         for run, before in runs:
-            self._conclude(step, run, before, code, stop(), log)
+            self._conclude(step, run, before, code, stopped, log)
+
+    def _call(self, step: str, runs: Sequence[PlannedRun], progress: Progress) -> Call:
+        """What does a step for runs that lack the same."""
+        if step == "evaluated":
+            modes = progress.missing_modes
+            jobs = min(self.at_once, len(runs) * len(modes)) if len(runs) > 1 else 1
+            return functools.partial(evaluate, self.study, runs, modes, jobs)
+        if step == "analysed":
+            return functools.partial(analyse, self.study, runs, progress.missing_analyses)
+        return functools.partial(train if step == "trained" else export, self.study, runs)
 
     def _conclude(
         self, step: str, run: PlannedRun, before: Progress, code: int, stopped: bool, log: Path
     ) -> None:
         """Record how an attempt ended for a run, and count it if it failed."""
         after = read_progress(self.study, run)
-        error = _error(self.study, run)
-        if error:
-            code, reason = error["code"], f"exit code {error['code']}: {error['reason']}"
+        last = read_journal(journal_path(self.study, run))[-1]
+        if last["event"] == "error":  # which the process has recorded
+            code, reason = last["code"], f"exit code {last['code']}: {last['reason']}"
         else:
             reason = _reason(code, log)
         outcome = _outcome(code, not is_left(step, after), before != after, stopped)
-        failed = outcome in ("failed", "refused")
-        write_entry(
-            self.journals[run.name], event="end", step=step, outcome=outcome, code=code,
-            ended=after.trained, reason=reason if failed else "",
-        )  # fmt: skip
+        if outcome not in ("failed", "refused"):
+            reason = ""
+        journal = self.journals[run.name]
+        write_entry(journal, event="end", step=step, outcome=outcome, code=code, reason=reason)
         self.failed[step, run.name] += {"failed": 1, "refused": self.attempts}.get(outcome, 0)
 
 
@@ -227,23 +223,16 @@ def _reason(code: int, log: Path) -> str:
     """Why an attempt failed: the last line it printed, or what ended it."""
     if code < 0:
         return f"ended by {process.how_it_ended(code)}"
+    lines: list[str] = []
     with contextlib.suppress(OSError, StorageError):
         lines = files.read_tail(log, 2000).decode(errors="replace").strip().splitlines()
-        return f"exit code {code}: {lines[-1] if lines else ''}"
-    return f"exit code {code}"
-
-
-def _error(study: Path, run: PlannedRun) -> dict[str, Any]:
-    """What the process recorded about a run in the attempt that has just ended."""
-    last = read_journal(journal_path(study, run))[-1:]
-    return last[0] if last and last[0].get("event") == "error" else {}
+    return f"exit code {code}: {lines[-1] if lines else ''}"
 
 
 def _note_log(path: Path, what: str, log: Path) -> None:
     """Say in a run's log whose log has its lines."""
-    note = files.descriptor(path, APPEND)
-    os.write(note, f"{what}: its lines are in {log.name}\n".encode())
-    os.close(note)
+    with os.fdopen(files.descriptor(path, APPEND), "a") as notes:
+        notes.write(f"{what}: its lines are in {log.name}\n")
 
 
 @contextlib.contextmanager
@@ -272,31 +261,147 @@ def stop_children() -> None:
         started.stop(GRACE_SECONDS)
 
 
-class Process:
-    """Calls functions in processes that inherit the runs' locks and end with this process."""
+def call_in_process(
+    call: Call,
+    log: Path,
+    must_stop: MustStop,
+    environment: dict[str, str] | None = None,
+    locks: Sequence[int] = (),
+) -> int:
+    """Wait for the exit code of a call in a process of its own; when it must stop, it saves first.
 
-    def __init__(self, environment: dict[str, str], *locks: int) -> None:
-        """Take further variables, and the descriptors that hold the locks."""
-        self.environment, self.locks = environment, locks
+    The process has further variables of the environment, inherits the runs' locks, and ends with
+    this one.
+    """
+    opened = os.fdopen(files.descriptor(log, APPEND), "ab")
+    with opened as output, tempfile.TemporaryFile() as sent:
+        pickle.dump(call, sent)
+        sent.seek(0)
+        started = process.start(
+            "svea.studies.supervise:main", sent.fileno(), log.stem, with_parent=signal.SIGTERM,
+            output=output, variables=environment, pass_fds=[*locks, sent.fileno()],
+        )  # fmt: skip
+    _children.append(started)
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return started.wait(POLL_SECONDS)
+            if must_stop():
+                return started.stop(GRACE_SECONDS)
+    finally:
+        _children.remove(started)
+        started.stop(GRACE_SECONDS)
 
-    def __call__(self, call: Call, log: Path, must_stop: MustStop) -> int:
-        """Wait for the exit code of a call; when it must stop, let it save first."""
-        opened = os.fdopen(files.descriptor(log, APPEND), "ab")
-        with opened as output, tempfile.TemporaryFile() as sent:
-            pickle.dump(call, sent)
-            sent.seek(0)
-            started = process.start(
-                "svea.studies.child:main", sent.fileno(), log.stem, with_parent=signal.SIGTERM,
-                output=output, variables=self.environment,
-                pass_fds=[*self.locks, sent.fileno()],
-            )  # fmt: skip
-        _children.append(started)
+
+def main(call: str, name: str) -> int:
+    """The other end of `call_in_process`.
+
+    The call lies pickled in a file with this descriptor; the name is for lists of processes.
+    """
+    for number in (signal.SIGUSR1, signal.SIGUSR2):  # by which batch systems warn a whole job
+        signal.signal(number, signal.SIG_IGN)  # inherited by the environments' processes too
+    importing.count_typed_alone()
+    warnings.formatwarning = one_line_warning
+    with os.fdopen(int(call), "rb") as file:
+        work = pickle.load(file)
+    return exit_code(work, name, ends=True)
+
+
+# What they do -------------------------------------------------------------------------------------
+
+
+def train(study: Path, runs: Sequence[PlannedRun]) -> None:
+    """Train runs side by side, or continue them."""
+    _trust_plan(runs)
+    from svea.training import train, train_each
+
+    configs = [dataclasses.replace(run.config, out=str(run_folder(study, run))) for run in runs]
+    sys.argv = ["svea", *_by_hand(study, runs)]  # for config.json
+    if len(configs) > 1:
+        _conclude(study, [*zip(runs, train_each(configs), strict=True)])
+    else:
+        train(configs[0])
+
+
+def _by_hand(study: Path, runs: Sequence[PlannedRun]) -> list[str]:
+    """What a user types to train the same."""
+    if len(runs) > 1:
+        return ["sweep", "train", str(study), *(run.name for run in runs)]
+    values = dict(runs[0].values)
+    task, out = values.pop("task"), str(run_folder(study, runs[0]))
+    return ["train", task, *as_flags(values), "--out", out]
+
+
+def export(study: Path, runs: Sequence[PlannedRun]) -> None:
+    """Export the acting parts of runs to where the plan says."""
+    _trust_plan(runs)
+    from svea.runs.load import export
+
+    ends: Ends = []
+    for run in runs:
         try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    return started.wait(POLL_SECONDS)
-                if must_stop():
-                    return started.stop(GRACE_SECONDS)
-        finally:
-            _children.remove(started)
-            started.stop(GRACE_SECONDS)
+            export(run_folder(study, run), run.export_folder, small=True)
+            ends.append((run, None))
+        except SveaError as error:
+            ends.append((run, error))
+    _conclude(study, ends)
+
+
+def evaluate(study: Path, runs: Sequence[PlannedRun], modes: Sequence[str], jobs: int = 1) -> int:
+    """Evaluate runs in some modes, as the plan of the first of them says; returns the exit code."""
+    _trust_plan(runs)
+    from svea.evaluation.requests import Request, Scoring
+
+    first = runs[0]
+    data = first.values.get("data_dir") or None
+    request = Request(tuple(modes), first.episodes, device=_device(first), data_dir=data, jobs=jobs)
+    scoring = Scoring([run_folder(study, run) for run in runs], request)
+    scoring.play()
+    for problem in scoring.problems:
+        note(f"svea: {problem}")
+    return scoring.exit_code
+
+
+def analyse(study: Path, runs: Sequence[PlannedRun], names: Sequence[str]) -> None:
+    """Analyse the replay of each run."""
+    _trust_plan(runs)
+    from svea.evaluation.analysis import Sample, q_gap, q_variance
+
+    analyses: dict[str, tuple[Callable[[Sample], object], int]] = {
+        "q-gap": (functools.partial(q_gap, names=["all"]), 4),
+        "q-variance": (q_variance, 16),
+    }
+    for run, name in itertools.product(runs, names):
+        function, draws = analyses[name]
+        folder, gap = run_folder(study, run), name == "q-gap"
+        function(Sample.of(folder, 256, draws, seed=0, device=_device(run), gap=gap))
+
+
+def record_error(study: Path, run: PlannedRun, error: BaseException) -> None:
+    """Write to a run's journal what ended it: several runs share an exit code."""
+    code = error.exit_code if isinstance(error, SveaError | Stopped) else 1
+    journal = files.descriptor(journal_path(study, run), APPEND)
+    try:
+        write_entry(journal, event="error", code=code, reason=str(error))
+    finally:
+        os.close(journal)
+
+
+def _conclude(study: Path, ends: Ends) -> None:
+    """Record what ended each run, and raise the first error."""
+    errors = [(run, error) for run, error in ends if error is not None]
+    for run, error in errors:
+        record_error(study, run, error)
+    for _, error in errors:
+        raise error
+
+
+def _trust_plan(runs: Sequence[PlannedRun]) -> None:
+    """Import what the plan names: the user gave that to whoever started this process."""
+    if any(own_modules(run.values) for run in runs):
+        importing.trust(importing.EVERYTHING)
+
+
+def _device(run: PlannedRun) -> str:
+    """Where a run is trained, and then evaluated and analysed."""
+    return str(run.values.get("device", "auto"))

@@ -1,26 +1,36 @@
-"""Running a study: what is left of it, what cannot be done here, and the engine for the rest."""
+"""Running a study: what is left of it and what that costs, what cannot be done here, the rest."""
 
 from __future__ import annotations
 
-import errno
 import functools
 import importlib
-import os
-from collections.abc import Callable, Iterable
+import math
+import statistics
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from svea.core.errors import UserError, unknown_name
+from svea.config import Config
+from svea.core import files
+from svea.core.errors import StorageError, UserError, unknown_name
 from svea.core.files import make_folder
 from svea.core.machine import usable_cores
+from svea.core.words import duration, plural
 from svea.evaluation.episodes import Episodes
-from svea.studies.cost import Cost, estimate_cost, require_space, unfinished
-from svea.studies.engines import ENGINES, Resources
-from svea.studies.engines.local import find_slots
-from svea.studies.folder import ATTEMPTS, Study, open_study
+from svea.runs import layout
+from svea.studies.engines import ENGINES, Resources, find_slots
+from svea.studies.folder import (
+    ATTEMPTS,
+    RunState,
+    Study,
+    export_is_taken,
+    open_study,
+    read_states,
+)
 from svea.studies.plan import Grid, plan_runs
-from svea.studies.state import RunState, export_is_taken, read_states
+from svea.studies.supervise import groups
 
 
 def sweep(
@@ -83,7 +93,7 @@ class Work:
         resources = resources or Resources()
         if on not in ENGINES:
             raise unknown_name("engine", on, ENGINES)
-        resources.check()
+        resources.check(on)
         states = read_states(study)
         return cls(study, on, resources, states, _cost(states, on, resources))
 
@@ -95,14 +105,25 @@ class Work:
 
     def require(self) -> None:
         """Refuse, before anything starts, what this machine, engine or disk cannot do."""
-        require_space(self.study, self.states, self.cost)
+        self.require_space()
         if self.due:
             self.require_engine()
             _require_exports(self.study, self.due)
 
     def require_engine(self) -> None:
         """Refuse what the engine cannot run."""
-        self._engine.require(self.study, self.resources)
+        self._engine.require(self.resources)
+
+    def require_space(self) -> None:
+        """Refuse a study that the disk cannot hold."""
+        large = (layout.REPLAY, layout.CHECKPOINTS)
+        folders = [state.folder / part for state in unfinished(self.states) for part in large]
+        needed = self.cost.file_bytes - sum(map(files.size_of, folders))
+        cure = "Name another --out, or make runs smaller with --set replay=... or save_replay=false"
+        try:
+            files.require_space(self.study.folder, needed, "the study", cure)
+        except StorageError as error:
+            raise UserError(str(error)) from error
 
     def run(self, refresh: Callable[[], None] = lambda: None) -> list[str] | None:
         """Write the plan and do what is due; returns the ids of jobs that are only submitted."""
@@ -117,7 +138,93 @@ class Work:
 
     @property
     def _engine(self) -> Any:
-        return importlib.import_module(f"svea.studies.engines.{self.on}")
+        return importlib.import_module(ENGINES[self.on])
+
+
+def _require_exports(study: Study, states: list[RunState]) -> None:
+    """Refuse a folder that no agent can be exported to, before hours of training and not after."""
+    waiting = [state for state in states if state.progress.missing_export]
+    for folder in {state.run.export for state in waiting}:
+        if Path(folder).resolve() == (study.folder / "runs").resolve():
+            raise UserError(
+                f"export is {folder!r}, where this study keeps its runs; name another folder"
+            )
+        try:
+            make_folder(Path(folder))
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise UserError(
+                f"export is {folder!r}, which cannot be written: {error.strerror}; name another "
+                "place, or fix the permissions"
+            ) from error
+    if taken := [state.run for state in waiting if export_is_taken(state)]:
+        raise UserError(
+            f"{taken[0].export_folder} holds something other than the agent of that run, and is "
+            f"never overwritten ({len(taken)} such in all); move it away, or name another folder "
+            "to export to"
+        )
+
+
+# What is left ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Estimates for the runs of a study that are not done.
+
+    Time comes from the speed of the study's own runs. Before any has been timed it is unknown: a
+    speed measured on another machine would only look like an estimate.
+    """
+
+    runs: int
+    done: int
+    decisions: int
+    """That the others still have to make."""
+    timed: int
+    """Runs whose speed is known."""
+    seconds: float | None
+    """Until all are done; None where no speed is known."""
+    gpu_hours: float | None
+    file_bytes: int
+    """Of the files in their folders, once all are trained."""
+
+    def lines(self, limit: float = math.inf) -> list[str]:
+        """The estimates in words, where each call of the study stops after `limit` seconds."""
+        runs = f"{plural(self.runs, 'run')}, {self.done} done, {self.decisions:,} decisions left"
+        if not self.decisions:
+            return [runs]
+        time, hours = "unknown until a run has been timed", "unknown"
+        if self.seconds is not None:
+            speed = f"the mean speed of {plural(self.timed, 'run')} of this study"
+            calls = f", at least {math.ceil(self.seconds / limit):,} calls with this --time-limit"
+            time = f"about {duration(self.seconds)} at {speed}"
+            time += calls if self.seconds > limit else ""
+        if self.gpu_hours is not None:
+            hours = f"about {self.gpu_hours:,.1f}" if self.gpu_hours else "none"
+        disk = f"up to {files.at_most(self.file_bytes) / 1e9:,.1f} GB"
+        return [runs, f"time: {time}", f"GPU hours: {hours}", f"disk: {disk}"]
+
+
+def estimate_cost(
+    states: Sequence[RunState], at_once: int, gpus: float | None = 0.0, together: int = 1
+) -> Cost:
+    """Estimate what is left of a study with some processes at once.
+
+    Each takes a share of the GPUs (None: unknown before it starts) and has several runs together,
+    which end together: the longer have more turns.
+    """
+    left = unfinished(states)
+    speeds = measured_speeds(states)
+    processes = groups(left, together)
+    seconds, gpu_hours = None, 0.0 if gpus == 0 else None
+    if speeds:  # updates take nearly all of the time
+        each = [decisions_left(group) / len(group) for group in processes]
+        total = sum(each) / statistics.fmean(speeds)
+        seconds = total / max(min(at_once, len(processes)), 1)
+        gpu_hours = None if gpus is None else total * gpus / 3600
+    file_bytes = sum(_file_bytes(state.run.config) for state in left)
+    done, decisions = len(states) - len(left), decisions_left(left)
+    return Cost(len(states), done, decisions, len(speeds), seconds, gpu_hours, file_bytes)
 
 
 def _cost(states: list[RunState], on: str, resources: Resources) -> Cost:
@@ -134,26 +241,33 @@ def _cost(states: list[RunState], on: str, resources: Resources) -> Cost:
     return estimate_cost(states, at_once, gpus, resources.together)
 
 
-def _require_exports(study: Study, states: list[RunState]) -> None:
-    """Refuse a folder that no agent can be exported to, before hours of training and not after."""
-    waiting = [state for state in states if state.progress.missing_export]
-    for folder in {state.run.export for state in waiting}:
-        if Path(folder).resolve() == (study.folder / "runs").resolve():
-            raise UserError(
-                f"export is {folder!r}, where this study keeps its runs; name another folder"
-            )
-        try:
-            make_folder(Path(folder))
-            if not os.access(folder, os.W_OK | os.X_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        except OSError as error:
-            raise UserError(
-                f"export is {folder!r}, which cannot be written: {error.strerror}; name another "
-                "place, or fix the permissions"
-            ) from error
-    if taken := [state.run for state in waiting if export_is_taken(state)]:
-        raise UserError(
-            f"{taken[0].export_folder} holds something other than the agent of that run, and is "
-            f"never overwritten ({len(taken)} such in all); move it away, or name another folder "
-            "to export to"
-        )
+def _file_bytes(config: Config) -> int:
+    """Bytes of all files of a run."""
+    replay, agent = layout.replay_bytes(config), layout.agent_bytes(config)
+    return layout.folder_bytes(config, replay, agent) + files.SMALL_FILES
+
+
+def measured_speeds(states: Sequence[RunState]) -> list[float]:
+    """Decisions per second of the study's own runs, evaluations included."""
+    timed = [(decisions_made([state]), state.progress.seconds) for state in states]
+    return [decisions / seconds for decisions, seconds in timed if decisions and seconds]
+
+
+def unfinished(states: Sequence[RunState]) -> list[RunState]:
+    """The runs for which something is left to do."""
+    return [state for state in states if state.state != "done"]
+
+
+def decisions_made(states: Sequence[RunState]) -> int:
+    """Decisions with an update that these runs have made.
+
+    The updates of a warm-up follow at its end, so its speed is another's; a run that is all warm-up
+    has nothing else to be timed by.
+    """
+    made = [(state.run.config, state.progress.decision) for state in states]
+    return sum(at for config, at in made if not at <= config.warmup < config.decisions)
+
+
+def decisions_left(states: Sequence[RunState]) -> int:
+    """Decisions that these runs still have to make, those of a warm-up included."""
+    return sum(max(s.run.decisions - decisions_made([s]), 0) for s in states)

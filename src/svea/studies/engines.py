@@ -1,11 +1,18 @@
-"""The engine of one machine: a process per run, or per group of runs that train side by side.
+"""Engines run a study: on this machine, on a Ray cluster, or under SLURM.
 
+They decide where and when `svea.studies.supervise.supervise` works on which run, and nothing else:
+it writes everything that matters into the study's folder. Each engine is a module with
+
+    require(resources)                          refuses what it cannot run, before anything starts
+    run_study(study, runs, resources, refresh)  runs the runs, and calls `refresh` meanwhile
+
+The one of this machine is here: a process per run, or per group of runs that train side by side.
 Several processes share a GPU where its memory allows.
 """
 
 from __future__ import annotations
 
-import functools
+import importlib.util
 import os
 import queue
 import threading
@@ -14,17 +21,84 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from svea.config import Config
+from svea.config import Config, seconds
+from svea.core.errors import UserError, between, install_hint
 from svea.core.machine import HEADROOM, available_bytes, nvidia_gpus, usable_cores
 from svea.runs.layout import replay_bytes
-from svea.studies.engines import Resources
 from svea.studies.folder import Study, is_cancelled
 from svea.studies.plan import PlannedRun
-from svea.studies.supervise import either, groups, supervise
+from svea.studies.supervise import groups, supervise
+
+ENGINES = {
+    "local": "svea.studies.engines",
+    "ray": "svea.studies.ray",
+    "slurm": "svea.studies.slurm",
+}
+MOST_JOBS, MOST_CORES, MOST_GPUS = 10_000, 10_000, 1_000
 
 # Generous allowances for what a run needs in addition to its replay; --jobs and --gpus override.
 RUN_BYTES = 2_000_000_000  # main memory: torch, environments
 GPU_BYTES = 4_000_000_000  # GPU memory: context, networks, activations
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one run may use, and how many run at once; the flags of `svea sweep`."""
+
+    jobs: int = 0
+    """Runs at once, or processes with --together; 0: as many as there is room for."""
+    together: int = 1
+    """Runs side by side in one process, which share a GPU best (local)."""
+    cpus: float = 0.0
+    """Cores for one run; 0: one to learn and one per environment (local), 1 (ray), 2 (slurm)."""
+    gpus: float = -1.0
+    """Share of a GPU, e.g. 0.25; below 0: as memory allows (local), 1 if any (ray), 0 (slurm)."""
+    address: str = ""
+    """HOST:PORT of a Ray cluster, or auto; default: one is started on this machine."""
+    time_limit: str = "auto"
+    """local: save and stop training this long after the start, e.g. 28m; runs that have ended by
+    then are still exported and evaluated, the same command continues the others; auto is none.
+    slurm: wall time of one job, whose run resumes in the next; auto is 24h."""
+    slurm: tuple[str, ...] = ()
+    """Further options of sbatch as name=value, e.g. partition=gpu account=me."""
+
+    def slurm_options(self) -> dict[str, str]:
+        """Options of sbatch by name."""
+        pairs = [word.partition("=") for word in self.slurm]
+        if bad := [name for name, equals, _ in pairs if not equals]:
+            raise UserError(f"--slurm is {bad[0]!r}; allowed: name=value, e.g. partition=gpu")
+        return {name.lstrip("-"): value for name, _, value in pairs}
+
+    def check(self, on: str) -> None:
+        """Refuse values that no engine accepts, or not this one."""
+        between(0, MOST_JOBS).check("jobs", self.jobs)
+        between(0, MOST_CORES).check("cpus", self.cpus)
+        between(-1, MOST_GPUS).check("gpus", self.gpus)
+        between(1, MOST_JOBS).check("together", self.together)
+        if on != "local" and self.together > 1:
+            raise UserError(
+                f"together is {self.together}, but --on {on} starts a process for every run; "
+                "leave it out, or use --on local"
+            )
+        if not self.seconds("none"):
+            raise UserError(
+                f"time_limit is {self.time_limit!r}; allowed: auto, none, or a time of 1s or more, "
+                "such as 90s, 9m, 1h30m"
+            )
+        self.slurm_options()
+
+    def seconds(self, usual: str) -> float:
+        """The time limit, where `usual` is the engine's own."""
+        return seconds(usual if self.time_limit == "auto" else self.time_limit)
+
+
+def require_package(name: str, engine: str) -> None:
+    """Refuse an engine whose package is not installed."""
+    if importlib.util.find_spec(name) is None:
+        raise UserError(f"--on {engine} needs the package {name}: {install_hint(engine)}")
+
+
+# This machine -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -35,7 +109,7 @@ class Slot:
     gpu: str = ""
 
 
-def require(study: Study, resources: Resources) -> None:
+def require(resources: Resources) -> None:
     """Nothing is needed beyond this machine."""
 
 
@@ -45,7 +119,6 @@ def run_study(
     """Supervise runs until each is done or failed, the study is cancelled, or its time is up."""
     end = time.monotonic() + resources.seconds("none")
     stopping = threading.Event()  # this driver's own: another may work on the same study
-    must_stop = either(functools.partial(is_cancelled, study.folder), stopping.is_set)
     free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
     slots = find_slots([run.config for run in runs], resources)
     for slot in slots:
@@ -59,7 +132,7 @@ def run_study(
                 group,
                 study.attempts,
                 slot.environment,
-                must_stop=must_stop,
+                must_stop=lambda: is_cancelled(study.folder) or stopping.is_set(),
                 time_is_up=lambda: time.monotonic() >= end,
                 at_once=_played_at_once(group, len(slots)) if slot.gpu else 1,  # on a CPU: one
             )
@@ -123,9 +196,10 @@ def _played_at_once(group: Sequence[PlannedRun], slots: int) -> int:
 
 
 def _threads(cores: int, count: int) -> dict[str, str]:
-    """Threads per process, so that runs do not compete for cores; a user's own setting stays."""
-    if "OMP_NUM_THREADS" in os.environ:
+    """Threads per process, so that runs do not compete for cores; a user's own setting stays.
+
+    One process has them all, as in `svea train`, which leaves a core to the environments.
+    """
+    if "OMP_NUM_THREADS" in os.environ or count == 1:
         return {}
-    if count == 1:
-        return {}  # as in `svea train`, which leaves a core to the environments
     return {"OMP_NUM_THREADS": str(max(cores // count, 1))}

@@ -6,7 +6,6 @@ submitit puts it back into the queue, from where it resumes from the run's folde
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shlex
 import shutil
@@ -15,11 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from svea.core.errors import UserError, install_hint
+from svea.core.errors import UserError
 from svea.core.files import read_json, replace_json
 from svea.core.machine import ANSWER_SECONDS, answer
 from svea.core.process import environment
-from svea.studies.engines import Resources
+from svea.studies.engines import Resources, require_package
 from svea.studies.folder import STUDY_BYTES, Study
 from svea.studies.plan import PlannedRun
 from svea.studies.supervise import stop_children, supervise
@@ -50,11 +49,9 @@ class Job:
         return DelayedSubmission(self)
 
 
-def require(study: Study, resources: Resources) -> None:
+def require(resources: Resources) -> None:
     """Refuse, before anything starts, where SLURM or submitit is missing."""
-    resources.refuse_together("slurm")
-    if importlib.util.find_spec("submitit") is None:
-        raise UserError(f"--on slurm needs the package submitit: {install_hint('slurm')}")
+    require_package("submitit", "slurm")
     if not shutil.which("sbatch"):
         raise UserError(
             "no SLURM here: the program sbatch is not found. Start the study on a login node, or "
@@ -79,12 +76,7 @@ def run_study(
 ) -> list[str]:
     """Submit runs that are not in SLURM's queue yet, and return their job ids at once.
 
-    Args:
-        study: which study.
-        runs: those to submit.
-        resources: of one run.
-        refresh: called once.
-        cluster: slurm, or local for submitit's executor on this machine, which tests use.
+    The cluster is local for submitit's executor on this machine, which tests use.
     """
     executor = make_executor(study, resources, cluster)
     submitted = read_jobs(study.folder)
@@ -98,11 +90,6 @@ def run_study(
         replace_json(study.folder / "slurm" / "jobs.json", submitted)
     refresh()
     return [submitted[run.name] for run in new]
-
-
-def _path() -> dict[str, str]:
-    """The variables with which a job imports nothing from the folder it was submitted in."""
-    return {"PYTHONPATH": environment()["PYTHONPATH"], "PYTHONSAFEPATH": "1"}
 
 
 def make_executor(study: Study, resources: Resources, cluster: str = "slurm") -> Any:
@@ -122,11 +109,13 @@ def make_executor(study: Study, resources: Resources, cluster: str = "slurm") ->
         "gpus_per_node": gpus,
     }
     if cluster == "slurm":
+        # With these a job imports nothing from the folder it was submitted in.
+        path = {"PYTHONPATH": environment()["PYTHONPATH"], "PYTHONSAFEPATH": "1"}
         options |= {
             "slurm_array_parallelism": resources.jobs or ARRAY,
             "slurm_signal_delay_s": min(WARNING_SECONDS, int(seconds // 3)),
             "slurm_use_srun": True,
-            "slurm_setup": [f"export {k}={shlex.quote(v)}" for k, v in _path().items()],
+            "slurm_setup": [f"export {k}={shlex.quote(v)}" for k, v in path.items()],
             "slurm_additional_parameters": {"requeue": True, **resources.slurm_options()},
         }
     executor.update_parameters(**options)

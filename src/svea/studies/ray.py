@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import os
 import socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import cloudpickle
 
-from svea.core.errors import SveaError, UserError, install_hint
+from svea.core.errors import SveaError, UserError
 from svea.core.machine import usable_cores
-from svea.studies.engines import Resources
+from svea.studies.engines import Resources, require_package
 from svea.studies.folder import Study, is_cancelled
 from svea.studies.plan import PlannedRun
 from svea.studies.supervise import GRACE_SECONDS, Execute, supervise
@@ -31,16 +30,14 @@ IN_FLIGHT = 4  # tasks submitted per run that fits at once: enough to keep Ray's
 LOST_TASKS = 10  # how often Ray may lose one run's task
 
 
-def require(study: Study, resources: Resources) -> None:
+def require(resources: Resources) -> None:
     """Refuse, before anything starts, where Ray is not installed or its cluster not reachable."""
-    resources.refuse_together("ray")
     if resources.time_limit != "auto":
         raise UserError(
             f"time_limit is {resources.time_limit!r}, but --on ray has none; leave it out, or use "
             "--on local"
         )
-    if importlib.util.find_spec("ray") is None:
-        raise UserError(f"--on ray needs the package ray: {install_hint('ray')}")
+    require_package("ray", "ray")
     if address := _address(resources):
         _require_reachable(address)
 
@@ -61,13 +58,27 @@ def run_on(
     refresh: Callable[[], None],
     execute: Execute | None = None,
 ) -> None:
-    """Supervise runs on a cluster that is connected already."""
+    """Keep a cluster that is connected already supplied with tasks, and collect what ends."""
     cpus, gpus = resources.cpus or 1.0, _gpus_per_run(ray, resources)
     task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=-1)(as_task(os.getcwd()))
-    in_flight: dict[Any, PlannedRun] = {}
+    most = resources.jobs or IN_FLIGHT * _runs_at_once(ray, cpus, gpus)
+    waiting, in_flight, lost = deque(runs), dict[Any, PlannedRun](), Counter[str]()
     try:
-        most = resources.jobs or IN_FLIGHT * _runs_at_once(ray, cpus, gpus)
-        _schedule(ray, task, study, runs, most, refresh, execute, in_flight)
+        while in_flight or (waiting and not is_cancelled(study.folder)):
+            while waiting and len(in_flight) < most and not is_cancelled(study.folder):
+                run = waiting.popleft()
+                call = functools.partial(
+                    supervise, study.folder, [run], study.attempts, execute=execute
+                )
+                in_flight[task.remote(cloudpickle.dumps(call))] = run
+            ready, _ = ray.wait(list(in_flight), num_returns=1, timeout=1.0)
+            if ready:
+                ready, _ = ray.wait(list(in_flight), num_returns=len(in_flight), timeout=0)
+            for reference in ready:
+                run = in_flight.pop(reference)
+                if _is_to_be_tried_again(ray, reference, run, lost):
+                    waiting.append(run)
+            refresh()
     except BaseException:
         study.cancel()  # tasks see it in the folder, on any machine, save, and return
         if in_flight:
@@ -75,39 +86,18 @@ def run_on(
         raise
 
 
-def _schedule(
-    ray: Any,
-    task: Any,
-    study: Study,
-    runs: Sequence[PlannedRun],
-    most: int,
-    refresh: Callable[[], None],
-    execute: Execute | None,
-    in_flight: dict[Any, PlannedRun],
-) -> None:
-    """Keep the cluster supplied with tasks, and collect what ends."""
-    waiting, lost = deque(runs), dict.fromkeys((run.name for run in runs), 0)
-    while in_flight or (waiting and not is_cancelled(study.folder)):
-        while waiting and len(in_flight) < most and not is_cancelled(study.folder):
-            run = waiting.popleft()
-            call = functools.partial(supervise, study.folder, [run], study.attempts)
-            in_flight[task.remote(cloudpickle.dumps((call, {"execute": execute})))] = run
-        ready, _ = ray.wait(list(in_flight), num_returns=1, timeout=1.0)
-        if ready:
-            ready, _ = ray.wait(list(in_flight), num_returns=len(in_flight), timeout=0)
-        for reference in ready:
-            run = in_flight.pop(reference)
-            try:
-                if ray.get(reference) == ["running"]:  # by another process: try again later
-                    waiting.append(run)
-            except ray.exceptions.RayTaskError as error:
-                raise _cause(error) from error
-            except ray.exceptions.RayError:
-                lost[run.name] += 1
-                if lost[run.name] > LOST_TASKS:
-                    raise
-                waiting.append(run)
-        refresh()
+def _is_to_be_tried_again(ray: Any, task: Any, run: PlannedRun, lost: Counter[str]) -> bool:
+    """Whether a task ended before its run: another process holds it, or Ray has lost the task."""
+    try:
+        return bool(ray.get(task) == ["running"])
+    except ray.exceptions.RayTaskError as error:
+        cause = getattr(error, "cause", None)
+        raise (cause if isinstance(cause, SveaError) else error) from error
+    except ray.exceptions.RayError:
+        lost[run.name] += 1
+        if lost[run.name] > LOST_TASKS:
+            raise
+        return True
 
 
 def as_task(folder: str) -> Callable[[bytes], Any]:
@@ -124,8 +114,7 @@ def as_task(folder: str) -> Callable[[bytes], Any]:
         if folder in sys.path:
             sys.path.remove(folder)
             sys.path.append(folder)
-        call, named = pickle.loads(pickled)
-        return call(**named)
+        return pickle.loads(pickled)()
 
     return task
 
@@ -194,9 +183,3 @@ def _gpus_per_run(ray: Any, resources: Resources) -> float:
     if resources.gpus >= 0:
         return resources.gpus
     return 1.0 if ray.cluster_resources().get("GPU", 0) else 0.0
-
-
-def _cause(error: Any) -> BaseException:
-    """The SveaError that a task raised, else Ray's own error."""
-    cause = getattr(error, "cause", None)
-    return cause if isinstance(cause, SveaError) else error
