@@ -27,7 +27,7 @@ from svea.runs.records import read_records
 from svea.studies import Grid, PlannedRun, plan_runs, read_states, read_study, supervise
 from svea.studies import engines as local
 from svea.studies.engines import Resources
-from svea.studies.folder import read_journal, read_state
+from svea.studies.folder import read_journal, read_state, write_entry
 from svea.studies.supervise import call_in_process
 
 Step = Callable[[Path], int]
@@ -267,8 +267,8 @@ class Group:
         code = 0
         for name, ends in self.steps.pop(0).items():
             if isinstance(ends, Exception):
-                supervise.record_error(self.study, runs[name], ends)
                 code = getattr(ends, "exit_code", 1)
+                write_entry(self.study, runs[name], event="error", code=code, reason=str(ends))
             elif ends < 0:
                 return ends
             else:

@@ -371,10 +371,14 @@ def _is_number(value: Any) -> TypeGuard[float]:
 # The journals -------------------------------------------------------------------------------------
 
 
-def write_entry(journal: int, **entry: Any) -> None:
-    """Append one line to an open journal."""
+def write_entry(study: Path, run: PlannedRun, **entry: Any) -> None:
+    """Append one line to a run's journal."""
     line = json.dumps({"time": round(time.time(), 3), **entry})
-    files.append(journal, f"{line}\n".encode())
+    journal = files.descriptor(journal_path(study, run), APPEND)
+    try:
+        files.append(journal, f"{line}\n".encode())
+    finally:
+        os.close(journal)
 
 
 def read_journal(path: Path) -> list[Entry]:

@@ -156,11 +156,10 @@ def resolve(values: Values) -> Config:
     Runs that differ only in their seed are resolved once: checking takes milliseconds, and a study
     may have ten thousand seeds.
     """
-    seed, rest = values.get("seed"), {k: v for k, v in values.items() if k != "seed"}
+    rest = dict(values)
+    seed = rest.pop("seed", None)
     if type(seed) is not int or not 0 <= seed <= LARGEST:
         raise UserError(f"seed is {seed!r}; allowed: 0 to {LARGEST}")
-    if not isinstance(rest.get("task"), str):
-        raise UserError(f"task is {rest.get('task')!r}; allowed: a name")
     try:
         key = json.dumps(rest, sort_keys=True, default=str)
     except (TypeError, ValueError, RecursionError) as error:  # Python may give anything
@@ -172,7 +171,7 @@ def resolve(values: Values) -> Config:
 def _resolve(values: str) -> Config:
     """The configuration with seed 0; the options come as JSON because a cache key must hash."""
     options = json.loads(values)
-    return configure(options.pop("task"), **options)
+    return configure(options.pop("task", None), **options)
 
 
 def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,8 @@ Call = Callable[[], int | None]
 """What a process does; returns an exit code, None is 0."""
 Execute = Callable[[Call, Path, MustStop], int]
 """Calls something in a process, with its output into a file, until it has to stop."""
-Ends = list[tuple[PlannedRun, Exception | Stopped | None]]
-"""Runs, each with the error that ended it."""
+Ends = Iterable[tuple[PlannedRun, Exception | Stopped | None]]
+"""Runs, with the error that ended each."""
 
 
 def supervise(
@@ -77,19 +77,18 @@ def supervise(
     and whether the study was cancelled. When the time is up, training stops; what follows it is
     still done for runs that are trained. So many agents, or modes of them, are played `at_once`.
     """
-    must_stop = must_stop or functools.partial(is_cancelled, study)
     with contextlib.ExitStack() as stack:
-        journals = {run.name: stack.enter_context(_locked_journal(study, run)) for run in runs}
-        mine = {name: journal for name, journal in journals.items() if journal is not None}
+        locks = {run.name: stack.enter_context(_locked_journal(study, run)) for run in runs}
+        held = {name: lock for name, lock in locks.items() if lock is not None}
+        mine = [run for run in runs if run.name in held]
         execute = execute or functools.partial(
-            call_in_process, environment=environment, locks=[*mine.values()]
+            call_in_process, environment=environment, locks=[*held.values()]
         )
-        group = _Group(study, mine, attempts, execute, must_stop, time_is_up, at_once)
+        must_stop = must_stop or functools.partial(is_cancelled, study)
+        group = _Group(study, attempts, execute, must_stop, time_is_up, at_once)
         for step in STEPS:
-            group.bring_through(step, [run for run in runs if run.name in mine])
-    return [
-        read_state(study, run, attempts).state if run.name in mine else "running" for run in runs
-    ]
+            group.bring_through(step, mine)
+    return [read_state(study, run, attempts).state if run in mine else "running" for run in runs]
 
 
 def groups(runs: Sequence[Any], size: int) -> list[Sequence[Any]]:
@@ -128,7 +127,6 @@ class _Group:
     """Runs that share processes: what is done for them in one call."""
 
     study: Path
-    journals: dict[str, int]  # by the runs' names, open and locked
     attempts: int
     execute: Execute
     must_stop: MustStop
@@ -138,24 +136,21 @@ class _Group:
 
     def bring_through(self, step: str, runs: Sequence[PlannedRun]) -> None:
         """Do a step for all runs that lack it, and again for those in which it failed."""
-        while waiting := self._waiting(step, runs):
-            alike: dict[str, list[tuple[PlannedRun, Progress]]] = {}
-            for run, progress in waiting:
-                alike.setdefault(_alike(step, run, progress), []).append((run, progress))
-            for members in alike.values():
+        while not self._must_stop(step) and (waiting := self._waiting(step, runs)):
+            for members in waiting:
                 if not self._must_stop(step):
                     self._attempt(step, members)
 
-    def _waiting(self, step: str, runs: Sequence[PlannedRun]) -> list[tuple[PlannedRun, Progress]]:
-        """The runs for which a step is to be tried; none where it must not be begun."""
-        if self._must_stop(step):
-            return []
-        progress = [(run, read_progress(self.study, run)) for run in runs]
-        return [
-            (run, now)
-            for run, now in progress
-            if is_left(step, now) and self._failures(step, run) < self.attempts
-        ]
+    def _waiting(
+        self, step: str, runs: Sequence[PlannedRun]
+    ) -> list[list[tuple[PlannedRun, Progress]]]:
+        """The runs for which a step is to be tried, in groups that one process does it for."""
+        alike: dict[str, list[tuple[PlannedRun, Progress]]] = {}
+        for run in runs:
+            now = read_progress(self.study, run)
+            if is_left(step, now) and self._failures(step, run) < self.attempts:
+                alike.setdefault(_alike(step, run, now), []).append((run, now))
+        return list(alike.values())
 
     def _failures(self, step: str, run: PlannedRun) -> int:
         """Failed attempts that count: at training those of earlier calls, too."""
@@ -172,9 +167,10 @@ class _Group:
         log = log_path(self.study, runs[0][0])
         for run, _ in runs:
             about = {"host": socket.gethostname(), "pid": os.getpid(), "together": names}
-            write_entry(self.journals[run.name], event="start", **about)
+            write_entry(self.study, run, event="start", **about)
             if run.name != names[0]:
-                _note_log(log_path(self.study, run), f"{step} together with {names[0]}", log)
+                with os.fdopen(files.descriptor(log_path(self.study, run), APPEND), "a") as notes:
+                    notes.write(f"{step} together with {names[0]}: its lines are in {log.name}\n")
         call = self._call(step, [run for run, _ in runs], runs[0][1])
         code = self.execute(call, log, functools.partial(self._must_stop, step))
         stopped = self._must_stop(step)
@@ -204,8 +200,8 @@ class _Group:
         outcome = _outcome(code, not is_left(step, after), before != after, stopped)
         if outcome not in ("failed", "refused"):
             reason = ""
-        journal = self.journals[run.name]
-        write_entry(journal, event="end", step=step, outcome=outcome, code=code, reason=reason)
+        end = {"step": step, "outcome": outcome, "code": code, "reason": reason}
+        write_entry(self.study, run, event="end", **end)
         self.failed[step, run.name] += {"failed": 1, "refused": self.attempts}.get(outcome, 0)
 
 
@@ -227,12 +223,6 @@ def _reason(code: int, log: Path) -> str:
     with contextlib.suppress(OSError, StorageError):
         lines = files.read_tail(log, 2000).decode(errors="replace").strip().splitlines()
     return f"exit code {code}: {lines[-1] if lines else ''}"
-
-
-def _note_log(path: Path, what: str, log: Path) -> None:
-    """Say in a run's log whose log has its lines."""
-    with os.fdopen(files.descriptor(path, APPEND), "a") as notes:
-        notes.write(f"{what}: its lines are in {log.name}\n")
 
 
 @contextlib.contextmanager
@@ -318,7 +308,7 @@ def train(study: Path, runs: Sequence[PlannedRun]) -> None:
     configs = [dataclasses.replace(run.config, out=str(run_folder(study, run))) for run in runs]
     sys.argv = ["svea", *_by_hand(study, runs)]  # for config.json
     if len(configs) > 1:
-        _conclude(study, [*zip(runs, train_each(configs), strict=True)])
+        _conclude(study, zip(runs, train_each(configs), strict=True))
     else:
         train(configs[0])
 
@@ -337,11 +327,10 @@ def export(study: Path, runs: Sequence[PlannedRun]) -> None:
     _trust_plan(runs)
     from svea.runs.load import export
 
-    ends: Ends = []
+    ends: list[tuple[PlannedRun, Exception]] = []
     for run in runs:
         try:
             export(run_folder(study, run), run.export_folder, small=True)
-            ends.append((run, None))
         except SveaError as error:
             ends.append((run, error))
     _conclude(study, ends)
@@ -377,21 +366,12 @@ def analyse(study: Path, runs: Sequence[PlannedRun], names: Sequence[str]) -> No
         function(Sample.of(folder, 256, draws, seed=0, device=_device(run), gap=gap))
 
 
-def record_error(study: Path, run: PlannedRun, error: BaseException) -> None:
-    """Write to a run's journal what ended it: several runs share an exit code."""
-    code = error.exit_code if isinstance(error, SveaError | Stopped) else 1
-    journal = files.descriptor(journal_path(study, run), APPEND)
-    try:
-        write_entry(journal, event="error", code=code, reason=str(error))
-    finally:
-        os.close(journal)
-
-
 def _conclude(study: Path, ends: Ends) -> None:
-    """Record what ended each run, and raise the first error."""
+    """Record in the journals what ended which run, as they share an exit code; raise the first."""
     errors = [(run, error) for run, error in ends if error is not None]
     for run, error in errors:
-        record_error(study, run, error)
+        code = error.exit_code if isinstance(error, SveaError | Stopped) else 1
+        write_entry(study, run, event="error", code=code, reason=str(error))
     for _, error in errors:
         raise error
 
