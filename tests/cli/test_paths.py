@@ -102,9 +102,8 @@ def test_places_that_can_be_written_to_pass(tmp_path: Path) -> None:
         assert files.output_folder(tmp_path / path) == tmp_path / path
     for path in ("page.html", "there", "new.png", "new/deep.png"):
         assert files.output_file(tmp_path / path) == tmp_path / path
-    with pytest.raises(UserError, match="not a folder"):
+    with pytest.raises(UserError, match="page.html"):
         files.output_folder(tmp_path / "page.html")
-    with pytest.raises(UserError, match="too long"):
-        files.check_path(Path("ü" * 128))
-    with pytest.raises(UserError, match="zero byte"):
-        files.check_path("a\0b")
+    for path in (Path("ü" * 128), "a\0b"):
+        with pytest.raises(UserError):
+            files.check_path(path)

@@ -65,7 +65,7 @@ def test_every_kind_makes_the_same_pictures(given):
 def test_an_environment_is_adapted_in_this_process():
     env = make_env(toy.Toy(20), image_size=16)
     assert env.reset(seed=1)[0].shape == (9, 16, 16)
-    with pytest.raises(UserError, match=r"task 'toy:Toy' has observation space.*4 pixels|Box"):
+    with pytest.raises(UserError, match="toy:Toy"):
         make_env(gym.wrappers.FrameStackObservation(toy.Toy(), 4))
 
 
@@ -77,52 +77,43 @@ def test_a_registered_id_keeps_its_time_limit():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "named"),
     [
-        (3, "task is 3; allowed is a name"),
-        (None, "a function that makes an environment"),
-        (toy.Toy(), r"task is an environment \(Toy\).*lambda: Toy\(\.\.\.\)\.$"),
-        ("NoSuch-v3", r"unknown task 'NoSuch-v3'.*with the module that registers it"),
-        ("__main__:make", "a function of a notebook or a script.*pass it again"),
-        ("gymnasium:NoSuch-v3", "'gymnasium:NoSuch-v3' cannot be made: .*NoSuch"),
-        ("no_such_module:NoSuch-v3", "cannot be made: .*no_such_module"),
+        (3, "3"),
+        (None, "None"),
+        (toy.Toy(), r"lambda: Toy\("),
+        (gym.make("toys/Toy-v3"), "id 'toys/Toy-v3'"),
+        ("NoSuch-v3", "NoSuch-v3"),
+        ("__main__:make", "__main__:make"),
+        ("gymnasium:NoSuch-v3", "gymnasium:NoSuch-v3"),
+        ("no_such_module:NoSuch-v3", "no_such_module"),
     ],
 )
-def test_what_cannot_be_made_is_refused_with_the_cure(given, said):
-    with pytest.raises(UserError, match=said):
-        env = configure(given, base="dqn").environment
-        make_env(**env)
-
-
-def test_an_environment_made_by_id_is_told_its_id():
-    with pytest.raises(UserError, match=r"task is an environment \(Toy\).*id 'toys/Toy-v3'"):
-        configure(gym.make("toys/Toy-v3"))
+def test_what_cannot_be_made_is_refused_by_name(given, named):
+    with pytest.raises(UserError, match=named):
+        make_env(**configure(given, base="dqn").environment)
 
 
 def test_workers_get_what_they_cannot_import():
     """A closure of this test, in other processes: its level, which only the closure knows."""
-    tasks = [name_task(near(level)) for level in (2,)]
-    with Workers([{"task": tasks[0], "image_size": 16}] * 2) as workers:
+    with Workers([{"task": name_task(near(2)), "image_size": 16}] * 2) as workers:
         workers.reset([0, 1])
         for ends in (False, True):
             workers.send(np.zeros((2, 1), np.float32), [None, None])
             assert [step.terminated for step in workers.receive()] == [ends, ends]
 
 
-def test_what_cannot_be_sent_is_refused():
+def test_only_what_is_used_and_unnamed_is_sent():
     lock = threading.Lock()
 
     def make():
         with lock:
             return toy.make()
 
-    with pytest.raises(UserError, match=r"cannot be sent to a worker process: TypeError.*inside"):
-        pack([name_task(make)])
-
-
-def test_only_what_is_used_and_unnamed_is_sent():
     mine, _ = name_task(near()), name_task(lambda: toy.make())
     assert list(pack([mine, "toy:make", "walker_walk"])) == [mine]
+    with pytest.raises(UserError, match="TypeError"):
+        pack([name_task(make)])
 
 
 SOURCE = """
@@ -162,6 +153,7 @@ def test_the_fingerprint_changes_with_all_that_the_function_uses(tmp_path):
         )  # fmt: skip
         return done.stdout
 
+    assert fingerprint(name_task(toy.make)) is None and fingerprint("walker_walk") is None
     plain = ["# nothing", 16, 1, 2, 3, "x=1"]
     first = run(*plain)
     assert run("unused = 5", *plain[1:]) == first and len(first) == 65
@@ -169,10 +161,6 @@ def test_the_fingerprint_changes_with_all_that_the_function_uses(tmp_path):
         changed = list(plain)
         changed[place] = "x=9" if place == 5 else 9
         assert run(*changed) != first, place
-
-
-def test_a_task_with_a_name_of_its_own_has_no_fingerprint():
-    assert fingerprint(name_task(toy.make)) is None and fingerprint("walker_walk") is None
 
 
 def test_lambdas_and_closures_keep_their_own_environments():

@@ -69,5 +69,5 @@ def test_all_shows_each_world_once() -> None:
 
 @pytest.mark.parametrize("episodes", [0, -1, 1.5, True, "every", "30", None])
 def test_what_is_not_a_number_of_episodes_is_refused(episodes: object) -> None:
-    with pytest.raises(UserError, match=r"allowed: 1 to 1000000000, or 'all'"):
+    with pytest.raises(UserError, match="1000000000"):
         check_count("episodes", episodes)

@@ -127,7 +127,7 @@ def test_import_loads_neither_torch_nor_the_simulator():
         ({"mode": "distracting_cs", "videos": "/no/such"}, "videos is '/no/such', which is not"),
         ({"data_dir": "/no/such/folder"}, "data_dir is '/no/such/folder', which is not a folder"),
         ({"task": "no.such.module:f"}, "'no.such.module:f' cannot be imported"),
-        ({"task": "no_such_module.py:f"}, "Leave .py out: no_such_module:f"),
+        ({"task": "no_such_module.py:f"}, "no_such_module.py:f"),
         ({"task": f"{__name__}:no_function"}, "no_function.*cannot be imported"),
         ({"task": f"{__name__}:make_nothing"}, "NoneType, not a gymnasium.Env"),
         ({"task": f"{__name__}:PictureEnv", "image_size": 8}, "image_size is 8"),

@@ -166,7 +166,6 @@ def forget_files(weights: Path) -> None:
 
 DAMAGE = {
     "actor.safetensors has changed since it was written": flip,
-    r"has \d+ bytes, \d+ were written": cut,
     "actor.safetensors is missing": Path.unlink,
     "config.json is missing": lambda weights: weights.with_name("config.json").unlink(),
     "config.json does not name actor.safetensors": forget_files,

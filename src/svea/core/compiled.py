@@ -36,10 +36,7 @@ class BuildError(UserError):
 def load_c(parts: Sequence[Path], options: Sequence[str], symbol: str) -> ctypes.CDLL:
     """A library of C, compiled unless an earlier process did it.
 
-    Args:
-        parts: The source, and the files that it includes.
-        options: Of the compiler.
-        symbol: A function of every such library.
+    The parts are the source and what it includes; the symbol is a function that it must have.
     """
     if sys.platform != "linux":
         raise BuildError("they are made for Linux")
@@ -47,9 +44,9 @@ def load_c(parts: Sequence[Path], options: Sequence[str], symbol: str) -> ctypes
         path = c_path(parts, options)
         with own_folder(path.parent) as folder:
             file = folder / path.name
-            if not is_whole(file):
+            if not read(file):
                 with files.locked(folder, _too_slow("another process"), COMPILER_SECONDS):
-                    if not is_whole(file):
+                    if not read(file):
                         build_c(parts[0], options, file)
             made = ctypes.CDLL(str(file))
         if not hasattr(made, symbol):
@@ -61,10 +58,7 @@ def load_c(parts: Sequence[Path], options: Sequence[str], symbol: str) -> ctypes
 
 @contextlib.contextmanager
 def own_folder(path: Path) -> Iterator[Path]:
-    """A folder of compiled code under a name that leads to no other while the region lasts.
-
-    It is made if it is missing.
-    """
+    """A folder of compiled code, made if need be; its name leads to no other in this region."""
     files.make_folder(path.parent)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
@@ -98,15 +92,15 @@ def build_c(source: Path, options: Sequence[str], file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         linked = f"{folder}/kernels.so"
         made_as = [*options, native(), "-pthread", "-fPIC", "-shared"]
-        command = [compiler, *made_as, str(source), "-o", linked, "-lm"]
         try:
-            done = process.run(command, COMPILER_SECONDS)
+            done = process.run(
+                [compiler, *made_as, str(source), "-o", linked, "-lm"], COMPILER_SECONDS
+            )
         except subprocess.TimeoutExpired:
             raise _too_slow(compiler) from None
         if done.returncode:
             raise BuildError(f"{compiler} says: {done.stderr[:500]}")
-        content = Path(linked).read_bytes()
-    write(file, content)
+        write(file, Path(linked).read_bytes())
 
 
 def _too_slow(who: str) -> BuildError:
@@ -133,13 +127,11 @@ def path_for(made_from: Iterable[str], suffix: str) -> Path:
     return Path(home) / "svea" / f"kernels-{name}.{suffix}"
 
 
-def is_whole(file: Path) -> bool:
-    """Whether a file can be used; damaged code would crash Python."""
-    return bool(read(file))
-
-
 def read(file: Path) -> bytes:
-    """Code that ends with its own hash and that this user alone could write; else nothing."""
+    """Code that ends with its own hash and that only this user could write; else nothing.
+
+    Damaged code would crash Python.
+    """
     with contextlib.suppress(OSError, StorageError), files.open_plain(file, LARGEST) as opened:
         about, content = os.fstat(opened.fileno()), opened.read(LARGEST)
         ours = about.st_uid == os.getuid() and not about.st_mode & OTHERS_WRITE

@@ -13,10 +13,7 @@ from pathlib import Path
 
 
 class SveaError(Exception):
-    """The root of all errors that svea raises on purpose.
-
-    Details beyond the one message, such as the traceback of a worker, are in its notes.
-    """
+    """The root of all errors that svea raises on purpose; its notes may hold a traceback."""
 
     exit_code = 1
     details: Path | None = None
@@ -66,8 +63,7 @@ class DeviceError(SveaError):
 class Stopped(KeyboardInterrupt):
     """Ctrl-C or a termination stopped a training; the run is saved, if it had begun.
 
-    As a KeyboardInterrupt it passes `except Exception`: a loop over runs that skips those that
-    fail ends, too. To continue after a stopped run, catch this class.
+    As a KeyboardInterrupt it ends also a loop over runs that skips those that fail.
     """
 
     def __init__(self, signal_number: int, where: str) -> None:
@@ -93,11 +89,7 @@ def unknown_name(
 ) -> UserError:
     """An error for a name that is not registered, with the nearest names first.
 
-    Args:
-        kind: what it is a name of.
-        given: the name.
-        allowed: the names that there are.
-        nested: dotted names; those that end in the given one are suggested first.
+    Of `nested` names, which have dots, those that end in the given one are suggested.
 
     >>> print(unknown_name("task", "waler_walk", ["walker_walk", "finger_spin"]))
     unknown task 'waler_walk'. Did you mean 'walker_walk'? Allowed: finger_spin, walker_walk
@@ -107,7 +99,7 @@ def unknown_name(
     found = difflib.get_close_matches(given.lower(), lower, n=3, cutoff=0.5)
     within = [name for name in nested if name.endswith(f".{given}")][:3]
     near = within or [lower[name] for name in found]
-    hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     shown = ", ".join(names[:80]) + (f", ... ({len(names)} in all)" if len(names) > 80 else "")
     return UserError(f"unknown {kind} {given!r}.{hint} Allowed: {shown}")
 

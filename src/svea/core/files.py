@@ -3,9 +3,9 @@
 A file is written under another name, synced, and renamed; then its folder is synced. Each step is
 one call of module `os`, made here and nowhere else, so that a test can fail or kill every one.
 
-What lies in a run or data folder may come from anywhere: a pipe would block forever, a device never
-end, and a sparse file of a terabyte takes no room on the disk of its sender. So only plain files
-are read, each within a limit that its kind sets.
+A run or data folder may come from anywhere: a pipe would block forever, a device never end, and a
+sparse file of a terabyte takes no room on its sender's disk. So only plain files are read, each
+within a limit that its kind sets.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import itertools
 import json
 import os
 import re
+import reprlib
 import shutil
 import stat
 import sys
@@ -53,11 +54,7 @@ Bytes = bytes | memoryview
 
 
 def write(path: Path, blocks: Iterable[Bytes]) -> dict[str, Any]:
-    """Write a file and sync it.
-
-    Returns:
-        Its `size` and `sha256`, computed on the way.
-    """
+    """Write a file and sync it; its `size` and `sha256`, computed on the way."""
     digest, size = hashlib.sha256(), 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
@@ -160,10 +157,10 @@ def sync(path: Path) -> None:
 
 
 class Lines:
-    """A file that grows by whole lines."""
+    """A file that one process extends by whole lines, from an offset on."""
 
     def __init__(self, path: Path, offset: int) -> None:
-        """Open it and cut off what comes after the offset; a shorter file is not padded."""
+        """Cut off what comes after the offset; a shorter file is not padded."""
         self._path = path
         with writing(path):
             self._descriptor: int | None = descriptor(path, os.O_WRONLY | os.O_CREAT)
@@ -174,7 +171,7 @@ class Lines:
         """Write one line at once, or none of it."""
         assert self._descriptor is not None
         with writing(self._path, len(line)):
-            append(self._descriptor, line, self.offset)
+            append(self._descriptor, line)
         self.offset += len(line)
 
     def close(self) -> None:
@@ -185,15 +182,9 @@ class Lines:
             self._descriptor = None
 
 
-def append(opened: int, lines: bytes, end: int | None = None) -> None:
-    """Write whole lines at the end of an open file, or none of them.
-
-    Args:
-        opened: The file's descriptor.
-        lines: What to write.
-        end: Where the file ends, if that is known.
-    """
-    end = os.lseek(opened, 0 if end is None else end, os.SEEK_END if end is None else os.SEEK_SET)
+def append(opened: int, lines: bytes) -> None:
+    """Write whole lines at the end of an open file, or none of them."""
+    end = os.lseek(opened, 0, os.SEEK_END)
     try:
         _write_all(opened, lines)
     except OSError:
@@ -216,9 +207,8 @@ def append_lines(path: Path, lines: bytes) -> None:
         if tail and _is_json(tail):
             lines = b"\n" + lines
         elif tail:
-            end -= len(tail)
-            os.ftruncate(opened, end)
-        append(opened, lines, end)
+            os.ftruncate(opened, end - len(tail))
+        append(opened, lines)
     finally:
         os.close(opened)
 
@@ -226,9 +216,8 @@ def append_lines(path: Path, lines: bytes) -> None:
 def lock(opened: int, seconds: float = 0.0) -> bool:
     """Lock an open file for this process and those that inherit it; whether that succeeded.
 
-    The system frees a lock when its holders die, however they die. Another holder is given some
-    seconds, because it may be about to end. On a disk without locks, as some network disks are,
-    this raises an OSError.
+    The system frees a lock when its holders die, however they die; another holder is given some
+    seconds to end. On a disk without locks, as some network disks are, this is an OSError.
     """
     end = time.monotonic() + seconds
     while True:
@@ -258,13 +247,7 @@ def is_locked(path: Path) -> bool:
 
 @contextlib.contextmanager
 def locked(folder: Path, busy: Exception, seconds: float = 0.0) -> Iterator[None]:
-    """A region for one process at a time.
-
-    Args:
-        folder: What to lock.
-        busy: Raised if another process does not leave the region in time.
-        seconds: How long to wait for it.
-    """
+    """A region for one process at a time; `busy` is raised if another one does not leave it."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -283,25 +266,18 @@ def locked(folder: Path, busy: Exception, seconds: float = 0.0) -> Iterator[None
 def writing(path: Path, needed: int | None = None, reassurance: str = "") -> Iterator[None]:
     """Turn a failed write into a StorageError, and leave nothing half-written.
 
-    Args:
-        path: What is being written.
-        needed: How many bytes that takes.
-        reassurance: A sentence on what is not lost.
+    The message says how many bytes are `needed`, and the `reassurance` what is not lost.
     """
     try:
         yield
     except OSError as error:
         with contextlib.suppress(OSError):
             remove(partial(path))
-        if isinstance(error, FileExistsError | NotADirectoryError) and (file := _file_on(path)):
-            raise StorageError(
-                f"cannot write {path}: {file} is a file, and a folder is needed there. "
-                f"{reassurance}Move the file away, or run the command in another folder"
-            ) from error
         size = "" if needed is None else f"{words.size(needed)} needed, "
         raise StorageError(
             f"cannot write {path}: {error.strerror or error} ({size}{_free(path)}). {reassurance}"
-            "Free some space or fix the permissions, then run the command again"
+            "Free some space, fix the permissions or move away what is in the way; then run the "
+            "command again"
         ) from error
 
 
@@ -312,8 +288,7 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"cannot read {error.filename or path}: {error.strerror or error}. Fix that, or "
-            "restore it from a copy"
+            f"cannot read {error.filename or path}: {error.strerror or error}; restore it"
         ) from error
 
 
@@ -323,14 +298,7 @@ def require_space(
     purpose: str,
     cure: str = "Free some space, or name a folder on another disk with --out",
 ) -> None:
-    """Refuse to begin what cannot be finished.
-
-    Args:
-        path: A folder, which need not exist yet.
-        needed: Bytes of the large files that will be written below it.
-        purpose: What needs them.
-        cure: What to do about it.
-    """
+    """Refuse to begin what cannot be finished: large files of this size below a future folder."""
     needed, free = at_most(needed), shutil.disk_usage(_existing(path)).free
     if needed > free:
         raise StorageError(
@@ -411,11 +379,6 @@ def _existing(path: Path) -> Path:
     return path if path.is_dir() else _existing(path.absolute().parent)
 
 
-def _file_on(path: Path) -> Path | None:
-    """What stands where a path needs a folder."""
-    return next((p for p in (path, *path.parents) if os.path.lexists(p) and not p.is_dir()), None)
-
-
 def _free(path: Path) -> str:
     """How much room there is."""
     try:
@@ -442,12 +405,7 @@ def descriptor(path: Path, flags: int) -> int:
 
 
 def open_plain(path: Path, limit: int) -> io.BufferedReader:
-    """Open a plain file of at most `limit` bytes for reading.
-
-    Raises:
-        StorageError: It is something else (a pipe, a device, a folder), or larger.
-        OSError: It is missing, or not ours to read.
-    """
+    """Open a plain file of at most `limit` bytes for reading; anything else is a StorageError."""
     opened = descriptor(path, os.O_RDONLY)
     size = os.fstat(opened).st_size
     if size > limit:
@@ -495,26 +453,13 @@ def read_lines(path: Path, limit: int) -> Iterator[bytes]:
 
 
 def verify(path: Path, wanted: dict[str, Any], limit: int) -> None:
-    """Refuse a file that is not byte for byte what was written.
-
-    Args:
-        path: of the file.
-        wanted: its `size` and `sha256`, as `files.write` returned them.
-        limit: bytes that it may have at most.
-
-    Raises:
-        ValueError: It is missing, or another.
-    """
+    """A ValueError unless a file is byte for byte what `write` described."""
     try:
-        file = open_plain(path, limit)
+        found = file_sha256(path, limit)
     except FileNotFoundError:
         raise ValueError(f"{path.name} is missing") from None
-    with file:
-        size = os.fstat(file.fileno()).st_size
-        if size != wanted["size"]:
-            raise ValueError(f"{path.name} has {size} bytes, {wanted['size']} were written")
-        if hashlib.file_digest(file, "sha256").hexdigest() != wanted["sha256"]:
-            raise ValueError(f"{path.name} has changed since it was written")
+    if found != wanted["sha256"]:
+        raise ValueError(f"{path.name} has changed since it was written")
 
 
 def read_json(path: Path, limit: int) -> Any:
@@ -523,12 +468,7 @@ def read_json(path: Path, limit: int) -> Any:
 
 
 def parse_json(content: bytes) -> Any:
-    """JSON whose texts can be printed and whose numbers fit a float.
-
-    Raises:
-        ValueError: It is damaged, nests too deep, or holds what other programs cannot take: half a
-            surrogate pair, or an integer beyond a float's range.
-    """
+    """JSON whose texts can be printed and whose numbers fit a float; else a ValueError."""
     if _TOO_MANY_DIGITS.search(content):
         raise ValueError("a number has more than 308 digits")
     try:
@@ -557,18 +497,15 @@ def check_path(path: str | Path, name: str = "path") -> None:
     """Refuse a path that no folder can hold, whatever is there: too long, or not text."""
     text = os.fspath(path)
     try:
-        too_long = any(len(part.encode()) > LONGEST_NAME for part in Path(text).parts)
-        too_long |= len(text.encode()) > LONGEST_PATH
+        longest = max((len(part.encode()) for part in Path(text).parts), default=0)
+        too_long = longest > LONGEST_NAME or len(text.encode()) > LONGEST_PATH
     except UnicodeEncodeError:  # bytes that are not UTF-8; weights could not be saved there
         raise UserError(f"{name} is {text!r}, which is not UTF-8; use another name") from None
-    if too_long:
-        shown = f"{text[:40]}...{text[-20:]}"
+    if too_long or "\0" in text:
         raise UserError(
-            f"{name} is {shown!r}, which is too long; allowed: {LONGEST_NAME} bytes between "
-            f"slashes, {LONGEST_PATH} in all"
+            f"{name} is {reprlib.repr(text)}; allowed: {LONGEST_NAME} bytes between slashes, "
+            f"{LONGEST_PATH} in all, and no zero byte"
         )
-    if "\0" in text:
-        raise UserError(f"{name} is {text!r}; a path has no zero byte")
 
 
 def output_file(path: Path, name: str = "out") -> Path:
@@ -583,17 +520,12 @@ def output_folder(path: Path, name: str = "out") -> Path:
 
 def _output(path: Path, name: str, kinds: tuple[int, ...], what: str) -> Path:
     check_path(path, name)
-    problem = ""
     try:
-        if stat.S_IFMT(os.stat(path).st_mode) not in kinds:
-            problem = f"which is not {what}"
-    except OSError as error:  # a lack of permission is said by what writes there
-        if error.errno == errno.ENOENT and os.path.islink(path):
-            problem = f"a link to {os.readlink(path)}, which does not exist"
-        elif error.errno == errno.ENOTDIR:
-            problem = "but a part of that path is a file and not a folder"
-        elif error.errno == errno.ELOOP:
-            problem = "a link that leads back to itself"
-    if problem:
-        raise UserError(f"{name} is {str(path)!r}, {problem}; name another place")
+        possible = stat.S_IFMT(os.stat(path).st_mode) in kinds
+    except FileNotFoundError:
+        possible = not os.path.islink(path)
+    except OSError as error:  # a lack of permission is an error of what writes there
+        possible = error.errno not in (errno.ENOTDIR, errno.ELOOP)
+    if not possible:
+        raise UserError(f"{name} is {str(path)!r}, which cannot be {what}; name another place")
     return path

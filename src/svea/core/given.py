@@ -1,11 +1,10 @@
 """Tasks as users hand them over: a name, a Gymnasium id, a function or a class.
 
 Configurations, records and worker processes know a task by its name. A function that can be
-imported has one: `module:function`. A function of a notebook or script, a lambda, a closure or a
-`functools.partial` has none that another process could import: it is kept here under a name made
-for it, such as `__main__:make_env`, and workers get it by cloudpickle. A run folder holds that name
-and a hash of its source, never the function, so continuing or evaluating such a run in another
-process takes the function again.
+imported has one: `module:function`. Any other (of a notebook, a lambda, a closure, a partial) is
+kept here under a name made for it, such as `__main__:make_env`, and workers get it by cloudpickle.
+A run folder holds that name and a hash of its source; to continue or evaluate such a run in another
+process, the function is given again.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import cloudpickle
 
 from svea.core.errors import UserError
 from svea.core.files import sha256
-from svea.core.importing import import_named
+from svea.core.importing import import_named, users_code
 from svea.core.process import working_folder_last
 
 if TYPE_CHECKING:
@@ -40,9 +39,6 @@ _PLAIN = (bool, int, float, str, bytes, tuple, type(None))
 def name_task(task: str | Factory) -> str:
     """The name of a task; a function that has none which can be imported is kept under one.
 
-    Args:
-        task: A name, a Gymnasium id, or a function or class that makes an environment.
-
     >>> name_task("svea/walker_walk-v0"), name_task("my_worlds:make")
     ('walker_walk', 'my_worlds:make')
     """
@@ -50,7 +46,12 @@ def name_task(task: str | Factory) -> str:
         return _name_of_id(task)
     loaded: Any = sys.modules.get("gymnasium")
     if loaded is not None and isinstance(task, loaded.Env | loaded.vector.VectorEnv):
-        raise _refuse_object(task)
+        kind, known = type(task.unwrapped).__name__, getattr(task, "spec", None)
+        by_id = f", or its id {known.id!r}" if known else ""
+        raise UserError(
+            f"task is an environment ({kind}), but a run makes several, each in a process. Pass "
+            f"what makes it: its class, or a function such as lambda: {kind}(...){by_id}."
+        )
     if not callable(task):
         raise UserError(
             f"task is {task!r}; allowed is a name (`svea tasks` lists them), a Gymnasium id, or a "
@@ -87,9 +88,8 @@ def find_factory(name: str) -> Factory:
         return functools.partial(_make_by_id, name)
     if name.startswith("__main__:"):
         raise UserError(
-            f"task {name!r} is a function of a notebook or a script, which cannot be imported "
-            "elsewhere. In Python, pass it again: svea.train(function, ...), svea.evaluate(run, "
-            "task=function). For the command line, put it into a module: module:function."
+            f"task {name!r} is a function of a notebook or a script. Pass it again, as "
+            "svea.evaluate(run, task=function), or put it into a module: module:function."
         )
     return import_named("task", name)
 
@@ -98,13 +98,9 @@ def pack(tasks: Iterable[str]) -> dict[str, str]:
     """The functions among tasks that a worker cannot import, as text to send to it."""
     packed = {}
     for name in set(tasks) & _GIVEN.keys():
-        try:
+        cure = "make everything that the environment needs inside the function"
+        with users_code(f"task {name!r} cannot be sent to a worker process ({cure}):"):
             packed[name] = base64.b64encode(cloudpickle.dumps(_GIVEN[name])).decode()
-        except Exception as error:  # whatever the objects that it holds raise
-            raise UserError(
-                f"task {name!r} cannot be sent to a worker process: {type(error).__name__}: "
-                f"{error}. Make everything that the environment needs inside the function."
-            ) from error
     return packed
 
 
@@ -114,13 +110,8 @@ def unpack(packed: dict[str, str]) -> None:
 
 
 def fingerprint(name: str) -> str | None:
-    """A hash of a kept function's source, and of what it uses of its own module.
-
-    None for a task that has a name of its own: its module is under the user's version control.
-    """
-    if name not in _GIVEN:
-        return None
-    return _hash(_GIVEN[name])
+    """A hash of a kept function's source, and of what it uses of its own module; else None."""
+    return _hash(_GIVEN[name]) if name in _GIVEN else None
 
 
 def _hash(task: Factory) -> str:
@@ -149,16 +140,6 @@ def _make_by_id(name: str) -> gym.Env[Any, Any]:
         return gym.make(name)
     except (gym.error.Error, ImportError) as error:
         raise UserError(f"task {name!r} cannot be made: {error}") from error
-
-
-def _refuse_object(env: Any) -> UserError:
-    """The error for an environment that was made already."""
-    kind, known = type(env.unwrapped).__name__, getattr(env, "spec", None)
-    by_id = f", or its id {known.id!r}" if known else ""
-    return UserError(
-        f"task is an environment ({kind}), but a run makes several, in processes of their own. "
-        f"Pass what makes it: its class, or a function such as lambda: {kind}(...){by_id}."
-    )
 
 
 def _words(task: Any) -> tuple[str, str]:

@@ -51,40 +51,19 @@ def is_import_path(text: str) -> bool:
 
 
 def import_named(kind: str, path: str) -> Any:
-    """Import what a user named as `module:name`.
-
-    Args:
-        kind: What it is, for the message: task, mode, augmentation.
-        path: As typed.
-    """
+    """Import what a user named as `module:name`; its kind is for the message: task, mode."""
     module, _, name = path.partition(":")
     if not module or module.startswith(".") or not name:
         raise UserError(f"{kind} is {path!r}; one of yours is named as module:function.")
     working_folder_last()
-    try:
+    allowed = "module:name, without .py, of a module that is installed or in this folder"
+    with users_code(f"{kind} {path!r} cannot be imported (allowed: {allowed}):"):
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        without = module.removesuffix(".py")
-        hint = f" Leave .py out: {without}:{name}." if without != module else ""
-        raise UserError(
-            f"{kind} {path!r} cannot be imported: {error}.{hint} Allowed: module:name of a module "
-            "that is installed, on PYTHONPATH, or in this folder."
-        ) from error
-    except Exception as error:  # a mistake in the user's module
-        where = where_raised(error)
-        raise UserError(
-            f"{kind} {path!r} cannot be imported: {type(error).__name__}: {error}"
-            + (f" ({where})" if where else "")
-        ) from error
 
 
 def trust(*names: str) -> None:
-    """Take modules as the user's choice.
-
-    Args:
-        names: `module:name`, or EVERYTHING.
-    """
-    _users.update(module_of(name) for name in names)
+    """Take the modules of each `module:name`, or EVERYTHING, as the user's choice."""
+    _users.update(map(_module_of, names))
 
 
 def trust_typed(arguments: Iterable[str]) -> None:
@@ -92,10 +71,9 @@ def trust_typed(arguments: Iterable[str]) -> None:
 
     The name of a file or folder is its maker's choice, also if a shell completed it.
     """
-    words = (argument for argument in arguments if not os.path.exists(argument))
-    trust(
-        *(part for word in words for part in re.split(r"[\s,=|+]", word) if _NAME.fullmatch(part))
-    )
+    typed = (argument for argument in arguments if not os.path.exists(argument))
+    parts = (part for argument in typed for part in re.split(r"[\s,=|+]", argument))
+    trust(*filter(_NAME.fullmatch, parts))
 
 
 def count_typed_alone() -> None:
@@ -105,22 +83,17 @@ def count_typed_alone() -> None:
 
 
 def require_trust(names: Iterable[str], source: object) -> None:
-    """Refuse names of modules that the user has not chosen.
-
-    Args:
-        names: `module:name`, as they stand in a file.
-        source: The folder of that file.
-    """
+    """Refuse names in a file of the `source` folder whose modules the user has not chosen."""
     for name in names:
-        if not _is_chosen(module_of(name), name):
+        if not _is_chosen(_module_of(name), name):
             raise UserError(
                 f"{source} names {name!r}, and to use it is to execute the module "
-                f"{module_of(name)!r}. If you trust it, give --trust (in Python: trust=True, or "
+                f"{_module_of(name)!r}. If you trust it, give --trust (in Python: trust=True, or "
                 "import the module), or name it on the command line"
             )
 
 
-def module_of(name: str) -> str:
+def _module_of(name: str) -> str:
     """The module of `module:name`."""
     return name.partition(":")[0]
 
@@ -137,8 +110,7 @@ def _is_chosen(module: str, name: str) -> bool:
 def users_code(what: str) -> Iterator[None]:
     """A region in which a user's own code runs: what it raises becomes one message.
 
-    Args:
-        what: how the message begins, such as `encoder 'mine:Net' cannot be made:`.
+    It begins with `what`, such as `encoder 'mine:Net' cannot be made:`.
     """
     try:
         yield
@@ -171,11 +143,9 @@ def _place(frames: list[Frame]) -> str:
     """Choose among frames, innermost first: the user's own code before installed packages."""
     own = [frame for frame in frames if _is_users(frame[0])]
     written = [frame for frame in own if not _INSTALLED.search(frame[0])]
-    chosen = written[:1] or own[-1:]
-    if not chosen:
-        return ""
-    file, line, function = chosen[0]
-    return f"{file.removeprefix(os.getcwd() + os.sep)}, line {line}, in {function}"
+    for file, line, function in written[:1] or own[-1:]:
+        return f"{file.removeprefix(os.getcwd() + os.sep)}, line {line}, in {function}"
+    return ""
 
 
 def _is_users(file: str) -> bool:

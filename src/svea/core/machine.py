@@ -18,15 +18,11 @@ HEADROOM = 0.9  # of what is free; the rest is for networks, workers and the sys
 
 
 def available_bytes() -> int | None:
-    """Free main memory, within this process's control group; None where it is unknown."""
-    found = [_meminfo(), _cgroup()]
-    known = [value for value in found if value is not None]
-    if known:
-        return min(known)
-    try:  # macOS: the total, since nothing better is known
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None
+    """Free main memory, within this process's control groups; None where it is unknown."""
+    names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+    found = [_meminfo(), *map(_allowed, _control_groups())]
+    found += [_allowed(group, *names) for group in _control_groups(":memory:", "memory")]
+    return min((value for value in found if value is not None), default=None)
 
 
 def require(needed: int, available: int | None, purpose: str, cure: str) -> None:
@@ -94,20 +90,18 @@ def nvidia_gpus() -> list[tuple[str, int]]:
 
 
 def _meminfo() -> int | None:
-    """Linux: memory that can be had without swapping."""
-    path = Path("/proc/meminfo")
-    if not path.exists():
-        return None
-    lines = dict(line.split(":") for line in path.read_text().splitlines())
-    return int(lines["MemAvailable"].split()[0]) * 1024
+    """Memory that can be had without swapping; where that is not known (macOS), all of it."""
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except OSError:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _control_groups(prefix: str = "0::", below: str = "") -> list[Path]:
     """Linux containers: the control group of this process and those above it.
 
-    Args:
-        prefix: Of its line: version 2; of version 1 each controller has a line of its own.
-        below: The controller's folder in version 1.
+    Version 1 has a line, found by its prefix, and a folder for each controller.
     """
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -117,14 +111,6 @@ def _control_groups(prefix: str = "0::", below: str = "") -> list[Path]:
     root = Path("/sys/fs/cgroup") / below
     own = root / next(named, "").lstrip("/")
     return [group for group in (own, *own.parents) if group.is_relative_to(root)]
-
-
-def _cgroup() -> int | None:
-    """Memory that every control group still allows."""
-    allowed = [_allowed(group) for group in _control_groups()]
-    names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
-    allowed += [_allowed(group, *names) for group in _control_groups(":memory:", "memory")]
-    return min((value for value in allowed if value is not None), default=None)
 
 
 def _core_quota(group: Path) -> float | None:
@@ -137,20 +123,16 @@ def _core_quota(group: Path) -> float | None:
 
 
 def _allowed(
-    group: Path,
-    most: str = "memory.max",
-    current: str = "memory.current",
-    cached: str = "inactive_file",
+    group: Path, most: str = "memory.max", used: str = "memory.current", idle: str = "inactive_file"
 ) -> int | None:
-    """What one control group still allows; None where it sets no limit.
+    """Memory that one control group still allows; None where it sets no limit.
 
     The kernel counts cached files as used, but gives them up before it refuses memory: what has not
     been read lately (`inactive_file`) is as good as free.
     """
     try:
-        limit = int((group / most).read_text())
-        used = int((group / current).read_text())
+        limit, taken = (int((group / name).read_text()) for name in (most, used))
         stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):  # no such group, or "max"
         return None
-    return limit - used + int(stat.get(cached, 0))
+    return limit - taken + int(stat.get(idle, 0))

@@ -23,8 +23,7 @@ def exit_code(work: Callable[[], int | None], name: str, ends: bool = False) -> 
     try:
         return work() or 0
     except SveaError as error:
-        where = f" (details: {error.details})" if error.details else ""
-        _say(f"{error}{where}")
+        _say(f"{error} (details: {error.details})" if error.details else str(error))
         if not error.details:  # e.g. the traceback of a worker
             sys.stderr.write("\n".join(getattr(error, "__notes__", [])))
         return error.exit_code
@@ -32,7 +31,6 @@ def exit_code(work: Callable[[], int | None], name: str, ends: bool = False) -> 
         if error.name is None or error.name.partition(".")[0] == "svea":
             raise
         _say(f"{name} needs {error.name}, which is not installed: {install_hint()}")
-        return UserError.exit_code
     except BrokenPipeError:  # `svea methods | head`
         sys.stderr.close()
         return 0
@@ -43,41 +41,33 @@ def exit_code(work: Callable[[], int | None], name: str, ends: bool = False) -> 
         _say("stopped")
         return 130
     except (OSError, MemoryError, SystemError, ImportError, RuntimeError) as error:
-        what = _unusable(error) or exhausted(error)
-        if not what:
+        if not (problem := exhausted(error)):
             raise
-        _say(what)
+        _say(problem)
         if ends and not isinstance(error, OSError):
             sys.stdout.flush()
             os._exit(UserError.exit_code)  # without memory, Python's own end has tracebacks
-        return UserError.exit_code
+    return UserError.exit_code
 
 
 def _say(message: str) -> None:
     note(f"svea: {message}")
 
 
-def _unusable(error: BaseException) -> str:
-    """Which path that a user named cannot be used, if that is what an error means."""
-    kinds = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM)
-    if isinstance(error, OSError) and error.errno in kinds:
-        return f"cannot use {error.filename!r}: {error.strerror}"
-    return ""
-
-
 def exhausted(error: BaseException) -> str:
-    """What this process has no more of, and how to give it more; empty if that is not why.
+    """Which path cannot be used, or what this process has no more of; empty if neither is why.
 
     Without memory Python itself fails in many ways, most of them while a library is imported.
     """
     number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM):
+        return f"cannot use {error.filename!r}: {error.strerror}"  # type: ignore[attr-defined]
     if number in (errno.EMFILE, errno.ENFILE):
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return f"too many open files; {allowed} are allowed here. Allow more: ulimit -n 1024"
-    text = str(error)
     signs = ("failed to map segment", "annot allocate memory", "can't start new thread")
     without = isinstance(error, MemoryError | SystemError) or number == errno.ENOMEM
-    if not without and not any(sign in text for sign in signs):
+    if not without and not any(sign in str(error) for sign in signs):
         return ""
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     limit = "" if allowed == resource.RLIM_INFINITY else f" of {allowed >> 20:,} MiB (ulimit -v)"
@@ -93,6 +83,6 @@ def one_line_warning(
     line: str | None = None,
 ) -> str:
     """What a user should know, without the line of code that says it; other warnings as ever."""
-    if category is UserWarning:
-        return f"warning: {message}\n"
-    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
+    where = "" if category is UserWarning else f"{filename}:{lineno}: "
+    kind = "warning" if category is UserWarning else category.__name__
+    return f"{where}{kind}: {message}\n"

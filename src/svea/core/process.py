@@ -63,10 +63,10 @@ def start(
     variables: dict[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Child:
-    """Start a Python process that calls a function.
+    """Start a Python process that calls a function; what it returns is the exit code.
 
     Args:
-        function: `module:name`; what it returns is the exit code.
+        function: `module:name`.
         arguments: of the function, which gets them as text.
         with_parent: the signal that the process gets when this one dies, however it dies.
         output: where it prints to; default: where this process does.
@@ -93,27 +93,25 @@ def main() -> None:
 
 def end_with_parent(parent: int, number: int) -> None:
     """Have this process get a signal when its parent dies."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_SECONDS)
+        os.kill(os.getpid(), number)
+
     if sys.platform == "linux":
         parent_death_signal = 1
         ctypes.CDLL(None).prctl(parent_death_signal, number)
         if os.getppid() != parent:  # it died before
             os.kill(os.getpid(), number)
     else:
-        threading.Thread(target=_watch, args=(parent, number), daemon=True).start()
-
-
-def _watch(parent: int, number: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(PARENT_SECONDS)
-    os.kill(os.getpid(), number)
+        threading.Thread(target=watch, daemon=True).start()
 
 
 def ask(function: str, *arguments: object, seconds: float) -> Any:
-    """What a function returns, called in another process: native code may crash or hang there.
+    """What a function returns or raises in another process, where native code may crash or hang.
 
-    Raises:
-        SveaError: What the function raised.
-        WorkerError: The process died, or gave no answer in time.
+    A WorkerError if the process died, or gave no answer in time.
     """
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as printed:
         descriptor = answer.fileno()
@@ -147,15 +145,12 @@ def answer(descriptor: str, function: str, *arguments: str) -> None:
 
 
 def run(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run a program of others for a limited time, and stop all that it starts with it.
-
-    Raises:
-        subprocess.TimeoutExpired: It did not end in time.
-    """
+    """Run a program of others, and stop it with all that it started if it takes too long."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, stdout=pipe, stderr=pipe, text=True, errors="replace", process_group=0
-    ) as program:
+        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, errors="replace",
+        process_group=0,
+    ) as program:  # fmt: skip
         try:
             printed, complaints = program.communicate(timeout=seconds)
         except BaseException:
@@ -181,8 +176,7 @@ def kill_all() -> None:
 def environment() -> dict[str, str]:
     """The variables of every Python child: it imports from where this process does.
 
-    The working folder comes after the standard library and what is installed, and only if this
-    process looks there at all.
+    The working folder is the last place, and one only if this process looks there at all.
     """
     source = str(Path(__file__).parents[2])
     inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
@@ -201,10 +195,9 @@ def working_folder_last() -> None:
 
 @contextlib.contextmanager
 def on_signals(numbers: Sequence[int], *actions: Callable[[int], None]) -> Iterator[None]:
-    """Take the first signal of these with the first action, the next with the next.
+    """Take the first signal of these with the first action, the next with the next, and so on.
 
-    The last action is for all that come after it. In any thread but the main one, which alone
-    can, this does nothing.
+    In any thread but the main one, where Python allows no handlers, this does nothing.
     """
     waiting, before = list(actions), {}
 
@@ -232,11 +225,8 @@ def interrupt(number: int) -> None:
 def second_ends_at_once(last_words: Callable[[], str]) -> Iterator[None]:
     """Let a first Ctrl-C raise KeyboardInterrupt as ever, and a second one end this process.
 
-    The first waits for threads, and those for environments that may take minutes to answer. Where
-    Ctrl-C has another meaning already this does nothing.
-
-    Args:
-        last_words: called before the end for the line that says what was kept.
+    The first waits for threads, and those for environments that may take minutes to answer. Before
+    the end, a line says what was kept. Where Ctrl-C has another meaning, this does nothing.
     """
 
     def end(number: int) -> None:

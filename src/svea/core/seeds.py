@@ -22,10 +22,7 @@ ALL_AT_LEAST = 10
 
 
 def seed_for(seed: int, purpose: str) -> int:
-    """The seed of one purpose, well mixed and the same on every machine.
-
-    With the raw seed everywhere, the replay's draws and the policy's noise would be the same
-    numbers.
+    """The seed of one purpose, well mixed: the replay and the policy draw unlike numbers.
 
     >>> seed_for(0, "weights") != seed_for(0, "replay") != seed_for(1, "replay")
     True
@@ -46,15 +43,9 @@ def evaluation_seeds(
 ) -> list[int]:
     """Seeds of an evaluation; the same for every agent and mode, so that comparisons are paired.
 
-    Where a mode has several worlds, an episode's seed chooses one as its remainder. They are shown
-    in turn, in the order of `world_order`: N episodes show N of them until all were seen.
-
-    Args:
-        seed: of the evaluation.
-        episodes: how many, or `ALL`.
-        worlds: how many the mode has.
-        spread: take worlds from the whole order at even distances, where there are fewer episodes
-            than worlds. So 10 episodes and 30 share few worlds; without it 10 are the first of 30.
+    Where a mode has several worlds, an episode's seed chooses one as its remainder, in the order of
+    `world_order`: N episodes show N worlds until all were seen. If `spread`, fewer episodes than
+    worlds take them from the whole order at even distances; else 10 are the first of 30.
 
     >>> [seed % 25 for seed in evaluation_seeds(0, 4, worlds=25)] == world_order(25)[:4]
     True
@@ -91,10 +82,7 @@ def check_count(name: str, episodes: object) -> None:
 
 
 def episodes_of_all(worlds: int = 1) -> int:
-    """How many episodes `ALL` is: every world once.
-
-    A mode with one look shows `ALL_OF_ONE_WORLD` episodes; one with fewer than `ALL_AT_LEAST`
-    worlds shows them in several rounds.
+    """How many episodes `ALL` is: every world once, and few worlds in several rounds.
 
     >>> [episodes_of_all(worlds) for worlds in (100, 25, 10, 4, 1)]
     [100, 25, 10, 12, 100]

@@ -23,20 +23,16 @@ CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd"
 
 LINE_SECONDS = 10.0  # between lines about progress where there is no terminal
 
-PLAIN = {
+PLAIN = str.maketrans({
     "±": "+-", "×": "x", "−": "-", "–": "-", "—": "-", "≤": "<=", "≥": ">=", "→": "->", "…": "...",
     "†": "*", "·": ".", "α": "alpha", "β": "beta", "τ": "tau", "µ": "u", "Δ": "d",
     "“": '"', "”": '"', "’": "'", "‘": "'",
-}  # fmt: skip
+})  # fmt: skip
 """How the symbols in our texts are written without them."""
 
 
 def console(stderr: bool = False) -> Console:
-    """What is printed to: a terminal, a pipe or a file; without escape codes where none are wanted.
-
-    Args:
-        stderr: For problems and progress, so that results can be piped.
-    """
+    """Standard output, or stderr, which is for problems and progress."""
     from rich.console import Console
 
     class Harmless(Console):
@@ -62,7 +58,7 @@ def can_redraw(console: Console) -> bool:
 
 
 def note(text: str) -> None:
-    """A line on stderr: for who watches, while results go to stdout, which only verbs print to."""
+    """A line on stderr; results are on stdout, which only verbs print to."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
@@ -80,14 +76,13 @@ class Steps:
 
     def __init__(self, unit: str, total: int | None = None) -> None:
         """Count steps of a unit, e.g. episodes; None: of an unknown number."""
-        from rich import progress
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         shown = console(stderr=True)
-        texts = (progress.TextColumn("{task.description}"), progress.BarColumn())
-        counted = (progress.TextColumn("{task.fields[count]}"), progress.TimeRemainingColumn())
         # What is printed meanwhile goes above the bar; but results in a pipe stay in the pipe.
-        self._bar = progress.Progress(
-            *texts, *counted, transient=True, console=shown, disable=not can_redraw(shown),
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"),
+            TimeRemainingColumn(), transient=True, console=shown, disable=not can_redraw(shown),
             redirect_stdout=sys.stdout.isatty(),
         )  # fmt: skip
         self._unit, self._total, self._done = unit, total, 0
@@ -130,12 +125,10 @@ class Steps:
             self._task, completed=self._done, total=self._total, description=escape(doing), count=of
         )
         is_due = at_once or time.monotonic() - self._last_line > LINE_SECONDS
-        if not self._bar.disable or not is_due:
-            return
-        self._last_line = time.monotonic()
-        of = f" of {self._total}" if self._total else ""
-        counted = f": {self._done}{of} {self._unit} done" if self._done or self._total else ""
-        note(f"{doing}{counted}")
+        if self._bar.disable and is_due:
+            self._last_line = time.monotonic()
+            counted = f": {of.replace('/', ' of ')} {self._unit} done" if of else ""
+            note(f"{doing}{counted}")
 
 
 def waiting(doing: str, shown: Console | None = None) -> contextlib.AbstractContextManager[object]:
@@ -154,21 +147,20 @@ def starting() -> contextlib.AbstractContextManager[object]:
 @contextlib.contextmanager
 def redrawn(shown: Console, drawn: Any = None, **options: Any) -> Iterator[Live | None]:
     """A part of the terminal that is drawn again and again; None where that cannot be."""
-    if not can_redraw(shown):
-        yield None
-        return
-    from rich.live import Live
+    if can_redraw(shown):
+        from rich.live import Live
 
-    with Live(drawn, console=shown, **options) as live:
-        yield live
+        with Live(drawn, console=shown, **options) as live:
+            yield live
+    else:
+        yield None
 
 
 class Filtered:
     """A stream without control characters: a folder's name may have commands to the terminal."""
 
     def __init__(self, stream: Any) -> None:
-        """Take the stream itself, under the name by which `opened` and rich find it."""
-        self.rich_proxied_file = stream
+        self.rich_proxied_file = stream  # by this name `opened` and rich find it
 
     def write(self, text: str) -> int:
         """Write what is left."""
@@ -222,10 +214,6 @@ def spell_out(error: UnicodeError) -> tuple[str, int]:
     >>> "892 ± 65 in a\udcff".encode("ascii", "svea-plain")
     b'892 +- 65 in a\\udcff'
     """
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
+    assert isinstance(error, UnicodeEncodeError)
     letters = error.object[error.start : error.end]
-    escaped = (
-        PLAIN.get(one) or one.encode("ascii", "backslashreplace").decode() for one in letters
-    )
-    return "".join(escaped), error.end
+    return letters.translate(PLAIN).encode("ascii", "backslashreplace").decode(), error.end

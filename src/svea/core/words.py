@@ -54,10 +54,10 @@ def count(value: int) -> str:
     >>> count(6000), count(500_000), count(62_500_000)
     ('6,000', '500k', '62.5M')
     """
-    for least, size, unit in ((1_000_000, 1_000_000, "M"), (10_000, 1000, "k")):
-        if value >= least:
-            return f"{round(value / size, 1):,g}{unit}"
-    return f"{value:,}"
+    if value < 10_000:
+        return f"{value:,}"
+    size, unit = (1_000_000, "M") if value >= 1_000_000 else (1000, "k")
+    return f"{round(value / size, 1):,g}{unit}"
 
 
 def tick(value: float) -> str:
@@ -66,10 +66,8 @@ def tick(value: float) -> str:
     >>> tick(500), tick(2500), tick(100_000), tick(1e6)
     ('500', '2.5k', '100k', '1M')
     """
-    for size, unit in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{unit}"
-    return f"{value:g}"
+    size, unit = (1e6, "M") if abs(value) >= 1e6 else (1e3, "k") if abs(value) >= 1e3 else (1, "")
+    return f"{value / size:g}{unit}"
 
 
 def duration(seconds: float) -> str:
@@ -88,10 +86,9 @@ def size(amount: int) -> str:
     >>> size(12_700_000_000), size(1_700_000), size(300)
     ('12.7 GB', '1.7 MB', '300 bytes')
     """
-    for unit, name in ((1e9, "GB"), (1e6, "MB")):
-        if amount >= unit:
-            return f"{amount / unit:.1f} {name}"
-    return f"{amount} bytes"
+    if amount < 1e6:
+        return f"{amount} bytes"
+    return f"{amount / 1e9:.1f} GB" if amount >= 1e9 else f"{amount / 1e6:.1f} MB"
 
 
 def plural(how_many: int, noun: str) -> str:
