@@ -102,7 +102,7 @@ def test_places_that_can_be_written_to_pass(tmp_path: Path) -> None:
         assert files.output_folder(tmp_path / path) == tmp_path / path
     for path in ("page.html", "there", "new.png", "new/deep.png"):
         assert files.output_file(tmp_path / path) == tmp_path / path
-    with pytest.raises(UserError, match="page.html"):
+    with pytest.raises(UserError, match="page"):
         files.output_folder(tmp_path / "page.html")
     for path in (Path("ü" * 128), "a\0b"):
         with pytest.raises(UserError):

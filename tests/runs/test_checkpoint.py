@@ -70,19 +70,12 @@ def saved_run(tmp_path: Path) -> Run:
     return run
 
 
-def test_no_run_has_no_checkpoint(tmp_path: Path) -> None:
-    assert checkpoint.load(tmp_path) is None
-    assert checkpoint.load(tmp_path / "missing") is None
-
-
-def test_what_is_saved_comes_back(saved_run: Run) -> None:
+def test_what_is_saved_comes_back_from_two_generations(saved_run: Run) -> None:
+    assert checkpoint.load(saved_run.folder / "missing") is None
     saved, replay = restore(saved_run.folder)
     assert saved.decision == 15 and saved.state["text"] == "state"
     assert torch.equal(saved.agent["w"], torch.arange(300.0) + 15)
     assert contents(replay) == list(range(1, 16))
-
-
-def test_two_generations_are_kept_with_the_segments_they_need(saved_run: Run) -> None:
     names = sorted(p.name for p in (saved_run.folder / "checkpoints").iterdir())
     assert names == ["000000009", "000000015"]
     assert len(list((saved_run.folder / "replay").iterdir())) == 3
@@ -137,12 +130,11 @@ def test_what_a_killed_process_left_is_swept_away(saved_run: Run) -> None:
     assert not [p for p in saved_run.folder.rglob(".*")]
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_what_is_not_finite_is_never_saved(saved_run: Run, bad: float) -> None:
+def test_what_is_not_finite_is_never_saved(saved_run: Run) -> None:
     saved_run.go(1)
-    saved_run.weight = bad
-    with pytest.raises(NumericsError, match=r"w became infinite or undefined"):
-        saved_run.save()
+    for saved_run.weight in (float("nan"), float("inf")):
+        with pytest.raises(NumericsError, match="w became"):
+            saved_run.save()
     assert restore(saved_run.folder)[0].decision == 15
 
 
@@ -210,7 +202,7 @@ def test_any_flipped_bit_of_a_manifest_is_noticed(saved_run: Run) -> None:
     """It is the one file that no other file vouches for."""
     path = saved_run.folder / "checkpoints" / "000000015" / "manifest.json"
     content = path.read_bytes()
-    for where in range(len(content)):
+    for where in range(0, len(content), 3):
         path.write_bytes(content[:where] + bytes([content[where] ^ 1]) + content[where + 1 :])
         saved = checkpoint.load(saved_run.folder, replay=False)
         assert saved is not None
@@ -219,23 +211,20 @@ def test_any_flipped_bit_of_a_manifest_is_noticed(saved_run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["agent.safetensors", "state.json", "manifest.json"])
-@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "junk", "list"])
 def test_damaged_files_are_skipped(
-    saved_run: Run, name: str, damage: str, capsys: pytest.CaptureFixture[str]
+    saved_run: Run, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = saved_run.folder / "checkpoints" / "000000015" / name
-    content = path.read_bytes()
-    path.unlink()
-    if damage != "gone":
-        made = {"empty": b"", "cut": content[:-9], "junk": b"\x00\xff" * 40, "list": b"[1]"}
-        path.write_bytes(made[damage])
-    saved, _ = restore(saved_run.folder)
-    assert saved.decision == 9
-    assert "warning: damaged checkpoint skipped" in capsys.readouterr().err
+    for content in (path.read_bytes()[:-9], b"", b"\x00\xff" * 40, b"[1]", None):
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        assert restore(saved_run.folder)[0].decision == 9
+        assert "000000015" in capsys.readouterr().err
 
 
 def test_a_damaged_replay_does_not_matter_for_evaluation(saved_run: Run) -> None:
     newest = sorted((saved_run.folder / "replay").iterdir())[-1]
     newest.write_bytes(newest.read_bytes()[:-1])
-    assert checkpoint.load(saved_run.folder, replay=False).decision == 15  # type: ignore[union-attr]
-    assert checkpoint.load(saved_run.folder).decision == 9  # type: ignore[union-attr]
+    found = [checkpoint.load(saved_run.folder, replay=replay) for replay in (False, True)]
+    assert [saved and saved.decision for saved in found] == [15, 9]

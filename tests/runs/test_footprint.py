@@ -23,15 +23,12 @@ def test_the_replay_takes_as_many_bytes_as_announced() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"base": "ddpg"},
+        {"base": "ddpg", "encoder": "drqv2"},
         {"base": "dqn", "action_bins": 3},
-        {"encoder": "drqv2"},
         {"encoder": "frames"},
         {"encoder": "vit"},
-        {"method": "curl"},
         {"method": "soda"},
-        {"preset": "quick"},
+        {"preset": "quick", "method": "curl"},
     ],
 )
 def test_an_agent_is_not_larger_than_estimated_without_making_it(options: dict[str, Any]) -> None:

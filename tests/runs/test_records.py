@@ -27,6 +27,7 @@ def record(**changes: Any) -> dict[str, Any]:
 
 
 def test_records_come_back_in_order(tmp_path: Path) -> None:
+    assert read_records(tmp_path) == []
     append_records(tmp_path, [record(), record(seed=2)])
     append_records(tmp_path, [record(seed=3)])
     assert read_records(tmp_path) == [record(), record(seed=2), record(seed=3)]
@@ -42,19 +43,10 @@ def test_half_a_line_of_a_killed_evaluation_costs_that_line_alone(tmp_path: Path
     assert list(map(json.loads, lines)) == [record(), record(seed=2)], "for every other reader"
 
 
-def test_a_text_in_place_of_a_number_is_no_record(tmp_path: Path) -> None:
-    append_records(tmp_path, [record(length="long"), record(seed=2)])
-    assert read_records(tmp_path) == [record(seed=2)]
-
-
-@pytest.mark.parametrize("junk", ["[1, 2]", "null", "[" * 100_000, "\x00\xff"])
-def test_lines_that_are_no_records_are_passed_over(tmp_path: Path, junk: str) -> None:
-    (tmp_path / "eval.jsonl").write_text(f"{junk}\n{json.dumps(record())}\n", "latin-1")
-    assert read_records(tmp_path) == [record()]
-
-
-def test_nothing_recorded_is_no_records(tmp_path: Path) -> None:
-    assert read_records(tmp_path) == []
+def test_lines_that_are_no_records_are_passed_over(tmp_path: Path) -> None:
+    for junk in ("[1, 2]", "null", "[" * 100_000, "\x00\xff", json.dumps(record(length="long"))):
+        (tmp_path / "eval.jsonl").write_text(f"{junk}\n{json.dumps(record())}\n", "latin-1")
+        assert read_records(tmp_path) == [record()]
 
 
 def test_a_key_tells_every_part_of_the_protocol_and_nothing_else() -> None:
@@ -106,7 +98,7 @@ def test_what_other_pictures_were_is_said() -> None:
 
 
 def test_a_folder_that_cannot_be_written_to_is_a_storage_error(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"cannot write .*eval\.jsonl"):
+    with pytest.raises(StorageError, match=r"eval\.jsonl"):
         append_records(tmp_path / "missing", [record()])
     (tmp_path / "eval.jsonl").mkdir()
     with pytest.raises(StorageError, match=r"eval\.jsonl"):
@@ -114,5 +106,6 @@ def test_a_folder_that_cannot_be_written_to_is_a_storage_error(tmp_path: Path) -
 
 
 def test_a_return_that_is_not_a_number_is_never_written(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="Out of range"):
+    with pytest.raises(ValueError):
         append_records(tmp_path, [record(**{"return": float("nan")})])
+    assert read_records(tmp_path) == []

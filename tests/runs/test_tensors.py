@@ -70,9 +70,9 @@ def test_an_agent_without_a_critic_says_so_where_q_values_are_needed(
 ) -> None:
     agent = load_agent(small)
     assert not has_critic(agent)
-    with pytest.raises(UserError, match=r"acting part of an agent alone.*no Q-values.*svea play"):
+    with pytest.raises(UserError, match="Q-values"):
         agent.q_value(torch.zeros(1, 9, 16, 16, dtype=torch.uint8), torch.zeros(1, 1))
-    with pytest.raises(UserError, match="no Q-values"):
+    with pytest.raises(UserError, match="Q-values"):
         saliency(small, ["train"], tmp_path / "s.png", guided=True, on_problem=lambda *_: None)
     recording = record(agent, load_config(small), "train", size=None)
     assert len(recording.totals) == 10 and np.isnan(recording.q).all()
@@ -99,10 +99,9 @@ def test_a_small_export_may_keep_its_critic(
 
 
 def test_a_small_export_can_only_be_exported_small(small: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no critic to export; --small"):
-        export(small, tmp_path / "whole")
-    with pytest.raises(UserError, match="no critic to export"):
-        export(small, tmp_path / "other", small=True, critic=True)
+    for options in ({}, {"small": True, "critic": True}):
+        with pytest.raises(UserError, match="no critic"):
+            export(small, tmp_path / "other", **options)
     again = export(small, tmp_path / "again", small=True)
     images = np.random.default_rng(1).integers(0, 256, (5, 9, 16, 16), dtype=np.uint8)
     assert np.allclose(load_agent(small).act(images), load_agent(again).act(images), atol=1e-5)
@@ -115,7 +114,6 @@ def test_a_small_export_can_only_be_exported_small(small: Path, tmp_path: Path) 
         {"base": "ddpg"},
         {"method": "pad", "network": {"layers": 3, "filters": 4, "head_layers": 1, "hidden": 16}},
         {"method": "soda"},
-        {"method": "curl"},
     ],
     ids=str,
 )

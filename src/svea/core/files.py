@@ -464,7 +464,10 @@ def verify(path: Path, wanted: dict[str, Any], limit: int) -> None:
 
 def read_json(path: Path, limit: int) -> Any:
     """A plain file as JSON; a ValueError if it is not JSON as we write it."""
-    return parse_json(read_bytes(path, limit))
+    try:
+        return parse_json(read_bytes(path, limit))
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from error
 
 
 def parse_json(content: bytes) -> Any:

@@ -61,7 +61,7 @@ def save(
         run: the run folder.
         decision: how far the run is.
         agent: named tensors; all must be finite.
-        state: everything else that draws or counts, JSON-able.
+        state: what else draws or counts, for JSON.
         replay: what came since the last segment is written, once; None: none is kept.
         segments: those written so far.
     """
@@ -95,9 +95,7 @@ def save(
 def load(run: Path, replay: bool = True) -> Checkpoint | None:
     """The newest whole checkpoint of a run, or None where there is none at all.
 
-    Args:
-        run: the run folder.
-        replay: also verify the replay segments (not needed to evaluate).
+    To evaluate, its replay need not be whole.
     """
     problems = []
     for path in reversed(layout.checkpoints(run)):

@@ -17,13 +17,13 @@ has no CRITIC unless it is asked for.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from svea.config import Config, milestones, options
 from svea.config.names import is_own_encoder
 from svea.core.files import PARTIAL
+from svea.runs import schema
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -71,17 +71,10 @@ def is_export(folder: Path) -> bool:
 
 
 def exported_files(config: Any) -> dict[str, dict[str, Any]]:
-    """The weights of an export, each with `size` and `sha256`, as its config.json names them.
-
-    Raises:
-        ValueError: It names none.
-    """
-    named = config.get("files") if isinstance(config, dict) else None
-    if not isinstance(named, dict) or ACTOR not in named:
+    """The weights of an export, each with `size` and `sha256`, as its config.json names them."""
+    named = schema.check(config, {"files": {str: schema.FILE}}, CONFIG)["files"]
+    if ACTOR not in named:
         raise ValueError(f"{CONFIG} does not name {ACTOR} under 'files', as that of an export does")
-    for name, written in named.items():
-        if not isinstance(written, dict) or not {"size", "sha256"} <= written.keys():
-            raise ValueError(f"{CONFIG} gives no size and sha256 of {name!r}")
     return {Path(name).name: written for name, written in named.items()}
 
 
@@ -111,9 +104,6 @@ def export_folder(run: Path, decision: int) -> Path:
 def checkpoint_order(path: Path) -> tuple[int, ...]:
     """Decision and repetition of a checkpoint; empty for a folder of another name.
 
-    A run that is interrupted twice at one decision, e.g. in its last evaluation, saves it again
-    under another name: there is no moment without a whole checkpoint.
-
     >>> checkpoint_order(Path("000500000")), checkpoint_order(Path("000500000.2"))
     ((500000, 0), (500000, 2))
     """
@@ -125,11 +115,7 @@ def checkpoint_order(path: Path) -> tuple[int, ...]:
 
 def checkpoints(run: Path) -> list[Path]:
     """The checkpoints of a run, oldest first; they may be damaged."""
-    try:
-        names = os.listdir(run / CHECKPOINTS)
-    except OSError:
-        return []
-    paths = [run / CHECKPOINTS / name for name in names]
+    paths = (run / CHECKPOINTS).glob("[0-9]*")
     return sorted(filter(checkpoint_order, paths), key=checkpoint_order)
 
 
@@ -156,13 +142,12 @@ def replay_bytes(config: Config, actions: int = ACTIONS) -> int:
 def agent_bytes(config: Config) -> int:
     """Bytes of an agent in a checkpoint, at most: what is known without making the agent."""
     size = config.network
+    side = options.output_size(config.image_size, size.layers, size.strided_layers)
+    features = size.filters * side * side
     if config.encoder == "vit":
         features = size.width
     elif is_own_encoder(config.encoder):
         features = OWN_FEATURES
-    else:
-        side = options.output_size(config.image_size, size.layers, size.strided_layers)
-        features = size.filters * side * side
     projection = features * size.projection
     heads = 3 * (size.projection + size.hidden + 2) * size.hidden
     # Two projections and their target, weights and Adam's two moments: four times is enough.
@@ -170,13 +155,7 @@ def agent_bytes(config: Config) -> int:
 
 
 def folder_bytes(config: Config, replay: int, agent: int) -> int:
-    """Bytes of the large files in a run's folder: replay, checkpoints, log.
-
-    Args:
-        config: of the run.
-        replay: its bytes.
-        agent: bytes of one checkpoint.
-    """
+    """Bytes of the large files in a run's folder: the replay, checkpoints of an agent, the log."""
     lines = config.decisions / config.episode_length
     lines += 2 * config.decisions / min(config.log_every, config.eval_every or config.log_every)
     copies = GENERATIONS + 1  # those that are kept, and the one being written

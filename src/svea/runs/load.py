@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from svea.agents import BASES, Agent, make_agent, pictures_of
 from svea.agents.auxiliary import PAD
 from svea.augment import Augment, augmentation
 from svea.config import Config, from_dict
-from svea.config.names import is_own_encoder, own_modules, own_names, uses_pictures
+from svea.config.names import is_own_encoder, own_modules, own_names
 from svea.core import files
 from svea.core import importing as modules
 from svea.core.errors import StorageError, UserError
@@ -36,10 +36,7 @@ EXPORTED = {
 def load_config(run: str | Path, trust: bool = False, to_play: bool = True) -> Config:
     """The configuration of a run or an export; its augmentation may be unknown here.
 
-    Args:
-        run: its folder.
-        trust: as in `load_agent`.
-        to_play: False where its environment is not made.
+    Its environment must be known, or trusted, only if it is `to_play`.
     """
     stored = {key: value for key, value in read_config(run).items() if key not in ABOUT}
     if trust:
@@ -86,18 +83,17 @@ def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> 
     config, stored = load_config(run, trust, to_play=False), read_config(run)
     exported = layout.is_export(run) or "files" in stored  # whose weights may have been lost
     if exported:
-        state, decision = _exported_state(run, stored), _decision(run, stored)
-    else:
-        newest = checkpoint.load(run, replay=False)
-        if newest is None:
-            raise _without_weights(run, config)
+        state, decision = _exported_state(run, stored)
+    elif newest := checkpoint.load(run, replay=False):
         state, decision = newest.agent, newest.decision
+    else:
+        raise _without_weights(run, config)
     chosen = choose_device(device)  # before the weights: a bad device is not their fault
     multiply_float32(chosen, config.precision == EXACT)
     try:
         actions = BASES[config.base].actions_in(state)
         _check_sizes(run, config, actions, state, exported)
-        agent = _agent_to_act(run, config, actions, chosen)
+        agent = make_agent(config, actions, chosen, _made_when_asked(run, config, chosen))
         if exported:
             state = _completed(agent, state, run)
         agent.load_state_dict(state)
@@ -107,14 +103,6 @@ def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> 
         ) from error
     agent.decision = decision
     return agent
-
-
-def _decision(run: Path, stored: dict[str, Any]) -> int:
-    """For how many decisions an exported agent was trained."""
-    try:
-        return int(schema.check(stored.get("decision", 0), int, "decision"))
-    except ValueError as error:
-        raise StorageError(f"{run / layout.CONFIG}: {error}. Restore it from a copy") from error
 
 
 def _check_sizes(
@@ -133,11 +121,15 @@ def _check_sizes(
 
 def _without_weights(run: Path, config: Config) -> UserError:
     """What to say of a run without checkpoint: that it is young, or that only its log is here."""
-    done, first = _decisions_done(run), min(config.save_every, config.decisions)
+    lines: list[bytes] = []
+    with contextlib.suppress(OSError):  # no log
+        lines = files.read_tail(run / layout.METRICS, layout.MIB).splitlines()
+    counts = [record.get("decision") for record in map(parse_line, lines) if record]
+    done = max((count for count in counts if isinstance(count, int)), default=0)
+    first = min(config.save_every, config.decisions)
     if done < first:
         return UserError(
-            f"{run} has no checkpoint yet; the first one comes after {first:,} decisions "
-            "(--save-every)"
+            f"{run} has no checkpoint yet; the first comes after {first:,} decisions (--save-every)"
         )
     return UserError(
         f"{run} has no weights: it is the record of a run of {done:,} decisions, without its "
@@ -145,62 +137,33 @@ def _without_weights(run: Path, config: Config) -> UserError:
     )
 
 
-def _decisions_done(run: Path) -> int:
-    """The last decision that the log of a run mentions; 0 without a log."""
-    try:
-        lines = files.read_tail(run / layout.METRICS, layout.MIB).splitlines()
-    except OSError:
-        return 0
-    counts = (record.get("decision") for record in map(parse_line, lines) if record)
-    return max((count for count in counts if isinstance(count, int)), default=0)
+def _made_when_asked(run: Path, config: Config, device: torch.device) -> Augment:
+    """The strong augmentation, made at its first use: acting needs none, and it may not be here."""
 
+    @functools.cache
+    def made() -> Augment:
+        try:
+            modules.require_trust(own_names(config.augment), run)
+            return augmentation(config.augment, pictures_of(config, device))
+        except UserError as error:
+            raise UserError(f"{run}: the strong augmentation cannot be made: {error}") from error
 
-def _agent_to_act(run: Path, config: Config, actions: int, device: torch.device) -> Agent:
-    """The agent; where its strong augmentation cannot be made, all but the strong view works."""
-    if uses_pictures(config.augment) and not (config.overlay_dir or own_names(config.augment)):
-        return make_agent(config, actions, device, _made_when_asked(config, device))
-    try:
-        modules.require_trust(own_names(config.augment), run)
-        return make_agent(config, actions, device)
-    except UserError as error:
-        missing = str(error)
-
-    def strong(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        raise UserError(f"{run}: the strong augmentation cannot be made here: {missing}")
-
-    agent = make_agent(config, actions, device, strong)  # raises, if that was not the reason
-    warnings.warn(
-        f"{run}: the strong augmentation {config.augment!r} cannot be made here: "
-        f"{missing.rstrip('.')}. The agent acts without it.",
-        stacklevel=3,
-    )
-    return agent
-
-
-def _made_when_asked(config: Config, device: torch.device) -> Augment:
-    """The strong augmentation, made at its first use: acting needs no pictures, which take time."""
-    made = functools.cache(lambda: augmentation(config.augment, pictures_of(config, device)))
-
-    def strong(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        return made()(x, generator)
-
-    return strong
+    return lambda x, generator=None: made()(x, generator)
 
 
 class NotStored(nn.Module):
     """In place of the Q-functions of an agent that was stored without them."""
 
     def __init__(self, run: Path) -> None:
-        """Remember whose they are."""
         super().__init__()
         self.run = run
 
     def forward(self, *_: Any) -> Tensor:
         """Say what is missing."""
         raise UserError(
-            f"{self.run} holds the acting part of an agent alone (svea export --small): it has no "
-            "Q-values. Use it with svea eval, svea watch, svea play or svea analyze saliency "
-            "(without --guided, for what moves its action), or take a run or a whole export"
+            f"{self.run} holds only the acting part of an agent (svea export --small): it has no "
+            "Q-values. Use it with svea eval, watch, play or analyze saliency (without --guided), "
+            "or take a run or a whole export"
         )
 
 
@@ -239,8 +202,7 @@ def export(
         small: the acting part alone, most of it in 8 bits: a tenth of the size, no Q-values.
         critic: a small export has the Q-functions, too.
     """
-    folder = Path(folder)
-    target = folder.resolve()
+    target = Path(folder).resolve()
     if target == Path.cwd() or (target.exists() and not layout.is_unfinished_export(target)):
         raise UserError(f"{folder} is not an empty folder; name a new one")
     agent = load_agent(run)
@@ -249,7 +211,7 @@ def export(
             f"{run} holds no critic to export; --small without --critic exports the acting part"
         )
     write_export(target, agent, read_config(run), small=small, critic=critic)
-    return folder
+    return Path(folder)
 
 
 def write_export(
@@ -260,15 +222,7 @@ def write_export(
     small: bool = False,
     critic: bool = False,
 ) -> None:
-    """Write the files of an export to a folder of another name, and rename it.
-
-    Args:
-        target: the export's folder; one that is there is replaced.
-        agent: whose networks.
-        config: config.json of its run.
-        small: the acting part alone.
-        critic: a small export has the Q-functions, too.
-    """
+    """Write the files of an export to a folder of another name, and rename it; as `export`."""
     state, stored = agent.state_dict(), config | {"decision": agent.decision}
     unfinished = files.partial(target)
     with files.writing(target):
@@ -295,15 +249,15 @@ def _small(agent: Agent, critic: bool) -> dict[str, tuple[str, ...]]:
     return {layout.ACTOR: ("trunk", policy, "masker", "log_temperature", *adapts)} | asked
 
 
-def _exported_state(folder: Path, config: dict[str, Any]) -> dict[str, Tensor]:
-    """The networks of an export."""
+def _exported_state(folder: Path, config: dict[str, Any]) -> tuple[dict[str, Tensor], int]:
+    """The networks of an export, and for how many decisions they were trained."""
     try:
         state: dict[str, Tensor] = {}
         for name, wanted in layout.exported_files(config).items():
             files.verify(folder / name, wanted, layout.WEIGHTS_BYTES)
             state |= tensors.restore(tensors.read(folder / name, layout.WEIGHTS_BYTES))
+        return state, schema.check(config.get("decision", 0), int, "decision")
     except tensors.DAMAGE as error:
         raise StorageError(
             f"{folder} cannot be read: {error}. Restore it from a copy, or export the run again"
         ) from error
-    return state

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -74,9 +75,9 @@ class Sink(Protocol):
 class Log:
     """metrics.jsonl: one JSON object a line, written at once.
 
-    A resumed run cuts the file back to its length at the checkpoint, so no line is there twice.
-    Sinks are copies: one that fails is dropped with a warning, and training continues. The
-    listener is the user's own function: what it raises ends the run.
+    A resumed run cuts the file back to its length at the checkpoint, so no line is there twice. A
+    copy (sink) that fails is dropped with a warning; what the user's own listener raises ends the
+    run.
     """
 
     listener: Callable[[dict[str, Any]], None] | None = None
@@ -101,7 +102,7 @@ class Log:
             raise NumericsError(f"{', '.join(bad) or kind} in the log is not finite") from None
         self._lines.append(line.encode() + b"\n")
         for sink in list(self.sinks):
-            self._try(sink, lambda sink=sink: sink.write(record))  # type: ignore[misc]
+            self._try(sink, partial(sink.write, record))
         if self.listener:
             self.listener(record)
 
@@ -131,11 +132,8 @@ class Rates:
     def take(self, updates: int, decision: int) -> dict[str, float]:
         """The rates since the last time."""
         now = time.monotonic()
-        elapsed = now - self._since
-        rates = {
-            "updates_per_second": (updates - self._updates) / elapsed,
-            "decisions_per_second": (decision - self._decision) / elapsed,
-        }
+        counts = {"updates": updates - self._updates, "decisions": decision - self._decision}
+        rates = {f"{name}_per_second": n / (now - self._since) for name, n in counts.items()}
         self._updates, self._decision, self._since = updates, decision, now
         return rates
 

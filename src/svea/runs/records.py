@@ -1,9 +1,7 @@
 """eval.jsonl: one line per evaluation episode, written as soon as the episode ends.
 
 The file only grows. Of two records of one episode the later one counts, so that evaluating again
-replaces without rewriting, and an evaluation that is killed loses at most half a line. Where a mode
-was evaluated with other pictures later, only the later records count; `svea eval` writes a record
-once more if it is asked for again after that.
+replaces without rewriting, and an evaluation that is killed loses at most half a line.
 
 And incidents.jsonl: what went wrong in a run, and whether it recovered. It is a file of its own and
 not part of the log: a run that lost a worker and one that did not have the same log, bit for bit.
@@ -15,6 +13,7 @@ import contextlib
 import json
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,61 +67,43 @@ def _key(record: Record, names: tuple[str, ...]) -> str:
 
 
 def latest(records: Iterable[Record]) -> list[Record]:
-    """The record that counts of each episode, in the order in which the episodes first appear."""
-    return list({episode_key(record): record for record in newest_pictures(records)}.values())
+    """The record that counts of each episode, in the order in which the episodes first appear.
 
-
-def newest_pictures(records: Iterable[Record]) -> list[Record]:
-    """Records without those of a mode that was evaluated later with other pictures.
-
-    Another renderer, other clips, or another choice of an episode's world: one mean over both would
-    be of neither. A record without any provenance is kept.
+    Not those of a mode that was evaluated later with other pictures (another renderer, other clips,
+    another choice of an episode's world): one mean over both would be of neither.
     """
+    counting = (record for record, own, newest in _with_newest(records) if own == newest)
+    return list({episode_key(record): record for record in counting}.values())
+
+
+def _with_newest(records: Iterable[Record]) -> Iterator[tuple[Record, Any, Any]]:
+    """Each record with its provenance, and the newest one of its evaluation if it has any."""
     records = list(records)
-    newest = _newest(records)
-
-    def counts(record: Record) -> bool:
-        own = record.get("provenance")
-        return not isinstance(own, dict) or own == newest[_key(record, EVALUATION)]
-
-    return [record for record in records if counts(record)]
-
-
-def _newest(records: Iterable[Record]) -> dict[str, Record]:
-    """The newest provenance of each evaluation."""
-    telling = (r for r in records if isinstance(r.get("provenance"), dict))
-    return {_key(record, EVALUATION): record["provenance"] for record in telling}
-
-
-def older_pictures(records: Iterable[Record]) -> dict[str, int]:
-    """How many records `newest_pictures` leaves out, by why, in words."""
-    records = list(records)
-    newest, found = _newest(records), dict[str, int]()
+    telling = [r for r in records if isinstance(r.get("provenance"), dict)]
+    newest = {_key(record, EVALUATION): record["provenance"] for record in telling}
     for record in records:
-        own, later = record.get("provenance"), newest.get(_key(record, EVALUATION))
-        if isinstance(own, dict) and own != later:
-            why = explain(own, later)
-            found[why] = found.get(why, 0) + 1
-    return found
+        own = record.get("provenance")
+        yield record, own, newest[_key(record, EVALUATION)] if isinstance(own, dict) else own
 
 
-def replayed(new: Iterable[Record], recorded: Iterable[Record]) -> dict[str, int]:
+def older_pictures(records: Iterable[Record]) -> Counter[str]:
+    """How many records `latest` leaves out for their pictures, by why, in words."""
+    pairs = ((own, newest) for _, own, newest in _with_newest(records))
+    return Counter(explain(own, newest) for own, newest in pairs if own != newest)
+
+
+def replayed(new: Iterable[Record], recorded: Iterable[Record]) -> Counter[str]:
     """How many new records are of episodes that were recorded with other pictures, by why."""
     same = (*EPISODE, "weights", "actions")
     before = {_key(record, same): record.get("provenance") for record in recorded}
-    found: dict[str, int] = {}
-    for record in new:
-        if (key := _key(record, same)) in before:
-            why = explain(before[key], record.get("provenance"))
-            found[why] = found.get(why, 0) + 1
-    return found
+    known = (record for record in new if _key(record, same) in before)
+    return Counter(explain(before[_key(r, same)], r.get("provenance")) for r in known)
 
 
 def explain(before: Any, now: Any) -> str:
     """What two records' provenance differ in, in words."""
-    changed = differing(before, now)
-    told = (f"{name} {old}, later {new}" for name, (old, new) in changed.items())
-    return "; ".join(told) or "other data"
+    changed = differing(before, now).items()
+    return "; ".join(f"{name} {old}, later {new}" for name, (old, new) in changed) or "other data"
 
 
 def differing(one: Any, other: Any) -> dict[str, tuple[str, str]]:
@@ -153,12 +134,10 @@ def is_agent(record: Record) -> bool:
 def read_records(run: Path) -> list[Record]:
     """The records of a run, damaged lines left out (`svea report` names them)."""
     path = run / layout.EVALUATIONS
-    with files.reading(path):
-        try:
-            parsed = [parse_record(line) for line in files.read_lines(path, layout.LOG_BYTES)]
-        except FileNotFoundError:
-            return []
-    return [record for record in parsed if record is not None]
+    with files.reading(path), contextlib.suppress(FileNotFoundError):
+        parsed = map(parse_record, files.read_lines(path, layout.LOG_BYTES))
+        return [record for record in parsed if record is not None]
+    return []
 
 
 def append_records(run: Path, records: Iterable[Record]) -> None:
@@ -205,13 +184,8 @@ def recording_incidents(run: Path) -> Iterator[None]:
         raise
     except Exception as error:
         if getattr(error, "exit_code", 1) < 128 and (run / layout.CONFIG).exists():
-            error_file = record_incident(
-                run,
-                what="run ended",
-                error=type(error).__name__,
-                cause=str(error),
-                details=traceback.format_exc(),
-            )
+            about = {"error": type(error).__name__, "cause": str(error)}
+            path = record_incident(run, what="run ended", **about, details=traceback.format_exc())
             if isinstance(error, SveaError):
-                error.details = error_file
+                error.details = path
         raise

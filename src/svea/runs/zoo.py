@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,6 @@ PREFIX = "zoo:"
 VARIABLE = "SVEA_ZOO"
 CARD = "card.json"
 COPIES = Path("runs/zoo")
-LIMIT = 40_000_000
-"""Bytes that all agents may take in the repository."""
 
 CARD_SHAPE = {
     "task": str, "method": str, "decisions": int, "size": int, "licence": str,
@@ -60,57 +59,40 @@ def _agents(folder: Path) -> list[str]:
 
 
 def source(run: str | Path) -> Path:
-    """Where a run's files are read: a name of the zoo is a folder there, a folder is itself.
-
-    Raises:
-        StorageError: The agent's files are not those that were put into the zoo.
-    """
+    """Where a run's files are read: a name of the zoo is a folder there, a folder is itself."""
     if not is_name(run):
         return Path(run)
-    folder = _folder(run)
-    _weights(folder)
-    return folder
-
-
-def _folder(run: str | Path) -> Path:
-    """Where an agent of the zoo lies."""
     name, known = str(run).removeprefix(PREFIX), names()
     if name not in known:
         raise unknown_name("agent of the zoo", name, known)
     return home() / name
 
 
-def _weights(folder: Path) -> list[str]:
-    """The names of an agent's weights, which are checked byte for byte."""
+@contextlib.contextmanager
+def _sound(folder: Path) -> Iterator[None]:
+    """A region that reads an agent's files: what is wrong with them is named, with the cure."""
     try:
-        stored = files.read_json(folder / layout.CONFIG, layout.CONFIG_BYTES)
-        weights = layout.exported_files(stored)
-        for name, wanted in weights.items():
-            files.verify(folder / name, wanted, layout.WEIGHTS_BYTES)
-    except FileNotFoundError:
-        raise _damaged(folder, f"{layout.CONFIG} is missing") from None
+        yield
     except (OSError, ValueError, StorageError) as error:
-        raise _damaged(folder, str(error)) from error
-    return list(weights)
-
-
-def _damaged(folder: Path, why: str) -> StorageError:
-    """What to say of an agent's files, and how to get them back."""
-    return StorageError(
-        f"{folder} of the zoo is damaged: {why}. Restore it: in a clone of svea `git checkout "
-        f"zoo/{folder.name}`, elsewhere copy that folder from a clone again"
-    )
+        raise StorageError(
+            f"{folder} of the zoo is damaged: {error}. Restore it: in a clone of svea with `git "
+            f"checkout zoo/{folder.name}`, elsewhere by a copy of that folder from a clone"
+        ) from error
 
 
 def working_copy(run: str | Path) -> Path:
     """Where a verb reads and writes: runs/zoo/NAME for a name of the zoo, copied if need be."""
+    folder = source(run)
     if not is_name(run):
-        return Path(run)
-    folder = _folder(run)
+        return folder
     copy = COPIES / folder.name
-    wanted = [*_weights(folder), layout.CONFIG]  # in this order: a copy that has the last is whole
-    with files.reading(folder):
-        contents = {n: files.read_bytes(folder / n, layout.WEIGHTS_BYTES) for n in wanted}
+    with _sound(folder):
+        stored = files.read_json(folder / layout.CONFIG, layout.CONFIG_BYTES)
+        weights = layout.exported_files(stored)
+        for name, wanted in weights.items():
+            files.verify(folder / name, wanted, layout.WEIGHTS_BYTES)
+        parts = [*weights, layout.CONFIG]  # in this order: a copy that has the last is whole
+        contents = {part: files.read_bytes(folder / part, layout.WEIGHTS_BYTES) for part in parts}
     with files.writing(copy):
         files.make_folder(copy)
         for name, content in contents.items():
@@ -122,30 +104,21 @@ def working_copy(run: str | Path) -> Path:
 
 def did_you_mean(run: str | Path) -> str:
     """A question to add where a folder is missing whose name an agent has; else nothing."""
+    name, known = Path(run).name.lower().removeprefix(PREFIX), list[str]()
     with contextlib.suppress(UserError):  # no zoo here
-        name = Path(run).name.lower().removeprefix(PREFIX)
-        return next((f". Did you mean {PREFIX}{n}?" for n in names() if n.lower() == name), "")
-    return ""
+        known = names()
+    return next((f". Did you mean {PREFIX}{n}?" for n in known if n.lower() == name), "")
 
 
 def cards() -> tuple[list[dict[str, Any]], list[StorageError]]:
     """What is known about each agent, from its card; and which cards cannot be used."""
     found, problems = [], []
     for name in names():
+        folder = home() / name
         try:
-            found.append(_card(home() / name))
+            with _sound(folder):
+                card = files.read_json(folder / CARD, layout.CONFIG_BYTES)
+                found.append({"name": name, **schema.check(card, CARD_SHAPE, CARD)})
         except StorageError as error:
             problems.append(error)
     return found, problems
-
-
-def _card(folder: Path) -> dict[str, Any]:
-    """One agent's."""
-    try:
-        card = files.read_json(folder / CARD, layout.CONFIG_BYTES)
-        schema.check(card, CARD_SHAPE, CARD)
-    except FileNotFoundError:
-        raise _damaged(folder, f"{CARD} is missing") from None
-    except (OSError, ValueError, StorageError) as error:
-        raise _damaged(folder, f"{CARD} cannot be used: {error}") from error
-    return {"name": folder.name, **card}
