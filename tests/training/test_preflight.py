@@ -22,13 +22,9 @@ def test_a_run_of_days_on_a_cpu_is_announced_before_it_starts(
 ) -> None:
     monkeypatch.setattr(preflight, "update_seconds", lambda config, device: 5.0)
     cpu, paper = torch.device("cpu"), configure("walker_walk")
-    warning = preflight.slow_warning(paper, cpu, 500_000)
-    assert warning.startswith("warning: about 28.9 days on this machine (")
-    assert warning.endswith("500,000 updates of about 5 s each); --preset quick is made for this")
+    assert "about 28.9 days" in preflight.slow_warning(paper, cpu, 500_000)
     assert preflight.slow_warning(paper, cpu, 1_000) == "", "an hour and a half is not worth it"
     assert preflight.slow_warning(paper, torch.device("cuda"), 500_000) == ""
-    quick = configure("walker_walk", preset="quick")
-    assert "fewer --decisions" in preflight.slow_warning(quick, cpu, 500_000)
     train(tiny(tmp_path / "run", decisions=10_000, time_limit="0s"))
     out = capsys.readouterr().out
     assert 0 < out.index("warning: about 13.9 h") < out.index("time limit")
@@ -91,26 +87,10 @@ def test_the_disk_forecast_covers_what_a_run_writes(
     assert asked[1] < asked[0], "what stands there already is not needed again"
 
 
-@pytest.mark.parametrize(
-    ("changes", "device", "speed", "said"),
-    [
-        (
-            {"method": "sgqn"},
-            "cuda",
-            "captured",
-            "captured (SGQN's guided gradient by the library)",
-        ),
-        ({"mask": "madi"}, "cpu", "compiled", "mask madi), seed 0"),
-        ({"mask": "madi"}, "cpu", "compiled", "compiled (the masker by the library)"),
-    ],
-)
-def test_the_announcement_says_what_is_masked_and_what_the_library_computes(
-    changes: dict[str, str], device: str, speed: str, said: str
-) -> None:
-    config = configure("walker_walk", **changes)
-    line = preflight.announcement(config, torch.device(device), torch.float32, speed, 0)
-    assert said in line
-    plain = preflight.announcement(
-        configure("walker_walk"), torch.device(device), torch.float32, speed, 0
+def test_the_announcement_says_what_is_masked() -> None:
+    cpu = torch.device("cpu")
+    masked, plain = (
+        preflight.announcement(configure("walker_walk", **changes), cpu, torch.float32, "eager", 0)
+        for changes in ({"mask": "madi"}, {})
     )
-    assert "library" not in plain and "mask" not in plain.lower()
+    assert "mask madi" in masked and "mask" not in plain

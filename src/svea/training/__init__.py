@@ -1,4 +1,4 @@
-"""Training: one run, or several that take turns in one process. The loop itself is in `loop`."""
+"""Training: one run, or several that take turns in one process. The loop itself is in `trainer`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,6 @@ from svea.training.display import next_commands, run_names
 from svea.training.loggers import check_loggers
 from svea.training.resume import is_finished, open_folder, settle_renderer
 from svea.training.trainer import Interrupt, Trainer, interrupts
-
-__all__ = [
-    "Interrupt",
-    "Stopped",
-    "Trainer",
-    "open_trainer",
-    "train",
-    "train_each",
-    "train_together",
-]
-
 
 Callback = Callable[[dict[str, Any]], bool | None]
 
@@ -98,8 +87,8 @@ def train_each(configs: Sequence[Config]) -> list[Exception | Stopped | None]:
     """
     configs = [check(config) for config in configs]
     _check_one_arithmetic(configs)
-    named = zip(configs, run_names(configs), strict=True)
-    runs = [_Turns(config, name if len(configs) > 1 else "") for config, name in named]
+    names = run_names(configs) if len(configs) > 1 else [""]
+    runs = [_Turns(config, name) for config, name in zip(configs, names, strict=True)]
     with ExitStack() as stack:
         interrupt = stack.enter_context(interrupts())  # one clock and one signal for all
         for number, run in enumerate(runs):
@@ -107,9 +96,6 @@ def train_each(configs: Sequence[Config]) -> list[Exception | Stopped | None]:
             run.open(interrupt, len(configs), number)
         for run in runs:
             run.begin()  # the processes of all have been started: no run waits for another's
-        for run in runs:
-            if run.trainer:
-                speed.synchronise(run.trainer.device)  # it was made outside the lanes
         _take_turns(runs)
     return [run.error for run in runs]
 
@@ -131,13 +117,10 @@ def _take_turns(runs: Sequence[_Turns]) -> None:
 
 
 def is_due(round_: int, share: float, phase: float) -> bool:
-    """Whether a run has a turn in this round, if it has one in a share of all, evenly spaced.
+    """Whether a run has a turn in this round (from 0), if it has one in a share of all of them.
 
-    Args:
-        round_: from 0.
-        share: of the rounds, up to 1.
-        phase: 0 to 1, by how much of the distance between two turns it is ahead; others of the
-            same share have another phase, or all of them would want the same round.
+    They are evenly spaced. The phase, 0 to 1, is by how much of the distance between two turns it
+    is ahead; runs of the same share differ in it, or all of them would want the same round.
 
     >>> [[int(is_due(round_, 0.4, phase)) for round_ in range(5)] for phase in (0, 0.5)]
     [[0, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
@@ -148,8 +131,8 @@ def is_due(round_: int, share: float, phase: float) -> bool:
 def _check_one_arithmetic(configs: Sequence[Config]) -> None:
     """Refuse runs that would change each other's products: a process has one way on a GPU."""
     exact = [config for config in configs if config.precision == speed.EXACT]
-    mixed = 0 < len(exact) < len(configs)
-    if mixed and any(speed.choose_device(c.device).type == "cuda" for c in exact):
+    is_mixed = 0 < len(exact) < len(configs)
+    if is_mixed and any(speed.choose_device(c.device).type == "cuda" for c in exact):
         raise UserError(
             f"runs with --precision {speed.EXACT} and with another cannot share a process on a "
             "GPU; train them one after the other"
@@ -166,15 +149,10 @@ def open_trainer(
 ) -> Trainer | None:
     """The trainer of a run, new or continued; None if the run is finished already.
 
-    Its environments are starting: call its `begin` before anything else.
-
-    Args:
-        config: of the run.
-        stack: what is opened here is closed with it.
-        interrupt: whether a signal came, where several runs share the process.
-        runs_in_process: how many runs share the process, and its memory.
-        learn_only: neither evaluate nor save, to measure the loop alone.
-        name: of the run, before its lines, where several share the process.
+    Its environments are starting: call its `begin` before anything else. What is opened is closed
+    with the stack. Several runs of a process share an interrupt and its memory, and each has a
+    name that stands before its lines. With `learn_only` it neither evaluates nor saves, to measure
+    the loop.
     """
     check_loggers(config)
     augmentation(config.augment)  # one that cannot be made is named before anything starts
@@ -199,7 +177,7 @@ class _Turns:
 
     def open(self, interrupt: Interrupt, runs_in_process: int, number: int) -> None:
         """Start the trainer, unless the run is finished already or refused."""
-        with self._ends_alone():
+        with self._keeping_error():
             self.trainer = open_trainer(
                 self.config, self.opened, interrupt, runs_in_process, name=self.name
             )
@@ -209,8 +187,9 @@ class _Turns:
     def begin(self) -> None:
         """Wait until its environments are ready."""
         if self.trainer:
-            with self._ends_alone():
+            with self._keeping_error():
                 self.trainer.begin()
+                speed.synchronise(self.trainer.device)  # what it did was not in its lane
 
     @property
     def turns_left(self) -> float:
@@ -224,7 +203,7 @@ class _Turns:
         """One turn; False if the run has ended."""
         if self.trainer is None:
             return False
-        with self._ends_alone():
+        with self._keeping_error():
             with self._lane:
                 for _ in self._turns:
                     return True
@@ -234,7 +213,7 @@ class _Turns:
         return False
 
     @contextmanager
-    def _ends_alone(self) -> Iterator[None]:
+    def _keeping_error(self) -> Iterator[None]:
         """Print and keep the error that ends this run, so that the others continue."""
         try:
             with recording_incidents(self.config.folder), speed.explained():

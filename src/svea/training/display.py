@@ -39,9 +39,8 @@ class Display:
     ) -> None:
         """Show a run; its name stands before its lines where several share a process.
 
-        The time left is told by the decisions from `steady` on: those of the warm-up take a
-        fraction of the time of later ones, and the first of a process wait for it to start and
-        for updates to be compiled.
+        The time left follows from the decisions from `steady` on: those of the warm-up are
+        faster, and the first of a process wait for updates to be compiled.
         """
         self.title, self.decisions, self.action_repeat = title, decisions, action_repeat
         self.name, self._prefix = name, f"{name}: " if name else ""
@@ -136,8 +135,8 @@ class Display:
 def next_commands(folder: Path, task: str, own: Sequence[str] = ()) -> str:
     """What one does with a finished run, as commands.
 
-    Of a task that was handed over as a function, other processes cannot make the environment: what
-    plays in it is a line of Python. What is the user's `own` is imported if the command says so.
+    A task that was given as a function is played in from Python alone. The commands have to trust
+    what is the user's `own`.
     """
     run = shlex.quote(str(folder))
     if fingerprint(task) is not None:
@@ -160,12 +159,10 @@ def run_names(configs: Sequence[Config]) -> list[str]:
     names = []
     for config, own in zip(configs, settings, strict=True):
         same = [s for s in settings if (s["task"], s["method"]) == (config.task, config.method)]
-        differing = [name for name in own if any(other[name] != own[name] for other in same)]
-        extra = [_setting(name, own[name]) for name in differing]
+        extra = [  # names such as vit or overlay speak for themselves
+            value if isinstance(value, str) and value else f"{name}={value}"
+            for name, value in own.items()
+            if any(other[name] != value for other in same)
+        ]
         names.append(" ".join([config.task, config.method, *extra, f"s{config.seed}"]))
     return names
-
-
-def _setting(name: str, value: Any) -> str:
-    """An option in a run's name; names such as vit or overlay speak for themselves."""
-    return value if isinstance(value, str) and value else f"{name}={value}"

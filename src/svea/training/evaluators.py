@@ -15,16 +15,10 @@ from svea.agents.policies import agent_policy
 from svea.config import Config
 from svea.core.seeds import evaluation_seeds, seed_for
 from svea.envs.workers.pool import Workers, environments_per_process
-from svea.evaluation.play import (
-    EpisodeResult,
-    parallel_environments,
-    play,
-)
+from svea.evaluation.play import EpisodeResult, parallel_environments, play
 from svea.replay import Replay
 
 VARIANCE_BATCH, VARIANCE_DRAWS = 64, 8  # transitions and views of each, at every evaluation
-
-
 KEPT = 3
 """Modes whose environments stay between evaluations; the processes of a set take gigabytes."""
 
@@ -54,11 +48,7 @@ class Evaluators:
     ) -> dict[str, Any]:
         """Play whole episodes in a mode, and return the values of a log line.
 
-        Args:
-            mode: where.
-            agent: whose actions.
-            should_stop: asked before every decision.
-            show: called with what is being done, at the beginning and after every episode.
+        What is being done is shown at the beginning and after every episode.
 
         Raises:
             Interrupted: It had to stop.
@@ -72,7 +62,8 @@ class Evaluators:
 
         show(f"evaluating in {mode}")
         self._close(keep=(*self.modes[:KEPT], mode))
-        workers = self._environments(mode)
+        workers = self._started(mode)
+        workers.wait()
         worlds = workers.provenance.get("worlds", 1)
         seeds = evaluation_seeds(config.seed, config.eval_episodes, worlds, spread=True)
         played = play(agent_policy(agent, config), workers, seeds, should_stop, count)
@@ -98,11 +89,6 @@ class Evaluators:
         """Stop the processes of all modes but these."""
         for mode in [mode for mode in self._sets if mode not in keep]:
             self._sets.pop(mode).close()
-
-    def _environments(self, mode: str) -> Workers:
-        workers = self._started(mode)
-        workers.wait()
-        return workers
 
     def _started(self, mode: str) -> Workers:
         if mode not in self._sets:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from svea.runs.log import Sink
 def check_loggers(config: Config) -> None:
     """Name a missing logger before the environments start, which takes a while."""
     wanted = {"tensorboard": config.tensorboard, "wandb": config.wandb or config.wandb_project}
-    for package, asked in wanted.items():
-        if asked and importlib.util.find_spec(package) is None:
+    for package, is_wanted in wanted.items():
+        if is_wanted and importlib.util.find_spec(package) is None:
             raise UserError(f"--{package} needs the package {package}: {install_hint(package)}")
 
 
@@ -88,11 +89,9 @@ def scalars(record: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def loggers(config: Config, decision: int) -> list[Sink]:
+def loggers(config: Config, decision: int) -> Iterator[Sink]:
     """Those that were asked for."""
-    found: list[Sink] = []
     if config.tensorboard:
-        found.append(TensorBoard(config.folder, decision))
+        yield TensorBoard(config.folder, decision)
     if config.wandb or config.wandb_project:
-        found.append(WeightsAndBiases(config.folder, config))
-    return found
+        yield WeightsAndBiases(config.folder, config)

@@ -49,14 +49,10 @@ def replay_device(
     runs_in_process: int,
     say: Callable[[str], None],
 ) -> torch.device:
-    """The learner's device if the replay fits there, else the host; refused if it fits nowhere.
+    """The learner's device if the replay's bytes fit there, else the host, shared by some runs.
 
-    Args:
-        config: of the run.
-        needed: bytes of the replay.
-        device: of the learner.
-        runs_in_process: how many runs like this share the process, and its memory.
-        say: called with a line if the GPU is too small.
+    Raises:
+        UserError: It fits nowhere.
     """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)  # without what other runs here have taken
@@ -92,23 +88,13 @@ def check_disk(config: Config, agent: Agent, replay: int, runs_in_process: int) 
 
 
 def slow_warning(config: Config, device: torch.device, decisions: int) -> str:
-    """A line about a run without a GPU that will take many hours; empty otherwise.
-
-    Args:
-        config: of the run.
-        device: of the learner.
-        decisions: still to be made, by all runs of the process.
-    """
+    """A line about decisions that take many hours without a GPU; empty otherwise."""
     if device.type == "cuda":
         return ""
     each = update_seconds(config, device)
     if decisions * each < SLOW_SECONDS:
         return ""
-    cure = (
-        "--preset quick is made for this"
-        if config.preset != "quick"
-        else "use fewer --decisions, or a GPU"
-    )
+    cure = "use --preset quick, fewer --decisions, or a GPU"
     return (
         f"warning: about {duration(decisions * each)} on this machine "
         f"({plural(usable_cores(), 'core')}, no NVIDIA GPU; {decisions:,} updates of about "
@@ -121,8 +107,7 @@ def update_seconds(config: Config, device: torch.device) -> float:
 
     A trunk, with a masker before it if there is one, takes nearly all of an update's time. The
     Q-loss goes through it forwards and backwards, once for each of its views; the target's and the
-    policy's views go forwards only, a third of that. Environments and evaluations are left out:
-    with the paper's networks they hardly count.
+    policy's views go forwards only, a third of that.
     """
     with torch.random.fork_rng(devices=[]):  # the run's draws do not depend on this trunk's
         trunk = make_encoder(config).to(device)
@@ -141,26 +126,18 @@ def update_seconds(config: Config, device: torch.device) -> float:
     return min(timed) * passes * config.batch_size / TIMED_IMAGES
 
 
-def by_library(config: Config, device: torch.device, speed: str) -> str:
-    """Which parts of an accelerated update the library computes, in words; empty if none."""
-    parts = ["SGQN's guided gradient"] if config.auxiliary == "sgqn" else []
-    parts += ["the masker"] if config.mask == "madi" and device.type == "cpu" else []
-    return f" ({' and '.join(parts)} by the library)" if parts and speed != "eager" else ""
-
-
 def announcement(
     config: Config, device: torch.device, precision: torch.dtype, speed: str, replay: int
 ) -> str:
     """What is about to happen, in numbers, before it happens."""
     mask = "" if config.mask == "none" else f", mask {config.mask}"
     computed_in = EXACT if config.precision == EXACT else str(precision).removeprefix("torch.")
+    frames = config.decisions * config.action_repeat
     return (
         f"{config.task}, {config.method} on {config.base} with {config.encoder} (augment "
-        f"{config.augment}{mask}), seed {config.seed}, "
-        f"preset {config.preset}: {config.decisions:,} decisions = "
-        f"{config.decisions * config.action_repeat:,} frames, "
-        f"{plural(config.envs, 'environment')}, "
-        f"{device.type} in {computed_in}, {speed}{by_library(config, device, speed)}\n"
+        f"{config.augment}{mask}), seed {config.seed}, preset {config.preset}: "
+        f"{config.decisions:,} decisions = {frames:,} frames, "
+        f"{plural(config.envs, 'environment')}, {device.type} in {computed_in}, {speed}\n"
         f"run folder {config.folder}; replay {replay / 1e9:.2f} GB for "
         f"{config.replay_capacity:,} decisions, in memory"
         + (" and in the folder" if config.save_replay else " alone (--no-save-replay)")

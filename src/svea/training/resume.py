@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,19 +41,14 @@ if TYPE_CHECKING:
 
 
 def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | None:
-    """Make and lock the run folder, and write config.json.
+    """Make the run folder, lock it until the stack is closed, and write config.json.
 
-    Args:
-        config: of the run.
-        stack: the folder stays locked until it is closed.
-
-    Returns:
-        The newest checkpoint of a run that is to be continued, None for a new run.
+    Returns the newest checkpoint of a run that is to be continued, None for a new run.
 
     Raises:
         UserError: The folder holds something else, or a run with another configuration.
     """
-    folder, settings = files.output_folder(config.folder), to_dict(config)
+    folder = files.output_folder(config.folder)
     is_run = (folder / layout.CONFIG).exists()
     unfinished = f".{layout.CONFIG}.*{files.PARTIAL}"  # of a run that was killed as it began
     others = (path for path in folder.glob("*") if not path.match(unfinished))
@@ -68,19 +64,16 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     stack.enter_context(files.locked(folder, UserError(busy)))
     files.sweep(folder, layout.CONFIG)
     saved = checkpoint.load(folder)
-    if saved and _is_empty(saved):
-        saved = None
+    if saved and saved.decision == 0 and _has_no_replay(saved):
+        saved = None  # stopped before its first decision: there is nothing to continue from
+    stored = read_config(folder) if saved else {}
     if saved:  # without a checkpoint there is nothing yet that other options could contradict
-        _check_same_run(config, settings, saved)
-        _check_state(config, saved)
-        if not is_finished(config, saved):
-            _check_replay(config, saved)
+        _check_same_run(config, stored, saved)
     about: dict[str, Any] = {"svea_version": __version__, "command": command_line()}
     if function := given.fingerprint(config.task):
         about["function"] = {"name": config.task, "sha256": function}
-    stored = read_config(folder) if saved else {}
     about |= {name: stored[name] for name in ("pictures", "made_with") if name in stored}
-    files.replace_json(folder / layout.CONFIG, settings | about)
+    files.replace_json(folder / layout.CONFIG, to_dict(config) | about)
 
     def remove_if_refused(kind: type[BaseException] | None, *_: object) -> None:
         """Leave no folder that looks like a run where a user's mistake kept one from beginning."""
@@ -93,26 +86,69 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     return saved
 
 
-def _check_same_run(config: Config, settings: dict[str, Any], saved: checkpoint.Checkpoint) -> None:
-    """Refuse a run of another configuration, or one that is further than asked."""
-    stored = {k: v for k, v in read_config(config.folder).items() if k not in ABOUT}
-    if differ := differences(stored, settings):
+def _check_same_run(config: Config, stored: dict[str, Any], saved: checkpoint.Checkpoint) -> None:
+    """Refuse to continue a run of another configuration, one that is further, or without replay."""
+    folder = config.folder
+    known = {name: value for name, value in stored.items() if name not in ABOUT}
+    if differ := differences(known, to_dict(config)):
         raise UserError(
-            f"{config.folder} holds a run with another configuration:\n  "
+            f"{folder} holds a run with another configuration:\n  "
             + "\n  ".join(differ)
             + "\nGive the same options to continue it, or another --out"
         )
-    before = read_config(config.folder).get("function")
-    if isinstance(before, dict) and before.get("sha256") != given.fingerprint(config.task):
+    function = stored.get("function")
+    if isinstance(function, dict) and function.get("sha256") != given.fingerprint(config.task):
         raise UserError(
-            f"{config.folder} holds a run of another {config.task}: the source of that function, "
+            f"{folder} holds a run of another {config.task}: the source of that function, "
             "or of what it uses, has changed. Give another out, or the function as it was"
         )
     if saved.decision > config.decisions:
         raise UserError(
-            f"decisions is {config.decisions:,}, but the run in {config.folder} is already "
+            f"decisions is {config.decisions:,}, but the run in {folder} is already "
             f"at {saved.decision:,}; give at least that many, or another --out"
         )
+    with _fitting(folder, saved):
+        schema.check(saved.state, schema.STATE, layout.STATE)
+    if _has_no_replay(saved) and not is_finished(config, saved):
+        raise UserError(
+            f"the run in {folder} stands at decision {saved.decision:,} and was saved without its "
+            "replay (--no-save-replay), so it cannot be continued; its agent can be used. To "
+            "train it from the beginning, remove the folder or name another --out"
+        )
+
+
+def _has_no_replay(saved: checkpoint.Checkpoint) -> bool:
+    return not saved.segments and saved.state.get("replay") is None
+
+
+@contextmanager
+def _fitting(folder: Path, saved: checkpoint.Checkpoint) -> Iterator[None]:
+    """One message about a checkpoint that is whole and still cannot be continued from."""
+    try:
+        yield
+    except SveaError:
+        raise
+    except tensors.DAMAGE as error:
+        reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise StorageError(
+            f"the checkpoint {saved.name} in {folder} does not fit this configuration and version: "
+            f"{reason or type(error).__name__}. Restore the run from a copy, or start again with "
+            "another --out"
+        ) from error
+
+
+def is_finished(config: Config, saved: checkpoint.Checkpoint) -> bool:
+    """Whether nothing is left to do: the last decision is made, and evaluated."""
+    is_evaluated = saved.state["next_evaluation"] > saved.decision
+    return saved.decision >= config.decisions and bool(is_evaluated)
+
+
+def command_line() -> str:
+    """The command that started this process, as one would type it."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+# What draws and simulates, and what is mixed in ---------------------------------------------------
 
 
 def settle_renderer(config: Config) -> Config:
@@ -137,79 +173,52 @@ def settle_renderer(config: Config) -> Config:
     return replace(config, renderer=settled)
 
 
-def record_renderer(
-    config: Config, provenance: dict[str, Any], saved: checkpoint.Checkpoint | None
+def record_circumstances(
+    config: Config,
+    provenance: dict[str, Any],
+    pictures: dict[str, Any] | None,
+    saved: checkpoint.Checkpoint | None,
 ) -> str:
-    """Write down what draws and simulates for a run; return a warning, empty if all is well.
+    """Write down what draws and simulates for a run, and which pictures it is trained with.
 
-    Args:
-        config: of the run.
-        provenance: of its environments.
-        saved: the checkpoint that it continues from.
-    """
-    names = ("renderer", "episodes", "mujoco", "dm_control")
-    now = {name: provenance[name] for name in names if name in provenance}
-    stored = read_config(config.folder)
-    before, warning = stored.get("made_with"), ""
-    if saved and isinstance(before, dict):
-        if not (changed := differing(before, now)):
-            return ""
-        said = "; ".join(f"{name} {old}, now {new}" for name, (old, new) in changed.items())
-        warning = f"warning: other pictures or physics than so far: {said}"
-    elif saved:
-        warning = f"warning: who drew this run so far is not recorded; now {now.get('renderer')}"
-    if saved:
-        now |= {"since": saved.decision, "before": before}
-    files.replace_json(config.folder / layout.CONFIG, stored | {"made_with": now})
-    return warning
-
-
-def record_pictures(config: Config, pictures: dict[str, Any] | None) -> None:
-    """Write down which pictures a run is trained with.
-
-    Args:
-        config: of the run.
-        pictures: what its augmentation mixes in (`ImageBank.record`), None if nothing.
+    Returns a warning where a continued run is drawn or simulated otherwise than so far; empty if
+    all is well. The pictures are what its augmentation mixes in, None if nothing.
 
     Raises:
         UserError: The run was trained with other pictures so far.
     """
-    if pictures is None:
-        return
     stored = read_config(config.folder)
-    before = stored.get("pictures")
-    if isinstance(before, dict) and before.get("sha256") != pictures["sha256"]:
-        cure = "Name the same with --overlay-dir, --data-dir or SVEA_DATA to continue it"
-        if before.get("side") != pictures["side"]:
-            cure = f"This version holds pictures at {pictures['side']} px: continue the run with "
-            cure += "the version that started it"
-        raise UserError(
-            f"the run in {config.folder} was trained with {_in_words(before)}, but overlay has "
-            f"{_in_words(pictures)} now. {cure}, or give another --out"
-        )
-    if not before:
-        files.replace_json(config.folder / layout.CONFIG, stored | {"pictures": pictures})
+    names = ("renderer", "episodes", "mujoco", "dm_control")
+    now: dict[str, Any] = {name: provenance[name] for name in names if name in provenance}
+    before, warning = stored.get("made_with") if saved else None, ""
+    if saved and (changed := differing(before, now)):
+        said = "; ".join(f"{name} {old}, now {new}" for name, (old, new) in changed.items())
+        warning = f"warning: other pictures or physics than so far: {said}"
+        now |= {"since": saved.decision, "before": before}
+    about = {"made_with": now if warning else before or now}
+    if pictures is not None:
+        about["pictures"] = _same_pictures(config.folder, stored.get("pictures"), pictures)
+    files.replace_json(config.folder / layout.CONFIG, stored | about)
+    return warning
 
 
-def _in_words(pictures: dict[str, Any]) -> str:
-    """Pictures as an error names them."""
-    short = str(pictures.get("sha256"))[:8]
-    count, source, side = (pictures.get(name) for name in ("count", "source", "side"))
-    return f"{count} pictures of {source} at {side} px (sha256 {short}…)"
-
-
-def is_finished(config: Config, saved: checkpoint.Checkpoint | None) -> bool:
-    """Whether nothing is left to do: the last decision is made, and evaluated."""
-    return (
-        saved is not None
-        and saved.decision >= config.decisions
-        and saved.state["next_evaluation"] > saved.decision
+def _same_pictures(folder: Path, before: Any, now: dict[str, Any]) -> Any:
+    """The pictures of a run as they are recorded; others than so far are refused."""
+    if not isinstance(before, dict) or before.get("sha256") == now["sha256"]:
+        return before or now
+    cure = "Name the same with --overlay-dir, --data-dir or SVEA_DATA to continue it"
+    if before.get("side") != now["side"]:
+        cure = f"This version holds pictures at {now['side']} px: continue the run with the "
+        cure += "version that started it"
+    was, found = (
+        f"{one.get('count')} pictures of {one.get('source')} at {one.get('side')} px "
+        f"(sha256 {str(one.get('sha256'))[:8]}…)"
+        for one in (before, now)
     )
-
-
-def command_line() -> str:
-    """The command that started this process, as one would type it."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    raise UserError(
+        f"the run in {folder} was trained with {was}, but overlay has {found} now. {cure}, or give "
+        "another --out"
+    )
 
 
 # Where a run was ----------------------------------------------------------------------------------
@@ -233,77 +242,28 @@ def state_of(run: Trainer) -> dict[str, Any]:
     }
 
 
-def _check_state(config: Config, saved: checkpoint.Checkpoint) -> None:
-    """Refuse a state that another version wrote, or another number of environments.
-
-    Raises:
-        StorageError: Something is missing, or of another type.
-    """
-    try:
-        schema.check(saved.state, schema.STATE, layout.STATE)
-        if len(saved.state["episodes"]) != config.envs:
-            raise ValueError(f"it has {len(saved.state['episodes'])} episodes")
-        _check_log(config.folder / layout.METRICS, saved.state["log_offset"])
-    except tensors.DAMAGE as error:
-        raise _unusable(config.folder, saved, error) from error
-
-
-def _check_replay(config: Config, saved: checkpoint.Checkpoint) -> None:
-    """Refuse to continue a run that was saved without its replay.
-
-    Raises:
-        UserError: It was.
-    """
-    if _has_no_replay(saved):
-        raise UserError(
-            f"the run in {config.folder} stands at decision {saved.decision:,} and was saved "
-            "without its replay (--no-save-replay), so it cannot be continued. Its agent can be "
-            "evaluated, watched and exported. To train it from the beginning, remove the folder "
-            "and give the same command, or name another --out; leave --no-save-replay out to be "
-            "able to continue it"
-        )
-
-
-def _is_empty(saved: checkpoint.Checkpoint) -> bool:
-    """Whether a run that was stopped before its first decision left nothing to continue from."""
-    return saved.decision == 0 and _has_no_replay(saved)
-
-
-def _has_no_replay(saved: checkpoint.Checkpoint) -> bool:
-    return not saved.segments and saved.state.get("replay") is None
-
-
-def _check_log(path: Path, offset: int) -> None:
-    """Refuse an offset in the middle of a line; a log that is shorter or gone will do."""
-    if offset and path.exists():
-        with files.open_plain(path, layout.LOG_BYTES) as log:
-            log.seek(offset - 1)
-            if log.read(1) not in (b"", b"\n"):
-                raise ValueError(f"log_offset is {offset}, in the middle of a line of {path.name}")
-
-
-def _unusable(folder: Path, saved: checkpoint.Checkpoint, error: BaseException) -> StorageError:
-    """The one message about a checkpoint that is whole and still cannot be continued from."""
-    reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-    return StorageError(
-        f"the checkpoint {saved.name} in {folder} does not fit this configuration and version: "
-        f"{reason or type(error).__name__}. Restore the run from a copy, or start again with "
-        "another --out"
-    )
-
-
 def take_over(run: Trainer, saved: checkpoint.Checkpoint) -> None:
-    """Continue a run; a checkpoint that is whole may still be of another version."""
-    try:
-        _take_over(run, saved)
-    except SveaError:
-        raise
-    except tensors.DAMAGE as error:
-        raise _unusable(run.folder, saved, error) from error
+    """Continue from a checkpoint, and play every open episode up to where it was."""
+    with _fitting(run.folder, saved):
+        _take_over_counters(run, saved)
+        run.agent.load_state_dict(saved.agent)
+        checkpoint.restore_replay(run.folder, saved, run.replay)
+        checkpoint.remove_newer(run.folder, saved)
+        ours = (run.agent.generator, run.replay.generator)
+        theirs = (saved.agent["generator"], saved.agent["replay.generator"])
+        if not all(restore_generator(*pair) for pair in zip(ours, theirs, strict=True)):
+            run.display.say("warning: the run comes from another device; from here on draws differ")
+        if saved.state["speed"] != run.speed:
+            run.display.say(
+                f"warning: updates ran {saved.state['speed']} before and run {run.speed} now "
+                "(--speed); from here on the run differs from an uninterrupted one by rounding"
+            )
+        _play_again(run, saved.state["episodes"])
+    run.display.say(f"resumed at decision {run.decision:,}")
 
 
-def _take_over(run: Trainer, saved: checkpoint.Checkpoint) -> None:
-    """Take over a checkpoint, and play every open episode up to where it was."""
+def _take_over_counters(run: Trainer, saved: checkpoint.Checkpoint) -> None:
+    """What counts or draws, but for tensors; options of the run may have changed since."""
     state = saved.state
     run.decision, run.updates = saved.decision, state["updates"]
     run.owed_updates = state["owed_updates"]
@@ -311,27 +271,17 @@ def _take_over(run: Trainer, saved: checkpoint.Checkpoint) -> None:
     # The run's end may have moved, or evaluations may have been switched off.
     if run.next_evaluation > run.decision or not run.config.eval_every:
         run.plan_evaluation()
-    every = run.config.save_every, run.config.log_every  # they may have changed
-    soonest = [(run.decision // interval + 1) * interval for interval in every]
-    run.next_save = min(state["next_save"], soonest[0])
-    run.next_log = min(state["next_log"], soonest[1])
+    run.next_save = min(state["next_save"], run.next_multiple(run.config.save_every))
+    run.next_log = min(state["next_log"], run.next_multiple(run.config.log_every))
     run.log_offset, run.segments = state["log_offset"], saved.segments
     run.seconds_before = state["seconds"]
     run.random.bit_generator.state = state["random"]
     run.losses.load_state(state["figures"], run.device)
-    run.agent.load_state_dict(saved.agent)
-    checkpoint.restore_replay(run.folder, saved, run.replay)
-    checkpoint.remove_newer(run.folder, saved)
-    ours = (run.agent.generator, run.replay.generator)
-    theirs = (saved.agent["generator"], saved.agent["replay.generator"])
-    if not all(restore_generator(*pair) for pair in zip(ours, theirs, strict=True)):
-        run.display.say("warning: the run comes from another device; from here on draws differ")
-    if state["speed"] != run.speed:
-        run.display.say(
-            f"warning: updates ran {state['speed']} before and run {run.speed} now (--speed); "
-            "from here on the run differs from an uninterrupted one by rounding"
-        )
-    for index, episode in enumerate(state["episodes"]):
+
+
+def _play_again(run: Trainer, episodes: list[dict[str, Any]]) -> None:
+    """Play every open episode up to where it was."""
+    for index, episode in zip(range(run.config.envs), episodes, strict=True):
         run.environments.restore(index, OpenEpisode(**episode))
         newest = run.replay.newest_frame(index).numpy()
         if not np.array_equal(run.environments.observations[index, -3:], newest):
@@ -339,4 +289,3 @@ def _take_over(run: Trainer, saved: checkpoint.Checkpoint) -> None:
                 f"warning: environment {index} does not repeat its episode exactly, so this "
                 "run is not bit for bit an uninterrupted one (GPU renderers differ by a level)"
             )
-    run.display.say(f"resumed at decision {run.decision:,}")

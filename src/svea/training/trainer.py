@@ -40,10 +40,7 @@ SETTLING = 10  # turns in which updates are compiled and captured
 
 
 class Interrupt:
-    """Whether SIGINT or SIGTERM came, or the time is up; shared by all runs of a process.
-
-    The second signal ends the process at once.
-    """
+    """Whether SIGINT or SIGTERM came, or the time is up; shared by all runs of a process."""
 
     signal_number: int | None = None
     by_callback = False
@@ -53,7 +50,7 @@ class Interrupt:
         self._began = time.monotonic()
 
     def must_stop(self, time_limit: str) -> bool:
-        """Whether a signal came or the time is up."""
+        """Whether a signal came, a callback asked for it, or the time is up."""
         if self.signal_number is not None or self.by_callback:
             return True
         return time.monotonic() - self._began > seconds(time_limit)
@@ -69,7 +66,7 @@ class Interrupt:
 
 @contextmanager
 def interrupts() -> Iterator[Interrupt]:
-    """Catch SIGINT and SIGTERM for a while; in any thread but the main one, do nothing."""
+    """Catch SIGINT and SIGTERM for a while; the second one ends the process at once."""
     caught = Interrupt()
     with process.on_signals((signal.SIGINT, signal.SIGTERM), caught.handle, process.interrupt):
         yield caught
@@ -97,9 +94,9 @@ class Trainer:
         learn_only: bool = False,
         name: str = "",
     ) -> None:
-        """Start the environments' processes; `begin` waits for them.
+        """Start the environments' processes, which `begin` waits for.
 
-        The arguments are those of `training.open_trainer`, and the checkpoint to continue from.
+        The checkpoint is the one to continue from, the others are as in `training.open_trainer`.
         """
         self.config, self.folder = config, config.folder
         self.started = time.monotonic()
@@ -136,10 +133,7 @@ class Trainer:
         with self.display.waiting("starting the environments"):
             speed.warm_up(self.device)
             self.environments.wait()
-        provenance = self.environments.provenance
-        if warning := resume.record_renderer(self.config, provenance, self._saved):
-            self.display.say(warning)
-        self._make_learner(self._runs_in_process)
+        self._make_learner()
         self.losses = Accumulator()
         self.random = np.random.default_rng(seed_for(self.config.seed, "warm-up"))  # its actions
         if self._saved:
@@ -150,26 +144,24 @@ class Trainer:
         if self._learn_only:
             self.next_evaluation = self.next_export = self.next_save = NEVER
         self.rates = Rates(self.updates, self.decision)
-        self.log = Log(
-            self.folder / layout.METRICS, self.log_offset, loggers(self.config, self.decision)
-        )
+        sinks = [*loggers(self.config, self.decision)]
+        self.log = Log(self.folder / layout.METRICS, self.log_offset, sinks)
         self._stack.callback(self.log.close)
 
-    def _make_learner(self, runs_in_process: int) -> None:
+    def _make_learner(self) -> None:
         """Agent and replay, if they fit the environments, the memory and the disk."""
-        config, actions = self.config, self.environments.action_size
-        size = layout.replay_bytes(config, actions)
-        self.display.say(
-            preflight.announcement(config, self.device, self.precision, self.speed, size)
-        )
-        preflight.check_actions(config, self.environments)
+        config, environments, say = self.config, self.environments, self.display.say
+        size = layout.replay_bytes(config, environments.action_size)
+        say(preflight.announcement(config, self.device, self.precision, self.speed, size))
+        preflight.check_actions(config, environments)
         try_out(config.augment, config.image_size, self.device)
-        self.agent = make_agent(config, self.environments.choices or actions, self.device)
-        resume.record_pictures(config, self.agent.pictures)
-        where = preflight.replay_device(
-            config, size, self.device, runs_in_process, self.display.say
-        )
-        self.replay = make_replay(config, actions, where)
+        actions = environments.choices or environments.action_size
+        self.agent = make_agent(config, actions, self.device)
+        pictures = self.agent.pictures
+        say(resume.record_circumstances(config, environments.provenance, pictures, self._saved))
+        together = self._runs_in_process
+        where = preflight.replay_device(config, size, self.device, together, say)
+        self.replay = make_replay(config, environments.action_size, where)
         self.learner = speed.Learner(
             self.agent,
             self.replay,
@@ -180,15 +172,13 @@ class Trainer:
             deterministic=config.deterministic,
             say=self.display.line,
         )
-        preflight.check_disk(config, self.agent, size, runs_in_process)
-        left = config.decisions - self.display.decision
-        if warning := preflight.slow_warning(config, self.device, left * runs_in_process):
-            self.display.say(warning)
+        preflight.check_disk(config, self.agent, size, together)
+        left = (config.decisions - self.display.decision) * together
+        say(preflight.slow_warning(config, self.device, left))
 
     def _begin(self) -> None:
         """Counters of a new run, and the first episode of every environment."""
-        self.decision = self.updates = self.owed_updates = 0
-        self.next_evaluation = 0
+        self.decision = self.updates = self.owed_updates = self.next_evaluation = 0
         if not (self.config.eval_first and self.config.eval_every):
             self.plan_evaluation()
         self.next_save, self.next_log = self.config.save_every, self.config.log_every
@@ -334,7 +324,7 @@ class Trainer:
         if self.decision < self.next_log:
             self.display.progress(self.decision)
             return
-        self.next_log = (self.decision // self.config.log_every + 1) * self.config.log_every
+        self.next_log = self.next_multiple(self.config.log_every)
         rates = self.rates.take(self.updates, self.decision)
         losses = self.losses.take()
         if losses:
@@ -363,27 +353,18 @@ class Trainer:
     # Saving and logging ------------------------------------------------------------------------
 
     @property
-    def is_worth_saving(self) -> bool:
-        """Whether a checkpoint is of use: one without decisions and without replay is not."""
-        return self.config.save_replay or self.decision > 0
-
-    @property
     def what_is_left(self) -> str:
         """Of a run that stops here: where it is saved, and what its command does next."""
-        saved, then = "saved", "the same command continues"
-        if not self.is_worth_saving:
-            saved, then = "not saved", "the same command begins it again"
-        elif not self.config.save_replay:
+        then = "the same command continues"
+        if not self.config.save_replay:
             then = "without its replay it cannot be continued"
-        return f"{saved} at decision {self.decision:,} in {self.folder}; {then}"
+        return f"saved at decision {self.decision:,} in {self.folder}; {then}"
 
     def save(self) -> None:
         """A checkpoint from which the run continues."""
-        if not self.is_worth_saving:
-            return
         with self.rates.paused():
             self.display.progress(self.decision, "saving")
-            self.next_save = (self.decision // self.config.save_every + 1) * self.config.save_every
+            self.next_save = self.next_multiple(self.config.save_every)
             generator = self.replay.generator.get_state()
             tensors = self.agent.state_dict() | {"replay.generator": generator}
             replay = self.replay if self.config.save_replay else None
@@ -398,24 +379,20 @@ class Trainer:
             folder = layout.export_folder(self.folder, self.next_export)
             write_export(folder, self.agent, read_config(self.folder))
             self.display.stay(f"the agent is kept in {folder}")
-            self.next_export = next((m for m in self._milestones if m > self.decision), NEVER)
+            self.next_export = min((m for m in self._exports if m > self.decision), default=NEVER)
 
     def _plan_exports(self) -> None:
-        """The next export; one that a resumed run has passed cannot be made any more."""
-        self._milestones = milestones(self.config.export_at)
-        kept = [
-            m for m in self._milestones if layout.is_export(layout.export_folder(self.folder, m))
+        """The exports to come; one that a resumed run has passed cannot be made any more."""
+        moments = milestones(self.config.export_at)
+        left = [m for m in moments if not layout.is_export(layout.export_folder(self.folder, m))]
+        self._exports = [
+            m for m in moments if m > self.decision or (m == self.decision and m in left)
         ]
-        for passed in (m for m in self._milestones if m < self.decision and m not in kept):
+        self.next_export = min(self._exports, default=NEVER)
+        for passed in (m for m in left if m < self.decision):
             self.display.say(
                 f"warning: the run is past decision {passed:,}, so export_at cannot keep its agent"
             )
-        due = (
-            m
-            for m in self._milestones
-            if m > self.decision or (m == self.decision and m not in kept)
-        )
-        self.next_export = next(due, NEVER)
 
     @property
     def seconds(self) -> float:
@@ -440,5 +417,9 @@ class Trainer:
         if not self.config.eval_every:
             self.next_evaluation = self.decision + LARGEST
             return
-        regular = (self.decision // self.config.eval_every + 1) * self.config.eval_every
+        regular = self.next_multiple(self.config.eval_every)
         self.next_evaluation = min(regular, max(self.config.decisions, self.decision + 1))
+
+    def next_multiple(self, interval: int) -> int:
+        """The next decision that is a multiple of an interval."""
+        return (self.decision // interval + 1) * interval
