@@ -64,13 +64,19 @@ def do_nothing(observations: NDArray[np.uint8], episodes: Any) -> NDArray[np.flo
 def test_returns_and_lengths_are_the_environments(two_toys: Workers) -> None:
     seeds = [3, 1, 4, 1, 5]  # more episodes than workers, one of them twice
     finished: list[EpisodeResult] = []
-    episodes = play(do_nothing, two_toys, seeds, on_episode=finished.append)
+    sizes: set[int] = set()
+
+    def policy(observations: NDArray[np.uint8], episodes: Any) -> NDArray[np.float32]:
+        sizes.add(len(observations))
+        return do_nothing(observations, episodes)
+
+    episodes = play(policy, two_toys, seeds, on_episode=finished.append)
     assert [episode.seed for episode in episodes] == seeds, "in the order of the seeds"
     for episode in episodes:
         assert episode.total == pytest.approx(return_of_doing_nothing(episode.seed))
         assert episode.length == LENGTH and episode.success is None
     assert episodes[1].total == episodes[3].total
-    assert len(finished) == 5
+    assert len(finished) == 5 and sizes == {2}, "the policy always sees all workers"
 
 
 def test_success_is_what_the_last_decision_says_under_either_name() -> None:
@@ -83,17 +89,6 @@ def test_success_is_what_the_last_decision_says_under_either_name() -> None:
         toy.reset(seed=seed)
         grounds.append(toy.ground)
     assert [episode.success for episode in episodes] == [ground % 2 == 0 for ground in grounds]
-
-
-def test_the_policy_always_sees_all_workers(two_toys: Workers) -> None:
-    sizes: set[int] = set()
-
-    def policy(observations: NDArray[np.uint8], episodes: Any) -> NDArray[np.float32]:
-        sizes.add(len(observations))
-        return do_nothing(observations, episodes)
-
-    play(policy, two_toys, [1, 2, 3])
-    assert sizes == {2}
 
 
 def test_an_evaluation_can_be_interrupted_and_begun_again(two_toys: Workers) -> None:
@@ -134,29 +129,27 @@ def test_ctrl_c_while_environments_start_begins_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("jobs", "environment", "threads"), [(1, None, 3), (2, None, 2), (8, None, 1), (1, "4", 4)]
+    ("jobs", "environment", "before", "threads"),
+    [(1, None, 4, 3), (2, None, 4, 2), (8, None, 4, 1), (1, "4", 4, 4), (1, None, 1, 1)],
 )
 def test_agents_leave_cores_to_the_environments(
-    run: Path, jobs: int, environment: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
+    jobs: int,
+    environment: str | None,
+    before: int,
+    threads: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """OMP_NUM_THREADS, and fewer threads that were set in torch, stay."""
     monkeypatch.setattr(host, "usable_cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if environment:
         monkeypatch.setenv("OMP_NUM_THREADS", environment)
-    taken: list[int] = []
-    monkeypatch.setattr(torch, "get_num_threads", lambda: (taken or [4])[-1])
+    taken = [before]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: taken[-1])
     monkeypatch.setattr(torch, "set_num_threads", taken.append)
-    seen: list[int] = []
-    scoring = Scoring([run], Request(episodes=1, environments=1, jobs=jobs), store=False)
-    scoring.play(lambda *_: seen.append(torch.get_num_threads()))
-    assert seen == [threads] and torch.get_num_threads() == 4, "afterwards as it was"
-
-
-def test_fewer_threads_that_were_set_in_torch_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "usable_cores", lambda: 4)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    with host.sharing_cores(torch.device("cpu"), 1):
-        assert torch.get_num_threads() == 1, "as this module has set it"
+    with host.sharing_cores(torch.device("cpu"), jobs):
+        assert taken[-1] == threads
+    assert taken[-1] == before
 
 
 def test_seeds_are_paired_and_never_those_of_training() -> None:
@@ -375,19 +368,6 @@ def test_an_export_has_its_runs_fingerprint(run: Path, tmp_path: Path) -> None:
     with torch.no_grad():
         next(other.trunk.parameters()).add_(1e-6)
     assert fingerprint(other) != fingerprint(load_agent(run))
-
-
-def test_worlds_are_shown_in_turn() -> None:
-    arguments = {"task": "cartpole_swingup", "mode": "color_hard", "image_size": 16,
-                 "rendering": "fast", "episode_frames": 8}  # fmt: skip
-    orders = []
-    for environments, seed in ((1, 0), (3, 0), (2, 5)):
-        with Workers([arguments] * environments) as workers:
-            seeds = evaluation_seeds(seed, 7, workers.provenance["worlds"])
-            played = play(do_nothing, workers, seeds)
-        assert [episode.seed for episode in played] == seeds
-        orders.append([episode.world for episode in played])
-    assert orders == [world_order(100)[:7]] * 3, "whatever the seed and the environments"
 
 
 @pytest.fixture(scope="module")

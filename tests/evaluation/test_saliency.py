@@ -67,22 +67,6 @@ def test_gradients_of_the_action_are_those_of_its_length() -> None:
         ), "scaled, the few largest at 1"
 
 
-def test_attention_finds_the_patch_that_reaches_the_class_token() -> None:
-    def maps(images: Tensor) -> Tensor:
-        layers = torch.eye(17).repeat(1, 2, 1, 1, 1)  # (B, layers, heads, tokens, tokens)
-        layers[:, 1, :, 0] = 0
-        layers[:, 1, :, 0, 1 + 6] = 1.0  # the second layer's class token looks at patch 6 alone
-        return layers
-
-    agent: Any = SimpleNamespace(
-        trunk=SimpleNamespace(attention=maps), masked=lambda images: images
-    )
-    found = attention(agent, torch.rand(1, 9, 32, 32))
-    assert found is not None and found.shape == (1, 32, 32)
-    place = int(found[0].argmax())
-    assert (place // 32 // 8, place % 32 // 8) == (1, 2), "patch 6 of 4 x 4"
-
-
 def test_attention_passes_on_through_the_layers() -> None:
     def maps(images: Tensor) -> Tensor:
         layers = torch.eye(5).repeat(1, 2, 1, 1, 1)

@@ -19,8 +19,8 @@ from svea.cli import main
 from svea.config import Config, configure, to_dict
 from svea.core.errors import UserError
 from svea.envs.dmc import DMControlEnv
+from svea.evaluation.analysis import read_quantile, tid, tid_in, tid_of
 from svea.evaluation.film import record
-from svea.evaluation.tid import read_quantile, tid, tid_in, tid_of
 from svea.runs.load import write_export
 from svea.training import train
 

@@ -67,6 +67,6 @@ def test_wall_time_is_that_of_the_first_drq_that_reaches_svea(tmp_path: Path) ->
 def test_paper_claims_prints_every_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["paper", "claims", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert all(claim.rule in shown and claim.paper in shown for claim in CLAIMS)
+    assert all(claim.rule in shown and claim.paper in shown for claim in CLAIMS.values())
     assert cli.main(["paper", "claims", "--out", str(tmp_path / "nowhere")]) == 2
     assert "nowhere', which is not a folder; allowed:" in capsys.readouterr().err

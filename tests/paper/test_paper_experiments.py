@@ -9,6 +9,7 @@ from paper_runs import every_run
 
 from svea import cli
 from svea.core.errors import UserError
+from svea.paper import Paper
 from svea.paper.experiments import EXPERIMENTS, Scale, experiment
 from svea.results import published
 
@@ -87,18 +88,19 @@ def test_a_scaled_run_is_smaller_and_says_so() -> None:
     config = run.config
     assert config.decisions == run.decisions == 5000
     assert config.eval_every == 1000 and config.eval_episodes == 3 and config.warmup == 1000
-    assert "scaled-0.01" in run.name and "scaled-0.01" in str(Scale(0.01).folder())
+    assert "scaled-0.01" in run.name and "scaled-0.01" in str(Paper(0.01).folder)
     assert run.episodes == 3
     vit = next(iter(every_run(["fig-vit"], Scale(0.01)).values()))
     assert vit.decisions == 3000
 
 
 def test_full_and_scaled_runs_never_share_a_folder(tmp_path: Path) -> None:
-    one = experiment("fig-q-gap")
-    FULL.study(one, tmp_path / "s").save()
-    FULL.study(experiment("table1"), tmp_path / "s").save()
+    full, scaled = Paper(), Paper(0.01)
+    full.folder = scaled.folder = tmp_path / "s"
+    for name in ("fig-q-gap", "table1"):
+        full.study(name).save()
     with pytest.raises(UserError, match="another study"):
-        Scale(0.01).study(one, tmp_path / "s")
+        scaled.study("fig-q-gap")
 
 
 def test_paper_list_and_dry_run(

@@ -137,7 +137,7 @@ def test_saliency_is_laid_over_what_the_agent_sees(player: Player):
 
 
 def test_a_mask_is_shown_as_what_it_leaves(tmp_path: Path):
-    folder = make_export(tmp_path / "madi", "walker_walk", method="madi", overlay_dir="procedural")
+    folder = make_export(tmp_path / "madi", "walker_walk", method="madi", augment="conv")
     player = Player(AgentSlot(str(folder)), DEFAULT)
     assert player.about()["has_mask"] and player.agent is not None
     for overlay in ("mask", "saliency"):

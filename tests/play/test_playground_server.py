@@ -216,9 +216,9 @@ def test_pictures_are_dropped_and_never_queued(door: Door):
         assert until(line, "picture")["picture"] == 2 * sessions.ON_THEIR_WAY + 1
 
 
-def test_a_thousand_malformed_messages_close_a_thousand_connections(door: Door):
+def test_malformed_messages_close_their_connections(door: Door):
     rng, reasons = random.Random(1), set()
-    for _ in range(1000):
+    for _ in range(200):
         try:
             with door.connect() as line:
                 line.recv(timeout=20)

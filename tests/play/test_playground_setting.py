@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from hostile_pages import malformed
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from svea.config.modes import modes_of
 from svea.core.errors import UserError
-from svea.play import setting as settings
 from svea.play.setting import (
     DEFAULT,
     LONGEST_MESSAGE,
+    OPTIONS,
     Setting,
     grouped_modes,
     read_message,
@@ -24,17 +25,15 @@ from svea.play.setting import (
 )
 
 CLIPS = ["generated/0", "generated/1"]
-NUMBERS = sorted(settings.BOUNDS)
+NUMBERS = [option for option in OPTIONS.values() if option.bounds]
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_have_both_bounds(name: str):
-    bounds = settings.BOUNDS[name]
-    kind = settings.KINDS[name]
-    for value in (bounds.least, bounds.most):
-        assert getattr(read_setting({name: kind(value)}, CLIPS), name) == value
-    for value in (bounds.least - 1, bounds.most + 1, 10**400, float("nan"), float("inf"), True,
-                  None, "1", [1], {}):  # fmt: skip
+@pytest.mark.parametrize("option", NUMBERS, ids=lambda option: option.path)
+def test_numbers_have_both_bounds(option: Any):
+    name, least, most = option.path, option.bounds.least, option.bounds.most
+    for value in (least, most):
+        assert getattr(read_setting({name: option.type(value)}, CLIPS), name) == value
+    for value in (least - 1, most + 1, 10**400, float("nan"), float("inf"), True, None, "1", [1]):
         with pytest.raises(UserError):
             read_setting({name: value}, CLIPS)
 
@@ -70,8 +69,7 @@ def test_the_page_knows_every_field():
     script, html = page.joinpath("controls.js").read_text(), page.joinpath("index.html").read_text()
     defaults = script.split("DEFAULTS = {")[1].split("};")[0]
     for field in fields(Setting):
-        written = json.dumps(field.default)
-        written = written.removesuffix(".0")
+        written = json.dumps(field.default).removesuffix(".0")
         assert f"{field.name}: {written}," in " ".join(defaults.split()) + ",", field.name
         assert f'id="{field.name}"' in html, field.name
 
@@ -83,7 +81,7 @@ def test_modes_are_offered_that_some_agent_has():
     robot = grouped_modes(["robot_reach"])
     assert robot == {"training": ["train"], "others": ["test", "picture_colors", "picture_video"]}
     both = grouped_modes(["walker_walk", "robot_reach"])
-    assert {mode for modes in both.values() for mode in modes} == set(settings.all_modes())
+    assert {mode for modes in both.values() for mode in modes} == set(modes_of(None))
 
 
 def test_a_thousand_malformed_messages_are_refused_and_nothing_else():
@@ -93,6 +91,7 @@ def test_a_thousand_malformed_messages_are_refused_and_nothing_else():
             read_message(malformed(rng))
 
 
+@settings(max_examples=30)
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip
 def test_any_json_is_a_setting_or_a_user_error(value: Any):

@@ -173,7 +173,7 @@ def tid(
     """
     options = {"quantile": quantile, "samples": samples, "seed": seed, "device": device}
     with starting():
-        import svea.evaluation.tid  # noqa: F401
+        import svea.evaluation.analysis  # noqa: F401
     with Steps("runs") as steps:
         found = analyses.tid_scores(runs, modes, steps, data_dir=data_dir or None, **options)
     return print_analysed(found)

@@ -19,7 +19,6 @@ from svea.results.compare import compare
 from svea.results.groups import caveat_notes, group_runs
 from svea.results.read import look_for_runs, read_runs
 from svea.results.tables import all_results, brief
-from svea.runs import zoo
 from svea.runs.records import Record, latest
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def evaluate(
     from svea.core.given import name_task
     from svea.evaluation.episodes import parse_episodes
 
-    count = parse_episodes(episodes, zoo.is_name)
+    count = parse_episodes(episodes)
     with starting():
         from svea.evaluation.requests import POLICIES, Request
 

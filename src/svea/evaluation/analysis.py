@@ -1,4 +1,8 @@
-"""The paper's analyses of an agent: noise of Q-targets, Q-values under augmentation.
+"""Analyses of an agent: noise of Q-targets, Q-values under augmentation, and TID.
+
+TID is the task-identification measure of SimGRL (Song et al., 2024): does a Q-function look at the
+task, in every frame alike? By the simulator's segmentation; and the same of the policy for agents
+that are stored without Q-functions.
 
 docs/evaluation.md defines every quantity. Each analysis of a run is kept as RUN/analysis/NAME.json,
 where `svea report` finds it.
@@ -7,42 +11,41 @@ where `svea report` finds it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from svea.agents import make_replay
+from svea.agents import Agent, make_replay
 from svea.agents.diagnostics import q_gap_of, q_targets
+from svea.agents.sgqn import guided_action_gradient, guided_gradient, most_influential
 from svea.augment import AUGMENTATIONS, augmentation
 from svea.augment.images import ImageBank
+from svea.config import Config
 from svea.config.names import split_number
 from svea.core import files, machine
 from svea.core.errors import StorageError, UserError, between, unknown_name
 from svea.core.importing import is_import_path
-from svea.evaluation.film import record
+from svea.envs import is_foreign
+from svea.evaluation.film import Recording, record, record_each, stacked
+from svea.networks.parts import COLOURS
 from svea.replay import Batch, Replay
 from svea.runs import checkpoint, layout, tensors
 from svea.runs.load import has_critic, load_agent, load_config
-
-if TYPE_CHECKING:
-    from svea.agents.agent import Agent
-    from svea.config import Config
 
 GAP_AUGMENTATIONS = ("affine_jitter", "rotation", "conv", "overlay", "blur", "cutout", "shift")
 """Those that leave the size of an observation as it is: the six of the paper, and shift."""
 
 
-def open_replay(run: Path, seed: int = 0) -> Replay:
-    """A run's replay buffer as its newest checkpoint left it, in main memory.
+Rows = list[dict[str, Any]]
 
-    Args:
-        run: folder of a run; an export has no replay.
-        seed: of the batches to be sampled.
-    """
+
+def open_replay(run: Path, seed: int = 0) -> Replay:
+    """A run's replay buffer as its newest checkpoint left it, in main memory."""
     config = load_config(run)
     saved = None if layout.is_export(run) else checkpoint.load(run)
     if saved is None or not saved.segments:
@@ -69,13 +72,10 @@ def _played(agent: Agent, config: Config, transitions: int, seed: int) -> Batch:
     """Moments of an episode in train; without rewards, which a gap does not need."""
     recording = record(agent, config, "train", seed=seed, size=None)
     last = len(recording.actions) - 1
-    chosen = np.unique(np.linspace(0, last, transitions).round().astype(int))
-    observations, actions = (
-        torch.as_tensor(np.stack(values)[chosen])
-        for values in (recording.observations, recording.actions)
-    )
-    none = torch.zeros(len(chosen))
-    return Batch(observations, actions, none, none, observations)
+    moments = np.unique(np.linspace(0, last, transitions).round().astype(int))
+    observations = stacked(recording.observations, moments, agent)
+    none = torch.zeros(len(moments))
+    return Batch(observations, stacked(recording.actions, moments, agent), none, none, observations)
 
 
 @dataclass(frozen=True)
@@ -111,61 +111,47 @@ class Sample:
         """A fresh generator of the sample's seed: each quantity sees the same draws."""
         return torch.Generator(self.agent.device).manual_seed(self.seed)
 
-    def keep(self, name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def keep(self, name: str, rows: Rows) -> Rows:
         """Write the rows of an analysis of this sample; returns them."""
-        about = {
-            "decision": self.agent.decision,
-            "transitions": len(self.batch.rewards),
-            "draws": self.draws,
-            "seed": self.seed,
-        }
-        write_analysis(self.run, name, about, rows)
+        about = {"transitions": len(self.batch.rewards), "draws": self.draws, "seed": self.seed}
+        write_analysis(self.run, name, {"decision": self.agent.decision} | about, rows)
         return rows
 
 
-def write_analysis(run: Path, name: str, about: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+def write_analysis(run: Path, name: str, about: dict[str, Any], rows: Rows) -> None:
     """Write the rows of an analysis, with what they are about, to RUN/analysis/NAME.json."""
-    files.write_whole(layout.analysis_file(run, name), files.to_json(about | {"rows": rows}))
+    files.replace_json(layout.analysis_file(run, name), about | {"rows": rows})
 
 
-def q_variance(sample: Sample) -> list[dict[str, Any]]:
+def q_variance(sample: Sample) -> Rows:
     """Fig. 1, top: one row for what feeds the target, one for the strong view if there is one."""
-    agent, batch = sample.agent, sample.batch
-    names = dict.fromkeys(view for view, _ in agent.streams.target)
-    columns: list[tuple[str, str, tuple[tuple[str, int], ...] | None]] = [
-        ("target", " and ".join(names), None)
-    ]
+    agent = sample.agent
+    seen = " and ".join(dict.fromkeys(view for view, _ in agent.streams.target))
+    rows = [_variance_row(sample, "target", seen, None)]
     if sample.config.augment != "none":
-        columns.append(("strong", sample.config.augment, (("strong", 0),)))
-    rows = []
-    for column, seen, views in columns:
-        targets = q_targets(agent, batch, sample.draws, sample.generator(), views)
-        variance = float(targets.var(0).mean())
-        level = float(targets.abs().mean())
-        rows.append(
-            {
-                "view": column,
-                "sees": seen,
-                "variance": variance,
-                "relative_std": math.sqrt(variance) / level if level else None,
-            }
-        )
+        rows.append(_variance_row(sample, "strong", sample.config.augment, (("strong", 0),)))
     return sample.keep("q-variance", rows)
 
 
-def q_gap(sample: Sample, names: Iterable[str]) -> list[dict[str, Any]]:
+def _variance_row(
+    sample: Sample, view: str, seen: str, views: tuple[tuple[str, int], ...] | None
+) -> dict[str, Any]:
+    targets = q_targets(sample.agent, sample.batch, sample.draws, sample.generator(), views)
+    variance, level = float(targets.var(0).mean()), float(targets.abs().mean())
+    relative = math.sqrt(variance) / level if level else None
+    return {"view": view, "sees": seen, "variance": variance, "relative_std": relative}
+
+
+def q_gap(sample: Sample, names: Iterable[str]) -> Rows:
     """Fig. 1, bottom: one row per augmentation."""
-    config = sample.config
+    config, agent, batch = sample.config, sample.agent, sample.batch
     chosen = choose_augmentations(names)
 
     def bank() -> ImageBank:
-        return ImageBank.find(
-            config.overlay_dir or None, config.data_dir or None, sample.agent.device
-        )
+        return ImageBank.find(config.overlay_dir or None, config.data_dir or None, agent.device)
 
-    agent, batch = sample.agent, sample.batch
     level = float(agent.q_value(batch.observations, batch.actions).abs().mean())
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     for name in chosen:
         augment = augmentation(name, bank)
         try:  # a fresh generator, so that no draw depends on what else is in the list
@@ -190,3 +176,109 @@ def choose_augmentations(names: Iterable[str]) -> list[str]:
             if split_number(part)[0] not in AUGMENTATIONS and not is_import_path(part):
                 raise unknown_name("augmentation", part, (*GAP_AUGMENTATIONS, "all"))
     return chosen
+
+
+# TID ---------------------------------------------------------------------------------------------
+
+AUTO = "auto"
+"""As many pixels as the task has, observation by observation."""
+
+
+class TID(NamedTuple):
+    """The measure over several observations."""
+
+    score: float
+    """Mean overlap of what is looked at and the task's pixels, 0 to 1."""
+    variance: float
+    """Mean variance over a stack's frames of 100 times each frame's overlap."""
+    observations: int
+    """That count: in every frame of them something of the task shows."""
+
+
+def tid_of(influences: Tensor, objects: Tensor, quantile: float | None) -> TID:
+    """The overlap of the most influential pixels with the task's, |O ∩ M| / √(|O| |M|).
+
+    Influences on Q or the action, at least 0, and objects are (N, frames, H, W). The quantile is
+    the share of a frame's pixels that are not looked at; None: what the task leaves of all frames.
+    """
+    shown = objects.flatten(2).any(2).all(1)
+    scores, variances = [], []
+    for influence, wanted in zip(influences[shown], objects[shown], strict=True):
+        rho = 1 - float(wanted.double().mean()) if quantile is None else quantile
+        seen = most_influential(influence[None], rho)[0]
+        both, area, looked = ((m.flatten(1).sum(1)).double() for m in (seen & wanted, wanted, seen))
+        scores.append(both.sum() / (area.sum() * looked.sum()).sqrt())
+        variances.append((100 * both / (area * looked).sqrt()).var(correction=0))
+    if not scores:
+        return TID(float("nan"), float("nan"), 0)
+    score, variance = (float(torch.stack(values).mean()) for values in (scores, variances))
+    return TID(score, variance, len(scores))
+
+
+def tid_in(agent: Agent, recording: Recording, samples: int, quantile: float | None) -> TID:
+    """The measure at evenly spread moments of an episode, for the actions that the agent took."""
+    moments = np.unique(recording.spread(samples))
+    images = agent.views(stacked(recording.observations, moments, agent))["clean", 0]
+    if has_critic(agent):
+        gradient = guided_gradient(agent, images, stacked(recording.actions, moments, agent))
+    else:
+        gradient = guided_action_gradient(agent, images)
+    influences = gradient.abs().unflatten(1, (-1, COLOURS)).sum(2)
+    objects = stacked(recording.objects, moments, agent).to(torch.uint8)
+    return tid_of(influences, agent.view_maker.clean(objects).bool(), quantile)
+
+
+def tid(
+    run: Path,
+    modes: Sequence[str],
+    *,
+    quantile: str = AUTO,
+    samples: int = 32,
+    seed: int = 0,
+    device: str = "cpu",
+    **options: Any,
+) -> Rows:
+    """Play an evaluation's first episode in each mode and measure there; a row per mode.
+
+    It is kept for the report as RUN/analysis/tid.json (tid-action.json for an agent without
+    Q-functions), if any mode fits the task. The other options are those of `record_each`.
+    """
+    rho = read_quantile(quantile)
+    between(1, 1000).check("samples", samples)
+    config = load_config(run)
+    if is_foreign(config.task):
+        raise UserError(
+            f"{run} learned {config.task}, an environment of yours: TID needs the simulator's "
+            "segmentation. Allowed: runs of tasks that svea simulates"
+        )
+    agent = load_agent(run, device=device)
+    about = {"of": "Q" if has_critic(agent) else "action", "decision": agent.decision}
+    rows = [
+        {"mode": played.mode, **about, **tid_in(agent, played, samples, rho)._asdict()}
+        for played in record_each(
+            agent, config, modes, seed=seed, size=None, objects=True, **options
+        )
+    ]
+    if rows:  # else what an earlier call found stays
+        how = {"decision": agent.decision, "quantile": quantile, "samples": samples, "seed": seed}
+        write_analysis(run, "tid" if has_critic(agent) else "tid-action", how, [
+            {name: None if value != value else value for name, value in row.items()}
+            for row in rows  # JSON has no NaN
+        ])  # fmt: skip
+    return rows
+
+
+def read_quantile(text: str) -> float | None:
+    """The share of pixels that are not looked at; None for `auto`.
+
+    >>> read_quantile("auto"), read_quantile("0.95")
+    (None, 0.95)
+    """
+    if text == AUTO:
+        return None
+    try:
+        if 0 <= (value := float(text)) < 1:
+            return value
+    except ValueError:
+        pass
+    raise UserError(f"quantile is {text!r}; allowed: auto, or a number from 0 to below 1")

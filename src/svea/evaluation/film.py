@@ -20,13 +20,12 @@ from svea.agents.policies import deployed_policy
 from svea.config.modes import label_mode, modes_for
 from svea.config.options import FRAMES
 from svea.core import files
-from svea.core.errors import SveaError, UserError, WorkerError, at_least, between
-from svea.core.importing import where_raised
+from svea.core.errors import UserError, at_least, between
 from svea.data import ffmpeg
 from svea.envs import make_env
 from svea.envs.dmc import describe_actions
-from svea.evaluation.play import OneEpisode, check_actions, expected_return
-from svea.evaluation.sheets import write_picture
+from svea.evaluation.play import OneEpisode, check_actions, expected_return, naming_users_code
+from svea.evaluation.sheets import save
 from svea.runs import layout
 from svea.runs.load import has_critic, load_agent, load_config
 
@@ -60,6 +59,29 @@ class Recording:
     q: list[float] = field(default_factory=list)
     """The Q-value of each decision's observation and action; nan for an agent without critic."""
 
+    def keep_objects(self, newest: NDArray[np.bool_]) -> None:
+        """Add where the task is in the newest picture; before the first one all were like it."""
+        before = self.objects[-1] if self.objects else np.stack([newest] * FRAMES)
+        self.objects.append(np.stack([*before[1:], newest]))
+
+    def keep(self, agent: Agent, episode: OneEpisode, action: NDArray[np.float32]) -> None:
+        """Add a decision, without its picture."""
+        self.observations.append(episode.observation)
+        self.actions.append(action)
+        self.totals.append(episode.result.total)
+        self.q.append(expected_return(agent, episode.observation, action))
+        if agent.masker is not None:
+            self.masks.append(mask_picture(agent, torch.as_tensor(episode.observation)[None]))
+
+    def spread(self, count: int) -> NDArray[np.int64]:
+        """Moments of the episode, evenly spread from its first decision to its last."""
+        return np.linspace(0, len(self.actions) - 1, count).astype(int)
+
+
+def stacked(values: Sequence[Any], moments: NDArray[np.int64], agent: Agent) -> torch.Tensor:
+    """A recording's values at some moments as a batch, where the agent computes."""
+    return torch.as_tensor(np.stack([values[k] for k in moments])).to(agent.device)
+
 
 def record(
     agent: Agent,
@@ -67,52 +89,37 @@ def record(
     mode: str,
     *,
     seed: int = 0,
+    number: int = 0,
     size: int | None = SIZE,
     data_dir: str | None = None,
     task: str = "",
     objects: bool = False,
     seconds: float = 0.0,
-    number: int = 0,
 ) -> Recording:
     """Play one episode of an evaluation in a mode, in this process, and keep what there is to see.
 
-    Args:
-        agent: who plays.
-        config: of its run.
-        mode: where.
-        seed: of the evaluation.
-        size: side of the pictures; None takes none.
-        data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
-        task: another task than the run's.
-        objects: also keep where the task is, by the simulator's segmentation.
-        seconds: only the beginning of the episode; 0: all of it.
-        number: of the episode in the evaluation, as its record has it; 0 is the first.
+    It has the seed and number of its record, and may end after some seconds. With a size it has
+    pictures, and with `objects` where the task is, by the simulator's segmentation. `data_dir` and
+    `task` replace the run's.
     """
     chosen: dict[str, Any] = {"seed": 0}  # as in workers, for a user's function that takes a seed
     if size:
         chosen |= {"render_mode": "rgb_array", "render_size": size}
     environment = make_env(**config.environment_in(mode, data_dir, task) | chosen)
-    rate = environment.metadata.get("render_fps", 25)
-    recording = Recording(label_mode(mode, task), rate)
-    most = max(1, round(seconds * rate)) if seconds else math.inf
-    try:
+    recording = Recording(label_mode(mode, task), environment.metadata.get("render_fps", 25))
+    most = max(1, round(seconds * recording.rate)) if seconds else math.inf
+    with contextlib.closing(environment), naming_users_code(task or config.task):
         check_actions(agent, *describe_actions(environment.action_space), task or config.task)
         episode = OneEpisode(environment, deployed_policy(agent, config), seed, number)
         while not episode.done and episode.result.length < most:
             if objects:
-                _keep_objects(recording, environment.unwrapped.foreground())  # type: ignore[attr-defined]
+                recording.keep_objects(environment.unwrapped.foreground())  # type: ignore[attr-defined]
             action = episode.choose()
-            _keep(recording, agent, episode, action, environment if size else None)
+            recording.keep(agent, episode, action)
+            picture = environment.render() if size else None
+            if picture is not None:  # a user's environment need not draw itself
+                recording.pictures.append(np.asarray(picture))
             episode.step(action)
-    except SveaError:
-        raise
-    except Exception as error:
-        if not (where := where_raised(error)):
-            raise  # not in the user's code
-        said = f"{task or config.task} raised {type(error).__name__}: {error} ({where})"
-        raise WorkerError(said) from error
-    finally:
-        environment.close()
     return recording
 
 
@@ -135,31 +142,6 @@ def record_each(
             yield recording
 
 
-def _keep_objects(recording: Recording, newest: NDArray[np.bool_]) -> None:
-    """Add where the task is in the newest picture; before the first one all were like it."""
-    before = recording.objects[-1] if recording.objects else np.stack([newest] * FRAMES)
-    recording.objects.append(np.stack([*before[1:], newest]))
-
-
-def _keep(
-    recording: Recording,
-    agent: Agent,
-    episode: OneEpisode,
-    action: NDArray[np.float32],
-    environment: Any,
-) -> None:
-    """Add a decision."""
-    recording.observations.append(episode.observation)
-    recording.actions.append(action)
-    recording.totals.append(episode.result.total)
-    recording.q.append(expected_return(agent, episode.observation, action))
-    if agent.masker is not None:
-        recording.masks.append(mask_picture(agent, torch.as_tensor(episode.observation)[None]))
-    picture = environment.render() if environment is not None else None
-    if picture is not None:  # a user's environment need not draw itself
-        recording.pictures.append(np.asarray(picture))
-
-
 @torch.no_grad()
 def mask_picture(agent: Agent, observation: torch.Tensor) -> Picture:
     """The mask of an observation's newest frame, (H, W, 3): black where nothing is kept."""
@@ -176,27 +158,19 @@ ENCODING_SECONDS = 60.0
 GIF_WIDTH, GIF_RATE = 480, 10  # a GIF for a README: small enough to be sent with every page view
 
 
-def record_episode(
-    run: Path,
-    mode: str,
-    *,
-    seed: int = 0,
-    device: str = "cpu",
-    data_dir: str | None = None,
-    task: str = "",
-) -> Path | None:
-    """Play an evaluation's first episode in a mode; write media/MODE.mp4 and media/MODE.png."""
-    config, agent = load_config(run), load_agent(run, device=device)
-    recording = record(agent, config, mode, seed=seed, data_dir=data_dir, task=task)
+def record_episode(run: Path, mode: str, *, device: str = "cpu", **options: Any) -> Path | None:
+    """Play an evaluation's first episode in a mode; write media/MODE.mp4 and media/MODE.png.
+
+    The options are those of `record`.
+    """
+    recording = record(load_agent(run, device=device), load_config(run), mode, **options)
     if not recording.pictures:
         return None
     path = layout.media_file(run, recording.mode, ".mp4")
-    chosen = np.linspace(0, len(recording.pictures) - 1, STRIP).astype(int)
-    columns = [with_mask(recording, k, axis=0) for k in chosen]
-    strip = Image.fromarray(np.concatenate(columns, axis=1))
-    decisions = range(len(recording.pictures))
-    write_video(path, (with_mask(recording, k) for k in decisions), recording.rate)
-    write_picture(path.with_suffix(".png"), strip)
+    columns = [with_mask(recording, k, axis=0) for k in recording.spread(STRIP)]
+    pictures = (with_mask(recording, k) for k in range(len(recording.pictures)))
+    write_video(path, pictures, recording.rate)
+    save(Image.fromarray(np.concatenate(columns, axis=1)), path.with_suffix(".png"))
     return path
 
 
@@ -216,32 +190,16 @@ def watch(
     out: Path,
     *,
     gif: bool = False,
-    seconds: float = 0.0,
     fps: float = 0.0,
-    seed: int = 0,
+    seconds: float = 0.0,
     size: int = SIZE,
     device: str = "cpu",
-    data_dir: str | None = None,
-    task: str = "",
-    on_problem: Callable[[str, UserError], None],
-    on_mode: Callable[[str], None] = lambda mode: None,
+    **options: Any,
 ) -> list[Path]:
     """Write one video of an agent in several modes side by side, and a GIF if asked.
 
-    Args:
-        run: folder of a run or of an export.
-        modes: one picture of the grid each, all of the same episode; groups are spelled out.
-        out: the video; it ends in .mp4.
-        gif: also write a GIF.
-        seconds: only the beginning of the episode; 0: all of it.
-        fps: decisions per second of the video, for slow motion or haste; 0: those of the episode.
-        seed: of the evaluation whose first episode is shown.
-        size: side of a picture, in pixels.
-        device: where the agent computes.
-        data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
-        task: play in this task instead of the run's.
-        on_problem: called with each mode that does not fit the task; the rest is shown.
-        on_mode: called with each mode before it is played.
+    All show the same episode, or its first seconds; `fps` is for slow motion or haste, 0 is as fast
+    as decisions happen. The other options are those of `record_each`.
     """
     if out.suffix.lower() != ".mp4":
         raise UserError(f"out is {str(out)!r}; allowed: a file that ends in .mp4")
@@ -251,13 +209,11 @@ def watch(
     config, agent = load_config(run), load_agent(run, device=device)
     if not has_critic(agent):
         warnings.warn(f"{run} was stored without its critic: no Q-values are shown", stacklevel=2)
-    recordings = record_each(
-        agent, config, modes, on_problem, on_mode,
-        seed=seed, size=size, data_dir=data_dir, task=task, seconds=seconds,
-    )  # fmt: skip
+    recordings = record_each(agent, config, modes, seconds=seconds, size=size, **options)
     shown = [recording for recording in recordings if recording.pictures]
     if not shown:
-        raise UserError(f"nothing to watch: no mode of {task or config.task} could be shown")
+        task = options.get("task") or config.task
+        raise UserError(f"nothing to watch: no mode of {task} could be shown")
     write_video(out, grid(shown), fps or shown[0].rate)
     if gif:
         write_gif(out.with_suffix(".gif"), out)
@@ -320,7 +276,7 @@ def write_gif(path: Path, video: Path) -> None:
     _encode(path, ["-i", f"file:{video}", "-vf", filters, "-loop", "0", "-f", "gif"])
 
 
-def _encode(path: Path, arguments: list[str], pictures: Iterable[Picture] | None = None) -> None:
+def _encode(path: Path, arguments: list[str], pictures: Iterable[Picture] = ()) -> None:
     """Let ffmpeg write a file under another name, and rename it.
 
     A full disk costs the new file, not the old one; what a killed process left goes first.
@@ -332,20 +288,18 @@ def _encode(path: Path, arguments: list[str], pictures: Iterable[Picture] | None
         # Its progress tells a slow one from one that hangs.
         command = [ffmpeg.executable(), "-v", "error", "-progress", "pipe:1", "-y", *arguments]
         try:
-            if problem := _run([*command, f"file:{unfinished}"], pictures):
+            if problem := _run([*command, f"file:{unfinished}"], "-" in arguments, pictures):
                 raise OSError(problem)
             files.finish(unfinished, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                files.remove(unfinished)
-            raise
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
-def _run(command: list[str], pictures: Iterable[Picture] | None) -> str:
-    """Run ffmpeg on pictures, or on what the command names; what went wrong, if anything did."""
+def _run(command: list[str], takes_input: bool, pictures: Iterable[Picture]) -> str:
+    """Run ffmpeg; what went wrong, if anything did."""
     try:
-        with ffmpeg.Process(command, pictures is not None, ENCODING_SECONDS) as process:
-            for picture in pictures or ():
+        with ffmpeg.Process(command, takes_input, ENCODING_SECONDS) as process:
+            for picture in pictures:
                 if not process.write(np.ascontiguousarray(picture).tobytes()):
                     break
             return process.finish()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from svea import __version__
 from svea.agents.agent import Agent
 from svea.agents.policies import Policy
 from svea.config import Config
-from svea.core.errors import NumericsError, UserError
+from svea.core.errors import NumericsError, SveaError, UserError, WorkerError
+from svea.core.importing import where_raised
 from svea.core.machine import usable_cores
 from svea.core.seeds import evaluation_seeds
 from svea.envs.dmc import as_action
@@ -145,6 +147,20 @@ class OneEpisode:
         self.done = bool(terminated or truncated)
 
 
+@contextmanager
+def naming_users_code(task: str) -> Iterator[None]:
+    """A region in which an exception of a user's environment becomes a message with its place."""
+    try:
+        yield
+    except SveaError:
+        raise
+    except Exception as error:
+        if not (where := where_raised(error)):
+            raise
+        said = f"{task} raised {type(error).__name__}: {error} ({where})"
+        raise WorkerError(said) from error
+
+
 def expected_return(
     agent: Agent | None, observation: NDArray[np.uint8], action: NDArray[np.float32]
 ) -> float:
@@ -159,6 +175,7 @@ def record_template(
 ) -> Record:
     """What the records of one run, policy and mode have in common."""
     is_agent = policy == "agent"
+    adapted = ", adapted" if config.auxiliary == "pad" else ""  # another protocol
     return {
         "policy": policy,
         "task": config.task,
@@ -167,7 +184,7 @@ def record_template(
         "run_seed": config.seed,
         "decision": decision if is_agent else 0,
         "weights": weights if is_agent else None,
-        "actions": _actions(config) if is_agent else "uniform",
+        "actions": config.eval_actions + adapted if is_agent else "uniform",
         "mode": mode,
         "svea_version": __version__,
         "provenance": workers.provenance,
@@ -190,11 +207,6 @@ def other_renderer(run: Path, config: Config, provenance: Record) -> str:
     return f"{run} learned from pictures of {before!r}, and is shown those of {here!r} here"
 
 
-def _actions(config: Config) -> str:
-    """How an agent's actions come about; adapted ones are another protocol."""
-    return config.eval_actions + (", adapted" if config.auxiliary == "pad" else "")
-
-
 def record_of(template: Record, number: int, episode: EpisodeResult) -> Record:
     """One line of eval.jsonl."""
     if not np.isfinite(episode.total):
@@ -212,11 +224,9 @@ def record_of(template: Record, number: int, episode: EpisodeResult) -> Record:
 
 def check_actions(agent: Agent, size: int, choices: int, task: str) -> None:
     """Refuse a task whose actions are not those that the agent learned."""
-
-    def said(count: int, is_choice: bool) -> str:
-        return f"one of {count}" if is_choice else f"a vector of {count}"
-
-    trained, here = said(agent.actions, agent.discrete), said(choices or size, bool(choices))
+    kinds = ("a vector of", "one of")
+    trained = f"{kinds[agent.discrete]} {agent.actions}"
+    here = f"{kinds[bool(choices)]} {choices or size}"
     if trained != here:
         raise UserError(
             f"an action of task {task!r} is {here}, but the agent learned with {trained}; name a "

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import itertools
 import json
 import threading
-from collections import defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ class Request:
     """How much is played at once: agents, and modes of an agent where there are fewer agents; each
     in environments of its own. Episodes are the same."""
 
-    def check(self) -> Request:
+    def check(self) -> None:
         """Refuse unknown names and empty evaluations before anything starts."""
         if not self.modes:
             raise UserError(
@@ -91,7 +90,6 @@ class Request:
         between(0, 2**63 - 1).check("seed", self.seed)
         between(0, 1024).check("envs", self.environments)
         between(1, 1024).check("jobs", self.jobs)
-        return self
 
 
 @dataclass(frozen=True)
@@ -103,11 +101,11 @@ class _Environments:
     arguments: dict[str, Any]
     """Of ``make_env``."""
     episodes: int | str
-    runs: list[Path]
-    random: dict[str, Record]
-    """The random policy's episodes: played for one run, they are those of all."""
     step_timeout: float
     """Of the first run."""
+    runs: list[Path] = field(default_factory=list)
+    random: dict[str, Record] = field(default_factory=dict)
+    """The random policy's episodes: played for one run, they are those of all."""
 
 
 class Scoring:
@@ -132,15 +130,15 @@ class Scoring:
                 "no run to evaluate; name at least one folder made by `svea train`, or an agent of "
                 "the zoo, before --modes and --episodes: they take all words after them"
             )
-        self.runs, self.request, self.store = list(runs), request.check(), store
-        self.records: dict[Path, list[Record]] = defaultdict(list)
-        self.played = 0
+        request.check()
+        self.runs, self.request, self.store = list(runs), request, store
+        self.records: dict[Path, list[Record]] = {run: [] for run in runs}
+        self.new: dict[Path, list[Record]] = {run: [] for run in runs}
         self.exit_code = 0
-        self._places: dict[str, list[str]] = defaultdict(list)
-        self._unwritable: dict[Path, StorageError] = {}
-        self._recorded = {run: [] if again or not store else _recorded(run) for run in self.runs}
-        self._known = {r: {protocol_key(one): one for one in self._recorded[r]} for r in self.runs}
-        self._counting = {r: set(map(protocol_key, latest(self._recorded[r]))) for r in self.runs}
+        self._places: dict[str, dict[str, None]] = defaultdict(dict)
+        self._recorded = {run: [] if again or not store else _recorded(run) for run in runs}
+        self._known = {r: {protocol_key(one): one for one in self._recorded[r]} for r in runs}
+        self._counting = {r: set(map(protocol_key, latest(self._recorded[r]))) for r in runs}
         self._reporting, self._loading = threading.Lock(), threading.Lock()
         self._stopping, self._warned = threading.Event(), set[str]()
         self._loaded = functools.lru_cache(maxsize=max(4, request.jobs))(self._load)
@@ -150,10 +148,8 @@ class Scoring:
     @property
     def problems(self) -> list[str]:
         """What went wrong, each with the places that the error itself does not name."""
-        return [
-            f"{problem} ({listed(named)})" if (named := list(filter(None, places))) else problem
-            for problem, places in self._places.items()
-        ]
+        named = {problem: listed([*filter(None, where)]) for problem, where in self._places.items()}
+        return [f"{problem} ({where})" if where else problem for problem, where in named.items()]
 
     @property
     def total(self) -> int | None:
@@ -163,18 +159,20 @@ class Scoring:
         return len(self.request.policies) * sum(numbers) if numbers == counts else None
 
     @property
+    def played(self) -> int:
+        """How many episodes were played, and not on record."""
+        return sum(map(len, self.new.values()))
+
+    @property
     def kept(self) -> str:
         """What an interrupted evaluation has on record."""
-        played = plural(self.played, "new episode")
-        return f"{played} recorded, the same command continues"
+        return f"{plural(self.played, 'new episode')} recorded, the same command continues"
 
-    def replayed(self) -> dict[str, int]:
+    def replayed(self) -> Counter[str]:
         """How many recorded episodes were played again, by why."""
-        found: dict[str, int] = defaultdict(int)
-        for run, records in self.records.items():
-            new = (record for record in records if protocol_key(record) not in self._known[run])
-            for why, count in replayed(new, self._recorded[run]).items():
-                found[why] += count
+        found = Counter[str]()
+        for run, records in self.new.items():
+            found.update(replayed(records, self._recorded[run]))
         return found
 
     def play(
@@ -198,11 +196,7 @@ class Scoring:
                 self._play_kinds(self._kinds)
             else:
                 self._play_at_once(on_stop)
-        self.records = {run: self.records[run] for run in self.runs if run in self.records}
-        for error in self._unwritable.values():  # last, because the results still count
-            self._note(None, "", error)
-
-    # What there is to play ---------------------------------------------------------------------
+        self.records = {run: records for run, records in self.records.items() if records}
 
     def _find_kinds(self) -> list[_Environments]:
         """The kinds of environment that are needed, task by task and mode by mode."""
@@ -218,12 +212,12 @@ class Scoring:
             on_problem = functools.partial(self._note, run)
             for mode in modes_for(request.task or config.task, request.modes, on_problem):
                 arguments = config.environment_in(mode, request.data_dir, request.task)
-                kind = _Environments(
-                    label_mode(mode, request.task), arguments,
-                    episodes_in(request.episodes, mode), [], {}, config.step_timeout,
-                )  # fmt: skip
+                label, count = label_mode(mode, request.task), episodes_in(request.episodes, mode)
+                kind = _Environments(label, arguments, count, config.step_timeout)
                 kinds.setdefault(json.dumps(arguments, sort_keys=True), kind).runs.append(run)
         return list(kinds.values())
+
+    # Playing -----------------------------------------------------------------------------------
 
     def _play_at_once(self, on_stop: Callable[[], None]) -> None:
         """Several agents at once, and modes of an agent where there are fewer agents."""
@@ -232,8 +226,11 @@ class Scoring:
                 f"agents trained with --precision {EXACT} and with another cannot play at once on "
                 "a GPU; use --jobs 1, or evaluate them apart"
             )
-        parts = self.request.jobs // len(self.runs)
-        shares = [share for run in self.runs for share in _shares(self._kinds, run, parts)]
+        parts = max(1, self.request.jobs // len(self.runs))
+        shares = []
+        for run in self.runs:  # which still share the random policy's episodes
+            own = [replace(kind, runs=[run]) for kind in self._kinds if run in kind.runs]
+            shares += [own[first::parts] for first in range(min(parts, len(own)))]
         with ThreadPoolExecutor(self.request.jobs) as pool:
             playing = [pool.submit(self._play_kinds, share) for share in shares]
             try:
@@ -246,57 +243,49 @@ class Scoring:
         for one in playing:
             one.result()  # what no run may raise, after all others have ended
 
-    # Playing -----------------------------------------------------------------------------------
-
     def _play_kinds(self, kinds: Sequence[_Environments]) -> None:
         """One kind of environment after the other; the next one's processes start meanwhile."""
-        starts = map(self._start, kinds)
-        started = deque(itertools.islice(starts, 1))
-        try:
+        with ExitStack() as stack:  # which ends the processes that Ctrl-C leaves
+            started = (self._start(kind, stack) for kind in kinds)
+            coming = next(started, None)
             for kind in kinds:
-                started.extend(itertools.islice(starts, 1))
-                self._play_kind(kind, started.popleft())
-        finally:
-            for workers in started:
-                if isinstance(workers, Workers):
-                    workers.close()
+                workers, coming = coming, next(started, None)
+                self._play_kind(kind, workers, stack)
 
-    def _start(self, kind: _Environments) -> Workers | SveaError:
+    def _start(self, kind: _Environments, stack: ExitStack) -> Workers | SveaError:
         """As many environments as are asked for and needed, or why there are none."""
         self._check_stop()
         count = parallel_environments(self.request.environments, kind.episodes)
         together = environments_per_process(kind.arguments["task"], self._device.type)
-        timeout = kind.step_timeout
         try:
-            return Workers(
-                [kind.arguments] * count, per_process=together, step_timeout=timeout, wait=False
-            )
+            workers = Workers(
+                [kind.arguments] * count, per_process=together, step_timeout=kind.step_timeout,
+                wait=False,
+            )  # fmt: skip
         except SveaError as error:
             return error
+        return stack.enter_context(workers)
 
-    def _play_kind(self, kind: _Environments, workers: Workers | SveaError) -> None:
+    def _play_kind(
+        self, kind: _Environments, workers: Workers | SveaError | None, stack: ExitStack
+    ) -> None:
         """Evaluate every run in its environments; one that fails does not stop the others."""
-        left = list(kind.runs)
-        while left:
+        for run in kind.runs:
+            if workers is None:
+                workers = self._start(kind, stack)
+            if isinstance(workers, SveaError):
+                self._note(run, kind.mode, workers)
+                continue
             try:
-                if isinstance(workers, SveaError):
-                    raise workers
                 workers.wait()
+                with explained(CURE):
+                    self._play_run(run, kind, workers)
             except SveaError as error:
-                for run in left:
-                    self._note(run, kind.mode, error)
-                return
-            with workers:
-                while left:
-                    run = left.pop(0)
-                    try:
-                        with explained(CURE):
-                            self._play_run(run, kind, workers)
-                    except SveaError as error:
-                        self._note(run, kind.mode, error)
-                        break  # these may be dead, or in the middle of an episode
-            if left:
-                workers = self._start(kind)
+                self._note(run, kind.mode, error)
+                workers.close()  # dead, or in the middle of an episode
+                workers = None
+        if not isinstance(workers, SveaError | None):
+            workers.close()
 
     def _play_run(self, run: Path, kind: _Environments, workers: Workers) -> None:
         """One run in one mode: pass on what is known, play the rest."""
@@ -304,7 +293,7 @@ class Scoring:
         agent, config, weights = self._loaded(run, threading.get_ident())
         multiply_float32(self._device, config.precision == EXACT)  # another agent may be loaded
         check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
-        self._note_renderer(run, config, workers)
+        self._warn_of_renderer(run, config, workers)
         known = self._known[run] | kind.random
         worlds = workers.provenance.get("worlds", 1)
         seeds = evaluation_seeds(self.request.seed, kind.episodes, worlds)
@@ -334,8 +323,7 @@ class Scoring:
                     kind.random[protocol_key(record)] = record
                 self._take(run, record)
 
-            stop = self._stopping.is_set
-            play(policy, workers, missing, should_stop=stop, on_episode=finished)
+            play(policy, workers, missing, should_stop=self._stopping.is_set, on_episode=finished)
 
     def _check_stop(self) -> None:
         """End this thread after Ctrl-C: what it would start or load next takes seconds."""
@@ -359,25 +347,29 @@ class Scoring:
         with self._reporting:
             self.records[run].append(record)
             key = protocol_key(record)
-            self.played += key not in self._known[run]
+            if key not in self._known[run]:
+                self.new[run].append(record)
             if self.store and key not in self._counting[run]:
                 try:
                     append_records(run, [record])
-                except StorageError as error:  # a folder that cannot be written to is named once
-                    self._unwritable.setdefault(run, error)
+                except StorageError as error:  # the results still count
+                    self._add_problem(error, "")
             self._on_episode(run, record)
 
-    def _note(self, run: Path | None, mode: str, error: SveaError) -> None:
+    def _note(self, run: Path, mode: str, error: SveaError) -> None:
         """Remember what could not be evaluated, and where as far as the error does not say."""
         if not self.store:
             raise error
-        where = [str(run)] if run is not None and str(run) not in str(error) else []
+        where = [str(run)] if str(run) not in str(error) else []
         where += [f"in {mode}"] if mode and repr(mode) not in str(error) else []
         with self._reporting:
-            self._places[str(error)].append(" ".join(where))
-            self.exit_code = self.exit_code or error.exit_code
+            self._add_problem(error, " ".join(where))
 
-    def _note_renderer(self, run: Path, config: Config, workers: Workers) -> None:
+    def _add_problem(self, error: SveaError, where: str) -> None:
+        self._places[str(error)][where] = None
+        self.exit_code = self.exit_code or error.exit_code
+
+    def _warn_of_renderer(self, run: Path, config: Config, workers: Workers) -> None:
         """Warn once if another renderer draws than in the run's training."""
         warning = other_renderer(run, config, workers.provenance)
         with self._reporting:
@@ -392,22 +384,6 @@ def _recorded(run: Path) -> list[Record]:
         return read_records(run)
     except StorageError:
         return []
-
-
-def _shares(kinds: Sequence[_Environments], run: Path, parts: int) -> list[list[_Environments]]:
-    """A run's environments dealt out to several threads: the longest first, to the idlest.
-
-    It keeps sharing the random policy's episodes with the other runs.
-    """
-
-    def length(kind: _Environments) -> int:
-        return kind.episodes if isinstance(kind.episodes, int) else 100
-
-    own = [dataclasses.replace(kind, runs=[run]) for kind in kinds if run in kind.runs]
-    shares: list[list[_Environments]] = [[] for _ in range(min(max(1, parts), len(own)))]
-    for kind in sorted(own, key=length, reverse=True):
-        min(shares, key=lambda share: sum(map(length, share))).append(kind)
-    return [[kind for kind in own if kind in share] for share in shares]  # in their usual order
 
 
 def evaluate(

@@ -6,8 +6,8 @@ Only the sheet of augmentations needs torch.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Observations = np.ndarray
 """Between 0 and 1, with shape (samples, 3 x stacked frames, height, width)."""
+Draw = Callable[[str], Observations]
+"""Draws a row's observations of a task."""
 
 SHEET_ROWS = (
     "none",
@@ -63,6 +65,7 @@ fit any environment."""
 
 SHEET_TASKS = ("walker_walk", "cartpole_swingup")
 SHEET_WORLDS = 5  # of the robot's test worlds in a row
+ROBOT_SCALE = 2  # its pictures are small
 INK, PAPER, GAP = (34, 34, 40), (255, 255, 255), 6
 LABEL = 150  # width of the names, at least
 OnRow = Callable[[str], None]
@@ -75,39 +78,32 @@ def augmentations(
     tasks: Sequence[str] = SHEET_TASKS,
     samples: int = 6,
     seed: int = 0,
-    scale: int = 1,
     images: ImageBank | None = None,
     on_row: OnRow = lambda row: None,
 ) -> Path:
     """Write a sheet with samples of each augmentation on observations of each task.
 
-    Args:
-        out: The PNG to write.
-        rows: Augmentations or compositions such as `conv+cutout`.
-        tasks: The tasks whose observations are shown, side by side.
-        samples: Samples of each.
-        seed: Seeds the environments and the augmentations.
-        scale: Whole-number enlargement of the pictures.
-        images: Pictures for overlay; procedural ones when None.
-        on_row: Called with each row that is drawn.
+    Rows are augmentations or compositions such as `conv+cutout`; pictures for overlay are generated
+    where none are given.
     """
     import torch
 
     from svea.augment import augmentation
     from svea.augment.images import ImageBank
 
-    cells = []
-    for name in rows:
+    def row(name: str) -> Draw:
         augment = augmentation(name, lambda: images or ImageBank.procedural())
         generator = torch.Generator().manual_seed(seed)
         size = 100 if "crop" in name else 84  # crop cuts 84 pixels out of 100
-        shown = [torch.as_tensor(_observations(task, samples, seed, size)) for task in tasks]
-        done = [augment(observations, generator).numpy() for observations in shown]
-        cells.append([_single_frames(stacks) if MOVING in name else stacks for stacks in done])
-        on_row(name)
-    titles = [task.replace("_", " ") for task in tasks]
-    sheet = sheet_of([name.replace("_", "-") for name in rows], titles, cells, scale)
-    return save(sheet, Path(out))
+
+        def draw(task: str) -> Observations:
+            observations = torch.as_tensor(_observations(task, samples, seed, size))
+            stacks = augment(observations, generator).numpy()
+            return _single_frames(stacks) if MOVING in name else stacks
+
+        return draw
+
+    return _sheet(out, {name.replace("_", "-"): row(name) for name in rows}, tasks, on_row)
 
 
 def environments(
@@ -117,36 +113,26 @@ def environments(
     tasks: Sequence[str] = SHEET_TASKS,
     samples: int = 6,
     seed: int = 0,
-    scale: int = 1,
     data_dir: str | Path | None = None,
     on_row: OnRow = lambda row: None,
 ) -> Path:
-    """Write a sheet with episodes of each mode of each task.
+    """Write a sheet with episodes of each mode of each task; all tasks must have these modes.
 
-    Args:
-        out: The PNG to write.
-        modes: The modes or groups of modes, one row per mode.
-        tasks: The tasks, side by side; all must have these modes.
-        samples: Episodes of each, all of random actions, each some decisions after its start. They
-            show different worlds, the same in every task; where a light moves, later ones are
-            further on.
-        seed: Seed of the first episode.
-        scale: Whole-number enlargement of the pictures.
-        data_dir: Folder with the benchmark's data; generated data without one.
-        on_row: Called with each row that is drawn.
+    An episode has random actions and is shown some decisions after its start. Episodes show
+    different worlds, the same in every task; where a light moves, later ones are further on.
     """
     for task in tasks:
         check_task(task)
-    rows = list(dict.fromkeys(row for task in tasks for row in expand_modes(modes, task)))
+    chosen = list(dict.fromkeys(row for task in tasks for row in expand_modes(modes, task)))
     for task in tasks:
-        expand_modes(rows, task)
-    cells = []
-    for mode in rows:
-        cells.append([_episodes(task, mode, samples, seed, data_dir) for task in tasks])
-        on_row(mode)
-    titles = [task.replace("_", " ") for task in tasks]
-    names = [mode.replace("distracting_cs", "distracting").replace("_", " ") for mode in rows]
-    return save(sheet_of(names, titles, cells, scale), Path(out))
+        expand_modes(chosen, task)
+    rows = {
+        mode.replace("distracting_cs", "distracting").replace("_", " "): partial(
+            _episodes, mode=mode, count=samples, seed=seed, data_dir=data_dir
+        )
+        for mode in chosen
+    }
+    return _sheet(out, rows, tasks, on_row)
 
 
 def robot(
@@ -154,26 +140,31 @@ def robot(
     *,
     tasks: Sequence[str] = ("robot_reach", "robot_push"),
     seed: int = 0,
-    scale: int = 2,
     on_row: OnRow = lambda row: None,
 ) -> Path:
     """Write a sheet with the robot's training look and all of its test worlds.
 
-    Args:
-        out: The PNG to write.
-        tasks: The robot tasks that are shown, side by side.
-        seed: Chooses the episodes; every sheet shows every world once per task.
-        scale: Whole-number enlargement of the pictures.
-        on_row: Called with each row that is drawn.
+    Every sheet shows every world once per task; the seed chooses the episodes.
     """
-    names, cells = ["train"], [[_episodes(t, "train", SHEET_WORLDS, seed, None) for t in tasks]]
+    show = partial(_episodes, count=SHEET_WORLDS, data_dir=None)
+    rows = {"train": partial(show, mode="train", seed=seed)}
     for world in range(0, WORLDS, SHEET_WORLDS):
         first = seed * WORLDS + world  # the remainder of an episode's seed is its world
-        names.append(f"test {world} to {world + SHEET_WORLDS - 1}")
-        cells.append([_episodes(task, "test", SHEET_WORLDS, first, None) for task in tasks])
-        on_row(names[-1])
+        name = f"test {world} to {world + SHEET_WORLDS - 1}"
+        rows[name] = partial(show, mode="test", seed=first)
+    return _sheet(out, rows, tasks, on_row, ROBOT_SCALE)
+
+
+def _sheet(
+    out: Path, rows: Mapping[str, Draw], tasks: Sequence[str], on_row: OnRow, scale: int = 1
+) -> Path:
+    """Write a sheet of rows by name, each drawn for every task."""
+    cells = []
+    for name, draw in rows.items():
+        cells.append([draw(task) for task in tasks])
+        on_row(name)
     titles = [task.replace("_", " ") for task in tasks]
-    return save(sheet_of(names, titles, cells, scale), Path(out))
+    return save(sheet_of(list(rows), titles, cells, scale), Path(out))
 
 
 def _episodes(
@@ -255,15 +246,10 @@ def check_name(out: Path) -> None:
         raise UserError(f"the sheet is a PNG; got {out}. Name a file that ends in .png")
 
 
-def save(sheet: Image.Image, out: Path) -> Path:
-    """Write the sheet, making its folder."""
+def save(picture: Image.Image, out: Path) -> Path:
+    """Write a PNG, making its folder."""
     check_name(out)
-    write_picture(out, sheet)
-    return out
-
-
-def write_picture(path: Path, picture: Image.Image) -> None:
-    """A PNG, making its folder."""
     buffer = io.BytesIO()
     picture.save(buffer, "PNG", optimize=True)
-    files.write_whole(path, buffer.getvalue())
+    files.write_whole(out, buffer.getvalue())
+    return out

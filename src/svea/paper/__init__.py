@@ -8,7 +8,7 @@ from typing import Any
 from svea.paper.claims import Verdict, verdicts
 from svea.paper.experiments import EXPERIMENTS, SEEDS, Scale, experiment
 from svea.paper.pages import gather, render
-from svea.studies import Study, parse_seeds
+from svea.studies import Study, open_study, parse_seeds
 
 __all__ = ["Paper"]
 
@@ -17,22 +17,11 @@ class Paper:
     """The experiments of the paper at some size, in one folder that they share."""
 
     def __init__(
-        self,
-        scale: float = 1.0,
-        seeds: str = SEEDS,
-        changes: dict[str, Any] | None = None,
-        folder: Path | None = None,
+        self, scale: float = 1.0, seeds: str = SEEDS, changes: dict[str, Any] | None = None
     ) -> None:
-        """Choose the size.
-
-        Args:
-            scale: share of the paper's decisions, to 1.
-            seeds: numbers and ranges.
-            changes: options of `svea train` that differ from the paper's.
-            folder: of all runs; default runs/paper, or runs/paper-scaled-...
-        """
+        """Choose the share of the paper's decisions, and options that differ from the paper's."""
         self.scale = Scale(scale, seeds, changes or {})
-        self.folder = folder or self.scale.folder()
+        self.folder = Path("runs") / "-".join(filter(None, ["paper", self.scale.suffix]))
 
     @staticmethod
     def experiments() -> list[dict[str, Any]]:
@@ -52,8 +41,10 @@ class Paper:
         return [*self.scale.caveats, *(experiment(name).notes if name else ())]
 
     def study(self, name: str, attempts: int = 3) -> Study:
-        """The runs behind a table or figure."""
-        return self.scale.study(experiment(name), self.folder, attempts)
+        """The runs behind a table or figure, in the folder that all experiments share."""
+        runs = [run for cell in experiment(name).runs(self.scale).values() for run in cell]
+        title = " ".join(filter(None, ["paper", self.scale.suffix]))
+        return open_study(self.folder, runs, title, attempts)
 
     def render(self, name: str) -> tuple[Path, str]:
         """Draw what there is of a table or figure; returns its page and the text."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,34 +17,30 @@ from svea.paper.experiments import (
     Scale,
     Setting,
     experiment,
+    read_table,
 )
 from svea.paper.pages import ExperimentResults, gather
 from svea.results import summary
 from svea.results.read import Run
 
+Evidence = dict[str, ExperimentResults]
 CellMean = Callable[[str, Setting, str], float]
 """The mean return of a task, setting and mode; nan where it is not known."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A number in the paper's text.
-
-    Attributes:
-        text: what is claimed.
-        paper: the number.
-        rule: what decides it; ours where the paper gives none.
-        experiments: whose runs it needs.
-        decide: our number, from the evidence of those experiments; None where runs are missing.
-        note: what the paper's own tables say about it.
-    """
+    """A number in the paper's text, as `claims.toml` has it."""
 
     text: str
     paper: str
+    """The number."""
     rule: str
+    """What decides it; ours where the paper gives none."""
     experiments: tuple[str, ...]
-    decide: Callable[[dict[str, ExperimentResults]], str | None]
+    """Whose runs it needs."""
     note: str = ""
+    """What the paper's own tables say about it."""
 
 
 @dataclass(frozen=True)
@@ -56,21 +53,23 @@ class Verdict:
 
 def verdicts(scale: Scale, folder: Path) -> list[Verdict]:
     """Every claim, decided as far as there are runs."""
-    needed = dict.fromkeys(name for claim in CLAIMS for name in claim.experiments)
+    needed = dict.fromkeys(name for claim in CLAIMS.values() for name in claim.experiments)
     evidence = {name: gather(experiment(name), scale, folder) for name in needed}
     found = []
-    for claim in CLAIMS:
-        missing = "needs the runs of " + " and ".join(f"svea paper {n}" for n in claim.experiments)
-        ours = claim.decide({name: evidence[name] for name in claim.experiments})
-        scaled = f" ({scale.suffix})" if scale.suffix and ours is not None else ""
-        found.append(Verdict(claim, (ours or missing) + scaled))
+    for name, claim in CLAIMS.items():
+        ours = RULES[name](evidence)
+        if ours is None:
+            ours = "needs the runs of " + " and ".join(f"svea paper {n}" for n in claim.experiments)
+        elif scale.suffix:
+            ours += f" ({scale.suffix})"
+        found.append(Verdict(claim, ours))
     return found
 
 
 # The rules ----------------------------------------------------------------------------------------
 
 
-def _stability(evidence: dict[str, ExperimentResults]) -> str | None:
+def _stability(evidence: Evidence) -> str | None:
     """In how many of the 30 pairs SVEA's area under the training curve is larger."""
     one = evidence["fig-stability"]
     wins = decided = 0
@@ -96,7 +95,7 @@ def more_sample_efficient(ours: list[Run], theirs: list[Run]) -> bool | None:
     return bool(areas[: len(ours)].mean() > areas[len(ours) :].mean())
 
 
-def _benchmark(evidence: dict[str, ExperimentResults]) -> str | None:
+def _benchmark(evidence: Evidence) -> str | None:
     """Cells of DMControl-GB in which SVEA is best, from our runs."""
 
     def mean(task: str, setting: Setting, mode: str) -> float:
@@ -124,7 +123,7 @@ def best_cells(mean: CellMean) -> tuple[int, int]:
     return wins, decided
 
 
-def _distracting(evidence: dict[str, ExperimentResults]) -> str | None:
+def _distracting(evidence: Evidence) -> str | None:
     """SVEA's gain over DrQ at the lowest intensity, for either augmentation."""
     one = evidence["fig-distracting"]
     lowest = one.experiment.modes[0]
@@ -138,7 +137,7 @@ def _distracting(evidence: dict[str, ExperimentResults]) -> str | None:
     return ", ".join(gains) or None
 
 
-def _wall_time(evidence: dict[str, ExperimentResults]) -> str | None:
+def _wall_time(evidence: Evidence) -> str | None:
     """How much longer the first DrQ takes that is as sample efficient as SVEA."""
     one = evidence["fig-km"]
     svea = one.of(_setting("fig-km", "svea", "conv"))
@@ -155,72 +154,30 @@ def _wall_time(evidence: dict[str, ExperimentResults]) -> str | None:
     return "none is as sample efficient: " + ", ".join(tried)
 
 
-def _vit_gain(task: str) -> Callable[[dict[str, ExperimentResults]], str | None]:
+def _vit_gain(evidence: Evidence, task: str) -> str | None:
     """SVEA's gain over DrQ on unseen colours with a ViT."""
-
-    def decide(evidence: dict[str, ExperimentResults]) -> str | None:
-        one = evidence["fig-vit"]
-        svea, drq = (
-            one.mean(task, _setting("fig-vit", method, augment), "color_hard")
-            for method, augment in (("svea", "conv"), ("drq", "none"))
-        )
-        known = math.isfinite(svea) and math.isfinite(drq) and drq > 0
-        return _percent(svea, drq) if known else None
-
-    return decide
+    one = evidence["fig-vit"]
+    svea, drq = (
+        one.mean(task, _setting("fig-vit", method, augment), "color_hard")
+        for method, augment in (("svea", "conv"), ("drq", "none"))
+    )
+    known = math.isfinite(svea) and math.isfinite(drq) and drq > 0
+    return _percent(svea, drq) if known else None
 
 
-CLAIMS = (
-    Claim(
-        "SVEA is more sample efficient than DrQ under the same augmentation",
-        "27 of 30",
-        "mean area under the training-mode evaluation curve over seeds, SVEA above DrQ + "
-        "augmentation, for each of 6 augmentations x 5 tasks (the paper compares curves by eye)",
-        ("fig-stability",),
-        _stability,
-    ),
-    Claim(
-        "SVEA is best on DMControl-GB",
-        "12 of 15",
-        "mean return over seeds of the better SVEA column above every other column, for each of 5 "
-        "tasks x color_hard, video_easy, video_hard",
-        ("table1", "table-video-hard"),
-        _benchmark,
-        "the rule gives 12 of 15 on the paper's tables",
-    ),
-    Claim(
-        "SVEA generalises better on DistractingCS at low intensity",
-        "+42 %",
-        "mean return over tasks and seeds at intensity 0.025, SVEA over DrQ (the paper does not "
-        "say which intensity is low, nor which augmentation SVEA has)",
-        ("fig-distracting",),
-        _distracting,
-        "curves read off a plot give about +46 %",
-    ),
-    Claim(
-        "DrQ needs more wall time to match SVEA's sample efficiency",
-        "6x",
-        "the first of DrQ [K,M] whose mean area under the training curve reaches SVEA's: its "
-        "seconds per decision over SVEA's, on one machine",
-        ("fig-km",),
-        _wall_time,
-    ),
-    Claim(
-        "with a ViT, SVEA generalises better than DrQ on walker_walk",
-        "+706 %",
-        "mean return over seeds in color_hard, SVEA over DrQ",
-        ("fig-vit",),
-        _vit_gain("walker_walk"),
-        "the paper's table (877 and 94) gives +833 %; 706 % would be 758, near the CNN's 760",
-    ),
-    Claim(
-        "with a ViT, SVEA generalises better than DrQ on cartpole_swingup",
-        "+233 %",
-        "mean return over seeds in color_hard, SVEA over DrQ",
-        ("fig-vit",),
-        _vit_gain("cartpole_swingup"),
-    ),
-)
+RULES: dict[str, Callable[[Evidence], str | None]] = {
+    "stability": _stability,
+    "benchmark": _benchmark,
+    "distracting": _distracting,
+    "wall-time": _wall_time,
+    "vit-walker": partial(_vit_gain, task="walker_walk"),
+    "vit-cartpole": partial(_vit_gain, task="cartpole_swingup"),
+}
+"""What decides each claim: our number, or None where runs are missing."""
+CLAIMS = {
+    name: Claim(**keys | {"experiments": tuple(keys["experiments"])})
+    for name, keys in read_table("claims.toml").items()
+}
 
 
 def _setting(name: str, method: str, augment: str) -> Setting:

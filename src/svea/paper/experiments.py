@@ -12,7 +12,6 @@ import math
 import tomllib
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from svea.config import Role, configure, fields_with
@@ -21,7 +20,7 @@ from svea.core.errors import UserError, unknown_name
 from svea.core.seeds import ALL
 from svea.envs import expand_modes
 from svea.results.summary import Unit
-from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs
+from svea.studies import Grid, PlannedRun, plan_runs
 from svea.studies.plan import Values
 
 SEEDS = "0-4"
@@ -66,32 +65,25 @@ class Setting:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or figure.
-
-    Attributes:
-        name: as users type it.
-        where: its place in the paper.
-        about: one line.
-        kind: how it is drawn: table, curves, curves-by-augmentation, mean-curves, intensities,
-            mean-intensities, q-variance or q-gap.
-        settings: what is compared.
-        tasks: rows or panels.
-        modes: in which the final agents are evaluated.
-        unit: return or success.
-        analyses: of `svea analyze`, made of the final agents.
-        notes: what the paper leaves open, and what we do.
-    """
+    """A table or figure, as `experiments.toml` has it."""
 
     name: str
     where: str
+    """Its place in the paper."""
     about: str
     kind: str
+    """How it is drawn: a name in `pages.DRAWN`."""
     settings: tuple[Setting, ...]
+    """What is compared."""
     tasks: tuple[str, ...] = TASKS
+    """Rows or panels."""
     modes: tuple[str, ...] = ("train", "color_hard")
+    """In which the final agents are evaluated."""
     unit: Unit = "return"
     analyses: tuple[str, ...] = ()
+    """Of `svea analyze`, made of the final agents."""
     notes: tuple[str, ...] = ()
+    """What the paper leaves open, and what we do."""
 
     def runs(self, scale: Scale | None = None) -> dict[tuple[str, Setting], list[PlannedRun]]:
         """The runs of every task and setting, each checked."""
@@ -181,16 +173,6 @@ class Scale:
         }
         return scaled | self.changes
 
-    def folder(self) -> Path:
-        """Where runs of this size are by default; all experiments share it."""
-        return Path("runs") / "-".join(filter(None, ["paper", self.suffix]))
-
-    def study(self, experiment: Experiment, folder: Path | None = None, attempts: int = 3) -> Study:
-        """An experiment's runs as a study, in the folder that all experiments share."""
-        runs = [run for cell in experiment.runs(self).values() for run in cell]
-        title = " ".join(filter(None, ["paper", self.suffix]))
-        return open_study(folder or self.folder(), runs, title, attempts)
-
 
 def experiment(name: str) -> Experiment:
     """An experiment by its name.
@@ -203,11 +185,16 @@ def experiment(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
+def read_table(name: str) -> dict[str, dict[str, Any]]:
+    """A TOML file of this folder."""
+    source = resources.files("svea.paper").joinpath(name)
+    return tomllib.loads(source.read_text(encoding="utf-8"))
+
+
 def _all_experiments() -> dict[str, Experiment]:
     """What `experiments.toml` says, by name."""
-    source = resources.files("svea.paper").joinpath("experiments.toml")
     found = {}
-    for name, keys in tomllib.loads(source.read_text(encoding="utf-8")).items():
+    for name, keys in read_table("experiments.toml").items():
         values: dict[str, Any] = {
             key: tuple(one) if isinstance(one, list) else one for key, one in keys.items()
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -159,8 +159,9 @@ def render(found: ExperimentResults, out: Path) -> tuple[Path, str]:
             "--render trains them"
         )
     name = "-".join(filter(None, [found.experiment.name, found.scale.suffix]))
-    drawn, rows = draw(found)
-    pictures = {f"{name}-{what}.png": plots.to_png(figure) for what, figure in drawn.items()}
+    drawn = draw(found)
+    pictures = {f"{name}-{what}.png": plots.to_png(figure) for what, figure, _ in drawn}
+    rows = [row for _, _, numbers in drawn for row in numbers]
     text = "\n".join(_page(found, list(_tables(found)), list(pictures)))
     about = {"experiment": found.experiment.name, "scale": found.scale.scale}
     contents: dict[str, bytes] = pictures | {
@@ -262,30 +263,26 @@ def _records(found: ExperimentResults) -> Iterator[Record]:
 # Figures ------------------------------------------------------------------------------------------
 
 
-def draw(found: ExperimentResults) -> tuple[dict[str, Figure], list[Record]]:
-    """The figures of an experiment, by name, and the numbers that they alone show."""
-    kind, rows = found.experiment.kind, list[Record]()
-    if kind.startswith("curves"):
-        drawn = dict(_curves(found, by_augmentation=kind == "curves-by-augmentation"))
-    elif kind.endswith("intensities"):
-        drawn = dict(_intensities(found))
-    elif kind == "table":
-        return {}, []
-    else:
-        drawn, rows = _over_tasks(found)
+Drawing = tuple[str, Figure, list[Record]]
+"""A figure, its name, and the numbers that it alone shows."""
+
+
+def draw(found: ExperimentResults) -> list[Drawing]:
+    """The figures of an experiment."""
+    drawn = list(DRAWN[found.experiment.kind](found))
     if found.scale.caveats:  # a figure that cannot be taken for the paper's size
         scale = found.scale.scale
         note = f"{'changed settings' if scale == 1 else f'scaled to {scale:g}'}: not a replication"
-        for figure in drawn.values():
+        for _, figure, _ in drawn:
             figure.suptitle(note, x=0.985, ha="right", fontsize=9, color="#b00020")
-    return drawn, rows
+    return drawn
 
 
-def _curves(found: ExperimentResults, by_augmentation: bool) -> Iterator[tuple[str, Figure]]:
+def _curves(found: ExperimentResults) -> Iterator[Drawing]:
     """Return over training: a figure per task and mode, or for each augmentation of several."""
     one = found.experiment
     panels = {"": one.settings}
-    if by_augmentation:  # each next to the plain reference
+    if one.kind == "curves-by-augmentation":  # each next to the plain reference
         strong = dict.fromkeys(s.augment for s in one.settings if s.augment != "none")
         panels = {a: tuple(s for s in one.settings if s.augment in (a, "none")) for a in strong}
     modes = list(dict.fromkeys(("train", *one.modes)))
@@ -294,42 +291,17 @@ def _curves(found: ExperimentResults, by_augmentation: bool) -> Iterator[tuple[s
             groups = found.groups([task], settings)
             for made in figures.learning(task, groups, figures.looks_of(groups), modes):
                 words = [made.name.removeprefix("learning-").replace(":", "-"), name]
-                yield "-".join(filter(None, words)), made.figure
+                yield "-".join(filter(None, words)), made.figure, []
 
 
-def _over_tasks(found: ExperimentResults) -> tuple[dict[str, Figure], list[Record]]:
-    """Curves and Q-values, averaged over tasks, and the numbers behind them."""
-    groups, kind = found.groups(), found.experiment.kind
+def _mean_curves(found: ExperimentResults) -> Iterator[Drawing]:
+    """Return over decisions and over hours, averaged over tasks, and the hours of a run."""
+    groups = found.groups()
     looks = figures.looks_of(groups)
-    if kind == "mean-curves":
-        made = figures.learning(MEAN, groups, looks, ["train"])
-        drawn = dict([("decisions", one.figure) for one in made])
-        if hours := figures.wall_time(MEAN, groups, "train", looks):
-            drawn["hours"] = hours
-        return drawn, [_hours(group) for group in groups]
-    if kind == "q-variance":
-        shown = list(figures.variance_curves(MEAN, groups, looks))
-    else:
-        shown = [one for one in figures.q_bars(MEAN, groups, looks) if kind in one.name]
-    name = kind.removeprefix("q-")
-    return dict([(name, one.figure) for one in shown]), [
-        _curve_row(row) if kind == "q-variance" else _bar_row(row)
-        for one in shown
-        for row in one.numbers
-    ]
-
-
-def _curve_row(row: Record) -> Record:
-    """A point of a curve, as the CSV of the page has it."""
-    mode = f"decision {row['decision']:.0f}"
-    return {
-        "what": "q-target variance", "setting": row["setting"], "mode": mode, "mean": row["mean"],
-    }  # fmt: skip
-
-
-def _bar_row(row: Record) -> Record:
-    """A bar."""
-    return {"what": "q-gap", "mode": row["category"], "mean": row["value"]}
+    for made in figures.learning(MEAN, groups, looks, ["train"]):
+        yield "decisions", made.figure, [_hours(group) for group in groups]
+    if hours := figures.wall_time(MEAN, groups, "train", looks):
+        yield "hours", hours, []
 
 
 def _hours(group: Group) -> Record:
@@ -339,7 +311,29 @@ def _hours(group: Group) -> Record:
     return {"what": "hours of a run", "setting": group.label, "mean": mean}
 
 
-def _intensities(found: ExperimentResults) -> Iterator[tuple[str, Figure]]:
+def _q_variance(found: ExperimentResults) -> Iterator[Drawing]:
+    """Variance of the Q-target over training, averaged over tasks."""
+    groups = found.groups()
+    for made in figures.variance_curves(MEAN, groups, figures.looks_of(groups)):
+        yield "variance", made.figure, [
+            {"what": "q-target variance", "setting": row["setting"],
+             "mode": f"decision {row['decision']:.0f}", "mean": row["mean"]}
+            for row in made.numbers
+        ]  # fmt: skip
+
+
+def _q_gap(found: ExperimentResults) -> Iterator[Drawing]:
+    """Q-value gaps by augmentation, averaged over tasks."""
+    groups = found.groups()
+    for made in figures.q_bars(MEAN, groups, figures.looks_of(groups)):
+        if "q-gap" in made.name:
+            yield "gap", made.figure, [
+                {"what": "q-gap", "mode": row["category"], "mean": row["value"]}
+                for row in made.numbers
+            ]  # fmt: skip
+
+
+def _intensities(found: ExperimentResults) -> Iterator[Drawing]:
     """Return against intensity, task by task or averaged over them."""
     one = found.experiment
     pooled = one.kind == "mean-intensities"
@@ -353,7 +347,7 @@ def _intensities(found: ExperimentResults) -> Iterator[tuple[str, Figure]]:
         groups = list(dict.fromkeys(result.group for result in results))
         name = MEAN if pooled else tasks[0]
         for made in figures.distracting(name, groups, results, figures.looks_of(groups)):
-            yield "intensity" if pooled else name, made.figure
+            yield "intensity" if pooled else name, made.figure, []
 
 
 def _mean_result(
@@ -372,3 +366,16 @@ def _mean_result(
     ends = stats.bootstrap_interval(strata, mean)
     paper = _papers_mean(found, setting, mode, tasks)
     return replace(present[0], mean=ends.point, mean_over_worlds=ends, paper=paper)
+
+
+DRAWN: dict[str, Callable[[ExperimentResults], Iterable[Drawing]]] = {
+    "table": lambda found: (),
+    "curves": _curves,
+    "curves-by-augmentation": _curves,
+    "mean-curves": _mean_curves,
+    "intensities": _intensities,
+    "mean-intensities": _intensities,
+    "q-variance": _q_variance,
+    "q-gap": _q_gap,
+}
+"""How each kind of experiment is drawn."""

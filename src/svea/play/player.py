@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch.nn import functional as F
 
 from svea.agents.policies import deployed_policy, random_policy
 from svea.config import configure
@@ -41,7 +40,7 @@ from svea.evaluation.play import (
     expected_return,
     parallel_environments,
 )
-from svea.evaluation.saliency import action_gradients, input_gradients, overlay, scaled
+from svea.evaluation.saliency import influences
 from svea.play.session import FASTEST, LENGTH, pack
 from svea.play.setting import AgentSlot, Setting
 from svea.runs.load import has_critic, load_agent, load_config
@@ -92,6 +91,8 @@ class Player:
         self.setting, self.numbers = setting, Numbers()
         self.episode: OneEpisode | None = None
         self.between: list[NDArray[np.uint8]] = []
+        """Pictures between the last two decisions."""
+        self._most = 0  # that there is time for before the next
         self._show_mode(setting)
 
     @property
@@ -146,7 +147,7 @@ class Player:
     def change(self, setting: Setting) -> None:
         """Continue in another look; the newest picture of the observation is drawn again."""
         before, self.setting = self.setting, setting
-        if setting.look_key == before.look_key:
+        if setting.look == before.look:
             return
         if setting.mode_name != before.mode_name:
             self._show_mode(setting)
@@ -155,11 +156,7 @@ class Player:
             self.episode.observation = self.env.get_wrapper_attr("redraw")()
 
     def decide(self, between: int = 0) -> None:
-        """One decision, as evaluations take it.
-
-        Args:
-            between: How many pictures to draw at most between the last one and the next.
-        """
+        """One decision, as evaluations take it, with so many pictures on the way to the next."""
         self.between = []
         if self.episode is None or self.episode.done:
             return
@@ -189,10 +186,9 @@ class Player:
         return as_jpeg(self.env.render())
 
     def seen(self) -> list[bytes]:
-        """The frames that the agent sees, oldest first, and the newest with what is laid over it.
+        """RGB bytes of the frames that the agent sees, (3, H, W, 3), oldest first.
 
-        Returns:
-            RGB bytes of `(3, H, W, 3)`, and of `(H, W, 3)` if there is something to lay over it.
+        And of the newest with what is laid over it, (H, W, 3), if anything is.
         """
         assert self.episode is not None
         given = torch.as_tensor(self.episode.observation)[None]
@@ -216,12 +212,41 @@ class Player:
             if wanted == "mask":
                 return left[0, -3:].cpu()
             actions = agent.choose(agent.trunk(left), False, None)
-        if has_critic(agent):
-            moved = input_gradients(agent, images, actions)
-        else:
-            moved = action_gradients(agent, images)
-        smooth = scaled(F.avg_pool2d(moved[:, None], 3, 1, 1)[:, 0])
-        return overlay(images, smooth)[0].cpu()
+        (drawn,) = influences(agent, images, actions).values()
+        return drawn[0].cpu()
+
+    def answer(self, do: str, draw: bool, setting: Setting, header: dict[str, Any]) -> bytes:
+        """Begin an episode, change the look, or decide; then show it if asked."""
+        before = time.monotonic()
+        if do == "begin":
+            self.begin(setting)
+        elif setting != self.setting:
+            self.change(setting)
+        if do == "decide":
+            self.decide(self._most if draw else 0)
+        if self.episode is None:
+            raise UserError("no episode could be begun")
+        result = self.episode.result
+        header |= {
+            "seed": result.seed,
+            "length": result.length,
+            "return": result.total,
+            "success": result.success,
+            "done": self.done,
+        }
+        if do == "decide" and not draw:
+            return pack(header)
+        parts = [self.scene(), *self.seen()]
+        header |= self.situation() | vars(self.numbers)
+        header |= {"overlay": setting.overlay if len(parts) > 2 else "none", "between": 0}
+        self.numbers = Numbers()
+        if do == "decide":
+            parts += map(as_jpeg, self.between)
+            header["between"] = len(self.between)
+            interval = 1 / min(FASTEST, self.rate * setting.speed)
+            most = min(self.repeat, int(SMOOTH * interval)) - 1
+            self._most = fitting(self._most, time.monotonic() - before, interval, most)
+        return pack(header, *parts)
 
     def close(self) -> None:
         """Free the simulator."""
@@ -242,86 +267,34 @@ def main(own_end: str) -> None:
     """Serve the parent; it ends this process by closing the socket, by a signal, or by dying."""
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the parent's to handle
-    answers = _Answers()
+    importing.trust(importing.EVERYTHING)  # the parent has asked, before it started this one
+    player: Player | None = None
     with socket.socket(fileno=int(own_end)) as end, contextlib.suppress(ConnectionError):
         for line in end.makefile("rb"):
-            packet = answers.to(json.loads(line))
+            command = json.loads(line)
+            header = {"agent": command["agent"], "did": command["do"]}
+            setting = Setting(**command["setting"])
+            try:
+                if command["do"] == "start":
+                    torch.set_num_threads(command["threads"])
+                    player = Player(AgentSlot(**command["slot"]), setting)
+                    packet = pack(header | {"about": player.about()})
+                else:
+                    assert player is not None
+                    packet = player.answer(command["do"], command["draw"], setting, header)
+            except SveaError as error:
+                packet = pack(header | {"error": str(error)})
+            except Exception as error:  # also of a user's environment
+                traceback.print_exc()
+                packet = pack(header | {"error": f"{type(error).__name__}: {error}"})
             end.sendall(LENGTH.pack(len(packet)) + packet)
-
-
-class _Answers:
-    """What a player answers to commands."""
-
-    def __init__(self) -> None:
-        self._agent, self._between = 0, 0  # pictures between two decisions
-        self._player: Player | None = None
-
-    def to(self, command: dict[str, Any]) -> bytes:
-        """Do what a command says; what goes wrong is the answer's `error`."""
-        self._agent = command.get("agent", self._agent)
-        header: dict[str, Any] = {"agent": self._agent, "did": command["do"]}
-        setting = Setting(**command["setting"])
-        try:
-            if command["do"] == "start":
-                return pack(header | {"about": self._start(command, setting)})
-            return self._play(command["do"], command["draw"], setting, header)
-        except SveaError as error:
-            problem = str(error)
-        except Exception as error:  # also of a user's environment
-            traceback.print_exc()
-            problem = f"{type(error).__name__}: {error}"
-        return pack(header | {"error": problem})
-
-    def _start(self, command: dict[str, Any], setting: Setting) -> dict[str, Any]:
-        """Load the agent; what a page needs to know of it."""
-        importing.trust(importing.EVERYTHING)  # the parent has asked, before it started this one
-        torch.set_num_threads(command["threads"])
-        self._player = Player(AgentSlot(**command["slot"]), setting)
-        return self._player.about()
-
-    def _play(self, do: str, draw: bool, setting: Setting, header: dict[str, Any]) -> bytes:
-        """Begin an episode, change the look, or decide; then show it if asked."""
-        player, began = self._player, time.monotonic()
-        assert player is not None
-        if do == "begin":
-            player.begin(setting)
-        elif setting != player.setting:
-            player.change(setting)
-        if do == "decide":
-            player.decide(self._between if draw else 0)
-        if player.episode is None:
-            raise UserError("no episode could be begun")
-        result = player.episode.result
-        header |= {
-            "seed": result.seed,
-            "length": result.length,
-            "return": result.total,
-            "success": result.success,
-            "done": player.done,
-        }
-        if do == "decide" and not draw:
-            return pack(header)
-        parts = [player.scene(), *player.seen()]
-        header |= player.situation() | vars(player.numbers)
-        header |= {"overlay": setting.overlay if len(parts) > 2 else "none", "between": 0}
-        player.numbers = Numbers()
-        if do == "decide":
-            parts += map(as_jpeg, player.between)
-            header["between"] = len(player.between)
-            interval = 1 / min(FASTEST, player.rate * setting.speed)
-            most = min(player.repeat, int(SMOOTH * interval)) - 1
-            self._between = fitting(self._between, time.monotonic() - began, interval, most)
-        return pack(header, *parts)
 
 
 def fitting(count: int, seconds: float, interval: float, most: int) -> int:
     """How many pictures to draw before the next decision, so that it comes in time.
 
-    Args:
-        count: How many were drawn before this one.
-        seconds: What the decision and all its pictures took.
-        interval: Between decisions.
-        most: How many are worth it.
+    Before this one `count` were drawn, which took these seconds with the decision and its other
+    pictures; the interval is that between decisions, and no more than `most` are worth it.
 
     >>> fitting(0, 0.02, 0.1, 3), fitting(3, 0.09, 0.1, 3), fitting(1, 0.07, 0.1, 3)
     (1, 2, 1)

@@ -53,17 +53,13 @@ HELLO_SECONDS = 10.0
 REQUEST_SECONDS = 10.0
 """A connection that has sent no whole request by then is closed."""
 MOST_CONNECTIONS = 256
-LONGEST_WAIT = 5.0
 MESSAGES_PER_SECOND, MESSAGES_AT_ONCE = 150.0, 300.0
 """A dragged slider sends 60 a second, and every picture is confirmed."""
 MOST_AGENTS = 4
 PAGE = {
-    "": ("index.html", "text/html"),
-    "app.js": ("app.js", "text/javascript"),
-    "plots.js": ("plots.js", "text/javascript"),
-    "controls.js": ("controls.js", "text/javascript"),
-    "style.css": ("style.css", "text/css"),
-}
+    "": "text/html", "style.css": "text/css",
+    **dict.fromkeys(("app.js", "plots.js", "controls.js"), "text/javascript"),
+}  # fmt: skip
 """What is served, by the last part of the address."""
 
 POLICY, BUSY, FAILED = 1008, 1013, 1011  # of RFC 6455: why a WebSocket is closed
@@ -100,14 +96,10 @@ class Guard:
     """Lets requests through that come from our own page, with the token; all others end here."""
 
     def __init__(self, app: ASGIApp, token: str, hosts: frozenset[str], any_address: bool) -> None:
-        """Take what is allowed.
+        """Take what is guarded, the first part of every path, and this server's names.
 
-        Args:
-            app: What is guarded.
-            token: The first part of every path.
-            hosts: Names under which this server is known.
-            any_address: Whether any number of an address is one of them: a name may be made to
-                point here by another site, a number may not.
+        Any number of an address may be one of them: another site may make a name point here, but
+        not a number.
         """
         self._app, self._token = app, token
         self._hosts, self._any_address = hosts, any_address
@@ -178,12 +170,11 @@ class Playground:
 
     async def page(self, request: Request) -> Response:
         """A file of the page: one of a fixed few."""
-        found = PAGE.get(request.path_params.get("name", ""))
-        if found is None:
+        name = request.path_params.get("name", "")
+        if name not in PAGE:
             return PlainTextResponse("not found", 404, HEADERS)
-        name, kind = found
-        content = resources.files("svea.play").joinpath("page", name).read_bytes()
-        return Response(content, headers=HEADERS, media_type=f"{kind}; charset=utf-8")
+        content = resources.files("svea.play").joinpath("page", name or "index.html").read_bytes()
+        return Response(content, headers=HEADERS, media_type=f"{PAGE[name]}; charset=utf-8")
 
     async def film(self, request: Request) -> Response:
         """A film that this server has written, by its number."""
@@ -312,7 +303,7 @@ def make_server(playground: Playground, host: str) -> uvicorn.Server:
         ws_max_size=LONGEST_MESSAGE,
         ws_per_message_deflate=False,
         limit_concurrency=MOST_CONNECTIONS,
-        timeout_graceful_shutdown=int(LONGEST_WAIT),
+        timeout_graceful_shutdown=5,
     )
     return uvicorn.Server(config)
 
@@ -357,16 +348,15 @@ def serve(
     between(1, 16).check("pages", pages)
     between(0, 65535).check("port", port)
     between(0, 64).check("envs", envs)
-    shared = {"data_dir": data_dir or None, "device": device, "rows": envs}
-    slots = choose_agents(agents, random, task, shared)
+    end = fragment(setting)
+    slots, tasks = choose_agents(agents, random, task, data_dir or None, device, envs)
     check_agents(slots)
-    tasks = [task] if task else [load_config(run).task for run in agents]
     clips = list(find_clips(data_folder(data_dir or None)))
     playground = Playground(slots, clips, pages, tasks)
     with listen(host, port) as made:
         shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
         shown = f"[{shown}]" if ":" in shown else shown
-        address = f"http://{shown}:{made.getsockname()[1]}/{playground.token}/{fragment(setting)}"
+        address = f"http://{shown}:{made.getsockname()[1]}/{playground.token}/{end}"
         if host not in ("127.0.0.1", "localhost", "::1"):
             warn(
                 f"listening on {host}: anyone who can reach this machine and knows the address can "
@@ -378,9 +368,9 @@ def serve(
 
 
 def choose_agents(
-    runs: Sequence[str], random: bool, task: str, shared: dict[str, Any]
-) -> list[AgentSlot]:
-    """Who plays; what cannot be read is refused before anything starts."""
+    runs: Sequence[str], random: bool, task: str, data_dir: str | None, device: str, rows: int
+) -> tuple[list[AgentSlot], list[str]]:
+    """Who plays, and in which tasks; what cannot be read is refused before anything starts."""
     if not 1 <= len(runs) + random <= MOST_AGENTS:
         raise UserError(
             f"{len(runs) + random} agents; allowed: 1 to {MOST_AGENTS} runs, exports or agents of "
@@ -388,11 +378,11 @@ def choose_agents(
         )
     if task:
         check_task(task)
-    configs = [load_config(run) for run in runs]
-    if random and not runs and not task:
+    tasks = [task] if task else [load_config(run).task for run in runs]
+    if not tasks:
         raise UserError("the random policy needs a task: name a run, or give --task walker_walk")
-    slots = [AgentSlot(run, task, **shared) for run in runs]
-    return slots + ([AgentSlot("", task or configs[0].task, **shared)] if random else [])
+    chosen = [(run, task) for run in runs] + ([("", tasks[0])] if random else [])
+    return [AgentSlot(run, other, data_dir, device, rows) for run, other in chosen], tasks
 
 
 def check_agents(slots: Sequence[AgentSlot]) -> None:
@@ -412,10 +402,8 @@ def check_agents(slots: Sequence[AgentSlot]) -> None:
             except SveaError:
                 raise
             except Exception as error:  # of a user's environment
-                where = f" ({raised})" if (raised := where_raised(error)) else ""
-                what = f"task {slot.task!r}" if slot.task else f"the task of {slot.run}"
-                cause = f"{type(error).__name__}: {error}{where}"
-                raise WorkerError(f"{what} cannot be made: {cause}") from error
+                what = f"{slot.task or slot.run} cannot be played: {type(error).__name__}: {error}"
+                raise WorkerError(f"{what} {where_raised(error)}".strip()) from error
 
 
 def fragment(setting: str) -> str:

@@ -53,6 +53,11 @@ MOST_FILMS = 100
 """Of one server; each is some megabytes."""
 CONSEQUENCES = {"lost": "it left the page", "restart": "started again", "problem": "paused"}
 """What comes of an agent's failure, for the terminal."""
+MESSAGES: dict[str, set[str]] = {
+    "set": {"setting"}, "shown": {"picture"}, "play": {"on"},
+    "step": set(), "reset": set(), "record": set(),
+}  # fmt: skip
+"""What a page may say, and what belongs to it."""
 LENGTH = struct.Struct("<I")
 
 
@@ -92,13 +97,7 @@ class AgentProcess:
     """A process in which one agent plays. It ends with its socket, and with this process."""
 
     def __init__(self, number: int, slot: AgentSlot, slots: int) -> None:
-        """Take who plays.
-
-        Args:
-            number: Of the agent on the page.
-            slot: Who it is.
-            slots: How many share this machine's cores.
-        """
+        """Take who plays: the number on the page, and how many slots share this machine's cores."""
         self.number, self.slot = number, slot
         self._threads = max(1, usable_cores() // slots)
         self.about: dict[str, Any] = {}
@@ -120,16 +119,15 @@ class AgentProcess:
                 variables=backend.environment_of_workers(),
             )  # fmt: skip
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
-        slot = dataclasses.asdict(self.slot)
-        start = {"do": "start", "agent": self.number, "slot": slot, "threads": self._threads}
-        answer = await self._exchange(start, setting, START_SECONDS)
+        start = {"slot": dataclasses.asdict(self.slot), "threads": self._threads}
+        answer = await self._exchange("start", setting, START_SECONDS, **start)
         if "error" in answer.header:
             raise SveaError(answer.header["error"])
         self.about = answer.header["about"]
 
     async def ask(self, do: str, setting: Setting, draw: bool = True) -> Packet:
         """Let it begin an episode, change the look, or decide; returns its answer."""
-        return await self._exchange({"do": do, "draw": draw}, setting, ANSWER_SECONDS)
+        return await self._exchange(do, setting, ANSWER_SECONDS, draw=draw)
 
     async def close(self) -> None:
         """End the process: closing its socket asks it to; a kill follows if it does not."""
@@ -139,10 +137,11 @@ class AgentProcess:
         if child is not None:
             await asyncio.to_thread(child.end, END_SECONDS)
 
-    async def _exchange(self, command: dict[str, Any], setting: Setting, seconds: float) -> Packet:
+    async def _exchange(self, do: str, setting: Setting, seconds: float, **more: Any) -> Packet:
         """Send a line and wait for a packet, which has its length in front."""
         assert self._writer is not None
-        line = json.dumps(command | {"setting": dataclasses.asdict(setting)})
+        command = {"do": do, "agent": self.number, "setting": dataclasses.asdict(setting)}
+        line = json.dumps(command | more)
         try:
             async with self._asking, asyncio.timeout(seconds):
                 self._writer.write(line.encode() + b"\n")
@@ -245,29 +244,23 @@ class Session:
 
     def hear(self, message: dict[str, Any]) -> None:
         """Take a message of the page; one that is not allowed raises."""
-        do, rest = message["do"], {k: v for k, v in message.items() if k != "do"}
-        allowed = {"set": {"setting"}, "shown": {"picture"}, "play": {"on"}}
-        if extra := rest.keys() - allowed.get(do, set()):
-            raise UserError(f"a message {do[:20]!r} has no {str(min(extra))[:20]!r}.")
-        if do == "set":
-            self._wanted = read_setting(rest.get("setting"), self._clips, self._wanted)
-        elif do == "shown":
-            picture = rest.get("picture")
-            if type(picture) is not int or not 0 <= picture <= self._sent:
-                raise UserError(f"picture is {str(picture)[:20]}; it must be one that was sent.")
-            self._shown = max(self._shown, picture)
-        elif do == "play":
-            if not isinstance(rest.get("on"), bool):
-                raise UserError("on must be true or false.")
-            self._playing, self._steps = rest["on"], 0
-        elif do == "step":
-            self._playing, self._steps = False, min(self._steps + 1, 10)
-        elif do == "reset":
-            self._begin = True
-        elif do == "record":
-            self._film = self._film or Film()
-        else:
-            raise UserError(f"a message asks to {do[:20]!r}, which is not offered.")
+        if message.keys() - {"do"} != MESSAGES.get(do := message["do"]):
+            raise UserError(f"a message {do[:20]!r} is not offered, or has not what it needs.")
+        match message:
+            case {"setting": setting}:
+                self._wanted = read_setting(setting, self._clips, self._wanted)
+            case {"picture": int(picture)} if 0 <= picture <= self._sent:
+                self._shown = max(self._shown, picture)
+            case {"on": bool(on)}:
+                self._playing, self._steps = on, 0
+            case {"do": "step"}:
+                self._playing, self._steps = False, min(self._steps + 1, 10)
+            case {"do": "reset"}:
+                self._begin = True
+            case {"do": "record"}:
+                self._film = self._film or Film()
+            case _:
+                raise UserError(f"a message {do!r} has what is not offered.")
         self._changed.set()
 
     async def send(self, message: dict[str, Any] | bytes) -> None:
@@ -329,11 +322,11 @@ class Session:
     async def _turn(self) -> bool:
         """Do what is due, once: begin, change the look, or decide; whether time has to pass."""
         before, self._played = self._played, self._wanted
-        if self._begin or before.episode_key != self._played.episode_key:
+        if self._begin or before.which != self._played.which:
             self._begin, self._exact = False, self._played.is_exact
             await self._ask("begin", True)
             return self._playing
-        if before.look_key != self._played.look_key:
+        if before.look != self._played.look:
             self._exact = False
         if self._playing or self._steps:
             self._steps = max(0, self._steps - 1)

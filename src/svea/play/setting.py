@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any
 
 from svea.config.modes import GROUPS, modes_of, parse_mode
-from svea.core.errors import Bounds, UserError, between
-from svea.envs.looks.live import COLOR, Adjustments
+from svea.config.run import fields
+from svea.core.errors import UserError, between
+from svea.envs.looks.live import COLOR, NEUTRAL, Adjustments
 
 OVERLAYS = ("none", "saliency", "mask")
 """What may be laid over the agent's view."""
@@ -63,19 +65,24 @@ class Setting(Adjustments):
         return f"{self.mode}:{self.intensity:g}" if self.mode == "distracting_cs" else self.mode
 
     @property
-    def is_exact(self) -> bool:
-        """Whether nothing is adjusted: the benchmark's own setting."""
-        return all(getattr(self, f.name) == f.default for f in fields(Adjustments))
+    def by_hand(self) -> tuple[Any, ...]:
+        """What is adjusted on top of the mode."""
+        return tuple(getattr(self, field.name) for field in dataclasses.fields(Adjustments))
 
     @property
-    def episode_key(self) -> tuple[int, int]:
+    def is_exact(self) -> bool:
+        """Whether nothing is adjusted: the benchmark's own setting."""
+        return self.by_hand == dataclasses.astuple(NEUTRAL)
+
+    @property
+    def which(self) -> tuple[int, int]:
         """What begins another episode when it changes."""
         return self.seed, self.episode
 
     @property
-    def look_key(self) -> tuple[Any, ...]:
+    def look(self) -> tuple[Any, ...]:
         """What changes pictures."""
-        return self.mode_name, *(getattr(self, f.name) for f in fields(Adjustments))
+        return self.mode_name, *self.by_hand
 
     def mode_in(self, task: str) -> tuple[str, dict[str, Any], str]:
         """The mode for a task, its options, and why it is another one if it is.
@@ -89,24 +96,14 @@ class Setting(Adjustments):
 
 
 DEFAULT = Setting()
-KINDS = get_type_hints(Setting)
-BOUNDS: dict[str, Bounds] = {
-    name: get_args(kind)[1]
-    for name, kind in get_type_hints(Setting, include_extras=True).items()
-    if get_args(kind)
-}
-
-
-def all_modes() -> dict[str, Any]:
-    """The modes that a page can choose by name; a user's own are not among them."""
-    return modes_of(None)
+OPTIONS = {option.path: option for option in fields(DEFAULT)}
 
 
 def grouped_modes(tasks: Collection[str]) -> dict[str, list[str]]:
     """The modes that any of these tasks has, in groups, for a list to choose from."""
-    fitting = [mode for mode in all_modes() if any(mode in modes_of(task) for task in tasks)]
-    groups = {"training": ["train"]}
-    groups |= {name: list(GROUPS[name]) for name in ("colors", "videos", "geometry", "lights")}
+    fitting = [mode for mode in modes_of(None) if any(mode in modes_of(task) for task in tasks)]
+    groups: dict[str, Collection[str]] = {"training": ["train"]}
+    groups |= {name: GROUPS[name] for name in ("colors", "videos", "geometry", "lights")}
     named = {mode for modes in groups.values() for mode in modes}
     groups["others"] = [mode for mode in fitting if mode not in named]
     shown = {name: [mode for mode in modes if mode in fitting] for name, modes in groups.items()}
@@ -114,34 +111,31 @@ def grouped_modes(tasks: Collection[str]) -> dict[str, list[str]]:
 
 
 def read_setting(given: Any, clips: Collection[str], base: Setting = DEFAULT) -> Setting:
-    """Check what a page sent, or what a link says.
+    """Check some of the fields, which a page sent or a link says; the rest are those of `base`.
 
-    Args:
-        given: Some of the fields.
-        clips: Names of the videos there are.
-        base: The rest.
+    A page chooses modes and clips among those that there are by name.
     """
     if not isinstance(given, dict):
         raise UserError(f"a setting is {type(given).__name__}; it must be an object.")
-    setting = replace(base, **{name: _checked(name, value) for name, value in given.items()})
-    choices = {"mode": all_modes(), "overlay": OVERLAYS, "video": ("", *clips)}
-    for name, allowed in choices.items():
-        if (chosen := getattr(setting, name)) not in allowed:
-            raise UserError(f"{name} is {chosen[:60]!r}, which is not offered here.")
-    return setting
+    choices = {"mode": modes_of(None), "overlay": OVERLAYS, "video": ("", *clips)}
+    checked = {name: _checked(name, value) for name, value in given.items()}
+    for name in choices.keys() & checked.keys():
+        if checked[name] not in choices[name]:
+            raise UserError(f"{name} is {checked[name][:60]!r}, which is not offered here.")
+    return dataclasses.replace(base, **checked)
 
 
 def _checked(name: str, value: Any) -> Any:
     """A field's value, if it is one."""
-    kind = KINDS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        raise UserError(f"a setting has no {str(name)[:40]!r}.")
-    if kind is float and type(value) is int:
-        return _checked(name, float(value) if abs(value) < 1e9 else math.inf)
-    if type(value) is not kind:
-        raise UserError(f"{name} is {str(value)[:40]!r}; it must be {kind.__name__}.")
-    if name in BOUNDS:
-        BOUNDS[name].check(name, value)
+    option = OPTIONS.get(name)
+    if option is None:
+        raise UserError(f"a setting has no {name[:40]!r}.")
+    if option.type is float and type(value) is int:
+        value = float(value) if abs(value) < 1e9 else math.inf
+    if type(value) is not option.type:
+        raise UserError(f"{name} is {str(value)[:40]!r}; it must be {option.type.__name__}.")
+    if option.bounds:
+        option.bounds.check(name, value)
     if name in ("body", "floor", "sky") and not COLOR.fullmatch(value):
         raise UserError(f"{name} is {value[:40]!r}; it must be a colour like #ff8800, or nothing.")
     return value

@@ -73,7 +73,7 @@ def tid_scores(
     runs: Sequence[Path], modes: Sequence[str], steps: Steps | None = None, **options: Any
 ) -> Analysed:
     """SimGRL's TID scores: a row per run with two columns per mode; means over seeds."""
-    from svea.evaluation.tid import tid
+    from svea.evaluation.analysis import tid
 
     unfit: list[SveaError] = []
 
