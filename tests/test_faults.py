@@ -39,11 +39,11 @@ MINUTE = [  # which cases of each part
     pytest.param(damage.media_truncations, range(3), id="media-truncations"),
     pytest.param(damage.media_bit_flips, range(3), id="media-bit-flips"),
     pytest.param(hostile.hostile, range(100), id="hostile"),
-    pytest.param(hostile.special_files, range(0, len(hostile.CASES), 8), id="special"),
+    pytest.param(hostile.special_files, range(0, len(hostile.CASES), 12), id="special"),
     pytest.param(undefined.nan_injections, range(6, 9), id="nan"),
     pytest.param(undefined.physics, range(9), id="physics"),
-    pytest.param(environments.worker_failures, range(1, 2), id="workers"),
-    pytest.param(environments.cycles, range(4), id="cycles"),
+    pytest.param(environments.worker_failures, range(1), id="workers"),
+    pytest.param(environments.cycles, range(2), id="cycles"),
     pytest.param(configurations.fuzzed, range(90), id="configurations"),
 ]
 

@@ -46,8 +46,10 @@ def recompiled(domain: str, setting):
     return mujoco.MjModel.from_xml_string(xml, assets)
 
 
-@pytest.mark.parametrize("rendering", ["full", "fast"])
-@pytest.mark.parametrize("domain", ["walker", "cartpole", "ball_in_cup", "finger"])
+@pytest.mark.parametrize(
+    ("domain", "rendering"),
+    [("walker", "full"), ("cartpole", "fast"), ("ball_in_cup", "full"), ("finger", "fast")],
+)
 def test_pixels_are_those_of_a_recompiled_model(domain, rendering, monkeypatch):
     monkeypatch.delenv("SVEA_DATA", raising=False)
     import mujoco

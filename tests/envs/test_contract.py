@@ -52,6 +52,10 @@ CASES = [
 ]
 
 
+CHECKED = [case for case in CASES if case.values[0][0] == "walker_walk" or "-train" in str(case.id)]
+"""For gymnasium's own checker, which takes a second: every mode once, and every task once."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def without_data():
     """Every environment of this file has generated data."""
@@ -111,6 +115,7 @@ def train_episode(task):
     return episode
 
 
+@pytest.mark.parametrize("env", CHECKED, indirect=True)
 def test_gymnasium_checker_is_content(env):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -168,7 +173,7 @@ def test_provenance_is_json_and_names_the_mode(env):
 def test_same_episode_in_another_process(make):
     cases = [("walker_walk", "train")]
     modes = ("color_hard", "video_hard", "distracting_cs", "rotate_shift_unpaired_hard")
-    cases += [("cartpole_swingup", mode) for mode in (*modes, "camera_hard", "light_color_hard")]
+    cases += [("cartpole_swingup", mode) for mode in modes]
     cases += [("robot_push", "test")]
     code = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})

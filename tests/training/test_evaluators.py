@@ -28,7 +28,7 @@ def test_curves_see_an_even_subset_of_the_worlds(monkeypatch: pytest.MonkeyPatch
     for seed, environments in ((0, 2), (4, 1)):
         config = configure(
             "cartpole_swingup", preset="quick", seed=seed, image_size=48, episode_frames=8,
-            eval_mode="color_hard", eval_episodes=5, eval_envs=environments,
+            rendering="fast", eval_mode="color_hard", eval_episodes=5, eval_envs=environments,
         )  # fmt: skip
         with ExitStack() as stack:
             sets = evaluators.Evaluators(config, stack, print, torch.device("cpu"))

@@ -28,9 +28,8 @@ def test_runs_that_take_turns_are_the_runs_alone(tmp_path: Path) -> None:
         assert_same(one, other)
 
 
-@pytest.mark.parametrize("speed", ["eager", "auto"])
 def test_runs_that_take_turns_are_the_runs_alone_where_the_number_of_threads_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speed: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trainer leaves a core to its environments, so the second begins with fewer threads.
 
@@ -38,7 +37,7 @@ def test_runs_that_take_turns_are_the_runs_alone_where_the_number_of_threads_cha
     the 16 filters that the kernels in C take.
     """
     network = {"layers": 4, "filters": 16, "projection": 50, "hidden": 256}
-    short = {"decisions": 16, "eval_every": 16, "network": network, "speed": speed}
+    short = {"decisions": 16, "eval_every": 16, "network": network}
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
     def config(name: str, seed: int) -> Config:
