@@ -37,7 +37,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from svea import speed
 from svea.agents import DQN, SAC, Agent
 from svea.agents import make_agent as configured_agent
-from svea.agents.sgqn import SGQN, guided, guided_gradient, influence, most_influential
+from svea.agents.auxiliary import SGQN
+from svea.agents.diagnostics import guided, guided_gradient, influence, most_influential
 from svea.config import configure
 from svea.config.options import MaDiOptions, SGQNOptions
 from svea.networks.parts import AttributionDecoder

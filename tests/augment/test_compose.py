@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from augmented import (
-    BANK,
-    LARGE_BANK,
-    SIDE,
-    observations,
-    seeded,
-)
+from augmented import BANK, LARGE_BANK, SIDE, observations, seeded
 
 from svea import augment
 from svea.augment import AUGMENTATIONS, Augmentation, augmentation
@@ -33,11 +27,8 @@ def test_plus_is_a_sequence():
 
 
 def test_bar_sends_every_sample_one_way(monkeypatch):
-    (
-        mark(monkeypatch, "first", 0.25),
-        mark(monkeypatch, "second", 0.5),
-        mark(monkeypatch, "third", 1),
-    )
+    for name, value in {"first": 0.25, "second": 0.5, "third": 1}.items():
+        mark(monkeypatch, name, value)
     x = torch.zeros(7, 3, 2, 2)
     ways = augmentation("first|second|third")
     chosen = torch.stack([ways(x, seeded(seed))[:, 0, 0, 0] for seed in range(600)])
@@ -50,13 +41,6 @@ def test_bar_sends_every_sample_one_way(monkeypatch):
 def test_bar_keeps_every_sample_in_its_place():
     x = torch.arange(7).view(7, 1, 1, 1).expand(-1, 3, 4, 4) / 7
     assert torch.equal(augmentation("none|shift|rotation")(x, seeded(0)), x)
-
-
-def test_a_single_sample_can_go_every_way(monkeypatch):
-    mark(monkeypatch, "first", 0.25), mark(monkeypatch, "second", 0.5)
-    ways = augmentation("first|second")
-    x = torch.zeros(1, 3, 2, 2)
-    assert {ways(x, seeded(seed))[0, 0, 0, 0].item() for seed in range(20)} == {0.25, 0.5}
 
 
 def test_plus_binds_tighter_than_bar(monkeypatch):
@@ -93,21 +77,28 @@ def test_a_number_sets_the_drift():
         expected = augment.overlay_drift(x, seeded(1), images=LARGE_BANK, drift=drift)
         y = augmentation(spec, lambda: LARGE_BANK)(x, seeded(1))
         assert torch.equal(y, expected)
-    with pytest.raises(UserError, match="need pictures of 108x108, but they are 64x64"):
+    with pytest.raises(UserError, match=r"108x108.*64x64"):
         augmentation("overlay_drift:12", lambda: LARGE_BANK)(x, seeded(1))
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("spec", "named"),
     [
-        ("overlay_drift:", "drift is ''; allowed: a whole number, 0 to 64"),
-        ("overlay_drift:2.5", "drift is '2.5'; allowed: a whole number"),
-        ("conv|overlay_drift:65", "drift is 65; allowed: 0 to 64"),
-        ("conv:3", "'conv:3': only some names take a number: overlay_drift:6"),
+        ("overlay_drift:", "''"),
+        ("overlay_drift:2.5", "2.5"),
+        ("conv|overlay_drift:65", "65"),
+        ("conv:3", "'conv:3'"),
+        ("crop|conv", "'crop|conv'"),
+        ("cutout|cnv", "'conv'"),
+        ("conv|gama", "'gama'"),
+        ("conv|own_augments:missing", "'own_augments:missing'.*missing"),
+        ("conv|no_such_module:gamma", "'no_such_module'"),
+        ("conv|own_augments:NOT_AN_AUGMENTATION", "int"),
+        ("conv|own_augments:draw_nothing", r"draw_nothing\("),
     ],
 )
-def test_bad_numbers_are_named(spec, message):
-    with pytest.raises(UserError, match=message):
+def test_bad_compositions_are_named(spec, named, own_augments):
+    with pytest.raises(UserError, match=named):
         augmentation(spec)
 
 
@@ -124,20 +115,7 @@ def test_conv_and_overlay_drift_one_per_sample_or_both():
 
 
 def test_the_ways_of_a_choice_have_one_size():
-    with pytest.raises(UserError, match=r"'crop\|conv' gives .* different sizes.*allowed"):
-        augmentation("crop|conv")
     assert augmentation("crop|conv + crop")(observations(side=90), seeded(0)).shape[-1] == 84
-
-
-@pytest.mark.parametrize("spec", ["conv", "conv+blur", "conv|blur"])
-def test_numpy_arrays_are_refused(spec):
-    with pytest.raises(UserError, match="tensor; got ndarray"):
-        augmentation(spec)(observations().numpy())
-
-
-def test_unknown_names_get_a_suggestion():
-    with pytest.raises(UserError, match=r"unknown augmentation 'cnv'\. Did you mean 'conv'"):
-        augmentation("cutout|cnv")
 
 
 def test_overlay_by_itself_has_generated_pictures_made_once():
@@ -159,38 +137,23 @@ def test_an_augmentation_of_the_users_own_is_named_by_its_module(own_augments):
     assert torch.equal(halved, x / 2), "a plain function"
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("own_augments:missing", "augmentation 'own_augments:missing' cannot be imported.*missing"),
-        ("no_such_module:gamma", "cannot be imported: No module named 'no_such_module'"),
-        ("own_augments:NOT_AN_AUGMENTATION", "is int; it must be made with svea.augment.register"),
-        ("own_augments:draw_nothing", r"is the function draw_nothing\(.*it must be made with"),
-        ("gama", "or one of your own as module:name"),
-    ],
-)
-def test_what_is_not_an_augmentation_is_named(name, message, own_augments):
-    with pytest.raises(UserError, match=message):
-        augmentation(f"conv|{name}")
-
-
 def test_an_augmentation_of_the_users_own_is_tried_before_anything_starts(own_augments):
     try_out("conv|own_augments:own_gamma+own_augments:own_dim|overlay_drift:12", 40)
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "named"),
     [
-        ("cut_off", r"returned float32 \(4, 9, 10, 40\) on cpu; it must return a tensor like the"),
-        ("in_bytes", r"returned uint8 \(4, 9, 40, 40\).*float32 on cpu"),
-        ("too_bright", r"returned values from \d.* to 2.*; allowed: 0 to 1"),
-        ("not_finite", "returned values from nan to nan; allowed: 0 to 1"),
-        ("forgets", "returned NoneType; it must return"),
-        ("raises", r"raised RuntimeError: no lamp \(.*own_augments.py, line \d+, in raises\)"),
+        ("cut_off", r"\(4, 9, 10, 40\)"),
+        ("in_bytes", r"uint8 \(4, 9, 40, 40\)"),
+        ("too_bright", r"\d.* to 2"),
+        ("not_finite", "nan to nan"),
+        ("forgets", "NoneType"),
+        ("raises", r"no lamp \(.*own_augments.py, line \d+, in raises\)"),
     ],
 )
-def test_one_that_makes_no_view_is_refused_by_name(name, message, own_augments):
-    with pytest.raises(UserError, match=f"^augmentation 'own_augments:{name}' {message}"):
+def test_one_that_makes_no_view_is_refused_by_name(name, named, own_augments):
+    with pytest.raises(UserError, match=f"'own_augments:{name}'.*{named}"):
         try_out(f"conv+own_augments:{name}", 40)
 
 

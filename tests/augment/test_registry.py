@@ -24,7 +24,7 @@ from augmented import (
     rows_of,
     seeded,
     seeds,
-)
+)  # fmt: skip
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -139,82 +139,67 @@ def test_nothing_waits_for_the_device(spec, monkeypatch):
 
 
 @pytest.mark.parametrize("name", sorted(AUGMENTATIONS))
-def test_is_free_of_gradients(name):
-    y = call(name, observations().requires_grad_(), 0)
-    assert not y.requires_grad
-
-
-@pytest.mark.parametrize("name", sorted(AUGMENTATIONS))
-def test_takes_channels_last_and_views(name):
+def test_layout_gradients_and_autocast_change_nothing(name):
     x = observations()
     expected = call(name, x, 0)
-    torch.testing.assert_close(
-        call(name, x.contiguous(memory_format=torch.channels_last), 0), expected
-    )
+    laid_out = call(name, x.contiguous(memory_format=torch.channels_last), 0)
+    torch.testing.assert_close(laid_out, expected)
     wide = torch.zeros(4, 9, SIDE, 2 * SIDE)
     wide[..., ::2] = x
     torch.testing.assert_close(call(name, wide[..., ::2], 0), expected)
-
-
-@pytest.mark.parametrize("name", sorted(AUGMENTATIONS))
-def test_autocast_does_not_change_the_result(name):
-    x = observations()
+    assert not call(name, observations().requires_grad_(), 0).requires_grad
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = call(name, x, 0)
-    assert inside.dtype == torch.float32
-    assert torch.equal(inside, call(name, x, 0))
+    assert inside.dtype == torch.float32 and torch.equal(inside, expected)
 
 
 @pytest.mark.parametrize(
-    ("x", "message"),
+    ("x", "named"),
     [
-        (torch.zeros(9, 84, 84), r"got 3 axes: \(9, 84, 84\)"),
-        (torch.zeros(2, 8, 84, 84), "got 8 channels"),
-        (torch.zeros(2, 0, 84, 84), "got 0 channels"),
-        (torch.full((2, 9, 84, 84), 255.0), "got 255 to 255. Divide by 255"),
-        (torch.full((2, 9, 84, 84), -0.5), "got -0.5"),
-        (torch.full((2, 9, 84, 84), math.nan), "got nan"),
-        (torch.zeros(2, 9, 84, 84, dtype=torch.uint8), "floats in .0, 1.; got torch.uint8"),
-        (torch.zeros(2, 9, 84, 84, dtype=torch.int64), "got torch.int64"),
+        (torch.zeros(9, 84, 84), r"\d, 84, 84\)"),
+        (torch.zeros(2, 8, 84, 84), "8, 84, 84"),
+        (torch.zeros(2, 0, 84, 84), "0, 84, 84"),
+        (torch.full((2, 9, 84, 84), 255.0), "255 to 255"),
+        (torch.full((2, 9, 84, 84), -0.5), "-0.5"),
+        (torch.full((2, 9, 84, 84), math.nan), "nan"),
+        (torch.zeros(2, 9, 84, 84, dtype=torch.uint8), "uint8"),
+        (torch.zeros(2, 9, 84, 84, dtype=torch.int64), "int64"),
+        (torch.zeros(2, 9, 84, 84).numpy(), "ndarray"),
     ],
 )
-def test_bad_observations_are_named(x, message):
-    with pytest.raises(UserError, match=message):
-        augment.conv(x)
+def test_bad_observations_are_named(x, named):
+    for spec in ("conv", "conv+blur", "conv|blur"):
+        with pytest.raises(UserError, match=named):
+            augmentation(spec)(x)
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "message"),
+    ("name", "parameters", "named"),
     [
-        ("crop", {"size": 84}, "cannot cut 84x84 pixels out of 36x36"),
-        ("crop", {"size": 0}, "cannot cut 0x0"),
+        ("crop", {"size": 84}, "84.*36x36"),
+        ("crop", {"size": 0}, "size is 0"),
         ("shift", {"pad": -1}, "pad is -1"),
-        ("cutout", {"largest": 37}, "10 to 37 pixels do not fit 36x36"),
-        ("blur", {"sigma": (0.0, 1.0)}, "sigma is"),
+        ("cutout", {"largest": 37}, "37.*36x36"),
+        ("blur", {"sigma": (0.0, 1.0)}, "sigma"),
         ("overlay", {"images": BANK, "weight": 1.5}, "weight is 1.5"),
-        ("overlay_drift", {"images": BANK, "weight": -1.0}, "overlay_drift: weight is -1"),
+        ("overlay_drift", {"images": BANK, "weight": -1.0}, "weight is -1"),
         ("overlay_drift", {"images": BANK, "drift": -1}, "drift is -1"),
-        (
-            "overlay_drift",
-            {"images": LARGE_BANK},
-            "3 frames of 36x36 .* up to 6 .* need pictures of 72x72, but they are 64x64; "
-            "use overlay_drift:4 or less",
-        ),
-        ("spectrum", {"probability": 1.5}, "spectrum: probability is 1.5"),
+        ("overlay_drift", {"images": LARGE_BANK}, "72x72.*64x64.*overlay_drift:4"),
+        ("spectrum", {"probability": 1.5}, "probability is 1.5"),
         ("spectrum", {"highest": 0.6}, "highest is 0.6"),
-        ("amplitude_mix", {"share": (0.9, 0.1)}, "share is"),
-        ("amplitude_mix", {"probability": -1.0}, "amplitude_mix: probability is -1"),
-        ("affine_jitter", {"scale": (0.0, 1.0)}, "scale is"),
-        ("affine_jitter", {"shear": 90.0}, "shear 90"),
+        ("amplitude_mix", {"share": (0.9, 0.1)}, "share"),
+        ("amplitude_mix", {"probability": -1.0}, "probability is -1"),
+        ("affine_jitter", {"scale": (0.0, 1.0)}, "scale"),
+        ("affine_jitter", {"shear": 90.0}, "90"),
     ],
 )
-def test_bad_parameters_are_named(name, parameters, message):
-    with pytest.raises(UserError, match=message):
+def test_bad_parameters_are_named(name, parameters, named):
+    with pytest.raises(UserError, match=named):
         AUGMENTATIONS[name](observations(), seeded(0), **parameters)
 
 
 def test_a_name_is_registered_once():
-    with pytest.raises(ValueError, match="'shift' is already registered"):
+    with pytest.raises(ValueError, match="'shift'"):
         augment.register(lambda x: {})(augment.shift.function)
 
 

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from svea.cli import doctor
 from svea.core import errors, machine
 from svea.evaluation import play
-from svea.speed import device, host
+from svea.speed import device
 
 # Kept before `healthy` replaces them.
 MEASURE_GL = doctor.measure_gl
@@ -153,7 +153,7 @@ def test_training_and_doctor_count_the_same_cores(monkeypatch):
     monkeypatch.setattr(machine, "_control_groups", lambda: [Path("/group")])
     monkeypatch.setattr(machine, "_core_quota", lambda group: 3.0)
     assert finding("cpu").value.startswith("3 cores, ")
-    assert play.usable_cores() == host.usable_cores() == 3
+    assert play.usable_cores() == device.usable_cores() == 3
 
 
 def test_the_worst_problem_gives_the_exit_code(healthy, monkeypatch):

@@ -12,7 +12,7 @@ import torch
 from svea.core import machine
 from svea.core.errors import DeviceError, UserError
 from svea.evaluation.play import parallel_environments
-from svea.speed import host
+from svea.speed import device
 
 LINUX = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
 
@@ -86,7 +86,7 @@ def test_training_and_evaluation_keep_to_the_quota(
     threads: list[int] = []
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
-    host.leave_a_core()
+    device.leave_a_core()
     assert threads == [2]
 
 

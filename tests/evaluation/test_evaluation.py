@@ -35,7 +35,7 @@ from svea.evaluation.play import (
 from svea.evaluation.requests import Request, Scoring, evaluate
 from svea.runs.load import export, load_agent, load_config
 from svea.runs.records import append_records
-from svea.speed import host
+from svea.speed import device
 from svea.training import train
 
 torch.set_num_threads(1)
@@ -140,14 +140,14 @@ def test_agents_leave_cores_to_the_environments(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """OMP_NUM_THREADS, and fewer threads that were set in torch, stay."""
-    monkeypatch.setattr(host, "usable_cores", lambda: 4)
+    monkeypatch.setattr(device, "usable_cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if environment:
         monkeypatch.setenv("OMP_NUM_THREADS", environment)
     taken = [before]
     monkeypatch.setattr(torch, "get_num_threads", lambda: taken[-1])
     monkeypatch.setattr(torch, "set_num_threads", taken.append)
-    with host.sharing_cores(torch.device("cpu"), jobs):
+    with device.sharing_cores(torch.device("cpu"), jobs):
         assert taken[-1] == threads
     assert taken[-1] == before
 

@@ -13,7 +13,7 @@ from PIL import Image
 from tiny_runs import tiny
 from torch import Tensor
 
-from svea.agents.sgqn import guided_gradient
+from svea.agents.diagnostics import guided_gradient
 from svea.core.errors import UserError
 from svea.evaluation.film import record
 from svea.evaluation.saliency import (

@@ -14,7 +14,7 @@ import torch
 from tiny_runs import tiny
 
 from svea.agents import Agent, make_agent
-from svea.agents.sgqn import guided_action_gradient, guided_gradient
+from svea.agents.diagnostics import guided_action_gradient, guided_gradient
 from svea.cli import main
 from svea.config import Config, configure, to_dict
 from svea.core.errors import UserError

@@ -32,14 +32,13 @@ from svea.bench.timing import noise_replay
 from svea.config import configure
 from svea.core.errors import UserError
 from svea.kernels import cpu, gpu, nvrtc, random_convolution, trunk
-from svea.kernels.cpu import PicturesInC
+from svea.kernels.cpu import resized_crops
 from svea.kernels.gpu import fuse
 from svea.networks import FrameCNN
 from svea.speed.accelerate import (
     fast_augmentation,
     with_kernels,
 )
-from svea.speed.graphs import SideStream
 
 CPU = torch.device("cpu")
 KERNELS = [f"{kernels.__name__}.{module.name}" for module in pkgutil.iter_modules(kernels.__path__)]
@@ -161,7 +160,7 @@ def test_on_a_gpu_views_have_kernels_or_are_compiled(
         assert part.function is not original
         assert part.parameters == ({"pad": 1} if part.name == "shift" else {})
     assert [part.name for part in parts(plain)] == [part.name for part in parts(maker.strong)]
-    assert maker.pixels is not views.pixels and isinstance(agent.overlap, SideStream)
+    assert maker.pixels is not views.pixels
 
 
 @pytest.mark.parametrize(
@@ -232,17 +231,20 @@ def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(
     drifting = AUGMENTATIONS["overlay_drift"].bind(images=bank, drift=2)
     kernels = types.ModuleType("svea.kernels.pictures")
     monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
-    kernels.FastPictures = lambda bank, place: types.SimpleNamespace(check=lambda: None, bank=bank)  # type: ignore[attr-defined]
+    monkeypatch.setattr("svea.kernels.pictures", kernels, raising=False)
+    kernels.resize, kernels.check = object(), lambda bank: None  # type: ignore[attr-defined]
     fast = with_kernels(drifting, torch.device("cuda"))
-    assert fast.parameters["images"].bank is bank and fast.parameters["drift"] == 2
+    resized = fast.parameters["images"]
+    assert resized.pictures is bank.pictures and resized.resize is kernels.resize
+    assert fast.parameters["drift"] == 2
     in_c = with_kernels(drifting, CPU).parameters["images"]
-    assert in_c.bank is bank and type(in_c) is PicturesInC
+    assert in_c.pictures is bank.pictures and in_c.resize is resized_crops
 
-    def broken(bank: ImageBank, place: Any) -> None:
+    def broken(bank: ImageBank) -> None:
         raise RuntimeError("no such GPU")
 
-    kernels.FastPictures = broken  # type: ignore[attr-defined]
-    with pytest.warns(UserWarning, match="products of matrices and take longer: no such GPU"):
+    kernels.check = broken  # type: ignore[attr-defined]
+    with pytest.warns(UserWarning, match="no such GPU"):
         plain = with_kernels(drifting, torch.device("cuda"))
     assert plain.parameters["images"] is bank
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from svea import configure
 from svea.agents import make_agent
-from svea.agents.sac import SAC
+from svea.agents.agent import SAC
 from svea.augment import conv
 from svea.kernels import random_convolution as in_cuda
 from svea.kernels import updates

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from svea.agents import learning, make_agent
+from svea.agents import make_agent
 from svea.config import configure
 from svea.replay import Replay
 from svea.runs.layout import agent_bytes, folder_bytes, replay_bytes
@@ -37,7 +37,7 @@ def test_an_agent_is_not_larger_than_estimated_without_making_it(options: dict[s
     moments = sum(
         2 * p.nbytes for o in agent.optimisers.values() for p in o.param_groups[0]["params"]
     )
-    exact = sum(tensor.nbytes for tensor in learning.learned(agent).values()) + moments
+    exact = sum(tensor.nbytes for tensor in agent.learned().values()) + moments
     assert exact <= agent_bytes(config) <= 4 * exact + 16_000_000
 
 

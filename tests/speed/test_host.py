@@ -14,7 +14,7 @@ from svea.config import configure
 from svea.core.errors import UserError
 from svea.runs import load
 from svea.runs.load import load_config
-from svea.speed import EXACT, host, learner
+from svea.speed import EXACT, device, learner
 from svea.training import train, train_together
 
 
@@ -30,7 +30,7 @@ def flags() -> Iterator[None]:
 
 def test_float32_on_a_gpu_is_tf32_unless_exact(flags: None) -> None:
     for exact in (False, True, False):  # the last: a later run in the process
-        host.prepare(torch.device("cuda"), exact=exact)
+        device.prepare(torch.device("cuda"), exact=exact)
         assert torch.backends.cuda.matmul.allow_tf32 is not exact
         assert torch.backends.cudnn.allow_tf32 is not exact
         assert torch.get_float32_matmul_precision() == ("highest" if exact else "high")

@@ -13,7 +13,7 @@ from svea.agents import make_agent
 from svea.augment import Augmentation, transform
 from svea.replay import Batch
 from svea.speed.accelerate import with_kernels
-from svea.speed.host import prepare
+from svea.speed.device import prepare
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 torch.set_num_threads(1)

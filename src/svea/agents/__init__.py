@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from svea.agents.agent import Agent
-from svea.agents.auxiliary import CURL, PAD, SODA, Auxiliary
+from svea.agents.agent import SAC, Agent
+from svea.agents.auxiliary import CURL, PAD, SGQN, SODA, Auxiliary
 from svea.agents.bases import DDPG, DQN
-from svea.agents.sac import SAC
-from svea.agents.sgqn import SGQN
 from svea.augment import Augment, augmentation
 from svea.augment.images import ImageBank
 from svea.config.names import find_method, is_own_encoder, uses_pictures
+from svea.config.options import FRAMES
 from svea.core.seeds import seed_for
 from svea.networks import CNN, FrameCNN, OwnEncoder, Trunk, ViT
 from svea.recipes import streams
@@ -28,12 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["AUXILIARIES", "BASES", "DDPG", "DQN", "SAC", "Agent", "make_agent", "make_replay"]
 
 BASES: dict[str, type[Agent]] = {"sac": SAC, "ddpg": DDPG, "dqn": DQN}
-AUXILIARIES: dict[str, Callable[..., Auxiliary]] = {
-    "curl": CURL,
-    "soda": SODA,
-    "pad": PAD,
-    "sgqn": SGQN,
-}
+AUXILIARIES = {"curl": CURL, "soda": SODA, "pad": PAD, "sgqn": SGQN}
 
 
 def make_agent(
@@ -44,11 +38,8 @@ def make_agent(
 ) -> Agent:
     """The agent that a configuration describes, freshly initialised.
 
-    Args:
-        config: what to make.
-        actions: dimensions of the action, or the number of choices for DQN.
-        device: where it computes.
-        strong: takes the place of the configuration's strong augmentation.
+    ``actions`` are the dimensions of the action, or the number of choices for DQN; ``strong`` takes
+    the place of the configuration's strong augmentation.
     """
     pictures = pictures_of(config, device)
     views = Views.of(config, strong or augmentation(config.augment, pictures))
@@ -65,7 +56,6 @@ def make_agent(
         device=device,
         seed=config.seed,
     )
-    agent.pictures = None
     if strong is None and uses_pictures(config.augment):
         agent.pictures = pictures().record
     return agent
@@ -80,14 +70,7 @@ def pictures_of(config: Config, device: torch.device | str = "cpu") -> Callable[
 def make_replay(
     config: Config, actions: int, device: torch.device | str = "cpu", seed: int | None = None
 ) -> Replay:
-    """The empty replay buffer of a run.
-
-    Args:
-        config: of the run.
-        actions: dimensions of a stored action.
-        device: where it lies.
-        seed: of the batches to be drawn; default: the run's.
-    """
+    """The empty replay buffer of a run; the seed of its draws is the run's by default."""
     return Replay(
         config.replay_capacity,
         config.rendered_size,
@@ -107,26 +90,16 @@ def make_encoder(config: Config) -> Trunk:
     if is_own_encoder(config.encoder):
         return OwnEncoder(config.encoder, config.image_size)
     if config.encoder == "vit":
-        return ViT(
-            image_size=config.image_size,
-            patch=network.patch,
-            width=network.width,
-            depth=network.depth,
-            heads=network.heads,
-            mlp_ratio=network.mlp_ratio,
-        )
-    sizes: dict[str, int] = {
-        "image_size": config.image_size,
-        "layers": network.layers,
-        "filters": network.filters,
-        "strided_layers": network.strided_layers,
-    }
+        names = ("patch", "width", "depth", "heads", "mlp_ratio")
+        return ViT(image_size=config.image_size, **{name: getattr(network, name) for name in names})
+    sizes = network.layers, network.filters, network.strided_layers
     if config.encoder == "frames":
-        return FrameCNN(**sizes, frame_layers=network.frame_layers)
-    return CNN(**sizes, drqv2=config.encoder == "drqv2")
+        return FrameCNN(3 * FRAMES, config.image_size, *sizes, network.frame_layers)
+    return CNN(3 * FRAMES, config.image_size, *sizes, config.encoder == "drqv2")
 
 
 def make_auxiliary(config: Config, agent: Agent) -> Auxiliary:
     """The auxiliary task with its numbers."""
+    task: Callable[..., Auxiliary] = AUXILIARIES[config.auxiliary]
     own = {"own_layers": config.network.head_layers} if config.auxiliary == "pad" else {}
-    return AUXILIARIES[config.auxiliary](agent, getattr(config, config.auxiliary), **own)
+    return task(agent, getattr(config, config.auxiliary), **own)

@@ -1,7 +1,8 @@
-"""What every base algorithm shares: the trunk, the views, the Q-loss, the slow target.
+"""One update: what every base algorithm shares, and Soft Actor-Critic, the paper's.
 
-A base algorithm adds how a successor is valued, how a policy is improved, and how to act. The
-equation numbers are the paper's (Hansen, Su and Wang, 2021); docs/how-it-works.md explains them.
+Shared are the trunk, the views, the Q-loss and the slow target. A base algorithm adds how a
+successor is valued, how a policy is improved, and how to act. The equation numbers are the paper's
+(Hansen, Su and Wang, 2021); docs/how-it-works.md explains them.
 """
 
 from __future__ import annotations
@@ -15,19 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from svea.agents.learning import (
-    Losses,
-    Trainable,
-    critic_parts,
-    follow,
-    frozen_copy,
-    parameters_of,
-)
-from svea.config.options import AgentOptions, MaDiOptions
+from svea.agents.learning import Trainable, follow, frozen_copy, parameters_of
+from svea.config.options import AgentOptions, MaDiOptions, SACOptions
 from svea.core.seeds import seed_for
-from svea.networks import Masker, Trunk
-from svea.networks.heads import Noise
-from svea.networks.trunk import drawing_weights
+from svea.networks import Actor, Critic, Masker, Trunk
+from svea.networks.encoders import drawing_weights
+from svea.networks.heads import Branch, Noise
 from svea.recipes import Streams
 from svea.replay import Batch, on_device
 from svea.views import Views
@@ -35,6 +29,7 @@ from svea.views import Views
 if TYPE_CHECKING:
     from svea.agents.auxiliary import Auxiliary
 
+Losses = dict[str, Tensor]
 Images = NDArray[np.uint8] | Tensor
 Overlap = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
 """Starts a computation; calling the result waits for it."""
@@ -54,7 +49,8 @@ class Agent(Trainable):
     Options: ClassVar[type[AgentOptions]] = AgentOptions
     discrete = False  # whether an action is one of several choices, not a vector in [-1, 1]
 
-    critic: nn.Module
+    critic: Branch
+    target_critic: Branch
     actor: nn.Module
     pictures: dict[str, Any] | None = None  # what overlay mixes in, as a run records it
 
@@ -131,7 +127,7 @@ class Agent(Trainable):
     def anneal(self, decision: int) -> None:
         """Set the numbers that change with time."""
 
-    def q_heads(self, critic: nn.Module, features: Tensor, actions: Tensor) -> Tensor:
+    def q_heads(self, critic: Branch, features: Tensor, actions: Tensor) -> Tensor:
         """The Q-values (heads, N) of actions (N, A)."""
         return critic(features, actions)
 
@@ -144,7 +140,7 @@ class Agent(Trainable):
         """Actions (N, A) for uint8 observations (N, 9, H, W), or (A,) for one (9, H, W).
 
         Args:
-            observations: what the environments show.
+            observations: from environments.
             explore: act as in training, else take the best actions.
             generator: of the exploration, or one per observation; by default the agent's own.
         """
@@ -155,9 +151,8 @@ class Agent(Trainable):
         self.anneal(self.decision)
         features = self.trunk(self.masked(pixels(images if images.ndim == 4 else images[None])))
         actions = self.choose(features, explore, generator or self.generator)
-        return (
-            (actions if images.ndim == 4 else actions[0]).float().cpu().numpy()
-        )  # waits for the device
+        chosen = actions if images.ndim == 4 else actions[0]
+        return chosen.float().cpu().numpy()  # waits for the device
 
     @torch.no_grad()
     def q_value(self, observations: Tensor, actions: Tensor) -> Tensor:
@@ -258,14 +253,17 @@ class Agent(Trainable):
     @torch.no_grad()
     def update_target(self) -> None:
         """Eq. 2: the target follows slowly; its encoder (with projection) faster than its Qs."""
-        # Without a target encoder the projection is just the critic's first layer.
-        encoder_tau = self.options.encoder_tau if self.has_target_trunk else self.options.q_tau
-        if self.has_target_trunk:
-            follow([self.target_trunk], [self.trunk], encoder_tau)
-        slow_projection, slow_q = critic_parts(self.target_critic)
-        projection, q = critic_parts(self.critic)
-        follow(slow_projection, projection, encoder_tau)
-        follow(slow_q, q, self.options.q_tau)
+        for slow, fast, rate in self.followers():
+            follow(slow, fast, rate)
+
+    def followers(self) -> list[tuple[list[nn.Module], list[nn.Module], float]]:
+        """Slow networks, the ones that they follow, and how fast."""
+        slow, fast, options = self.target_critic, self.critic, self.options
+        if not self.has_target_trunk:  # the projection is then just the critic's first layer
+            return [([slow], [fast], options.q_tau)]
+        encoder = [self.target_trunk, slow.projection], [self.trunk, fast.projection]
+        functions = slow.functions(), fast.functions()
+        return [(*encoder, options.encoder_tau), (*functions, options.q_tau)]
 
     @torch.no_grad()
     def features_of_policy(self, now: Views) -> tuple[Tensor, Tensor]:
@@ -280,8 +278,119 @@ class Agent(Trainable):
         of_view = dict(zip(streams.policy, features.chunk(len(streams.policy)), strict=True))
         return features, torch.cat([of_view[view] for view in streams.policy_q])
 
+    # Optimisers -----------------------------------------------------------------------------------
+
+    def add_optimiser(
+        self, name: str, parameters: list[Any], rate: float, beta1: float = 0.9
+    ) -> None:
+        """An Adam under a name; ``step`` and checkpoints find it there."""
+        self.optimisers[name] = torch.optim.Adam(
+            parameters,
+            lr=rate,
+            betas=(beta1, 0.999),
+            fused=True,
+            capturable=self.device.type == "cuda",  # its step count lives on the device
+        )
+
+    # A seam: `kernels` may assign a faster one over it.
+    def step(self, name: str, loss: Tensor, *others: str) -> Losses:
+        """One optimiser step on the gradient of its own parameters alone; loss and gradient norm.
+
+        A gradient that is not finite leaves the weights as they are, without asking the device:
+        the fused optimiser skips the step itself, as it does under loss scaling. `others` are
+        optimisers that step on the same loss, by the same backward pass.
+        """
+        optimisers = {each: self.optimisers[each] for each in (name, *others)}
+        groups = [optimiser.param_groups[0]["params"] for optimiser in optimisers.values()]
+        gradients = torch.autograd.grad(loss, [p for parameters in groups for p in parameters])
+        remaining, norms = list(gradients), {}
+        for each, parameters in zip(optimisers, groups, strict=True):
+            own, remaining = remaining[: len(parameters)], remaining[len(parameters) :]
+            for parameter, gradient in zip(parameters, own, strict=True):
+                parameter.grad = laid_out_as(parameter, gradient)
+            norms[f"{each}_gradient"] = torch.stack(torch._foreach_norm(own)).norm()
+        not_finite = 1 - torch.isfinite(sum(norms.values())).float()  # type: ignore[arg-type]
+        for optimiser in optimisers.values():
+            optimiser.found_inf = not_finite  # type: ignore[attr-defined]
+            optimiser.step()
+        return {f"{name}_loss": loss.detach()} | norms
+
+
+def laid_out_as(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient with its numbers in the parameter's order, which the fused optimiser assumes."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)
+
 
 def in_turn(function: Callable[[], Tensor]) -> Callable[[], Tensor]:
     """Compute now. `speed` replaces this by a second CUDA stream."""
     value = function()
     return lambda: value
+
+
+class SAC(Agent):
+    """A squashed Gaussian policy that climbs Q plus entropy, and twin Q-functions."""
+
+    Options = SACOptions
+    options: SACOptions
+    actor: Actor
+    critic: Critic
+
+    def build(self) -> None:
+        """Policy, Q-functions and temperature, with the optimisers of policy and temperature."""
+        sizes = (self.actions, self.projection, self.hidden)
+        self.actor = Actor(self.trunk.features, *sizes).to(self.device)
+        self.critic = Critic(self.trunk.features, *sizes).to(self.device)
+        self.target_entropy = -float(self.actions)
+        options = self.options
+        self.log_temperature = torch.tensor(options.initial_temperature, device=self.device).log_()
+        self.log_temperature.requires_grad_(True)
+        self.add_optimiser("actor", [*self.actor.parameters()], options.learning_rate)
+        rate, beta1 = options.temperature_learning_rate, options.temperature_beta1
+        self.add_optimiser("temperature", [self.log_temperature], rate, beta1)
+
+    def choose(self, features: Tensor, explore: bool, generator: Noise) -> Tensor:
+        """Sample from the policy to explore, else take its most likely action."""
+        if explore:
+            return self.actor.sample(features, generator)[0]
+        return self.actor.mode(features)
+
+    @torch.no_grad()
+    def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Eq. 1's expectation with SAC's entropy bonus: one action drawn from the policy."""
+        features = self.trunk(images)
+        actions, log_probability = self.actor.sample(features, generator or self.generator)
+        q = self.target_critic(self.target_features(images, features), actions).amin(0)
+        return q - self.log_temperature.exp() * log_probability
+
+    def update_actor(self, now: Views) -> Losses:
+        """The policy climbs Q plus entropy; the temperature holds the entropy at its target.
+
+        The policy's loss must not reach the trunk (stop-grad in Section 5.2 of the paper), and one
+        evaluation of it serves policy and Q where both see one view.
+        """
+        features, q_features = self.features_of_policy(now)
+        actions, log_probability = self.actor.sample(features, self.generator)
+        q = self.critic(q_features, actions)
+        policy_loss, temperature_loss, seen = self.policy_losses(q, log_probability)
+        return self.step("actor", policy_loss) | self.step("temperature", temperature_loss) | seen
+
+    # A seam: `speed` may assign a faster one over it.
+    def policy_losses(self, q: Tensor, log_probability: Tensor) -> tuple[Tensor, Tensor, Losses]:
+        """The losses of policy and temperature from Q-values (heads, B), and what the log shows."""
+        temperature = self.log_temperature.exp()
+        policy_loss = (temperature.detach() * log_probability - q.amin(0)).mean()
+        surplus = (-log_probability - self.target_entropy).detach()
+        temperature_loss = (temperature * surplus).mean()
+        seen = {"temperature": temperature.detach(), "entropy": -log_probability.detach().mean()}
+        return policy_loss, temperature_loss, seen
+
+    def numbers(self) -> dict[str, Tensor]:
+        """The temperature."""
+        return {"log_temperature": self.log_temperature}
+
+    @classmethod
+    def actions_in(cls, state: dict[str, Tensor]) -> int:
+        """A mean and a deviation stand in the policy's last layer for each action."""
+        return state["actor.mlp.output.bias"].shape[0] // 2

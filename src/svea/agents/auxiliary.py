@@ -11,12 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from svea.agents.agent import Agent, Losses
-from svea.agents.learning import critic_parts, follow, frozen_copy, parameters_of
-from svea.config.options import CURLOptions, PADOptions, SODAOptions
+from svea.agents.diagnostics import guided_gradient, influence, most_influential
+from svea.agents.learning import follow, frozen_copy, parameters_of
+from svea.config.options import CURLOptions, PADOptions, SGQNOptions, SODAOptions
 from svea.networks import Trunk
+from svea.networks.encoders import initialise
 from svea.networks.heads import MLP, Projection
-from svea.networks.parts import own_head, without_last
-from svea.networks.trunk import initialise
+from svea.networks.parts import COLOURS, AttributionDecoder, own_head, without_last
 from svea.replay import Batch
 from svea.views import Views
 
@@ -72,7 +73,7 @@ class CURL(Auxiliary):
         self.every = options.every
         self.bilinear = nn.Parameter(torch.rand(agent.projection, agent.projection))
         self.to(agent.device)
-        self.optimise([agent.trunk, projection_of(agent.critic)], options.learning_rate)
+        self.optimise([agent.trunk, agent.critic.projection], options.learning_rate)
 
     def loss(
         self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
@@ -80,10 +81,10 @@ class CURL(Auxiliary):
         """Cross entropy of finding one's own positive among the batch's."""
         agent = self.agent
         name, copy = agent.streams.prediction[0]
-        anchor = projection_of(agent.critic)(agent.trunk(self.seen(now[name, copy])))  # (B, P)
+        anchor = agent.critic.projection(agent.trunk(self.seen(now[name, copy])))  # (B, P)
         with torch.no_grad():
             other = now[name, len(agent.streams.prediction)]  # a view that nothing has used yet
-            positive = projection_of(agent.target_critic)(agent.target_trunk(self.seen(other)))
+            positive = agent.target_critic.projection(agent.target_trunk(self.seen(other)))
         # In float32: bfloat16 would round logits of 100 to halves.
         with torch.autocast(anchor.device.type, enabled=False):
             logits = anchor.float() @ self.bilinear @ positive.float().T  # (B, B)
@@ -136,8 +137,8 @@ class SODA(Auxiliary):
 class PAD(Auxiliary):
     """Policy adaptation during deployment (Hansen et al., 2021): a task that needs no reward.
 
-    It is trained with the agent and continues at test time (``svea.evaluation``). It
-    shares the first convolutions with policy and critic and has the last ones for itself.
+    It is trained with the agent and continues at test time (policies.py). It shares the first
+    convolutions with policy and critic and has the last ones for itself.
     """
 
     def __init__(self, agent: Agent, options: PADOptions, own_layers: int = 0) -> None:
@@ -145,11 +146,10 @@ class PAD(Auxiliary):
         self.every, self.options, self.own_layers = options.every, options, own_layers
         self.head = own_head(agent.trunk, own_layers)
         self.projection = Projection(agent.trunk.features, agent.projection)
-        inverse = options.task == "inverse_dynamics"
-        inputs, outputs = (
-            (2 * agent.projection, agent.actions) if inverse else (agent.projection, 4)
-        )
-        self.mlp = MLP(inputs, agent.hidden, outputs)
+        if options.task == "inverse_dynamics":
+            self.mlp = MLP(2 * agent.projection, agent.hidden, agent.actions)
+        else:
+            self.mlp = MLP(agent.projection, agent.hidden, 4)
         self.to(agent.device)
         self.share(agent)
 
@@ -192,15 +192,62 @@ class PAD(Auxiliary):
         return F.cross_entropy(self.mlp(self.features(turned)), answer)
 
 
-def projection_of(critic: nn.Module) -> nn.Module:
-    """The projection that a critic reads the trunk's features through."""
-    ((projection,), _) = critic_parts(critic)
-    return projection
-
-
 def two_layers(inputs: int, size: int) -> nn.Sequential:
     """SODA's little network: linear, batch norm, ReLU, linear."""
     network = nn.Sequential(
         nn.Linear(inputs, size), nn.BatchNorm1d(size), nn.ReLU(), nn.Linear(size, size)
     )
     return network.apply(initialise)
+
+
+class SGQN(Auxiliary):
+    """A Q-function that looks at few pixels, and can say which (Bertoin et al., 2022).
+
+    Two terms around one mask: the pixels of each frame that raise Q most (guided gradient).
+
+    In the Q-loss, Q must stay the same when all other pixels are painted over. In a task of its
+    own, the encoder must tell from a strong view where those pixels are.
+    """
+
+    def __init__(self, agent: Agent, options: SGQNOptions) -> None:
+        super().__init__(agent)
+        self.every, self.options = options.every, options
+        channels, image_size, _ = agent.trunk.input_shape
+        self.decoder = AttributionDecoder(agent.projection + agent.actions, channels, image_size)
+        self.to(agent.device)
+        self.optimise([agent.trunk, agent.critic.projection], options.learning_rate)
+
+    def attributed(self, images: Tensor, actions: Tensor) -> Tensor:
+        """The pixels that count, (B, 9, H, W) bool: the same for a pixel's three colours."""
+        influences = influence(guided_gradient(self.agent, images, actions))
+        return most_influential(influences, self.options.quantile).repeat_interleave(COLOURS, 1)
+
+    def critic_terms(self, batch: Batch, now: Views, q: Tensor) -> Losses:
+        """Consistency: Q of the first stream's view is Q of what is left of it.
+
+        All other pixels become one grey, drawn for each update. Gradients flow into both Q-values.
+        """
+        if not self.options.consistency:
+            return {}
+        agent, actions = self.agent, batch.actions
+        images = now[agent.streams.prediction[0]]
+        darkest, brightest = images.aminmax()
+        draw = torch.rand((), generator=agent.generator, device=agent.device)
+        grey = (darkest + draw * (brightest - darkest)).to(images.dtype)
+        left = torch.where(self.attributed(images, actions), images, grey)
+        q_left = agent.q_heads(agent.critic, agent.trunk(agent.masked(left)), actions)
+        error = (q[:, : len(actions)] - q_left).square().mean(-1).sum()  # both Qs
+        return {"consistency_loss": self.options.consistency * error}
+
+    def loss(
+        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
+    ) -> tuple[Tensor, Losses]:
+        """Cross entropy of finding, in the strong view, the pixels that count in the weak one."""
+        agent = self.agent
+        actions = batch.actions
+        if agent.discrete:
+            actions = F.one_hot(actions[:, 0].long(), agent.actions)
+        wanted = self.attributed(now["weak", 0], batch.actions)  # by the Q-function as it is now
+        features = agent.critic.projection(agent.trunk(self.seen(now["strong", 0])))
+        logits = self.decoder(torch.cat([features, actions.to(features.dtype)], 1))
+        return F.binary_cross_entropy_with_logits(logits.float(), wanted.float()), {}

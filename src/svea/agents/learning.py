@@ -1,10 +1,10 @@
-"""What every agent has besides its algorithm: optimisers, slow copies, state as named tensors."""
+"""What every agent has besides its algorithm: slow copies, its state as named tensors, checks."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,31 +19,17 @@ if TYPE_CHECKING:
 
 
 def check_update(agent: Agent, losses: dict[str, Tensor]) -> None:
-    """Refuse an update that is not finite; on a GPU do nothing, and wait for nothing.
+    """Refuse an update whose losses, norms or weights are not finite; on a GPU wait for nothing.
 
     There an update whose gradient is not finite leaves the weights as they were; losses and norms
     are checked in their running sums, which are read at every log line and before every save; and
     everything is checked before it is saved. A checkpoint never holds such a number.
-
-    Args:
-        agent: whose weights are checked.
-        losses: what its update returned: losses and norms of gradients.
     """
     if agent.device.type != "cpu":
         return
     bad = [name for name, loss in losses.items() if not math.isfinite(loss.item())]
-    bad = bad or not_finite(learned(agent))
-    if bad:
+    if bad := bad or not_finite(agent.learned()):
         raise divergence(bad)
-
-
-def learned(agent: Agent) -> dict[str, Tensor]:
-    """Every number that is learned, by name, targets included."""
-    return {
-        f"{network}.{name}": parameter
-        for network, module in agent.networks.items()
-        for name, parameter in module.named_parameters()
-    } | agent.numbers()
 
 
 @torch.no_grad()
@@ -76,28 +62,17 @@ def follow(slow: list[nn.Module], fast: list[nn.Module], rate: float) -> None:
     torch._foreach_lerp_(parameters_of(slow), parameters_of(fast), rate)
 
 
-def critic_parts(critic: nn.Module) -> tuple[list[nn.Module], list[nn.Module]]:
-    """A critic's projection, which is the encoder's last layer, and its Q-functions."""
-    parts = dict(critic.named_children())
-    return [parts.pop("projection")], list(parts.values())
-
-
 def parameters_of(networks: Iterable[nn.Module]) -> list[Tensor]:
     """The parameters of several networks."""
     return [parameter for network in networks for parameter in network.parameters()]
 
-
-Losses = dict[str, Tensor]
 
 GENERATORS = ("generator", "replay.generator")
 """Random states among the tensors of a checkpoint; another device's are of another length."""
 
 
 class Trainable:
-    """What an agent follows gradients with and is saved as: networks, optimisers, generator.
-
-    `step` is a seam: `kernels` assign a faster one over it.
-    """
+    """An agent as it is saved: networks, optimisers, generator."""
 
     device: torch.device
     has_target_trunk: bool
@@ -105,44 +80,6 @@ class Trainable:
     masker: Masker | None
     optimisers: dict[str, torch.optim.Adam]
     generator: torch.Generator
-
-    def add_optimiser(
-        self, name: str, parameters: list[Any], rate: float, beta1: float = 0.9
-    ) -> None:
-        """An Adam under a name; ``step`` and checkpoints find it there."""
-        self.optimisers[name] = torch.optim.Adam(
-            parameters,
-            lr=rate,
-            betas=(beta1, 0.999),
-            fused=True,
-            capturable=self.device.type == "cuda",  # its step count lives on the device
-        )
-
-    def step(self, name: str, loss: Tensor, *others: str) -> Losses:
-        """One optimiser step on the gradient of its own parameters alone; loss and gradient norm.
-
-        A gradient that is not finite leaves the weights as they are, without asking the device:
-        the fused optimiser skips the step itself, as it does under loss scaling.
-
-        Args:
-            name: of the optimiser, and of the loss in the log.
-            loss: what to lower.
-            others: further optimisers that step on the same loss, by the same backward pass.
-        """
-        optimisers = {each: self.optimisers[each] for each in (name, *others)}
-        groups = [optimiser.param_groups[0]["params"] for optimiser in optimisers.values()]
-        gradients = torch.autograd.grad(loss, [p for parameters in groups for p in parameters])
-        remaining, norms = list(gradients), {}
-        for each, parameters in zip(optimisers, groups, strict=True):
-            own, remaining = remaining[: len(parameters)], remaining[len(parameters) :]
-            for parameter, gradient in zip(parameters, own, strict=True):
-                parameter.grad = laid_out_as(parameter, gradient)
-            norms[f"{each}_gradient"] = torch.stack(torch._foreach_norm(own)).norm()
-        not_finite = 1 - torch.isfinite(sum(norms.values())).float()  # type: ignore[arg-type]
-        for optimiser in optimisers.values():
-            optimiser.found_inf = not_finite  # type: ignore[attr-defined]
-            optimiser.step()
-        return {f"{name}_loss": loss.detach()} | norms
 
     @property
     def networks(self) -> dict[str, nn.Module]:
@@ -157,62 +94,50 @@ class Trainable:
         """Learned tensors that belong to no network."""
         return {}
 
+    def learned(self) -> dict[str, Tensor]:
+        """Every number that is learned, by name, targets included."""
+        return self.named(nn.Module.named_parameters) | self.numbers()
+
+    def named(self, of: Callable[[nn.Module], Iterable[tuple[str, Tensor]]]) -> dict[str, Tensor]:
+        """Tensors of all networks by name."""
+        return {f"{name}.{key}": t for name, each in self.networks.items() for key, t in of(each)}
+
     def state_dict(self) -> dict[str, Tensor]:
         """Everything that learns or draws, as flat named tensors."""
-        state = {
-            f"{name}.{key}": tensor
-            for name, network in self.networks.items()
-            for key, tensor in network.state_dict().items()
-        }
+        state = self.named(lambda network: network.state_dict().items())
         state |= {name: number.detach() for name, number in self.numbers().items()}
         for name, optimiser in self.optimisers.items():
             for index, moments in optimiser.state_dict()["state"].items():
                 for key, tensor in moments.items():
                     state[f"optimiser.{name}.{index}.{key}"] = tensor
-        state["generator"] = self.generator.get_state()
-        return state
+        return state | {"generator": self.generator.get_state()}
 
     def check_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Refuse a state that is not of an agent like this one, before any of it is used.
+        """Refuse what is not the state of an agent like this one: keys, kinds, shapes, finite.
 
         The fused optimiser, for one, writes to its moments without asking how long they are.
-
-        Raises:
-            ValueError: A tensor is missing, unknown, not finite, or of another shape or type.
         """
-        wanted = {
-            f"{name}.{key}": tensor
-            for name, network in self.networks.items()
-            for key, tensor in network.state_dict().items()
-        } | self.numbers()
+        wanted = self.named(lambda network: network.state_dict().items()) | self.numbers()
         for name, optimiser in self.optimisers.items():
             for index, parameter in enumerate(optimiser.param_groups[0]["params"]):
-                prefix = f"optimiser.{name}.{index}."
-                step = torch.zeros(())
-                moments = {"step": step, "exp_avg": parameter, "exp_avg_sq": parameter}
-                if any(prefix + key in state for key in moments):  # else it made no step yet
-                    wanted |= {prefix + key: like for key, like in moments.items()}
-        if missing := wanted.keys() - state.keys():
-            raise ValueError(f"{min(missing)} is missing")
-        for name, tensor in state.items():
-            if name in GENERATORS:
-                if tensor.dtype != torch.uint8 or tensor.ndim != 1:
-                    raise ValueError(f"{name} is {_described(tensor)}, not a list of bytes")
-            elif name not in wanted:
-                raise ValueError(f"{name} is unknown")
-            elif _described(tensor) != _described(wanted[name]):
-                raise ValueError(f"{name} is {_described(tensor)}, not {_described(wanted[name])}")
-            elif name.endswith((".step", ".exp_avg_sq")) and (tensor < 0).any():
-                raise ValueError(f"{name} is negative")
-        if bad := not_finite(state):
-            raise ValueError(f"{bad[0]} is not finite")
+                moments = {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
+                own = {f"optimiser.{name}.{index}.{key}": like for key, like in moments.items()}
+                if own.keys() & state.keys():  # else it made no step yet
+                    wanted |= own
+        draws = {name: torch.empty(0, dtype=torch.uint8) for name in GENERATORS if name in state}
+        found, meant = (
+            {name: (str(t.dtype), () if name in draws else (*t.shape,)) for name, t in some.items()}
+            for some in (state, wanted | draws)
+        )
+        if off := [name for name in {**found, **meant} if found.get(name) != meant.get(name)]:
+            one, other = (some.get(off[0], "none") for some in (found, meant))
+            raise ValueError(f"{off[0]} is {one}; allowed: {other}")
+        squares = [name for name in state if name.endswith((".step", ".exp_avg_sq"))]
+        if bad := not_finite(state) or [name for name in squares if (state[name] < 0).any()]:
+            raise ValueError(f"{bad[0]} is infinite, undefined or negative")
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over a state; optimisers and generator only where it has them.
-
-        Raises:
-            ValueError: It is another agent's; nothing has been taken over.
-        """
+        """Take over a state or refuse it whole; optimisers and generator only where it has them."""
         self.check_state_dict(state)
         for name, network in self.networks.items():
             prefix = f"{name}."
@@ -233,21 +158,6 @@ class Trainable:
         raise NotImplementedError
 
 
-def laid_out_as(parameter: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient with its numbers in the order of the parameter's.
-
-    The fused optimiser takes both for rows of numbers: another order would mix them up in silence.
-    """
-    if gradient.stride() == parameter.stride():
-        return gradient
-    return torch.empty_like(parameter).copy_(gradient)
-
-
-def _described(tensor: Tensor) -> str:
-    """Type and shape."""
-    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-
-
 def load_moments(optimiser: torch.optim.Adam, state: dict[str, Tensor], prefix: str) -> None:
     """Take over an optimiser's moments; those that it has stay where they are in memory.
 
@@ -258,20 +168,14 @@ def load_moments(optimiser: torch.optim.Adam, state: dict[str, Tensor], prefix: 
     for key, tensor in state.items():
         if key.startswith(prefix):
             index, field = key.removeprefix(prefix).split(".")
-            like = parameters[int(index)]
-            moments.setdefault(int(index), {})[field] = in_layout_of(like, tensor)
+            like = parameters[int(index)] if field != "step" else torch.zeros(())
+            own = torch.empty_like(like, requires_grad=False).copy_(tensor)  # with its strides
+            moments.setdefault(int(index), {})[field] = own
     before = dict(optimiser.state)
     optimiser.load_state_dict(optimiser.state_dict() | {"state": moments})
     for parameter, own in before.items():
         found = optimiser.state.get(parameter, {})
         found.update({key: own[key].copy_(found[key]) for key in own.keys() & found.keys()})
-
-
-def in_layout_of(parameter: Tensor, tensor: Tensor) -> Tensor:
-    """A copy with the parameter's strides, which the fused optimiser insists on."""
-    if tensor.shape != parameter.shape:  # Adam's count of steps
-        return tensor.clone()
-    return torch.empty_like(parameter, requires_grad=False).copy_(tensor)
 
 
 def restore_generator(generator: torch.Generator, state: Tensor) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,22 +63,18 @@ def random_policy(actions: int, choices: int = 0) -> Policy:
     ).astype(np.float32)
 
 
+@dataclass
 class EpisodeGenerators:
-    """A generator for every episode, set by its seed.
+    """A generator for every episode, which `make` makes from the episode's seed."""
 
-    So what is drawn in an episode does not depend on how many are played at the same time.
-    """
-
-    def __init__(self, make: Callable[[int], Any]) -> None:
-        """Take what makes a generator from a seed."""
-        self._make = make
-        self._rows: dict[int, Any] = {}
+    make: Callable[[int], Any]
+    _rows: dict[int, Any] = field(default_factory=dict)
 
     def __call__(self, episodes: Sequence[Episode | None]) -> list[Any]:
         """The generators of the episodes that are being played, row by row."""
         for row, episode in enumerate(episodes):
             if row not in self._rows or (episode is not None and episode.length == 0):
-                self._rows[row] = self._make(episode.seed if episode is not None else 0)
+                self._rows[row] = self.make(episode.seed if episode is not None else 0)
         return [self._rows[row] for row in range(len(episodes))]
 
 
@@ -90,16 +87,9 @@ class AdaptingPolicy:
     """
 
     def __init__(self, agent: Agent, explore: bool = False) -> None:
-        """Adapt copies of an agent that was trained with PAD.
-
-        Args:
-            agent: the trained agent; it stays as it is.
-            explore: whether actions are drawn, as in training.
-        """
+        """Take the trained agent, and whether actions are drawn, as in training."""
         if not isinstance(agent.auxiliary, PAD):
-            raise UserError(
-                "test-time adaptation needs an agent trained with PAD; train one with --method pad"
-            )
+            raise UserError("test-time adaptation needs an agent trained with --method pad")
         self._trained, self._explore = agent, explore
         self._width = 1 if agent.discrete else agent.actions
         self._adapted: dict[int, Agent] = {}
@@ -117,7 +107,7 @@ class AdaptingPolicy:
         return actions
 
     def seconds(self, episode: Episode) -> float:
-        """Wall time that adaptation alone took in an episode."""
+        """Wall time of adaptation in an episode."""
         return self._seconds[episode.seed]
 
     def _act(

@@ -16,8 +16,6 @@ float32 or int64 whatever the dtype of the observations, so float32 and bfloat16
 
 from __future__ import annotations
 
-from svea.augment.colour import Pictures, conv, overlay, overlay_drift
-from svea.augment.crops import centre_crop, crop, shift
 from svea.augment.distort import affine_jitter, amplitude_mix, blur, cutout, rotation, spectrum
 from svea.augment.registry import (
     AUGMENTATIONS,
@@ -30,6 +28,15 @@ from svea.augment.registry import (
     none,
     register,
     transform,
+)
+from svea.augment.usual import (
+    Pictures,
+    centre_crop,
+    conv,
+    crop,
+    overlay,
+    overlay_drift,
+    shift,
 )
 
 __all__ = [

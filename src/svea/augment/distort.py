@@ -6,10 +6,9 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from svea.augment.colour import as_frames, conv
-from svea.augment.crops import pick
 from svea.augment.registry import Draw, integers, register, uniform
-from svea.core.errors import UserError
+from svea.augment.usual import as_frames, conv, pick
+from svea.core.errors import Bounds, UserError, between
 
 
 def _draw_cutout(
@@ -243,12 +242,9 @@ def _draw_spectrum(
     widest: float = 0.05,
     probability: float = 0.5,
 ) -> Draw:
-    check_probability("spectrum", probability)
-    if not (0 < highest <= 0.5 and 0 < widest <= 0.5):
-        raise UserError(
-            f"spectrum: highest is {highest} and widest is {widest}; expected above 0 to 0.5 "
-            "periods per pixel"
-        )
+    between(0, 1).check("spectrum: probability", probability)
+    for name, periods_per_pixel in (("highest", highest), ("widest", widest)):
+        Bounds(0, 0.5, excluded=True).check(f"spectrum: {name}", periods_per_pixel)
     low = uniform(x, generator, 0, highest).round(decimals=2)
     width = uniform(x, generator, 0, widest).round(decimals=2)
     changed = uniform(x, generator, 0, 1) < probability
@@ -275,7 +271,7 @@ def _draw_amplitude_mix(
     share: tuple[float, float] = (0.8, 1.0),
     probability: float = 0.5,
 ) -> Draw:
-    check_probability("amplitude_mix", probability)
+    between(0, 1).check("amplitude_mix: probability", probability)
     if not 0 <= share[0] <= share[1] <= 1:
         raise UserError(f"amplitude_mix: share is {share}; expected 0 to 1, the smaller one first")
     weight = conv.draw(x, generator)["weight"]
@@ -302,9 +298,3 @@ def amplitude_mix(x: Tensor, *, weight: Tensor, share: Tensor) -> Tensor:
 def _exact(x: Tensor) -> Tensor:
     """In float32 at least: there are no transforms of bfloat16."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def check_probability(name: str, probability: float) -> None:
-    """Raise if it is not one."""
-    if not 0 <= probability <= 1:
-        raise UserError(f"{name}: probability is {probability}; expected 0 to 1")

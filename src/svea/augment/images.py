@@ -3,7 +3,7 @@
 Pictures come from a folder (of pictures, of videos, or Places365 as it is unpacked) or from the
 procedural generator, which needs no files. They are held as one uint8 tensor on the device, once
 for all agents of a process; every draw is a random resized crop and a random flip of a random
-picture, by the law of torchvision's `RandomResizedCrop` as DMControl-GB uses it.
+picture.
 """
 
 from __future__ import annotations
@@ -44,8 +44,13 @@ MOST_PICTURES = 2048
 """At most this many pictures are kept: 400 MB, and some seconds to decode on two cores."""
 
 MOST_VIDEOS = 128
+DECODERS = 4  # at once
+
+# The law of torchvision's `RandomResizedCrop`, as DMControl-GB uses it.
+AREA = (0.08, 1.0)  # smallest and largest part of the picture that a crop covers
+ASPECT = (3 / 4, 4 / 3)  # smallest and largest width / height, uniform in the logarithm
+FLIP = 0.5  # probability of a mirror image
 TRIES = 10  # to draw a crop that fits
-_DECODERS = 4  # at once
 
 
 class Crops(NamedTuple):
@@ -74,12 +79,17 @@ class ImageBank:
             taken, and the hash of what defines them. Of files that is each one's size and first
             MiB, in order; of generated pictures their version, seed and count. So it does not
             depend on the machine's arithmetic or on the decoder's version.
+        place: `place_crops`, or the same compiled.
+        resize: Cuts crops out of `pictures` and resizes them, by default as the device does it
+            best. Both are seams: kernels bring faster ones.
     """
 
     pictures: Tensor
     source: str
     skipped: int = 0
     record: dict[str, Any] = field(default_factory=dict)
+    place: Callable[[Tensor, Tensor, int], Crops] | None = None
+    resize: Callable[[Tensor, Crops, int, int], Tensor] | None = None
 
     @property
     def side(self) -> int:
@@ -95,20 +105,14 @@ class ImageBank:
     ) -> ImageBank:
         """Take `overlay_dir`, else pictures in `data_dir`, else in `SVEA_DATA`, else procedural.
 
-        Args:
-            overlay_dir: A folder of pictures or videos, or the word `procedural`.
-            data_dir: A data folder, which keeps its pictures under one of `PICTURE_FOLDERS`.
-            device: Where the pictures are to live.
+        `overlay_dir` may be the word `procedural`; a data folder keeps its pictures under one of
+        `PICTURE_FOLDERS`.
         """
-        if str(overlay_dir) == PROCEDURAL:
+        data = None if overlay_dir else data_folder(data_dir or None)
+        if str(overlay_dir) == PROCEDURAL or not (overlay_dir or data):
             return cls.procedural(device=device)
-        if overlay_dir is not None:
-            return cls.folder(overlay_dir, device=device)
-        data = data_folder(data_dir or None)
-        if data is None:
-            return cls.procedural(device=device)
-        if folder := find_picture_folder(data):
-            return cls.folder(folder, device=device)
+        if folder := overlay_dir or find_picture_folder(data):  # type: ignore[arg-type]
+            return cls.folder(folder, device)
         raise UserError(
             f"no pictures for overlay in {data}: looked for the folders "
             f"{', '.join(PICTURE_FOLDERS)}. Name another folder with --overlay-dir, or use "
@@ -130,16 +134,20 @@ class ImageBank:
         or tiny files are skipped with a warning that counts them.
         """
         path = Path(path).expanduser()
-        found = _found(path)
-        files = _selected(found)
-        name, digest = _name(path), _digest(files)
-        key = (name, digest, len(found), str(torch.device(device)))
+        if not path.is_dir():
+            raise UserError(f"{path} is not a folder of pictures or videos, nor {PROCEDURAL}")
+        found = list(pictures_below(path))
+        if not found:
+            endings = ", ".join((*PICTURE_ENDINGS, *VIDEO_ENDINGS))
+            raise UserError(f"no pictures or videos ({endings}) in {path} and its subfolders")
+        films = [file for file in found if file.name.lower().endswith(VIDEO_ENDINGS)]
+        pictures = [file for file in found if not file.name.lower().endswith(VIDEO_ENDINGS)]
+        files = _evenly(pictures, MOST_PICTURES) + _evenly(films, MOST_VIDEOS)
+        digest, device = _digest(files), torch.device(device)
+        key = (path.resolve(), digest, len(found), str(device))
         bank = _BANKS.get(key)
         if bank is None:
-            pictures, skipped = _read_all(path, files)
-            record = _record(name, pictures, len(found), digest)
-            source = f"{len(pictures)} pictures from {path.name}"
-            bank = _BANKS[key] = cls(pictures.to(device), source, skipped, record)
+            bank = _BANKS[key] = _read_all(path, files, len(found), digest, device)
         if bank.skipped:
             warnings.warn(
                 f"skipped {bank.skipped} of {len(files)} files in {path}: {SKIPPED}",
@@ -148,68 +156,47 @@ class ImageBank:
         return bank
 
     def draw(
-        self,
-        count: int,
-        height: int,
-        width: int,
-        generator: Generator | None = None,
-        *,
-        area: tuple[float, float] = (0.08, 1.0),
-        aspect: tuple[float, float] = (3 / 4, 4 / 3),
-        flip: float = 0.5,
+        self, count: int, height: int, width: int, generator: Generator | None = None
     ) -> Tensor:
         """Draw random resized crops of random pictures, without waiting for the device.
 
-        Args:
-            count: How many pictures.
-            height: Of each picture, in pixels.
-            width: Of each picture, in pixels.
-            generator: Source of randomness; must live on the bank's device.
-            area: Smallest and largest part of the picture that a crop covers.
-            aspect: Smallest and largest width / height of a crop; uniform in the logarithm.
-            flip: Probability of a mirror image.
-
-        Returns:
-            float `(count, 3, height, width)` in [0, 1], in steps of 1/255 as the reference's
-            loader gives them; float16 on a GPU, else float32.
+        float `(count, 3, height, width)` in [0, 1], in steps of 1/255 as the reference's loader
+        gives them; float16 on a GPU, else float32. The generator lives on the bank's device.
         """
-        crops = self.crops(count, generator, area=area, aspect=aspect, flip=flip)
-        one_by_one = self.pictures.device.type == "cpu"  # its numbers are at hand
-        return (resize_each if one_by_one else resize_all)(self.pictures, crops, height, width)
+        on_cpu = self.pictures.device.type == "cpu"  # whose numbers are at hand
+        resize = self.resize or (resize_each if on_cpu else resize_all)
+        return resize(self.pictures, self.crops(count, generator), height, width)
 
-    def crops(
-        self,
-        count: int,
-        generator: Generator | None = None,
-        *,
-        area: tuple[float, float] = (0.08, 1.0),
-        aspect: tuple[float, float] = (3 / 4, 4 / 3),
-        flip: float = 0.5,
-        place: Callable[..., Crops] | None = None,
-    ) -> Crops:
-        """Draw which pieces of which pictures to show; the arguments are those of `draw`.
-
-        `place` stands in for `place_crops`: the same function, compiled.
-        """
-        device, side = self.pictures.device, self.side
+    def crops(self, count: int, generator: Generator | None) -> Crops:
+        """Draw which pieces of which pictures to show."""
+        device = self.pictures.device
         chosen = torch.randint(len(self.pictures), (count,), generator=generator, device=device)
         unit = torch.rand(2 * TRIES + 3, count, generator=generator, device=device)
-        return (place or place_crops)(chosen, unit, side, area, aspect, flip)
+        return (self.place or place_crops)(chosen, unit, self.side)
 
 
-def place_crops(
-    chosen: Tensor,
-    unit: Tensor,
-    side: int,
-    area: tuple[float, float],
-    aspect: tuple[float, float],
-    flip: float,
-) -> Crops:
+def place_crops(chosen: Tensor, unit: Tensor, side: int) -> Crops:
     """The crops of chosen pictures that uniform numbers `(2 * TRIES + 3, count)` make."""
-    tall, wide = _crop_sizes(unit[:TRIES], unit[TRIES : 2 * TRIES], side, area, aspect)
+    tall, wide = crop_sizes(unit[:TRIES], unit[TRIES : 2 * TRIES], side)
     top = (unit[-3] * (side - tall + 1)).floor().minimum(side - tall)
     left = (unit[-2] * (side - wide + 1)).floor().minimum(side - wide)
-    return Crops(chosen, top, left, tall, wide, unit[-1] < flip)
+    return Crops(chosen, top, left, tall, wide, unit[-1] < FLIP)
+
+
+def crop_sizes(area_draw: Tensor, aspect_draw: Tensor, side: int) -> tuple[Tensor, Tensor]:
+    """Heights and widths (count,) of crops from `TRIES` uniform draws (TRIES, count) each.
+
+    The first of ten draws that fits, else the whole picture. All ten are made at once, so that
+    nothing waits for the device.
+    """
+    root = ((AREA[0] + (AREA[1] - AREA[0]) * area_draw) * side**2).sqrt()
+    low, high = math.log(ASPECT[0]), math.log(ASPECT[1])
+    stretch = torch.exp((low + (high - low) * aspect_draw) / 2)
+    tall, wide = (root / stretch).round(), (root * stretch).round()
+    fits = (tall <= side) & (wide <= side)
+    first = fits & (fits.cumsum(0) == 1)
+    none = ~fits.any(0) * side
+    return (tall * first).sum(0) + none, (wide * first).sum(0) + none
 
 
 def resize_each(pictures: Tensor, crops: Crops, height: int, width: int) -> Tensor:
@@ -247,45 +234,17 @@ def resize_all(pictures: Tensor, crops: Crops, height: int, width: int) -> Tenso
     return small.transpose(1, 2).round().clamp(0, 255) / 255
 
 
-def _channels_first(pictures: np.ndarray) -> Tensor:
-    """Pictures (count, side, side, 3) as a tensor (count, 3, side, side)."""
-    return torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous()
-
-
-def _crop_sizes(
-    area_draw: Tensor,
-    aspect_draw: Tensor,
-    side: int,
-    area: tuple[float, float],
-    aspect: tuple[float, float],
-) -> tuple[Tensor, Tensor]:
-    """Heights and widths (count,) of crops from `TRIES` uniform draws (TRIES, count) each.
-
-    torchvision's `RandomResizedCrop`: the first of ten draws that fits, else the whole picture.
-    All ten are made at once, so that nothing waits for the device.
-    """
-    root = ((area[0] + (area[1] - area[0]) * area_draw) * side**2).sqrt()
-    low, high = math.log(aspect[0]), math.log(aspect[1])
-    stretch = torch.exp((low + (high - low) * aspect_draw) / 2)
-    tall, wide = (root / stretch).round(), (root * stretch).round()
-    fits = (tall <= side) & (wide <= side)
-    first = fits & (fits.cumsum(0) == 1)
-    none = ~fits.any(0) * side
-    return (tall * first).sum(0) + none, (wide * first).sum(0) + none
-
-
-_BANKS: WeakValueDictionary[tuple[str, str, int, str], ImageBank] = WeakValueDictionary()
+_BANKS: WeakValueDictionary[tuple[Path, str, int, str], ImageBank] = WeakValueDictionary()
 """Folders that some agent of this process holds, so that the next one shares the memory."""
 
 
 @functools.lru_cache(4)  # 50 MB of 256 pictures
 def _procedural(count: int, seed: int, device: torch.device) -> ImageBank:
     """See `ImageBank.procedural`; made once per process, in 2 to 4 seconds on one core."""
-    pictures = _channels_first(procedural_pictures(count, seed))
     source = f"{count} procedural pictures (version {VERSION}, seed {seed})"
     digest = sha256(f"{source}, side {OVERLAY_SIDE}")
-    record = _record(PROCEDURAL, pictures, count, digest)
-    return ImageBank(pictures.to(device), source, record=record)
+    pictures = procedural_pictures(count, seed)
+    return _bank(pictures, device, source, PROCEDURAL, of=count, sha256=digest)
 
 
 def _resampling(start: Tensor, length: Tensor, size: int, side: int) -> Tensor:
@@ -306,16 +265,19 @@ def _resampling(start: Tensor, length: Tensor, size: int, side: int) -> Tensor:
 # --- reading files --------------------------------------------------------------------------------
 
 
-def _record(source: str, pictures: Tensor, found: int, digest: str) -> dict[str, Any]:
-    """What a run writes down about its pictures."""
-    count, _, side, _ = pictures.shape
-    return {"source": source, "count": count, "side": side, "of": found, "sha256": digest}
-
-
-def _name(path: Path) -> str:
-    """A folder by the name that the data folder gives it, else by its own."""
-    whole = path.resolve().as_posix()
-    return next((name for name in PICTURE_FOLDERS if whole.endswith(f"/{name}")), path.name)
+def _bank(
+    pictures: np.ndarray,
+    device: torch.device,
+    source: str,
+    name: str,
+    skipped: int = 0,
+    **record: Any,
+) -> ImageBank:
+    """Pictures (count, side, side, 3) on a device, with what a run writes down about them."""
+    count, side = pictures.shape[:2]
+    record = {"source": name, "count": count, "side": side, **record}
+    channels_first = torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous()
+    return ImageBank(channels_first.to(device), source, skipped, record)
 
 
 def _digest(files: list[Path]) -> str:
@@ -329,45 +291,26 @@ def _digest(files: list[Path]) -> str:
     return total.hexdigest()
 
 
-def _found(path: Path) -> list[Path]:
-    """The pictures and videos under a folder."""
-    if not path.is_dir():
-        raise UserError(
-            f"{path} is not a folder. Expected a folder of pictures or videos, or {PROCEDURAL}"
-        )
-    found = list(pictures_below(path))
-    if not found:
-        raise UserError(
-            f"no pictures or videos in {path}: looked for {', '.join(PICTURE_ENDINGS)} and "
-            f"{', '.join(VIDEO_ENDINGS)} there and in its subfolders"
-        )
-    return found
-
-
-def _selected(found: list[Path]) -> list[Path]:
-    """An even, repeatable selection of pictures and videos."""
-    videos = [file for file in found if file.name.lower().endswith(VIDEO_ENDINGS)]
-    pictures = [file for file in found if not file.name.lower().endswith(VIDEO_ENDINGS)]
-    return [*_evenly(pictures, MOST_PICTURES), *_evenly(videos, MOST_VIDEOS)]
-
-
 def _evenly(items: list[Path], most: int) -> list[Path]:
-    """At most `most` items, evenly spaced."""
+    """At most `most` items, evenly spaced: the same selection every time."""
     if len(items) <= most:
         return items
     return [items[len(items) * i // most] for i in range(most)]
 
 
-def _read_all(path: Path, files: list[Path]) -> tuple[Tensor, int]:
-    """The pictures in files, and how many of these could not be used."""
-    with ThreadPoolExecutor(_DECODERS) as pool:  # pillow and ffmpeg release the interpreter
+def _read_all(
+    path: Path, files: list[Path], found: int, digest: str, device: torch.device
+) -> ImageBank:
+    """The pictures in some of the files found in a folder."""
+    with ThreadPoolExecutor(DECODERS) as pool:  # pillow and ffmpeg release the interpreter
         groups = list(pool.map(_read, files))
     pictures = [picture for group in groups for picture in group][:MOST_PICTURES]
     if not pictures:
-        raise UserError(
-            f"none of the {len(files)} pictures and videos in {path} can be used: all are {SKIPPED}"
-        )
-    return _channels_first(np.stack(pictures)), sum(not group for group in groups)
+        raise UserError(f"none of the {len(files)} files in {path} can be used: all are {SKIPPED}")
+    source, skipped = f"{len(pictures)} pictures from {path.name}", sum(not g for g in groups)
+    whole = path.resolve().as_posix()  # a data folder's own name for it, else its last part
+    name = next((name for name in PICTURE_FOLDERS if whole.endswith(f"/{name}")), path.name)
+    return _bank(np.stack(pictures), device, source, name, skipped, of=found, sha256=digest)
 
 
 def _read(path: Path) -> list[np.ndarray]:

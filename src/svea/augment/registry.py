@@ -26,7 +26,7 @@ from svea.core.errors import UserError, unknown_name
 from svea.core.importing import import_named, is_import_path, users_code
 
 if TYPE_CHECKING:
-    from svea.augment.colour import Pictures
+    from svea.augment.usual import Pictures
 
 Draw = dict[str, Any]
 """Tensors with one row per sample, and plain numbers that hold for the whole batch."""
@@ -82,10 +82,8 @@ def register(
 ) -> Callable[[Callable[..., Tensor]], Augmentation]:
     """Make the decorated function an augmentation under its own name.
 
-    Args:
-        draw: `draw(x, generator=None, **parameters)`; its result becomes the keyword arguments of
-            the decorated function.
-        moves_pixels: The function works on uint8 as well.
+    What `draw(x, generator=None, **parameters)` returns becomes the function's keyword arguments.
+    With `moves_pixels` it works on uint8 as well.
     """
 
     def decorate(function: Callable[..., Tensor]) -> Augmentation:
@@ -106,14 +104,10 @@ def check(x: Tensor, what: Augmentation | None = None) -> None:
     """
     name = what.name if what else "augmentation"
     if not isinstance(x, Tensor):
-        raise UserError(f"{name} takes a torch tensor; got {type(x).__name__}. torch.from_numpy(x)")
-    expected = f"{name} takes observations shaped (batch, 3 * frames, height, width)"
-    if x.ndim != 4:
-        raise UserError(f"{expected}; got {x.ndim} axes: {tuple(x.shape)}")
-    if x.shape[1] == 0 or x.shape[1] % 3:
-        raise UserError(
-            f"{expected}; got {x.shape[1]} channels, which is not a positive multiple of 3"
-        )
+        raise UserError(f"{name} takes a torch tensor; got {type(x).__name__}")
+    if x.ndim != 4 or x.shape[1] == 0 or x.shape[1] % 3:
+        wanted = "observations shaped (batch, 3 * frames, height, width)"
+        raise UserError(f"{name} takes {wanted}; got {tuple(x.shape)}")
     if x.dtype == torch.uint8 and (what is None or what.moves_pixels):
         return
     if not x.is_floating_point():
@@ -122,10 +116,7 @@ def check(x: Tensor, what: Augmentation | None = None) -> None:
     if x.device.type == "cpu" and x.numel() and not known:
         low, high = (float(bound) for bound in x.detach().aminmax())
         if not (low >= 0 and high <= 1):  # written so that NaN fails
-            raise UserError(
-                f"{name} takes values in [0, 1]; got {low:g} to {high:g}. "
-                "Divide by 255 if these are bytes"
-            )
+            raise UserError(f"{name} takes values in [0, 1]; got {low:g} to {high:g}")
 
 
 def integers(x: Tensor, generator: Generator | None, count: int, *columns: int) -> Tensor:
@@ -164,23 +155,14 @@ def find(name: str) -> Augmentation:
             f"augmentation {name!r} is {what}; it must be made with svea.augment.register, or be "
             "a function f(x, generator)."
         ) from None
-    return Augmentation(name, _hand_on_generator, found)
-
-
-def _hand_on_generator(x: Tensor, generator: Generator | None = None) -> Draw:
-    """The draw of a function that draws by itself."""
-    return {"generator": generator}
+    return Augmentation(name, lambda x, generator=None: {"generator": generator}, found)
 
 
 def try_out(spec: str, size: int, device: torch.device | str = "cpu") -> None:
     """Refuse a user's own augmentations that cannot make a strong view, before anything starts.
 
-    A run would otherwise find out after its warm-up, in the middle of an update.
-
-    Args:
-        spec: the composition that names them, such as `"conv|my_module:gamma"`.
-        size: height and width of the observations.
-        device: on which they will compute.
+    A run would otherwise find out after its warm-up, in the middle of an update. ``spec`` names
+    them, ``size`` is the observations' height and width.
     """
     for name in own_names(spec):
         augment, results = find(name), []
@@ -200,21 +182,20 @@ def try_out(spec: str, size: int, device: torch.device | str = "cpu") -> None:
 
 def _check_view(name: str, given: Tensor, made: Tensor) -> None:
     """Refuse what is not a picture like the one given."""
-    wanted = f"it must return a tensor like the one given, {tuple(given.shape)} in [0, 1]"
-    if not isinstance(made, Tensor):
-        raise UserError(f"augmentation {name!r} returned {type(made).__name__}; {wanted}.")
-    if made.shape != given.shape or made.dtype != given.dtype or made.device != given.device:
-        kind = f"{str(made.dtype).removeprefix('torch.')} {tuple(made.shape)} on {made.device}"
-        raise UserError(
-            f"augmentation {name!r} returned {kind}; {wanted}, "
-            f"{str(given.dtype).removeprefix('torch.')} on {given.device}."
-        )
-    low, high = (float(bound) for bound in made.aminmax())
-    if not (low >= 0 and high <= 1):  # written so that NaN fails
-        raise UserError(
-            f"augmentation {name!r} returned values from {low:g} to {high:g}; allowed: 0 to 1. "
-            "End it with .clamp(0, 1)."
-        )
+    alike = isinstance(made, Tensor) and _kind(made) == _kind(given)
+    if alike and ((made >= 0) & (made <= 1)).all():  # written so that NaN fails
+        return
+    found = _kind(made) if isinstance(made, Tensor) else type(made).__name__
+    if alike:
+        low, high = made.aminmax()
+        found = f"values from {low:g} to {high:g}"
+    raise UserError(
+        f"augmentation {name!r} returned {found}; allowed: {_kind(given)}, values from 0 to 1"
+    )
+
+
+def _kind(x: Tensor) -> str:
+    return f"{str(x.dtype).removeprefix('torch.')} {tuple(x.shape)} on {x.device}"
 
 
 def none(x: Tensor, generator: Generator | None = None) -> Tensor:
@@ -280,19 +261,13 @@ def augmentation(spec: str, images: Callable[[], Pictures] | None = None) -> Aug
     Returns:
         A function `f(x, generator=None) -> x`.
     """
-    branches = [_chain(way, images) for way in parse_augmentation(spec, AUGMENTATIONS)]
-    return branches[0] if len(branches) == 1 else Choice(tuple(branches))
 
+    def named(name: str) -> Augment:
+        if name == "none":
+            return none
+        found = find(name)
+        return found.bind(images=images()) if images and uses_pictures(name) else found
 
-def _chain(names: tuple[str, ...], images: Callable[[], Pictures] | None) -> Augment:
-    """One augmentation, or one after the other."""
-    steps = tuple(_named(name, images) for name in names)
-    return steps[0] if len(steps) == 1 else Chain(steps)
-
-
-def _named(name: str, images: Callable[[], Pictures] | None) -> Augment:
-    """The augmentation of this name, with its pictures if it needs any."""
-    if name == "none":
-        return none
-    found = find(name)
-    return found.bind(images=images()) if images and uses_pictures(name) else found
+    ways = [tuple(map(named, names)) for names in parse_augmentation(spec, AUGMENTATIONS)]
+    branches = tuple(steps[0] if len(steps) == 1 else Chain(steps) for steps in ways)
+    return branches[0] if len(branches) == 1 else Choice(branches)

@@ -47,7 +47,7 @@ from svea.runs.records import (
     replayed,
 )
 from svea.speed import EXACT, choose_device, explained
-from svea.speed.host import multiply_float32, sharing_cores
+from svea.speed.device import multiply_float32, sharing_cores
 
 POLICIES = ("agent", "random")
 CURE = "Use fewer --jobs or --envs, or end other programs on it; the same command continues"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from svea.agents.sgqn import guided_gradient
+from svea.agents.diagnostics import guided_gradient
 from svea.core.errors import UserError, between
 from svea.evaluation import sheets
 from svea.evaluation.film import Recording, record_each, stacked

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from svea.networks.cnn import CNN
+from svea.networks.encoders import CNN
 
 SOURCES = [
     Path(__file__).with_name(name)

@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn.grad import conv2d_input
 
-from svea.networks.cnn import CNN
+from svea.networks.encoders import CNN
 
 PARTS = 88  # partial sums of a weight gradient; with three tap rows two programs per SM of an H200
 # Pixels per program, warps and stages of the loads' pipeline, by trial on an H200.

@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn.grad import conv2d_input
 
 from svea import views
-from svea.agents.learning import Trainable
+from svea.agents.agent import Agent
 from svea.augment import Augmentation, conv, crop, shift
 from svea.augment.images import Crops, ImageBank
 from svea.core import compiled
 from svea.core.machine import usable_cores
 from svea.kernels.steps import followers, gradients_of, has_right_tensors
-from svea.networks.cnn import CNN
+from svea.networks.encoders import CNN
 from svea.speed.accelerate import further_trunks
 
 if TYPE_CHECKING:
-    from svea.agents.agent import Agent, Losses
+    from svea.agents.agent import Losses
 
 SOURCE = Path(__file__).with_name("cpu.c")
 PARTS = (
@@ -138,7 +138,7 @@ def random_convolution(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def window_pixels(x: Tensor, corner: Tensor, height: int, width: int, pad: int) -> Tensor:
-    """One window per sample (`augment.crops.windows`) of bytes (B, C, H, W), as numbers in [0, 1].
+    """One window per sample (`augment.usual.windows`) of bytes (B, C, H, W), as numbers in [0, 1].
 
     The same bits as moving bytes and then dividing them by 255, in one pass instead of five. It
     leaves room behind it for a strong view, so that both can enter a network without a copy.
@@ -162,25 +162,6 @@ def resized_crops(pictures: Tensor, crops: Crops, height: int, width: int) -> Te
     given = (pictures, *places, mirrored.view(torch.uint8), y, count, side, height, width)
     call(library().resize_crops, count, *given)
     return y
-
-
-@dataclass(frozen=True)
-class PicturesInC:
-    """An `ImageBank` whose draws are resized by the kernel; it draws the same crops."""
-
-    bank: ImageBank
-
-    @property
-    def side(self) -> int:
-        """Height and width of the pictures in pixels."""
-        return self.bank.side
-
-    def draw(
-        self, count: int, height: int, width: int, generator: Generator | None = None
-    ) -> Tensor:
-        """Draw random resized crops of random pictures."""
-        crops = self.bank.crops(count, generator)
-        return resized_crops(self.bank.pictures, crops, height, width)
 
 
 def conv_in_c(x: Tensor, *, weight: Tensor) -> Tensor:
@@ -214,8 +195,9 @@ AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {
 def fast_augmentation(augment: Augmentation) -> Augmentation:
     """The augmentation by kernels, where there are some; its draws stay the same."""
     fast = replace(augment, function=AUGMENTATIONS.get(augment.name, augment.function))
-    images = fast.parameters.get("images")
-    return fast.bind(images=PicturesInC(images)) if isinstance(images, ImageBank) else fast
+    if isinstance(images := fast.parameters.get("images"), ImageBank):
+        return fast.bind(images=replace(images, resize=resized_crops))
+    return fast
 
 
 def remaining_pixels(images: Tensor) -> Tensor:
@@ -400,9 +382,9 @@ class StepsInC:
         self.rates, self.sizes = torch.tensor(rates), [each.numel() for each in self.slow]
 
     def step(self, name: str, loss: Tensor, *others: str) -> Losses:
-        """What `Trainable.step` does: norm, judgement, step."""
+        """What `Agent.step` does: norm, judgement, step."""
         if others:  # they are judged together
-            return Trainable.step(self.agent, name, loss, *others)
+            return Agent.step(self.agent, name, loss, *others)
         optimiser = self.agent.optimisers[name]
         group = optimiser.param_groups[0]
         parameters = group["params"]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from svea import views
-from svea.agents.sac import SAC
+from svea.agents.agent import SAC
 from svea.augment import Augmentation, Pictures
 from svea.augment.images import ImageBank, place_crops
 from svea.kernels.heads import FusedHead
@@ -23,7 +23,7 @@ from svea.kernels.steps import FusedSteps
 from svea.kernels.trunk import FusedFrames, FusedTrunk, fused_trunk
 from svea.kernels.updates import FusedLosses, FusedSampling
 from svea.networks import Actor
-from svea.networks.cnn import CNN
+from svea.networks.encoders import CNN
 from svea.networks.parts import FrameCNN
 from svea.networks.vit import Attention, ViT
 from svea.speed.accelerate import compiled, further_trunks
@@ -285,10 +285,10 @@ def fast_pictures(bank: ImageBank) -> Pictures:
     level of 255.
     """
     try:
-        from svea.kernels.pictures import FastPictures
+        from svea.kernels import pictures
 
-        fast = FastPictures(bank, compiled(place_crops))
-        fast.check()
+        fast = replace(bank, place=compiled(place_crops), resize=pictures.resize)
+        pictures.check(fast)
     except Exception as error:  # whatever a compiler or a driver may raise
         slow = f"overlay's pictures are resized as products of matrices and take longer: {error}"
         warnings.warn(slow, stacklevel=2)

@@ -6,15 +6,12 @@ times and multiplies mostly zeros. Here each pixel of the result sums the few th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
 from torch import Generator, Tensor
 
-from svea.augment.images import Crops, ImageBank, place_crops, resize_all
+from svea.augment.images import Crops, ImageBank, resize_all
 
 BLOCK = 256  # pixels to a program
 
@@ -87,36 +84,15 @@ def _(pictures: Tensor, crops: list[Tensor], height: int, width: int) -> Tensor:
     return pictures.new_empty((len(crops[0]), 3, height, width), dtype=torch.float16)
 
 
-@dataclass(frozen=True)
-class FastPictures:
-    """An `ImageBank` whose draws are resized by the kernel; it draws the same crops.
+def resize(pictures: Tensor, crops: Crops, height: int, width: int) -> Tensor:
+    """`resize_all` by the kernel."""
+    return resized_crops(pictures, list(crops), height, width)
 
-    Attributes:
-        bank: holds the pictures.
-        place: `svea.augment.images.place_crops`, or the same compiled.
-    """
 
-    bank: ImageBank
-    place: Callable[..., Crops] = place_crops
-
-    @property
-    def side(self) -> int:
-        """Height and width of the pictures in pixels."""
-        return self.bank.side
-
-    def check(self) -> None:
-        """Raise unless the kernel agrees with the products of matrices to one level of 255."""
-        crops = self.bank.crops(8, Generator(self.bank.pictures.device).manual_seed(0))
-        size = (40, 84)
-        plain = resize_all(self.bank.pictures, crops, *size)
-        found = resized_crops(self.bank.pictures, list(crops), *size)
-        difference = float((found - plain).abs().max())
-        if not difference < 1.5 / 255:  # written so that NaN fails
-            raise RuntimeError(f"our kernel is {255 * difference:.3g} levels of 255 away from them")
-
-    def draw(
-        self, count: int, height: int, width: int, generator: Generator | None = None
-    ) -> Tensor:
-        """Draw random resized crops of random pictures, without waiting for the device."""
-        crops = self.bank.crops(count, generator, place=self.place)
-        return resized_crops(self.bank.pictures, list(crops), height, width)
+def check(bank: ImageBank) -> None:
+    """Raise unless the kernel agrees with the products of matrices to one level of 255."""
+    crops = bank.crops(8, Generator(bank.pictures.device).manual_seed(0))
+    plain, found = (make(bank.pictures, crops, 40, 84) for make in (resize_all, resize))
+    difference = float((found - plain).abs().max())
+    if not difference < 1.5 / 255:  # written so that NaN fails
+        raise RuntimeError(f"our kernel is {255 * difference:.3g} levels of 255 away from them")

@@ -6,15 +6,16 @@ import ctypes
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
 
-from svea.agents.learning import Trainable, critic_parts, laid_out_as, parameters_of
+from svea.agents.agent import Agent, laid_out_as
+from svea.agents.learning import parameters_of
 
 if TYPE_CHECKING:
-    from svea.agents.agent import Agent, Losses
+    from svea.agents.agent import Losses
     from svea.kernels.heads import FusedHead
 
 SOURCES = [Path(__file__).with_name(name) for name in ("tensor_cores.cu", "steps.cu")]
@@ -85,12 +86,12 @@ class FusedSteps:
         return has_right_tensors(agent)
 
     def step(self, name: str, loss: Tensor, *others: str) -> Losses:
-        """What `Trainable.step` does, in three launches: norm, judgement, step.
+        """What `Agent.step` does, in three launches: norm, judgement, step.
 
         Three for every 48 tensors, that is.
         """
         if others:  # they are judged together
-            losses = Trainable.step(self.agent, name, loss, *others)
+            losses = Agent.step(self.agent, name, loss, *others)
             self.pack_copies(name, *others)
             return losses
         optimiser = self.agent.optimisers[name]
@@ -153,16 +154,9 @@ class FusedSteps:
 
 def followers(agent: Agent) -> list[tuple[Tensor, Tensor, float]]:
     """Every slow tensor, the one that it follows and how fast: what `update_target` moves."""
-    options = agent.options
-    encoder_tau = options.encoder_tau if agent.has_target_trunk else options.q_tau
-    moves: list[tuple[list[Any], list[Any], float]] = (
-        [([agent.target_trunk], [agent.trunk], encoder_tau)] if agent.has_target_trunk else []
-    )
-    slow, fast = critic_parts(agent.target_critic), critic_parts(agent.critic)
-    moves += [(slow[0], fast[0], encoder_tau), (slow[1], fast[1], options.q_tau)]
     return [
         (follower, leader, rate)
-        for behind, ahead, rate in moves
+        for behind, ahead, rate in agent.followers()
         for follower, leader in zip(parameters_of(behind), parameters_of(ahead), strict=True)
     ]
 

@@ -20,7 +20,7 @@ from svea.kernels.chain import (
     gradient_memory,
     wide_memory,
 )
-from svea.networks.cnn import CNN
+from svea.networks.encoders import CNN
 from svea.networks.parts import FrameCNN
 
 FILTERS, THIN_FILTERS, MOST_FRAMES = 32, 16, 3

@@ -12,17 +12,17 @@ torch.Size([2, 2])
 torch.Size([2, 100])
 """
 
-from svea.networks.cnn import CNN
-from svea.networks.heads import (
-    Actor,
-    Critic,
+from svea.networks.encoders import CNN, Trunk
+from svea.networks.heads import Actor, Critic, Projection
+from svea.networks.parts import (
     DeterministicActor,
     DiscreteCritic,
     DuelingCritic,
-    Projection,
+    FrameCNN,
+    HeadCNN,
+    Masker,
+    OwnEncoder,
 )
-from svea.networks.parts import FrameCNN, HeadCNN, Masker
-from svea.networks.trunk import OwnEncoder, Trunk
 from svea.networks.vit import ViT
 
 __all__ = [

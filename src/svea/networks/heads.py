@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from svea.networks.trunk import initialise
+from svea.networks.encoders import initialise
 
 LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
 
@@ -56,6 +56,10 @@ class Branch(nn.Module):
         super().__init__()
         self.projection = Projection(features, projection)
         self.build(actions, projection, hidden)
+
+    def functions(self) -> list[nn.Module]:
+        """The networks behind the projection."""
+        return [part for part in self.children() if part is not self.projection]
 
     def build(self, actions: int, projection: int, hidden: int) -> None:
         """Make the layers after the projection."""
@@ -111,61 +115,3 @@ def normal(like: Tensor, generator: Noise) -> Tensor:
         return torch.randn(like.shape, generator=generator, device=like.device)
     rows = [torch.randn(like.shape[1:], generator=g, device=like.device) for g in generator]
     return torch.stack(rows)
-
-
-class DeterministicActor(Branch):
-    """The policy of DDPG: one action per state, with its own projection.
-
-    Example:
-        >>> DeterministicActor(128, actions=6)(torch.rand(2, 128)).shape
-        torch.Size([2, 6])
-    """
-
-    def build(self, actions: int, projection: int, hidden: int) -> None:
-        """One network for the actions."""
-        self.mlp = MLP(projection, hidden, actions)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Features (B, F) -> actions (B, A) in (-1, 1)."""
-        return torch.tanh(self.mlp(self.projection(features)))
-
-
-class DiscreteCritic(Branch):
-    """One Q-value for each of several actions.
-
-    Example:
-        >>> import torch
-        >>> DiscreteCritic(128, actions=5)(torch.rand(2, 128)).shape
-        torch.Size([2, 5])
-    """
-
-    def build(self, actions: int, projection: int, hidden: int) -> None:
-        """One network for all actions."""
-        self.advantage = MLP(projection, hidden, actions)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Features (B, F) -> Q of every action, (B, actions)."""
-        return self.advantage(self.projection(features))
-
-
-class DuelingCritic(DiscreteCritic):
-    """The same Q-values as a state value plus each action's advantage over the mean of all.
-
-    Example:
-        >>> import torch
-        >>> critic, features = DuelingCritic(128, actions=5), torch.rand(2, 128)
-        >>> state = critic.projection(features)
-        >>> torch.allclose(critic(features).mean(-1), critic.value(state)[:, 0], atol=1e-6)
-        True
-    """
-
-    def build(self, actions: int, projection: int, hidden: int) -> None:
-        """Adds the state-value network."""
-        super().build(actions, projection, hidden)
-        self.value = MLP(projection, hidden, 1)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Features (B, F) -> Q of every action, (B, actions)."""
-        state = self.projection(features)
-        advantage = self.advantage(state)
-        return self.value(state) + advantage - advantage.mean(-1, keepdim=True)

@@ -1,16 +1,20 @@
-"""Networks that methods beyond the paper add: SimGRL, PAD, MaDi and SGQN."""
+"""Networks beyond the paper's: of SimGRL, PAD, MaDi, SGQN, DDPG and DQN; a user's own encoder."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 
 import torch
 from torch import Tensor, nn
 
-from svea.config.options import output_size
+from svea.config.options import FRAMES, output_size
 from svea.core.errors import UserError
-from svea.networks.cnn import CNN
-from svea.networks.trunk import Trunk, initialise
+from svea.core.importing import import_named, users_code
+from svea.networks.encoders import CNN, Trunk, initialise
+from svea.networks.heads import MLP, Branch
+
+COLOURS = 3  # channels of a frame
 
 
 class FrameCNN(Trunk):
@@ -38,29 +42,26 @@ class FrameCNN(Trunk):
         strided_layers: int = 1,
         frame_layers: int = 3,
     ) -> None:
-        """Build the trunk.
+        """Build the trunk; sizes are as in `CNN`.
 
         Args:
-            channels: of the observation: 3 per stacked frame.
-            image_size: height and width of the observation.
-            layers: number of convolutions.
+            channels: of the observation.
+            image_size: of the observation.
+            layers: of both parts together.
             filters: of each convolution; those for a single frame have half of them.
-            strided_layers: how many of the first layers have stride 2.
+            strided_layers: of both parts together.
             frame_layers: how many of the first layers see one frame at a time.
         """
         super().__init__()
         output_size(image_size, layers, strided_layers)  # else the message would name a part's size
-        frames, strided = channels // 3, min(strided_layers, frame_layers)
-        side = output_size(image_size, frame_layers, strided)
+        strided = min(strided_layers, frame_layers)
         self.single = CNN(3, image_size, frame_layers, max(1, filters // 2), strided)
-        self.between = nn.ReLU()  # a module, as every ReLU: agents.sgqn replaces these
+        self.between = nn.ReLU()  # a module, as every ReLU: guided gradients replace these
+        filters_in, side, _ = self.single.maps
         self.joint = CNN(
-            frames * self.single.maps[0],
-            side,
-            layers - frame_layers,
-            filters,
+            channels // 3 * filters_in, side, layers - frame_layers, filters,
             strided_layers - strided,
-        )
+        )  # fmt: skip
         self.input_shape = (channels, image_size, image_size)
         self.maps, self.features = self.joint.maps, self.joint.features
 
@@ -88,11 +89,10 @@ class HeadCNN(Trunk):
         """Continue from a trunk's ``maps`` (filters, height, width) for some layers."""
         super().__init__()
         filters, side, _ = maps
-        steps: list[nn.Module] = []
-        for _ in range(layers):
-            pair = [nn.ReLU(), nn.Conv2d(filters, filters, 3)]
-            steps += reversed(pair) if drqv2 else pair
-        self.layers = nn.Sequential(*steps)
+        pairs = [(nn.ReLU(), nn.Conv2d(filters, filters, 3)) for _ in range(layers)]
+        self.layers = nn.Sequential(
+            *(step for pair in pairs for step in (reversed(pair) if drqv2 else pair))
+        )
         self.maps = self.input_shape = maps
         self.features = filters * output_size(side, layers, 0) ** 2
         self.apply(initialise)
@@ -125,7 +125,53 @@ def without_last(trunk: Trunk, layers: int) -> CNN | FrameCNN:
     return part
 
 
-COLOURS = 3  # channels of a frame
+class OwnEncoder(Trunk):
+    """What a class or function of a user's makes, tried once to know the size of its output.
+
+    It is called with `image_size` and `channels` where it has parameters of these names, and must
+    return a module that maps (B, channels, H, W) in [0, 1] to (B, features).
+
+    Example:
+        >>> OwnEncoder("torch.nn:Flatten", image_size=16).features
+        2304
+    """
+
+    def __init__(self, name: str, image_size: int) -> None:
+        """Import `module:class` or `module:function`, call it, and try what it makes."""
+        super().__init__()
+        channels = COLOURS * FRAMES
+        self.input_shape = (channels, image_size, image_size)
+        factory, known = (
+            import_named("encoder", name),
+            {"image_size": image_size, "channels": channels},
+        )
+        with users_code(f"encoder {name!r} cannot be made:"):
+            accepted = inspect.signature(factory).parameters
+            self.network = factory(**{key: n for key, n in known.items() if key in accepted})
+        if not isinstance(self.network, nn.Module):
+            made = type(self.network).__name__
+            raise UserError(f"encoder {name!r} made {made}, not a torch.nn.Module")
+        observed = (
+            f"{self.input_shape}, {FRAMES} RGB frames; its parameters `channels` and `image_size`, "
+            "if it has them, are given both numbers"
+        )
+        taken = tuple(getattr(self.network, "input_shape", self.input_shape))
+        if taken != self.input_shape:
+            raise UserError(f"encoder {name!r} takes {taken}; allowed: {observed}")
+        wrong = f"encoder {name!r} cannot encode observations; allowed: any that takes {observed}."
+        with torch.no_grad(), users_code(f"{wrong} It raised"):
+            features = copy.deepcopy(self.network).eval()(torch.zeros(2, *self.input_shape))
+        if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
+            made = getattr(features, "shape", type(features).__name__)
+            raise UserError(
+                f"encoder {name!r} makes {made} of two observations; allowed: (2, features), as "
+                "with .flatten(1)"
+            )
+        self.features = features.shape[1]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, 9, H, W) in [0, 1] -> (B, features)."""
+        return self.network(images)
 
 
 class Masker(nn.Module):
@@ -151,9 +197,8 @@ class Masker(nn.Module):
         super().__init__()
         if encoder is not None and encoder.input_shape[0] % COLOURS:
             raise UserError(
-                f"a masker stands before an encoder of RGB frames, {COLOURS} channels each, but "
-                f"{type(encoder).__name__} takes {encoder.input_shape[0]} channels; allowed: a "
-                f"multiple of {COLOURS}. Give it frames of three channels, or leave the masker out"
+                f"a masker stands before an encoder of RGB frames; {type(encoder).__name__} takes "
+                f"{encoder.input_shape[0]} channels, allowed: a multiple of {COLOURS}"
             )
         self.layers = nn.Sequential(
             nn.Conv2d(COLOURS, filters, 3, padding=1),
@@ -215,3 +260,61 @@ class AttributionDecoder(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """(B, inputs) -> logits (B, channels, H, W)."""
         return self.layers(self.linear(features).unflatten(1, (MAPS, self.side, self.side)))
+
+
+class DeterministicActor(Branch):
+    """The policy of DDPG: one action per state, with its own projection.
+
+    Example:
+        >>> DeterministicActor(128, actions=6)(torch.rand(2, 128)).shape
+        torch.Size([2, 6])
+    """
+
+    def build(self, actions: int, projection: int, hidden: int) -> None:
+        """One network for the actions."""
+        self.mlp = MLP(projection, hidden, actions)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features (B, F) -> actions (B, A) in (-1, 1)."""
+        return torch.tanh(self.mlp(self.projection(features)))
+
+
+class DiscreteCritic(Branch):
+    """One Q-value for each of several actions.
+
+    Example:
+        >>> import torch
+        >>> DiscreteCritic(128, actions=5)(torch.rand(2, 128)).shape
+        torch.Size([2, 5])
+    """
+
+    def build(self, actions: int, projection: int, hidden: int) -> None:
+        """One network for all actions."""
+        self.advantage = MLP(projection, hidden, actions)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features (B, F) -> Q of every action, (B, actions)."""
+        return self.advantage(self.projection(features))
+
+
+class DuelingCritic(DiscreteCritic):
+    """The same Q-values as a state value plus each action's advantage over the mean of all.
+
+    Example:
+        >>> import torch
+        >>> critic, features = DuelingCritic(128, actions=5), torch.rand(2, 128)
+        >>> state = critic.projection(features)
+        >>> torch.allclose(critic(features).mean(-1), critic.value(state)[:, 0], atol=1e-6)
+        True
+    """
+
+    def build(self, actions: int, projection: int, hidden: int) -> None:
+        """Adds the state-value network."""
+        super().build(actions, projection, hidden)
+        self.value = MLP(projection, hidden, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features (B, F) -> Q of every action, (B, actions)."""
+        state = self.projection(features)
+        advantage = self.advantage(state)
+        return self.value(state) + advantage - advantage.mean(-1, keepdim=True)

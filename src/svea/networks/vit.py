@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from svea.config.options import check_patches
-from svea.networks.trunk import Trunk
+from svea.networks.encoders import Trunk
 
 
 class ViT(Trunk):

@@ -21,7 +21,7 @@ from svea.core.errors import StorageError, UserError
 from svea.runs import checkpoint, layout, schema, tensors, zoo
 from svea.runs.records import parse_line
 from svea.speed import EXACT, choose_device
-from svea.speed.host import multiply_float32
+from svea.speed.device import multiply_float32
 
 # What config.json holds in addition to the configuration.
 ABOUT = ("svea_version", "command", "function", "pictures", "made_with", "decision", "files")
@@ -182,7 +182,8 @@ def _completed(agent: Agent, state: dict[str, Tensor], run: Path) -> dict[str, T
     """The state of an export with targets; what it does not hold is taken from the agent."""
     stored = {name.split(".")[0] for name in state}
     if "critic" not in stored:
-        agent.critic, agent.target_critic = NotStored(run), NotStored(run)
+        absent: Any = NotStored(run)
+        agent.critic = agent.target_critic = absent
     if "auxiliary" not in stored:
         agent.auxiliary = None
     targets = {f"target_{name}": tensor for name, tensor in state.items()}

@@ -13,10 +13,9 @@ from svea.speed.device import (
     explained,
     precision_context,
     synchronise,
+    warm_up,
 )
-from svea.speed.graphs import lane
-from svea.speed.host import warm_up
-from svea.speed.learner import WARM_UP, Learner
+from svea.speed.learner import WARM_UP, Learner, lane
 
 __all__ = [
     "EXACT",

@@ -1,9 +1,8 @@
 """Fast versions of what an agent computes, put on from outside.
 
-Agents, networks, views and augmentations are plain PyTorch and know nothing of this module. What
-it assigns over are their seams: an augmentation's function, `Views.pixels` and `join`, a
-network's `forward`, and an agent's `step`, `update_target`, `weighted_error`, `policy_losses` and
-`overlap`.
+Agents, networks, views and augmentations are plain PyTorch and know nothing of this module. What it
+assigns over are their seams: an augmentation's function, `Views.pixels` and `join`, a network's
+`forward`, and an agent's `step`, `update_target`, `weighted_error` and `policy_losses`.
 """
 
 from __future__ import annotations
@@ -17,13 +16,12 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from svea import views
 from svea.agents.auxiliary import PAD
 from svea.augment import Augmentation, transform
 from svea.speed.device import NO_KERNELS, wing
-from svea.speed.graphs import SideStream
 
 if TYPE_CHECKING:
     from svea.agents.agent import Agent
@@ -35,12 +33,8 @@ def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16
     On a CPU these are kernels in C, which are compiled in a second. torch.compile is left alone
     there: it takes most of a minute and gains next to nothing, because it calls the same library
     (docs/notes/speed.md). Elsewhere torch compiles networks and augmentations, and on an NVIDIA GPU
-    our own kernels take the place of some.
-
-    Args:
-        agent: whose parts are replaced; nothing that other agents use is touched.
-        speed: ``eager``, ``compiled`` or ``captured``, as `choose_speed` resolved it.
-        precision: of the networks; some kernels for GPUs are made for bfloat16 alone.
+    our own kernels take the place of some, a few of them only where ``precision`` is bfloat16.
+    Nothing that other agents use is touched.
     """
     if speed == "eager":
         return
@@ -55,15 +49,10 @@ def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16
     if device.type == "cuda" and kernels is None:
         warnings.warn(f"updates take longer: {NO_KERNELS}", stacklevel=2)
     if device.type != "cpu":
-        maker.pixels = compiled_pixels
+        maker.pixels = lambda images: views.pixels(images, compiled(views.scaled))
     taken = kernels.accelerate(agent, precision) if kernels else set()
     if device.type != "cpu":
         compile_networks(agent, taken)
-    if speed == "captured":
-        agent.overlap = SideStream()
-
-
-# Views --------------------------------------------------------------------------------------------
 
 
 OF_SPECTRA = ("spectrum", "amplitude_mix")
@@ -88,18 +77,10 @@ def with_kernels(augment: Augmentation, device: torch.device) -> Augmentation:
     return kernels.fast_augmentation(augment, device) if kernels else augment
 
 
-def compiled_pixels(images: Tensor) -> Tensor:
-    """`views.pixels`, compiled."""
-    return views.pixels(images, compiled(views.scaled))
-
-
 @cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function, once for all agents; torch compiles it again for every new shape."""
     return torch.compile(function, dynamic=False)
-
-
-# Networks -----------------------------------------------------------------------------------------
 
 
 def compile_networks(agent: Agent, taken: set[nn.Module]) -> None:

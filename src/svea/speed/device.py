@@ -1,10 +1,12 @@
-"""Where and how exactly to compute: device, precision, way of updating, determinism."""
+"""Where and how exactly to compute: device, precision, way of updating, the process's threads."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
+import sys
 import warnings
 from collections.abc import Iterator
 from types import ModuleType
@@ -12,13 +14,12 @@ from types import ModuleType
 import torch
 
 from svea.core.errors import DeviceError, UserError, unknown_name
+from svea.core.machine import usable_cores
 
 SPEEDS = ("eager", "compiled", "captured")
 EXACT = "float32-exact"
 """float32 whose products are float32, too; on a GPU plain float32 multiplies in TF32."""
 PRECISIONS = ("auto", "float32", EXACT, "bfloat16")
-
-
 NO_KERNELS = "svea.kernels, the kernels in C and CUDA, is not there; install svea again to have it"
 
 
@@ -34,33 +35,23 @@ def wing() -> ModuleType | None:
 
 def choose_device(name: str) -> torch.device:
     """The device for ``auto``, ``cuda``, ``mps`` or ``cpu``; an absent one is an error."""
-    available = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    if name == "auto":
-        name = next(device for device, there in available.items() if there)
-    if not available.get(name, False):
-        there = ", ".join(device for device, found in available.items() if found)
-        raise UserError(f"device {name} is not available; allowed here: auto, {there}")
-    return torch.device(name)
+    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    available = [*(device for device, there in found.items() if there), "cpu"]
+    if name not in ("auto", *available):
+        allowed = ", ".join(available)
+        raise UserError(f"device {name} is not available; allowed here: auto, {allowed}")
+    return torch.device(available[0] if name == "auto" else name)
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """bfloat16 on GPUs that multiply it natively (``auto``), float32 elsewhere, or as asked for."""
     if name not in PRECISIONS:
         raise unknown_name("precision", name, PRECISIONS)
-    if name in ("float32", EXACT):
-        return torch.float32
     if device.type == "cpu" and name == "bfloat16":
-        raise UserError(
-            "precision is bfloat16, which is for GPUs; on a CPU use --precision auto or float32"
-        )
-    if name == "bfloat16":
-        return torch.bfloat16
+        raise UserError("precision is bfloat16, which is for GPUs; allowed here: auto, float32")
     native = device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return torch.bfloat16 if native else torch.float32
+    low = name == "bfloat16" or (name == "auto" and native)
+    return torch.bfloat16 if low else torch.float32
 
 
 def precision_context(
@@ -82,20 +73,14 @@ def choose_speed(name: str, device: torch.device) -> str:
             f"speed is captured, but device {device.type} has no CUDA graphs; allowed here: auto, "
             "eager, compiled"
         )
-    if name == "eager" or (name == "auto" and device.type not in ("cuda", "cpu")):
-        return "eager"
-    missing = missing_for_compiling(device)
-    if missing and name == "auto":
-        warnings.warn(f"updates run uncompiled and take much longer: {missing}", stacklevel=2)
-        return "eager"
-    if missing:
-        raise UserError(
-            f"speed is {name}, but compiling does not work here: {missing}. Install what is "
-            "missing or use --speed eager"
-        )
-    if name == "auto":
-        return "captured" if device.type == "cuda" else "compiled"
-    return name
+    best = {"cuda": "captured", "cpu": "compiled"}.get(device.type, "eager")
+    chosen = best if name == "auto" else name
+    if chosen == "eager" or not (missing := missing_for_compiling(device)):
+        return chosen
+    if name != "auto":
+        raise UserError(f"speed is {name}: {missing}. Install it, or use --speed eager")
+    warnings.warn(f"updates run uncompiled and take much longer: {missing}", stacklevel=2)
+    return "eager"
 
 
 def missing_for_compiling(device: torch.device) -> str:
@@ -118,8 +103,8 @@ def repeat_exactly(device: torch.device) -> None:
     """
     if device.type != "cuda":
         raise UserError(
-            f"deterministic is on, but device {device.type} cannot promise it; allowed with "
-            "--device cuda, and with --device cpu, where updates always repeat"
+            f"deterministic is on, but device {device.type} cannot promise it; allowed: --device "
+            "cuda, or cpu, where updates always repeat"
         )
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read before its first product
     torch.backends.cudnn.benchmark = False  # the fastest kernel of a trial may be another next time
@@ -136,24 +121,92 @@ def synchronise(device: torch.device) -> None:
 
 @contextlib.contextmanager
 def explained(cure: str = "") -> Iterator[None]:
-    """A region in which a GPU that fails or is full says so in one message.
-
-    Args:
-        cure: what helps; by default what helps training.
-    """
-    full = (
-        "Use a smaller --batch-size or --replay, fewer --seeds, or end other programs on it; the "
-        "same command continues from the last checkpoint"
-    )
-    failed = (
-        "The last checkpoint is whole and the same command continues from it; if it fails again, "
-        "try --speed eager"
-    )
+    """A region in which a GPU that fails or is full says so, with a cure: by default training's."""
+    again = "the same command continues from the last checkpoint"
+    full = "Use a smaller --batch-size or --replay, fewer --seeds, or end other programs on it"
     try:
         yield
     except torch.OutOfMemoryError as error:
         said = str(error).splitlines()[0]
-        raise UserError(f"the GPU's memory is full: {said} {cure or full}") from error
+        raise UserError(f"the GPU's memory is full: {said} {cure or f'{full}; {again}'}") from error
     except torch.AcceleratorError as error:
-        said = str(error).splitlines()[0]
-        raise DeviceError(f"the GPU failed: {said} {cure or failed}") from error
+        said, slower = str(error).splitlines()[0], "or try --speed eager"
+        raise DeviceError(f"the GPU failed: {said} {cure or f'{again}, {slower}'}") from error
+
+
+# The process --------------------------------------------------------------------------------------
+
+
+def prepare(device: torch.device, exact: bool = False) -> None:
+    """Set up the process for updates."""
+    multiply_float32(device, exact)
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = True  # shapes never change: try all kernels once
+    if device.type == "cpu":
+        keep_freed_memory()
+        leave_a_core()
+
+
+def multiply_float32(device: torch.device, exact: bool) -> None:
+    """Let this process multiply float32 as float32 on a GPU, too, or not quite.
+
+    If not, GPUs from Ampere on use TF32, whose mantissa has 10 bits instead of 23, in matrix
+    products ("high") and in convolutions.
+    """
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("highest" if exact else "high")
+        torch.backends.cudnn.allow_tf32 = not exact
+
+
+def warm_up(device: torch.device) -> None:
+    """Let a GPU make its context and load its matrix library, while the environments start.
+
+    Both happen at the first use otherwise, and take seconds.
+    """
+    if device.type == "cuda":
+        square = torch.ones((64, 64), dtype=torch.bfloat16, device=device)
+        (square @ square).sum().item()
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep the memory of freed tensors for the next ones.
+
+    By default glibc gives large blocks back at once, and every update pays for fresh pages: about
+    a sixth of its time at 40 pixels and batch 128, in noisy runs.
+    """
+    if sys.platform != "linux":
+        return
+    trim_threshold, map_threshold = -1, -3  # <malloc.h>
+    with contextlib.suppress(AttributeError):  # not glibc
+        library = ctypes.CDLL(None)
+        library.mallopt(map_threshold, 1 << 29)
+        library.mallopt(trim_threshold, (1 << 31) - 1)
+
+
+def leave_a_core() -> None:
+    """Leave one core to the environments, unless OMP_NUM_THREADS says how many threads to take.
+
+    All threads wait for the slowest one many times in every update. On 2 cores, with anything else
+    at work, two threads took 1.2 to 2.0 times as long as one (docs/notes/demo.md).
+    """
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, usable_cores() - 1))
+
+
+@contextlib.contextmanager
+def sharing_cores(device: torch.device, agents: int) -> Iterator[None]:
+    """Let agents that act at once share the cores where the CPU computes, and undo it at the end.
+
+    Each acts in a thread of its own, and torch starts threads for each of those. They never take
+    the last core: torch's threads spin between two batches, when the environments step, and wait
+    for the slowest. On 2 busy cores evaluations took four times as long with two threads as with
+    one (docs/evaluation.md). OMP_NUM_THREADS, or fewer threads that were set in torch, stay.
+    """
+    before = torch.get_num_threads()
+    if device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:
+        cores = usable_cores()
+        torch.set_num_threads(max(1, min(before, cores - 1, cores // agents)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

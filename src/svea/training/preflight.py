@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from svea.agents import learning, make_encoder
+from svea.agents import make_encoder
 from svea.agents.agent import Agent
 from svea.config import Config
 from svea.config.names import find_method
@@ -79,7 +79,7 @@ def check_disk(config: Config, agent: Agent, replay: int, runs_in_process: int) 
     moments = sum(  # Adam has two per weight
         2 * p.nbytes for o in agent.optimisers.values() for p in o.param_groups[0]["params"]
     )
-    weights = sum(tensor.nbytes for tensor in learning.learned(agent).values())
+    weights = sum(tensor.nbytes for tensor in agent.learned().values())
     needed = layout.folder_bytes(config, replay, weights + moments)
     for part in (layout.REPLAY, layout.CHECKPOINTS):
         needed -= files.size_of(config.folder / part)
