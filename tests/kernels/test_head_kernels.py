@@ -17,7 +17,7 @@ from svea.kernels import heads, steps
 from svea.kernels.heads import FusedHead
 from svea.kernels.steps import FusedSteps
 from svea.networks import Actor, Critic
-from svea.networks.heads import DeterministicActor
+from svea.networks import DeterministicActor
 from svea.replay import Batch
 
 torch.set_num_threads(1)
