@@ -16,8 +16,7 @@ from svea.agents import make_agent
 from svea.kernels import heads, steps
 from svea.kernels.heads import FusedHead
 from svea.kernels.steps import FusedSteps
-from svea.networks import Actor, Critic
-from svea.networks import DeterministicActor
+from svea.networks import Actor, Critic, DeterministicActor
 from svea.replay import Batch
 
 torch.set_num_threads(1)

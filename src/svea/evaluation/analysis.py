@@ -21,8 +21,13 @@ import torch
 from torch import Tensor
 
 from svea.agents import Agent, make_replay
-from svea.agents.diagnostics import q_gap_of, q_targets
-from svea.agents.sgqn import guided_action_gradient, guided_gradient, most_influential
+from svea.agents.diagnostics import (
+    guided_action_gradient,
+    guided_gradient,
+    most_influential,
+    q_gap_of,
+    q_targets,
+)
 from svea.augment import AUGMENTATIONS, augmentation
 from svea.augment.images import ImageBank
 from svea.config import Config
