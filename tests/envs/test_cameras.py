@@ -144,8 +144,9 @@ def test_the_picture_turns_about_its_centre() -> None:
         env.close()
 
 
-@pytest.mark.parametrize("task", ["walker_walk", "finger_spin"])
-@pytest.mark.parametrize(("level", "most"), [("easy", 0.08), ("hard", 0.15)])
+@pytest.mark.parametrize(
+    ("task", "level", "most"), [("walker_walk", "easy", 0.08), ("finger_spin", "hard", 0.15)]
+)
 def test_the_camera_moves_and_still_follows(task: str, level: str, most: float) -> None:
     env = make_env(task, f"camera_{level}", **SMALL)
     for world in (0, 7, 99):

@@ -79,8 +79,9 @@ def test_without_displacement_the_cameras_are_the_models_own(task):
     env.close()
 
 
-@pytest.mark.parametrize("intensity", [0.1, 0.5, 1.0])
-@pytest.mark.parametrize("task", ["walker_walk", "cartpole_swingup", "reacher_easy"])
+@pytest.mark.parametrize(
+    ("task", "intensity"), [("walker_walk", 0.5), ("cartpole_swingup", 1.0), ("reacher_easy", 0.1)]
+)
 def test_the_camera_fills_its_range_and_never_leaves_it(task, intensity):
     env = make_env(task, **SMALL).unwrapped
     env.reset(seed=0)
@@ -114,7 +115,7 @@ def test_everything_moves_at_every_second_step_and_stays_at_odd_ones():
         "cartpole_balance", "distracting_cs", intensity=0.5, action_repeat=1, **SMALL
     ).unwrapped
     env.reset(seed=0)
-    data, model, mode = env._scene.data, env._scene.model, env._mode
+    data, model, mode = env._scene.data, env._scene.model, env.mode
     own = np.array([0.0, -4.0, 1.0])
     poses, colors, frames = [], [], []
     for step in range(7):
@@ -169,7 +170,7 @@ def test_provenance(tmp_path):
         "shown": "128 x 128",
         "version": 1,
     }
-    with pytest.raises(UserError, match=r"none of the 6 clips.*480p/bear or davis/bear\.mp4"):
+    with pytest.raises(UserError, match=r"bear\.mp4"):
         DistractingMode(intensity=0.15, data_dir=tmp_path)
 
 

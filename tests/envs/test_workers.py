@@ -51,13 +51,9 @@ def send_alike(workers: Workers, action: float, next_seeds: list[int | None]) ->
     workers.send(np.full((len(workers), 1), action, np.float32), next_seeds)
 
 
-def test_spaces_are_known(three: Workers) -> None:
-    assert len(three) == 3
+def test_each_environment_gets_its_own_seed_and_action(three: Workers) -> None:
     assert three.action_size == 1 and three.observation_shape == (9, 16, 16)
     assert three.observations.shape == (3, 9, 16, 16) and three.observations.dtype == np.uint8
-
-
-def test_each_environment_gets_its_own_seed_and_action(three: Workers) -> None:
     three.reset([11, 12, 13])
     for index, seed in enumerate([11, 12, 13]):
         assert np.array_equal(three.observations[index], alone(seed, [])[0])
@@ -143,14 +139,13 @@ def test_an_error_in_the_environment_arrives_with_its_traceback(broken: int) -> 
     assert "toy.py" in trace and "Traceback" in trace
 
 
-@pytest.mark.parametrize("per_process", [1, 3])
-def test_our_own_errors_keep_their_class(
-    per_process: int, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(UserError, match="unknown task 'waler_walk'"):
-        Workers([{"task": "waler_walk"}] * 3, per_process=per_process)
-    with pytest.raises(UserError, match="'color_hard' does not fit toy:make, which has train"):
-        Workers([TOY, TOY, TOY | {"mode": "color_hard"}], per_process=per_process)
+def test_our_own_errors_keep_their_class(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match="waler_walk"):
+        Workers([{"task": "waler_walk"}] * 3)
+    with pytest.raises(UserError, match="color_hard"):
+        Workers([TOY, TOY, TOY | {"mode": "color_hard"}], per_process=3)
+    with pytest.raises(UserError, match="spaces"):
+        Workers([TOY, TOY | {"image_size": 20}], per_process=2)
     assert capfd.readouterr() == ("", ""), "the others end without a word"
 
 
@@ -171,7 +166,7 @@ def test_processes_start_while_their_parent_does_something_else() -> None:
 def test_sets_that_started_before_another_fell_back_to_osmesa_follow_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(backend, "_fallen_back", False)
+    monkeypatch.setattr(backend, "fallen_back", False)
     monkeypatch.setattr(backend, "environment_of_workers", dict)
     failed: list[Workers] = []
 
@@ -183,19 +178,13 @@ def test_sets_that_started_before_another_fell_back_to_osmesa_follow_it(
 
     introductions = Workers._introductions
     monkeypatch.setattr(Workers, "_introductions", fail_once)
-    monkeypatch.setattr(backend, "can_fall_back", lambda: not backend._fallen_back)
+    monkeypatch.setattr(backend, "can_fall_back", lambda: not backend.fallen_back)
     with Workers([TOY], wait=False) as one, Workers([TOY], wait=False) as other:
         one.wait()
         other.wait()
-    assert capsys.readouterr().err.count("Drawing with OSMesa") == 1
+    assert capsys.readouterr().err.count("OSMesa") == 1
     with pytest.raises(RendererError):
         Workers([TOY])  # it began with OSMesa, so there is no way out
-
-
-@pytest.mark.parametrize("per_process", [1, 2])
-def test_environments_of_one_set_must_agree(per_process: int) -> None:
-    with pytest.raises(UserError, match="differ in their spaces"):
-        Workers([TOY, TOY | {"image_size": 20}], per_process=per_process)
 
 
 @pytest.mark.parametrize(
@@ -239,10 +228,10 @@ def test_a_death_that_comes_back_ends_the_run_with_its_signal(
         workers.reset([0, 1])
         pid = pids(workers)[1]
         send_alike(workers, 0.0, [None, None])
-        with pytest.raises(WorkerError, match=r"died with signal 9.*restarted 1 times in 10 min"):
+        with pytest.raises(WorkerError, match="signal 9"):
             workers.receive()
-    assert len(incidents) == 1
-    assert f"environment 1 (process {pid}) died with signal 9" in incidents.causes[0]
+    (cause,) = incidents.causes
+    assert f"environment 1 (process {pid})" in cause and "signal 9" in cause
 
 
 @pytest.fixture
@@ -314,22 +303,17 @@ def test_an_accident_in_one_of_several_is_mended(
     kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The others have made their step already, or wait; all make it again."""
-    monkeypatch.setattr(pool, "HANG_SECONDS", 1.0)
     monkeypatch.setenv("SVEA_FAULTS", str(tmp_path / "plan"))
     (tmp_path / "plan").write_text(json.dumps([[5, 3, kind]]))
     incidents = Incidents()
     faulty = TOY | {"task": "toy:make_faulty"}
-    with Workers([faulty] * 3, incidents.append, per_process=3) as workers:
+    with Workers([faulty] * 3, incidents.append, 3, step_timeout=1.0) as workers:
         played = Played(workers, [4, 5, 6])
         for _ in range(5):
             played.send([0, 1, 2])
             played.receive()
     (cause,) = incidents.causes
-    said = {
-        "raise": "environment 1 raised ZeroDivisionError: the toy broke",
-        "hang": "environments 0 to 2 (process",
-    }
-    assert said[kind] in cause
+    assert {"raise": "ZeroDivisionError", "hang": "environments 0 to 2"}[kind] in cause
     assert "toy.py" in incidents[0]["details"], "where it happened"
 
 
@@ -350,18 +334,6 @@ def test_episodes_of_different_ends_share_a_process() -> None:
     assert [(i["environment"], i["cause"]) for i in incidents] == [(2, "the toy diverged")] * 2
 
 
-def test_a_worker_that_hangs_is_replaced(
-    one: tuple[Workers, Incidents], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workers, incidents = one
-    monkeypatch.setattr(pool, "HANG_SECONDS", 0.5)
-    workers.reset([4])
-    os.kill(pids(workers)[0], signal.SIGSTOP)
-    send_alike(workers, 0.5, [None])
-    assert workers.receive()[0].reward == alone(4, [0.5])[1][-1]
-    assert "did not answer" in incidents.causes[0]
-
-
 @pytest.fixture
 def slow_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     """The toy whose step takes two seconds, once."""
@@ -379,17 +351,13 @@ def test_a_step_timeout_names_the_line_that_hangs(slow_step: dict[str, Any]) -> 
         assert workers.receive()[0].reward == alone(5, [0.5])[1][-1]
         assert pids(workers) != before
     (cause,) = incidents.causes
-    assert re.search(
-        r"answer in 0.5 s. Your step\(\) or reset\(\)\? It is at \S*toy.py, line", cause
-    )
-    assert cause.endswith("in happen"), "the line that sleeps, and not that of the library"
+    assert re.search(r"0.5 s.* \S*toy.py, line \d+, in happen$", cause), "not the library's"
 
 
 def test_an_environment_may_take_any_time_if_asked(
     slow_step: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is killed; it is said once where it is."""
-    monkeypatch.setattr(pool, "HANG_SECONDS", 0.2)
     with Workers([slow_step], step_timeout=0) as workers:
         workers.reset([5])
         monkeypatch.setattr(worker, "PATIENT_SECONDS", 0.5)
@@ -398,8 +366,7 @@ def test_an_environment_may_take_any_time_if_asked(
         assert workers.receive()[0].reward == alone(5, [0.5])[1][-1]
         assert pids(workers) == before
     said = capsys.readouterr().err
-    assert said.count("warning:") == 1 and "toy.py, line" in said
-    assert "Waiting for it (--step-timeout" in said and "Restarted" not in said
+    assert said.count("warning:") == 1 and "toy.py, line" in said and "--step-timeout" in said
 
 
 def test_a_process_that_starts_slowly_is_not_ended_by_the_question_where_it_is(
@@ -411,7 +378,7 @@ def test_a_process_that_starts_slowly_is_not_ended_by_the_question_where_it_is(
         workers.reset([4])
         assert np.array_equal(workers.observations[0], alone(4, [])[0])
     said = capsys.readouterr().err
-    assert said.count("warning:") == 1 and "Does your environment start slowly?" in said
+    assert said.count("warning:") == 1
 
 
 def test_numbers_of_any_kind_are_told_in_the_info() -> None:
@@ -445,18 +412,16 @@ def test_a_crash_in_native_code_leaves_its_stack(
 def test_actions_that_are_not_finite_are_refused(one: tuple[Workers, Incidents]) -> None:
     workers, _ = one
     workers.reset([4])
-    with pytest.raises(NumericsError, match="an action is not finite"):
+    with pytest.raises(NumericsError, match="nan"):
         send_alike(workers, float("nan"), [None])
 
 
-@pytest.mark.parametrize(
-    ("what", "said"), [("reward", "reward is nan"), ("observation", "showed values from nan")]
-)
-def test_environments_may_not_answer_nan(what: str, said: str) -> None:
+@pytest.mark.parametrize("what", ["reward", "observation"])
+def test_environments_may_not_answer_nan(what: str) -> None:
     with Workers([TOY | {"task": f"toy:make_undefined_{what}"}]) as workers:
         workers.reset([0])
         send_alike(workers, 0.0, [None])
-        with pytest.raises(NumericsError, match=said):
+        with pytest.raises(NumericsError, match="nan"):
             workers.receive()
 
 
@@ -466,23 +431,22 @@ def osmesa(monkeypatch: pytest.MonkeyPatch) -> None:
     if sys.platform != "linux":
         pytest.skip("elsewhere there is no OSMesa")
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(backend, "_fallen_back", False)
+    monkeypatch.setattr(backend, "fallen_back", False)
     monkeypatch.setattr(backend, "_can_load", lambda *names: True)
 
 
 @pytest.mark.usefixtures("osmesa")
-@pytest.mark.parametrize("per_process", [1, 2])
 def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
-    per_process: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The toy stands for a driver: it announces its first picture, then hangs unless MUJOCO_GL."""
     monkeypatch.setattr(renderer, "FIRST_PICTURE_SECONDS", 0.3)
-    with Workers([TOY | {"task": "toy:make_stuck"}] * 2, per_process=per_process) as workers:
+    with Workers([TOY | {"task": "toy:make_stuck"}] * 2, per_process=2) as workers:
         workers.reset([0, 1])
         assert np.array_equal(workers.observations[1], alone(1, [])[0])
         assert len(pids(workers)) == 2, "in software each has a process"
     said = capsys.readouterr().err
-    assert "no first picture" in said and "Drawing with OSMesa" in said
+    assert said.count("warning:") == 1 and "OSMesa" in said
 
 
 @pytest.mark.usefixtures("osmesa")
@@ -503,7 +467,7 @@ def test_the_users_choice_of_a_renderer_is_respected(monkeypatch: pytest.MonkeyP
     assert not backend.can_fall_back()
     monkeypatch.setattr(backend, "_chosen", "egl")
     assert backend.can_fall_back(), "this process chose it itself"
-    backend.fall_back()
+    backend.fallen_back = True
     assert backend.environment_of_workers()["MUJOCO_GL"] == "osmesa"
     assert not backend.can_fall_back(), "once is enough"
 
@@ -511,10 +475,10 @@ def test_the_users_choice_of_a_renderer_is_respected(monkeypatch: pytest.MonkeyP
 @pytest.mark.skipif(not backend._can_load("OSMesa", "libOSMesa.so.8"), reason="needs OSMesa")
 def test_workers_fall_back_although_their_parent_has_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """MuJoCo leaves PyOpenGL's variable behind in a process that draws."""
-    monkeypatch.setattr(backend, "_fallen_back", False)
+    monkeypatch.setattr(backend, "fallen_back", False)
     monkeypatch.setenv("MUJOCO_GL", "egl")
     monkeypatch.setenv("PYOPENGL_PLATFORM", "egl")
-    backend.fall_back()
+    backend.fallen_back = True
     with Workers([{"task": "cartpole_swingup", "image_size": 16}]) as workers:
         workers.reset([0])
         assert workers.observations.std() > 1
@@ -524,9 +488,7 @@ def kill(workers: Workers) -> None:
     os.kill(pids(workers)[0], signal.SIGKILL)
 
 
-@pytest.mark.parametrize(
-    ("task", "per_process"), [("toy:make", 1), ("toy:make", 2), ("cartpole_swingup", 2)]
-)
+@pytest.mark.parametrize(("task", "per_process"), [("toy:make", 1), ("cartpole_swingup", 2)])
 def test_close_leaves_no_process(
     task: str, per_process: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -547,51 +509,27 @@ def alive(pid: int) -> bool:
         return False
 
 
-def run_script(folder: Path, text: str) -> subprocess.Popen[str]:
-    """Run a plain script, without any guard of its main part, in a process of its own."""
-    script = folder / "script.py"
-    script.write_text(textwrap.dedent(text))
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_script_needs_no_main_guard_and_workers_end_when_it_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        textwrap.dedent("""
+            import time
+            from svea.envs.workers.pool import Workers
+            print("started")
+            workers = Workers([{"task": "toy:make", "image_size": 16}] * 2)
+            workers.reset([0, 1])
+            print(*[w.process.pid for w in workers._workers], flush=True)
+            time.sleep(600)
+        """)
+    )
     path = os.pathsep.join(p for p in sys.path if p)
-    return subprocess.Popen(
-        [sys.executable, str(script)],
+    script = subprocess.Popen(
+        [sys.executable, str(tmp_path / "script.py")],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": path},
         text=True,
     )
-
-
-def test_a_script_without_a_main_guard_works(tmp_path: Path) -> None:
-    script = run_script(
-        tmp_path,
-        """
-        print("started")
-        import numpy as np
-        from svea.envs.workers.pool import Workers
-        workers = Workers([{"task": "toy:make", "image_size": 16}] * 2)
-        workers.reset([0, 1])
-        workers.send(np.zeros((2, 1), np.float32), [None, None])
-        print(len(workers.receive()))
-        workers.close()
-        """,
-    )
-    output, errors = script.communicate(timeout=60)
-    assert (output, errors, script.returncode) == ("started\n2\n", "", 0)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
-    script = run_script(
-        tmp_path,
-        """
-        import time
-        from svea.envs.workers.pool import Workers
-        workers = Workers([{"task": "toy:make", "image_size": 16}] * 2)
-        print(*[w.process.pid for w in workers._workers], flush=True)
-        time.sleep(600)
-        """,
-    )
-    assert script.stdout is not None
+    assert script.stdout is not None and script.stdout.readline() == "started\n"
     children = [int(pid) for pid in script.stdout.readline().split()]
     assert len(children) == 2 and all(alive(pid) for pid in children)
     script.kill()

@@ -6,6 +6,7 @@
 Importing this package registers the Gymnasium ids and neither loads the simulator nor torch.
 """
 
+# ruff: noqa: F401
 from svea.config.modes import (
     ACTION_REPEAT,
     EPISODE_FRAMES,
@@ -31,38 +32,5 @@ from svea.envs.looks import Mode, Scene, describe
 from svea.envs.looks.pictures import PictureMode
 from svea.envs.registration import make_env, register_gymnasium_ids
 from svea.envs.rendering import RENDERINGS, Renderer, gl_info, prepare_simulator
-
-__all__ = [
-    "ACTION_REPEAT",
-    "EPISODE_FRAMES",
-    "GEOMETRY_MODES",
-    "GROUPS",
-    "LIGHT_MODES",
-    "MODES",
-    "PAPER_TASKS",
-    "PICTURE_MODES",
-    "RENDERINGS",
-    "ROBOT_MODES",
-    "ROBOT_TASKS",
-    "TASKS",
-    "AdaptedEnv",
-    "DMControlEnv",
-    "DiscreteActions",
-    "Mode",
-    "PictureMode",
-    "Renderer",
-    "Scene",
-    "check_mode",
-    "check_task",
-    "describe",
-    "expand_modes",
-    "gl_info",
-    "is_foreign",
-    "make_env",
-    "modes_of",
-    "parse_mode",
-    "prepare_simulator",
-    "register_gymnasium_ids",
-]
 
 register_gymnasium_ids()

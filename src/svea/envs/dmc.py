@@ -20,9 +20,9 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from svea.core.errors import NumericsError, UserError
-from svea.envs.looks import EPISODES_VERSION, Mode, Scene, compose, simulator
+from svea.envs.looks import EPISODES_VERSION, Mode, Scene, compose, simulator, writable_arrays
 from svea.envs.rendering import Renderer, import_suite, prepare_simulator
-from svea.envs.stacking import Shape, StackedEpisode
+from svea.envs.stacking import Settings, StackedEpisode
 
 # Camera 0 follows the agent in all other tasks; here it stands far off or follows the ball.
 _CAMERA = {("quadruped", task): 2 for task in ("escape", "fetch", "run", "walk")}
@@ -50,50 +50,47 @@ def load_task(domain: str, task: str) -> Any:
 class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
     """Pixels of a dm_control task: stacked RGB frames, actions in [-1, 1].
 
-    Built by `make_env`, which checks the arguments. For debugging, `physics` is the simulation and
-    `state()` its positions and velocities.
+    Built by `make_env`, which checks the arguments. `mode` is the look. For debugging, `physics` is
+    dm_control's `Physics`, None once closed, and `state()` its positions and velocities.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012 (Gymnasium's form)
 
-    def __init__(
-        self,
-        domain: str,
-        task: str,
-        mode: Mode,
-        shape: Shape,
-        *,
-        action_repeat: int,
-        rendering: str,
-        renderer: str,
-    ) -> None:
+    def __init__(self, domain: str, task: str, mode: Mode, settings: Settings) -> None:
         """Load the task and prepare its renderer."""
         prepare_simulator()
-        self.render_mode, self.render_size = shape.render_mode, shape.render_size
-        self._mode, self._action_repeat = mode, action_repeat
-        self._episode = StackedEpisode(shape)
+        self.mode, self._settings = mode, settings
+        self.render_mode, self.render_size = settings.render_mode, settings.render_size
+        self._episode = StackedEpisode(settings)
         self.observation_space = self._episode.space
-        self.most_decisions = -(-shape.episode_frames // action_repeat)
+        repeat = settings.action_repeat
+        self.most_decisions = -(-settings.episode_frames // repeat)
 
         loaded = load_task(domain, task)
-        self._task, self._physics = loaded.task, loaded.physics
+        self._task = loaded.task
+        self.physics: Any = loaded.physics
         # dm_control's own OpenGL context is a second one, which quadruped_escape would ask for.
-        self._physics._make_rendering_contexts = lambda: None
-        self._substeps = round(loaded.control_timestep() / self._physics.timestep())
+        self.physics._make_rendering_contexts = lambda: None
+        self._substeps = round(loaded.control_timestep() / self.physics.timestep())
         self.metadata = dict(
-            self.metadata, render_fps=round(1 / (loaded.control_timestep() * action_repeat))
+            self.metadata, render_fps=round(1 / (loaded.control_timestep() * repeat))
         )
 
-        model, data = self._physics.model.ptr, self._physics.data.ptr
-        mode.image_size = shape.image_size
+        model, data = self.physics.model.ptr, self.physics.data.ptr
+        mode.image_size = settings.image_size
         mode.prepare(model, domain)
         camera = _CAMERA.get((domain, task), 0)
-        look: dict[str, Any] = {"rendering": rendering, "camera": camera, "drawn_by": renderer}
-        draws = Renderer(model, data, size=shape.image_size, **look)
-        self._scene = Scene(model, data, draws, camera)
+        renderer = Renderer(
+            model, data, settings.image_size, settings.rendering, camera, settings.renderer
+        )
+        self._scene = Scene(model, data, renderer, camera)
         self._renderer, self._drew = "", set[str]()
         self._fresh_task = copy.deepcopy(vars(self._task))
-        self._fresh_model = {name: values.copy() for name, values in _restorable_arrays(model)}
+        self._fresh_model = {
+            name: values.copy()
+            for name, values in writable_arrays(model).items()
+            if not name.startswith(_NEVER_RESTORED)
+        }
 
         spec = loaded.action_spec()
         bounded = (np.abs(spec.minimum) < 1e9) & (np.abs(spec.maximum) < 1e9)
@@ -110,12 +107,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         """
         renderer = self._renderer or self._scene.renderer.name
         made_by = {"renderer": renderer, "episodes": EPISODES_VERSION, **simulator()}
-        return self._mode.provenance | made_by
-
-    @property
-    def mode(self) -> Mode:
-        """The look."""
-        return self._mode
+        return self.mode.provenance | made_by
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -131,9 +123,9 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         sequence = np.random.SeedSequence(int(self.np_random.integers(2**63)))
         task_seed, mode_seed = sequence.spawn(2)
 
-        self._mode.choose(seed, options or {})
+        self.mode.choose(seed, options or {})
         self._start_task(np.random.RandomState(np.random.MT19937(task_seed)))
-        self._mode.begin(self._scene, np.random.default_rng(mode_seed))
+        self.mode.begin(self._scene, np.random.default_rng(mode_seed))
         self._episode.begin()
         self._drew.clear()
         observation = self._episode.fill(self._draw())
@@ -145,19 +137,19 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         self._episode.check_running()
         control = self._rescale(action)
         reward, terminated, truncated = 0.0, False, False
-        for _ in range(self._action_repeat):
+        for _ in range(self._settings.action_repeat):
             try:
                 step_reward, discount = self._simulate(control)
             except NumericsError as error:
                 return self._break_off(reward, str(error))
             reward += step_reward
             truncated = self._episode.count_frame() or bool(discount)
-            self._mode.advance(self._scene)
+            self.mode.advance(self._scene)
             terminated = discount == 0.0
             if terminated or truncated:
                 self._episode.running = False
                 break
-        self._mode.update(self._scene)
+        self.mode.update(self._scene)
         seen = self._episode.push(self._draw())
         return seen, reward, terminated, truncated, self._info() | self._other_renderer()
 
@@ -184,11 +176,6 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         """Draw the newest picture of the observation again, after its look was changed by hand."""
         return self._episode.replace_newest(self._draw())
 
-    @property
-    def physics(self) -> Any:
-        """The dm_control `Physics` of the running episode, for debugging; None once closed."""
-        return self._physics
-
     def foreground(self) -> np.ndarray:
         """Which pixels of the newest picture show what the task is about, `(H, W)` bool.
 
@@ -198,14 +185,14 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def state(self) -> np.ndarray:
         """The simulator's state: positions, velocities and activations, which no agent sees."""
-        return np.array(self._physics.get_state())
+        return np.array(self.physics.get_state())
 
     def close(self) -> None:
         """Free the OpenGL context and the simulator."""
-        if self._physics is not None:
+        if self.physics is not None:
             self._scene.renderer.close()
-            self._physics.free()
-            self._physics, self._episode.running = None, False
+            self.physics.free()
+            self.physics, self._episode.running = None, False
 
     def _start_task(self, random: np.random.RandomState) -> None:
         """Put model and task back as they were loaded, then draw the first state."""
@@ -213,8 +200,8 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
             getattr(self._scene.model, name)[...] = values
         vars(self._task).clear()
         vars(self._task).update(copy.deepcopy(self._fresh_task), _random=random)
-        with self._physics.reset_context():
-            self._task.initialize_episode(self._physics)
+        with self.physics.reset_context():
+            self._task.initialize_episode(self.physics)
         self._scene.renderer.upload_height_fields()
 
     def _simulate(self, control: np.ndarray) -> tuple[float, float | None]:
@@ -222,21 +209,21 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         from dm_control.rl.control import PhysicsError
 
         try:
-            self._task.before_step(control, self._physics)
-            self._physics.step(self._substeps)
-            self._task.after_step(self._physics)
+            self._task.before_step(control, self.physics)
+            self.physics.step(self._substeps)
+            self._task.after_step(self.physics)
         except PhysicsError as error:
             raise NumericsError(f"the simulation diverged: {error}") from error
-        reward = float(self._task.get_reward(self._physics))
+        reward = float(self._task.get_reward(self.physics))
         if not math.isfinite(reward):
             raise NumericsError(f"the simulation diverged: the reward is {reward}")
-        return reward, self._task.get_termination(self._physics)
+        return reward, self._task.get_termination(self.physics)
 
     def _info(self) -> dict[str, Any]:
         """Frames so far, and what the mode and a task of our own add."""
         of_task = getattr(self._task, "episode_info", None)  # the suite's tasks have none
-        told = of_task(self._physics) if of_task else {}
-        return {"frames": self._episode.frames} | told | self._mode.info
+        told = of_task(self.physics) if of_task else {}
+        return {"frames": self._episode.frames} | told | self.mode.info
 
     def _other_renderer(self) -> dict[str, Any]:
         """At an episode's end, who drew its pictures if it was not always the usual one."""
@@ -257,7 +244,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def _picture(self, size: int | None = None) -> np.ndarray:
         """The scene in its mode, `(H, W, 3)`."""
-        return compose(self._mode, self._scene.renderer.draw(size))
+        return compose(self.mode, self._scene.renderer.draw(size))
 
 
 def warn_of_render_without_mode() -> None:
@@ -268,13 +255,6 @@ def warn_of_render_without_mode() -> None:
 def _not_about_deprecation(record: logging.LogRecord) -> bool:
     """Pass every log message but the notes on deprecated attributes of the suite's models."""
     return "is deprecated and will be removed" not in record.getMessage()
-
-
-def _restorable_arrays(model: Any) -> list[tuple[str, np.ndarray]]:
-    """List the model's arrays that a task or mode may write."""
-    names = (name for name in dir(model) if not name.startswith(("_", *_NEVER_RESTORED)))
-    arrays = ((name, getattr(model, name)) for name in names)
-    return [(n, a) for n, a in arrays if isinstance(a, np.ndarray) and a.size and a.flags.writeable]
 
 
 MOST_ACTIONS = 4096
@@ -303,15 +283,12 @@ class DiscreteActions(gym.ActionWrapper[np.ndarray, Any, np.ndarray]):
                 f"action_bins is {bins}, but this task's actions are {space}: leave action_bins "
                 "out (0)."
             )
-        if bins < 2:
-            raise UserError(f"action_bins is {bins}; allowed are 2 or more, or 0: continuous.")
         dimensions = int(np.prod(space.shape))
-        if bins**dimensions > MOST_ACTIONS:
-            most = int(MOST_ACTIONS ** (1 / dimensions) + 1e-9)
-            cure = f"use {most} or fewer" if most >= 2 else "this task has too many dimensions"
+        if bins < 2 or bins**dimensions > MOST_ACTIONS:
             raise UserError(
                 f"action_bins is {bins}, which makes {bins}**{dimensions} = {bins**dimensions:,} "
-                f"actions; allowed are {MOST_ACTIONS}: {cure}."
+                f"actions; allowed are 2 bins or more, {MOST_ACTIONS} actions or fewer, and 0: "
+                "continuous."
             )
         values = np.linspace(-1, 1, bins, dtype=np.float32)
         self.vectors = np.array(list(itertools.product(values, repeat=dimensions)), np.float32)

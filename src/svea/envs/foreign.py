@@ -20,14 +20,15 @@ from svea.core.given import find_factory
 from svea.envs.dmc import read_choice, read_vector, warn_of_render_without_mode
 from svea.envs.looks import EPISODES_VERSION, Mode, compose
 from svea.envs.looks.pictures import PictureMode
-from svea.envs.stacking import CHANNELS, Shape, StackedEpisode
+from svea.envs.stacking import CHANNELS, Settings, StackedEpisode
 
 _COUNTS = (1, 3, CHANNELS)
 _LOOKS = 1  # what the mode draws has a stream of its own: the episode does not change with it
-_SINGLE = "svea stacks frames itself: return single ones."
 _NEEDED = (
-    "svea learns from pictures: a Box from 0 to 255 (or floats from 0 to 1) shaped (H, W), "
-    "(H, W, C) or (C, H, W), where C is 1, 3, or 9 for three stacked RGB frames."
+    "svea learns from single pictures, which it stacks itself: a Box from 0 to 255 (or floats from "
+    "0 to 1) shaped (H, W), (H, W, C) or (C, H, W), where C is 1, 3, or 9 for three stacked RGB "
+    "frames. Take one of several observations with gymnasium.wrappers.TransformObservation, or "
+    "draw the environment (render_mode='rgb_array') with gymnasium.wrappers.AddRenderObservation."
 )
 
 
@@ -39,17 +40,15 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
     and its actions. Resuming a run relies on it.
     """
 
-    def __init__(
-        self, env: gym.Env[Any, Any], mode: Mode, shape: Shape, *, action_repeat: int
-    ) -> None:
+    def __init__(self, env: gym.Env[Any, Any], mode: Mode, settings: Settings) -> None:
         """Read the environment's spaces; refuse those that cannot be adapted."""
         super().__init__(env)
         self._layout = read_layout(env.observation_space)
-        mode.image_size = self._size = shape.image_size
+        self._settings, self._episode = settings, StackedEpisode(settings)
+        mode.image_size = self._size = settings.image_size
         self._mode = mode if isinstance(mode, PictureMode) else None  # in train nothing changes
-        self._looks = np.random.default_rng(shape.seed)  # for episodes without a seed
-        self._action_repeat, self._episode = action_repeat, StackedEpisode(shape)
-        self._render_mode, self.render_size = shape.render_mode, shape.render_size
+        self._looks = np.random.default_rng(settings.seed)  # for episodes without a seed
+        self.render_size = settings.render_size
         self.observation_space = self._episode.space
         self._stacked_before: np.ndarray | None = None
         self.action_space = unit_actions(env.action_space)
@@ -73,7 +72,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         self._episode.check_running()
         theirs = self._rescale(action)
         total = 0.0
-        for _ in range(self._action_repeat):
+        for _ in range(self._settings.action_repeat):
             observation, reward, terminated, truncated, info = _five(self.env.step(theirs))
             newest = self._newest(observation)
             total += float(reward)
@@ -108,11 +107,11 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
     @property
     def render_mode(self) -> str | None:  # type: ignore[override]  # as in Gymnasium's Wrapper
         """What `render` returns, whatever the adapted environment does by itself."""
-        return self._render_mode
+        return self._settings.render_mode
 
     def render(self) -> Any:
         """The environment's own picture if it has one, else the newest that the agent saw."""
-        if self._render_mode is None:
+        if self.render_mode is None:
             warn_of_render_without_mode()
             return None
         if self.env.render_mode == "rgb_array":
@@ -175,40 +174,24 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
 def call_factory(path: str, seed: int | None, image_size: int) -> gym.Env[Any, Any]:
     """Make a user's environment by its name, with what its function takes of the settings."""
     factory = find_factory(path)
+    if not callable(factory):
+        raise UserError(f"task {path!r} is {type(factory).__name__}; it must be a function.")
+    parameters = inspect.signature(factory).parameters
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     # A function that takes a seed gets a number: made without one, environments are to differ.
-    taken = {"seed": secrets.randbits(31) if seed is None else seed, "image_size": image_size}
-    env = factory(**_accepted(path, factory, taken))
+    settings = {"seed": secrets.randbits(31) if seed is None else seed, "image_size": image_size}
+    taken = {name: settings[name] for name in settings if takes_all or name in parameters}
+    try:
+        inspect.signature(factory).bind(**taken)
+    except TypeError as error:
+        raise UserError(
+            f"task {path!r} gets seed and image_size if it has such parameters: {error}; give the "
+            "others defaults."
+        ) from None
+    env = factory(**taken)
     if not isinstance(env, gym.Env):
         raise UserError(f"task {path!r} returned {type(env).__name__}, not a gymnasium.Env.")
     return env
-
-
-def adapt(
-    path: str, env: gym.Env[Any, Any], mode: Mode, shape: Shape, action_repeat: int
-) -> gym.Env[np.ndarray, Any]:
-    """Adapt a user's environment; one that cannot be is closed and named."""
-    try:
-        return AdaptedEnv(env, mode, shape, action_repeat=action_repeat)
-    except UserError as error:
-        env.close()
-        raise UserError(f"task {path!r} {error}") from None
-
-
-def _accepted(path: str, factory: Any, settings: dict[str, int]) -> dict[str, int]:
-    """Choose the settings that a user's function has parameters for."""
-    if not callable(factory):
-        raise UserError(f"task {path!r} is {type(factory).__name__}; it must be a function.")
-    signature = inspect.signature(factory)
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-    given = {k: v for k, v in settings.items() if takes_all or k in signature.parameters}
-    try:
-        signature.bind(**given)
-    except TypeError as error:
-        raise UserError(
-            f"task {path!r} is called with {', '.join(settings)} where it has such parameters: "
-            f"{error}; give the others defaults."
-        ) from None
-    return given
 
 
 @dataclass(frozen=True)
@@ -256,10 +239,9 @@ class Layout:
 
 def _five(step: Any) -> Any:
     """What `step` returned; the four values of old Gym cannot tell the end of time from the end."""
-    listed = isinstance(step, tuple | list)
-    if listed and len(step) == 5:
+    if isinstance(step, tuple | list) and len(step) == 5:
         return step
-    what = f"{len(step)} values" if listed else type(step).__name__
+    what = f"{len(step)} values" if isinstance(step, tuple | list) else type(step).__name__
     raise UserError(
         f"the environment's step returned {what}; Gymnasium's returns five: observation, reward, "
         "terminated, truncated, info. Return terminated and truncated in place of done."
@@ -268,59 +250,26 @@ def _five(step: Any) -> Any:
 
 def read_layout(space: gym.Space[Any]) -> Layout:
     """Find out how pictures of an observation space lie in memory; refuse other spaces."""
-    if not isinstance(space, gym.spaces.Box):
-        raise _refusal(space, _cure_for_parts(space))
-    if len(space.shape) > 3:
-        raise _refusal(space, _SINGLE)
-    if len(space.shape) < 2:
-        raise _refusal(
-            space, "If it can draw itself, make it with render_mode='rgb_array' and wrap it in "
-            "gymnasium.wrappers.AddRenderObservation(env).",
-        )  # fmt: skip
-    floats = np.issubdtype(space.dtype, np.floating)
-    top = float(space.high.flat[0])
-    is_plain = (space.low == 0).all() and (space.high == top).all()
-    allowed = (1, 255) if floats else (255,) if space.dtype == np.uint8 else ()
-    if not is_plain or top not in allowed:
-        raise _refusal(space, "Show and declare bytes: Box(0, 255, shape, numpy.uint8).")
-    axes = [axis for axis in (0, 2) if len(space.shape) == 3 and space.shape[axis] in _COUNTS]
-    if len(space.shape) == 3 and len(axes) != 1:
-        which = "C could be its first or its last axis" if axes else "none of its axes is C"
-        raise _refusal(space, f"Here {which}. {_SINGLE}")
-    return Layout(space.shape, axes[0] if axes else None, 255 / top if floats else None)
+    shape = space.shape or ()
+    axes = [axis for axis in (0, 2) if len(shape) == 3 and shape[axis] in _COUNTS]
+    if isinstance(space, gym.spaces.Box) and (len(shape) == 2 or len(axes) == 1):
+        floats = np.issubdtype(space.dtype, np.floating)
+        top = float(space.high.flat[0])
+        allowed = (1, 255) if floats else (255,) if space.dtype == np.uint8 else ()
+        if (space.low == 0).all() and (space.high == top).all() and top in allowed:
+            return Layout(shape, axes[0] if axes else None, 255 / top if floats else None)
+    raise UserError(f"its observation space is {space}; {_NEEDED}")
 
 
 def unit_actions(space: gym.Space[Any]) -> gym.Space[Any]:
     """The action space that an agent sees: flat and in [-1, 1], or discrete and counted from 0."""
     if isinstance(space, gym.spaces.Discrete):
         return gym.spaces.Discrete(int(space.n))
-    allowed = "allowed are a Box of floats with finite bounds, and Discrete."
-    if not isinstance(space, gym.spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-        raise UserError(
-            f"has action space {space}; {allowed} gymnasium.wrappers.TransformAction(env, "
-            "function, space) makes one of another."
-        )
-    if not space.is_bounded():
-        raise UserError(
-            f"has action space {space}; {allowed} Set bounds: gymnasium.wrappers.TransformAction("
-            f"env, lambda action: action, gymnasium.spaces.Box(-1, 1, {space.shape}))."
-        )
-    return gym.spaces.Box(-1.0, 1.0, (int(np.prod(space.shape)),), np.float32)
-
-
-def _refusal(space: gym.Space[Any], cure: str) -> UserError:
-    """An error that says what an observation space must be."""
-    return UserError(f"has observation space {space}; {_NEEDED} {cure}")
-
-
-def _cure_for_parts(space: gym.Space[Any]) -> str:
-    """How to take the picture out of a dictionary of observations."""
-    if not isinstance(space, gym.spaces.Dict):
-        return "Wrap it in gymnasium.wrappers.TransformObservation."
-    keys = list(space.spaces)
-    pictures = [key for key in keys if len(space.spaces[key].shape or ()) in (2, 3)]
-    key = (pictures or keys)[0]
-    return (
-        f"Choose one of its keys ({', '.join(keys)}): gymnasium.wrappers.TransformObservation(env, "
-        f"lambda seen: seen[{key!r}], env.observation_space[{key!r}])."
+    is_box = isinstance(space, gym.spaces.Box) and space.is_bounded()
+    if is_box and np.issubdtype(space.dtype, np.floating):
+        return gym.spaces.Box(-1.0, 1.0, (int(np.prod(space.shape or ())),), np.float32)
+    raise UserError(
+        f"its action space is {space}; allowed are a Box of floats with finite bounds, and "
+        "Discrete. gymnasium.wrappers.TransformAction(env, lambda action: action, space) gives it "
+        "another space."
     )

@@ -15,32 +15,15 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import WrapperSpec
 
-from svea.config.modes import (
-    ACTION_REPEAT,
-    COLOR_MODES,
-    DOMAIN_AND_TASK,
-    EPISODE_FRAMES,
-    GEOMETRY_MODES,
-    LIGHT_MODES,
-    MODES,
-    PICTURE_MODES,
-    ROBOT_MODES,
-    ROBOT_TASKS,
-    TASKS,
-    VIDEO_MODES,
-    check_task,
-    is_foreign,
-    is_own_mode,
-    modes_of,
-    parse_mode,
-)
+from svea.config import modes
+from svea.config.modes import is_foreign
 from svea.config.options import FRAMES
-from svea.core.errors import UnexpectedOptionError, UserError, between, unknown_name
+from svea.core.errors import UnexpectedOptionError, UserError
 from svea.core.given import Factory, name_task
 from svea.core.importing import import_named
 from svea.data.clips import data_folder
 from svea.envs.dmc import DiscreteActions, DMControlEnv
-from svea.envs.foreign import adapt, call_factory
+from svea.envs.foreign import AdaptedEnv, call_factory
 from svea.envs.looks import Mode
 from svea.envs.looks.cameras import CameraMode
 from svea.envs.looks.colors import ColorMode
@@ -48,45 +31,42 @@ from svea.envs.looks.distracting import DistractingMode
 from svea.envs.looks.lights import LIGHTS
 from svea.envs.looks.pictures import PictureColors, PictureMode, PictureVideo
 from svea.envs.looks.videos import VideoMode
-from svea.envs.rendering import RENDERERS, RENDERINGS
 from svea.envs.robot.worlds import RobotMode, RobotTestMode
-from svea.envs.stacking import Shape
+from svea.envs.stacking import Settings
 
-MODES |= {
+modes.MODES |= {
     "train": functools.partial(Mode, "train"),
-    **{name: functools.partial(ColorMode, name) for name in COLOR_MODES},
-    **{name: functools.partial(VideoMode, name) for name in VIDEO_MODES},
+    **{name: functools.partial(ColorMode, name) for name in modes.COLOR_MODES},
+    **{name: functools.partial(VideoMode, name) for name in modes.VIDEO_MODES},
     "distracting_cs": DistractingMode,
 }
-GEOMETRY_MODES |= {name: functools.partial(CameraMode, name) for name in GEOMETRY_MODES}
-LIGHT_MODES |= {name: functools.partial(look, name) for name, look in LIGHTS.items()}
-ROBOT_MODES |= {"train": RobotMode, "test": RobotTestMode}
-PICTURE_MODES |= {"picture_colors": PictureColors, "picture_video": PictureVideo}
+modes.GEOMETRY_MODES |= {name: functools.partial(CameraMode, name) for name in modes.GEOMETRY_MODES}
+modes.LIGHT_MODES |= {
+    name: functools.partial(LIGHTS[name.rpartition("_")[0]], name) for name in modes.LIGHT_MODES
+}
+modes.ROBOT_MODES |= {"train": RobotMode, "test": RobotTestMode}
+modes.PICTURE_MODES |= {"picture_colors": PictureColors, "picture_video": PictureVideo}
 
 
 def make_mode(name: str, task: str, data_dir: Path | None, options: dict[str, Any]) -> Mode:
     """Build a mode of a task, refusing options it does not have."""
-    factory = import_named("mode", name) if is_own_mode(name) else modes_of(task)[name]
+    factory = import_named("mode", name) if modes.is_own_mode(name) else modes.modes_of(task)[name]
     if not callable(factory):
         raise UserError(f"mode {name!r} is {type(factory).__name__}; it must be a class of modes.")
     signature = inspect.signature(factory)
-    taken = dict(signature.parameters)
-    if "name" in taken and taken["name"].default is not inspect.Parameter.empty:
-        del taken["name"]  # it has its own
-    data = {"data_dir": data_dir} if "data_dir" in taken else {}
+    data = {"data_dir": data_dir} if "data_dir" in signature.parameters else {}
     try:
-        signature.replace(parameters=list(taken.values())).bind(**data, **options)
+        signature.bind(**data, **options)
     except TypeError as error:
-        has = ", ".join(option for option in taken if option != "data_dir")
+        has = ", ".join(option for option in signature.parameters if option != "data_dir")
         # In Python's own words: other libraries look for them, and then leave the option out.
         raise UnexpectedOptionError(
-            f"{error}; mode {name!r} has {f'the options {has}' if has else 'no options'}, and is "
-            "made with data_dir alone where none is given."
+            f"{error}; mode {name!r} has {f'the options {has}' if has else 'no options'}."
         ) from None
     look = factory(**data, **options)
     if not isinstance(look, Mode):
         raise UserError(f"mode {name!r} made {type(look).__name__}, not a svea.envs.Mode.")
-    if is_own_mode(name):
+    if modes.is_own_mode(name):
         look.name = name  # so that records and tables name what can be typed again
     if is_foreign(task) and name != "train" and not isinstance(look, PictureMode):
         raise UserError(
@@ -161,26 +141,40 @@ def make_env(
     """
     made = task if isinstance(task, gym.Env) else None
     task = name_task(type(task.unwrapped) if isinstance(task, gym.Env) else task)
-    check_task(task)
-    name, options = parse_mode(mode, task)
+    modes.check_task(task)
+    name, options = modes.parse_mode(mode, task)
     for twice in options.keys() & mode_options.keys():
         raise UserError(f"{twice} is given twice: in mode {mode!r} and as {mode_options[twice]!r}.")
-    _check_choices(rendering, renderer, render_mode, channels_last)
-    _check_task_options(task, action_repeat)
-    if episode_frames is None:
-        episode_frames = EPISODE_FRAMES.get(task, 1000)
-    shape = Shape(
-        seed, image_size, episode_frames, frame_stack, bool(channels_last), render_mode, render_size
+    if task in modes.ROBOT_TASKS and action_repeat not in (None, 1):
+        raise UserError(
+            f"action_repeat is {action_repeat}; a robot task takes 1: a step is 0.04 s."
+        )
+    settings = Settings(
+        seed=seed,
+        image_size=image_size,
+        action_repeat=modes.ACTION_REPEAT.get(task, 1) if action_repeat is None else action_repeat,
+        episode_frames=modes.EPISODE_FRAMES.get(task, 1000)
+        if episode_frames is None
+        else episode_frames,
+        frame_stack=frame_stack,
+        channels_last=channels_last,
+        rendering=rendering,
+        renderer=renderer,
+        render_mode=render_mode,
+        render_size=render_size,
+        action_bins=action_bins,
     )
-    _check_numbers(**vars(shape), action_repeat=action_repeat, action_bins=action_bins)
     look = make_mode(name, task, data_folder(data_dir), options | mode_options)
-    if is_foreign(task):
-        theirs = call_factory(task, seed, image_size) if made is None else made
-        return _discretise(adapt(task, theirs, look, shape, action_repeat or 1), action_bins)
-    drawn: dict[str, Any] = {"rendering": rendering, "renderer": renderer}
-    repeat = action_repeat or ACTION_REPEAT[task]
-    env = DMControlEnv(*DOMAIN_AND_TASK[task], look, shape, action_repeat=repeat, **drawn)
-    return _discretise(env, action_bins)
+    if not is_foreign(task):
+        env: gym.Env[Any, Any] = DMControlEnv(*modes.DOMAIN_AND_TASK[task], look, settings)
+    else:
+        env = call_factory(task, seed, image_size) if made is None else made
+    try:
+        env = AdaptedEnv(env, look, settings) if is_foreign(task) else env
+        return DiscreteActions(env, action_bins) if action_bins else env
+    except UserError as error:
+        env.close()
+        raise UserError(f"task {task!r}: {error}") from None
 
 
 def register_gymnasium_ids() -> None:
@@ -190,10 +184,10 @@ def register_gymnasium_ids() -> None:
     >>> gym.spec("svea/walker_walk-v0").max_episode_steps
     250
     """
-    for task in TASKS:
+    for task in modes.TASKS:
         name = f"svea/{task}-v0"
         if name not in gym.registry:
-            usual = -(-EPISODE_FRAMES[task] // ACTION_REPEAT[task])
+            usual = -(-modes.EPISODE_FRAMES[task] // modes.ACTION_REPEAT[task])
             fit = WrapperSpec("fit_time_limit", f"{__name__}:fit_time_limit", {"usual": usual})
             gym.register(
                 name,
@@ -209,10 +203,6 @@ def fit_time_limit(env: gym.Env[Any, Any], usual: int) -> gym.Env[Any, Any]:
 
     The registered limit is that of the task's own action repeat and episode length; with others it
     would cut episodes short, or promise longer ones. A limit that the user chose stays.
-
-    Args:
-        env: What `gymnasium.make` made so far.
-        usual: The registered limit.
     """
     most = getattr(env.unwrapped, "most_decisions", usual)
     spec = env.spec
@@ -220,59 +210,3 @@ def fit_time_limit(env: gym.Env[Any, Any], usual: int) -> gym.Env[Any, Any]:
     if chosen or most == usual or not isinstance(env, gym.wrappers.TimeLimit):
         return env
     return gym.wrappers.TimeLimit(env.env, most)
-
-
-_BOUNDS = {
-    "seed": between(0, 2**63 - 1),
-    "image_size": between(16, 1024),
-    "render_size": between(16, 2048),
-    "episode_frames": between(1, 10**9),
-    "action_bins": between(0, 4096),
-    "frame_stack": between(1, 64),
-    "action_repeat": between(1, 1000),
-}
-_MAY_BE_NONE = ("seed", "action_repeat")
-
-
-def _check_numbers(**given: Any) -> None:
-    """Refuse what is not an integer within its bounds."""
-    for field, bounds in _BOUNDS.items():
-        value = given[field]
-        if value is None and field in _MAY_BE_NONE:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise UserError(f"{field} is {value!r}; it must be an integer.")
-        bounds.check(field, int(value))
-
-
-def _check_choices(
-    rendering: str, renderer: str, render_mode: str | None, channels_last: object
-) -> None:
-    """Refuse names and switches that are unknown."""
-    if rendering not in RENDERINGS:
-        raise unknown_name("rendering", rendering, RENDERINGS)
-    if renderer not in RENDERERS:
-        raise unknown_name("renderer", renderer, RENDERERS)
-    if render_mode not in (None, "rgb_array"):
-        raise UserError(f"render_mode is {render_mode!r}; allowed are 'rgb_array' and None.")
-    if not isinstance(channels_last, bool | np.bool_):
-        raise UserError(f"channels_last is {channels_last!r}; allowed are True and False.")
-
-
-def _check_task_options(task: str, action_repeat: int | None) -> None:
-    """Refuse options that the task does not have."""
-    if task in ROBOT_TASKS and action_repeat not in (None, 1):
-        raise UserError(
-            f"action_repeat is {action_repeat}; a robot task takes 1: a step is 0.04 s."
-        )
-
-
-def _discretise(env: gym.Env[np.ndarray, Any], bins: int) -> gym.Env[np.ndarray, Any]:
-    """Number the actions if `bins` is not 0."""
-    if not bins:
-        return env
-    try:
-        return DiscreteActions(env, bins)
-    except UserError:
-        env.close()
-        raise

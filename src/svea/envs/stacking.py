@@ -3,39 +3,58 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, get_type_hints
 
 import gymnasium as gym
 import numpy as np
 
 from svea.config.options import FRAMES
+from svea.core.errors import UserError, between, unknown_name
+from svea.envs.rendering import RENDERERS, RENDERINGS
 
 CHANNELS = 3 * FRAMES
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What every environment shows, and how long its episodes are: arguments of `make_env`."""
+class Settings:
+    """Arguments of `make_env`, each with its bounds or choices, which every environment obeys."""
 
-    seed: int | None
-    image_size: int
-    episode_frames: int
-    frame_stack: int
-    channels_last: bool
-    render_mode: str | None
-    render_size: int
+    seed: Annotated[int | None, between(0, 2**63 - 1)]
+    image_size: Annotated[int, between(16, 1024)]
+    action_repeat: Annotated[int, between(1, 1000)]
+    episode_frames: Annotated[int, between(1, 10**9)]
+    frame_stack: Annotated[int, between(1, 64)]
+    channels_last: Annotated[bool, (True, False)]
+    rendering: Annotated[str, RENDERINGS]
+    renderer: Annotated[str, RENDERERS]
+    render_mode: Annotated[str | None, (None, "rgb_array")]
+    render_size: Annotated[int, between(16, 2048)]
+    action_bins: Annotated[int, between(0, 4096)]
+
+    def __post_init__(self) -> None:
+        """Refuse what is no choice, or no integer within its bounds."""
+        for name, kind in get_type_hints(Settings, include_extras=True).items():
+            value, allowed = getattr(self, name), kind.__metadata__[0]
+            if isinstance(allowed, tuple):
+                if value not in allowed:
+                    raise unknown_name(name, str(value), map(str, allowed))
+            elif name != "seed" or value is not None:
+                if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                    raise UserError(f"{name} is {value!r}; it must be an integer.")
+                allowed.check(name, int(value))
 
 
 class StackedEpisode:
     """The running episode: its newest pictures, and the simulator steps it has left."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, settings: Settings) -> None:
         """Begin no episode yet."""
-        size = shape.image_size
-        self._stack = np.zeros((3 * shape.frame_stack, size, size), np.uint8)
-        self._channels_last = shape.channels_last
+        size = settings.image_size
+        self._stack = np.zeros((3 * settings.frame_stack, size, size), np.uint8)
+        self._channels_last = settings.channels_last
         self.space = gym.spaces.Box(0, 255, self.observation.shape, np.uint8)
         self.frames, self.running = 0, False
-        self._first_seed, self._most_frames = shape.seed, shape.episode_frames
+        self._first_seed, self._most_frames = settings.seed, settings.episode_frames
 
     @property
     def observation(self) -> np.ndarray:

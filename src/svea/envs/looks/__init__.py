@@ -95,13 +95,7 @@ class WorldsMode(Mode):
     """
 
     def __init__(self, name: str, worlds: Sequence[int | str], **made_with: Any) -> None:
-        """Name the mode and its worlds; a name stands in every record of an evaluation.
-
-        Args:
-            name: The mode's name.
-            worlds: Their numbers or names.
-            **made_with: What else provenance says.
-        """
+        """Name the mode and its worlds, for records, and what else its provenance says."""
         super().__init__(name)
         self.worlds, self._made_with = tuple(worlds), made_with
         self._chosen: int | None = None
@@ -147,6 +141,13 @@ class WorldsMode(Mode):
         raise UserError(
             f"world is {world!r}; mode {self.name!r} has 0 to {len(self.worlds) - 1}{names}."
         )
+
+
+def writable_arrays(model: Any) -> dict[str, np.ndarray]:
+    """The arrays of a compiled model that a task or mode may write, by name."""
+    values = ((name, getattr(model, name)) for name in dir(model) if not name.startswith("_"))
+    arrays = ((name, value) for name, value in values if isinstance(value, np.ndarray))
+    return {name: array for name, array in arrays if array.size and array.flags.writeable}
 
 
 @functools.cache

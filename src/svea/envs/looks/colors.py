@@ -77,7 +77,7 @@ class ColorMode(WorldsMode):
         sky, faces = texture(model, self._sky), scene.renderer.visible_sky_faces()
         fill_sky(sky, setting["skybox_rgb"], faces)
         sky.reshape(-1, 3)[self._stars] = 255
-        scene.renderer.upload_sky_faces(self._sky, faces)
+        scene.renderer.upload_texture(self._sky, faces)
 
 
 @functools.cache

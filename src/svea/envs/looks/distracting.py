@@ -44,7 +44,6 @@ class DistractingMode(WorldsMode):
 
     def __init__(
         self,
-        name: str = "distracting_cs",
         data_dir: Path | None = None,
         *,
         intensity: float = DEFAULT_INTENSITY,
@@ -53,7 +52,6 @@ class DistractingMode(WorldsMode):
         """Find the clips of this intensity.
 
         Args:
-            name: The mode's name.
             data_dir: Folder with DAVIS (`DAVIS/JPEGImages/480p/<clip>/` or `davis/<clip>.mp4`);
                 generated clips are shown without one.
             intensity: How strong all three distractions are, above 0 and up to 1.
@@ -63,7 +61,7 @@ class DistractingMode(WorldsMode):
         self._intensity = check_intensity(intensity)
         self._clips = clips.find("distracting_cs", data_dir, videos, clip_count(self._intensity))
         self._side = SKY_SIDE if self._clips.files else GENERATED_SIDE
-        super().__init__(name, self._clips.worlds)
+        super().__init__("distracting_cs", self._clips.worlds)
         self._clip: clips.Clip
         self._camera: Camera
 
@@ -91,7 +89,7 @@ class DistractingMode(WorldsMode):
         self._direction = int(rng.choice([-1, 1]))
         self._colors = rng.uniform(self._darkest, self._lightest)
         self._camera = Camera(scene, self._intensity, rng)
-        self._show(scene)
+        self.update(scene)
 
     def advance(self, scene: Scene) -> None:
         """Move everything at every second simulator step."""
@@ -104,11 +102,7 @@ class DistractingMode(WorldsMode):
         self._camera.move(self._rng)
 
     def update(self, scene: Scene) -> None:
-        """Show what has moved: only pictures cost time, not simulator steps."""
-        self._show(scene)
-
-    def _show(self, scene: Scene) -> None:
-        """Write sky, colours and camera into the scene."""
+        """Write sky, colours and camera into the scene: for pictures, not for simulator steps."""
         texture(scene.model, self._sky)[:] = self._clip.frame(self._frame)
         scene.renderer.upload_texture(self._sky)
         scene.model.mat_rgba[:, :3] = self._colors

@@ -101,13 +101,9 @@ class MovingLight(Mode):
 
 
 LIGHTS = {
-    f"{kind}_{level}": factory
-    for kind, factory in (
-        ("light_position", LightPosition),
-        ("light_color", LightColor),
-        ("moving_light", MovingLight),
-    )
-    for level in ("easy", "hard")
+    "light_position": LightPosition,
+    "light_color": LightColor,
+    "moving_light": MovingLight,
 }
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +21,7 @@ import numpy as np
 from svea.core.errors import UserError, between, unknown_name
 from svea.data import clips
 from svea.data.clips import CLIP_SETS
-from svea.envs.looks import Mode, Scene
+from svea.envs.looks import Mode, Scene, writable_arrays
 from svea.envs.looks.colors import GRID_LINE, ColorMode, fill_checker, fill_sky, texture
 from svea.envs.looks.distracting import DistractingMode
 from svea.envs.looks.pictures import PictureMode
@@ -60,11 +59,6 @@ class Adjustments:
     """Standard deviation of Gaussian noise on every pixel, of 1."""
     drop: Annotated[float, between(0, 0.95)] = 0.0
     """How often the agent sees the last frame again instead of the new one."""
-
-    @property
-    def paint(self) -> tuple[Any, ...]:
-        """What textures depend on."""
-        return self.floor, self.sky, bool(self.video), self.video and self.video_on_floor
 
 
 NEUTRAL = Adjustments()
@@ -112,16 +106,17 @@ ROBOT_BODY, ROBOT_FLOOR = "arm", "table"
 
 # The visual part of a model: what modes write, and what is put back before another one begins.
 _VISUAL = ("mat_", "cam_", "light_", "geom_rgba", "geom_matid", "site_rgba", "tendon_rgba")
-_UNPAINTED = (NEUTRAL.paint, None, 0)
 Places = dict[str, np.ndarray]
+Coat = tuple[Callable[..., None], Sequence[float], list[int] | None]
+"""What paints a texture, in which colour, and on which sides of the sky's cube (all if None)."""
 
 
 class LiveMode(PictureMode):
     """Shows a mode, `base`, which can be exchanged at any time, with adjustments on top."""
 
-    def __init__(self, name: str = "live", data_dir: Path | None = None) -> None:
+    def __init__(self, data_dir: Path | None = None) -> None:
         """Begin with the training look."""
-        super().__init__(name)
+        super().__init__("live")
         self.base = Mode("train")
         self.clips = find_clips(data_dir)
         self.adjustments = NEUTRAL
@@ -136,7 +131,8 @@ class LiveMode(PictureMode):
         """What adjustments change in the scene, and a copy of how the mode left it."""
         self._painted: dict[int, np.ndarray] = {}
         """The mode's own pixels of the textures that are painted over."""
-        self._paint_now: tuple[Any, ...] = _UNPAINTED
+        self._coats: dict[int, Coat] = {}
+        """What they are painted with."""
         self._screen, self._stale = 0, False
         self._frame = 0.0
         self._last: np.ndarray | None = None
@@ -159,12 +155,12 @@ class LiveMode(PictureMode):
         """Which adjustments change anything here."""
         if self._model is None:  # a user's environment: there is a picture alone
             return dict.fromkeys(("body", "floor", "sky", "video", "camera", "light"), False)
-        sky, grid = self._texture("skybox"), self._texture("grid")
+        sky, grid = self._find("skybox"), self._find("grid")
         own_sky = sky >= 0 and self._model.tex_width[sky] == self._textures[sky][0]
         still = not isinstance(self.base, DistractingMode)  # its sky is a video by itself
         return {
-            "body": self._body >= 0 or self._texture(ROBOT_BODY) >= 0,
-            "floor": grid >= 0 or self._texture(ROBOT_FLOOR) >= 0,
+            "body": self._body >= 0 or self._find(ROBOT_BODY) >= 0,
+            "floor": grid >= 0 or self._find(ROBOT_FLOOR) >= 0,
             "sky": bool(own_sky and still),
             "video": sky >= 0 and grid >= 0 and still,
             "camera": True,
@@ -192,7 +188,7 @@ class LiveMode(PictureMode):
         """Make the model look as it was compiled, or as the task left it at reset."""
         import mujoco
 
-        self._painted, self._paint_now, self._screen = {}, _UNPAINTED, 0
+        self._painted, self._coats = {}, {}
         for index, (width, height, pixels) in enumerate(self._textures):
             self._model.tex_width[index], self._model.tex_height[index] = width, height
             texture(self._model, index)[...] = pixels
@@ -225,8 +221,8 @@ class LiveMode(PictureMode):
             (int(model.tex_width[k]), int(model.tex_height[k]), texture(model, k).copy())
             for k in range(model.ntex)
         ]
-        self._body = self._named("mat", "self")
-        sky = self._texture("skybox")
+        self._body = self._find("self", "mat")
+        sky = self._find("skybox")
         self._stars = np.flatnonzero(texture(model, sky)[..., 0] == 255) if sky >= 0 else None
         self.base.image_size = self.image_size
         self.base.prepare(model, domain)
@@ -242,11 +238,12 @@ class LiveMode(PictureMode):
         self._draws = np.random.default_rng(self._seed)  # of noise and dropped frames
         self._frame, self._last, self._between = 0.0, None, None
         if scene is not None:
-            self._found = {name: array.copy() for name, array in _places(scene).items()}
+            self._found = _copied(_places(scene))
             self._upload()
             self._unpaint()
             self._remove("head_")  # the environment has restored the rest
-            self._fresh = {name: array.copy() for name, array in _visual_arrays(scene.model)}
+            arrays = writable_arrays(scene.model)
+            self._fresh = _copied({k: arrays[k] for k in arrays if k.startswith(_VISUAL)})
         self.base.begin(scene, rng)  # type: ignore[arg-type]
         self._keep_and_apply()
 
@@ -256,9 +253,13 @@ class LiveMode(PictureMode):
         if self._between is not None and scene is not None:
             self._between.step += 1
             if self._between.step in self._between.wanted:
-                with self._between.placed(scene):
-                    picture = self.compose(scene.renderer.draw(self._between.size))
+                places = _places(scene)
+                kept = _copied(places)
+                self._between.move(places)
+                picture = self.compose(scene.renderer.draw(self._between.size))
                 self._between.pictures.append(np.array(picture))
+                for name, values in kept.items():
+                    places[name][...] = values
 
     def draw_between(self, steps: Collection[int], size: int) -> list[np.ndarray]:
         """Have pictures drawn after some simulator steps of the next decision, for people.
@@ -275,7 +276,7 @@ class LiveMode(PictureMode):
         """Let the mode move on by a decision, without the adjustments of the last one."""
         self._between = None
         if scene is not None:
-            self._found = {name: array.copy() for name, array in _places(scene).items()}
+            self._found = _copied(_places(scene))
         self._remove("light_d", "light_a", "light_s", "head_", "mat_")  # all that the model holds
         self.base.update(scene)  # type: ignore[arg-type]
         self._frame += self.adjustments.video_speed
@@ -314,7 +315,7 @@ class LiveMode(PictureMode):
                   "light_specular": model.light_specular, "head_diffuse": head.diffuse,
                   "head_ambient": head.ambient, "head_specular": head.specular}  # fmt: skip
         self._now = lights | _places(self._scene) | {"mat_rgba": model.mat_rgba}
-        self._kept = {name: array.copy() for name, array in self._now.items()}
+        self._kept = _copied(self._now)
         self._apply()
 
     def _remove(self, *names: str) -> None:
@@ -365,54 +366,49 @@ class LiveMode(PictureMode):
         return next((screen for screen, bad in enumerate(keyed) if not bad), 0)
 
     def _paint(self) -> None:
-        """Paint floor and sky in their colours, or as the video's screen, if that has changed."""
+        """Paint textures over, if that has changed."""
         assert self._scene is not None
-        chosen, fits, screen = self.adjustments, self.fits, self._choose_screen()
-        sky_color = channels(chosen.sky) if chosen.sky else None
-        if sky_color is None and isinstance(self.base, ColorMode) and chosen.roll:
-            sky_color = self.base.setting["skybox_rgb"]  # it has painted what it saw unrolled
-        faces = self._scene.renderer.visible_sky_faces() if sky_color else None
-        arm, table = self._texture(ROBOT_BODY), self._texture(ROBOT_FLOOR)
-        wanted = (chosen.paint, faces, screen, *([chosen.body] if arm >= 0 else []))
-        if wanted == self._paint_now:
+        self._screen = self._choose_screen()
+        coats = self._choose_coats()
+        if coats == self._coats:
             return
         self._unpaint()
-        grid, sky, self._screen = self._texture("grid"), self._texture("skybox"), screen
+        for index, (paint, color, faces) in coats.items():
+            pixels = texture(self._model, index)
+            self._painted[index] = pixels.copy()
+            paint(pixels, color, faces)
+            self._scene.renderer.upload_texture(index, faces)
+        self._coats = coats
+
+    def _choose_coats(self) -> dict[int, Coat]:
+        """What floor, sky and the robot's body are painted in: colours, or the video's screen."""
+        assert self._scene is not None
+        chosen, fits, coats = self.adjustments, self.fits, dict[int, Coat]()
+        grid, sky, arm, table = map(self._find, ("grid", "skybox", ROBOT_BODY, ROBOT_FLOOR))
+        screen = tuple(np.roll(GREEN, self._screen) / 255)
         own = isinstance(self.base, VideoMode)  # it has painted a screen, which is green
         on_floor = (self._shows_video and chosen.video_on_floor) or self.base.name == "video_hard"
         if on_floor and not chosen.floor:
-            self._keep(grid)[:] = np.roll(GREEN, screen)
-            self._scene.renderer.upload_texture(grid)
+            coats[grid] = _flat, screen, None
         elif chosen.floor and table >= 0:
-            self._fill(table, chosen.floor)
+            coats[table] = _flat, channels(chosen.floor), None
         elif chosen.floor and fits["floor"]:
-            first = channels(chosen.floor)
-            second = [min(1.0, each + 0.1) for each in first]
-            fill_checker(self._keep(grid), first, second, GRID_LINE)
-            self._scene.renderer.upload_texture(grid)
+            coats[grid] = _checker, channels(chosen.floor), None
         if chosen.body and arm >= 0:
-            self._fill(arm, chosen.body)
-        if self._shows_video or (own and screen):
-            self._keep(sky)[:] = np.roll(GREEN, screen)
-            self._scene.renderer.upload_texture(sky)
-        elif sky_color and faces and fits["sky"]:
-            pixels = self._keep(sky)
-            fill_sky(pixels, sky_color, faces)
-            pixels.reshape(-1, 3)[self._stars] = 255
-            self._scene.renderer.upload_sky_faces(sky, faces)
-        self._paint_now = wanted
+            coats[arm] = _flat, channels(chosen.body), None
+        sky_color = channels(chosen.sky) if chosen.sky else None
+        if sky_color is None and isinstance(self.base, ColorMode) and chosen.roll:
+            sky_color = self.base.setting["skybox_rgb"]  # it has painted what it saw unrolled
+        if self._shows_video or (own and self._screen):
+            coats[sky] = _flat, screen, None
+        elif sky_color and fits["sky"]:
+            coats[sky] = self._starry, sky_color, self._scene.renderer.visible_sky_faces()
+        return coats
 
-    def _fill(self, index: int, color: str) -> None:
-        """Paint a texture in one colour."""
-        assert self._scene is not None
-        self._keep(index)[:] = [round(255 * channel) for channel in channels(color)]
-        self._scene.renderer.upload_texture(index)
-
-    def _keep(self, index: int) -> np.ndarray:
-        """A texture's pixels, to be painted over."""
-        pixels = texture(self._model, index)
-        self._painted.setdefault(index, pixels.copy())
-        return pixels
+    def _starry(self, pixels: np.ndarray, color: Sequence[float], faces: Any) -> None:
+        """Paint the sky, whose stars stay."""
+        fill_sky(pixels, color, faces)
+        pixels.reshape(-1, 3)[self._stars] = 255
 
     def _unpaint(self) -> None:
         """Put the mode's own pixels back."""
@@ -420,13 +416,10 @@ class LiveMode(PictureMode):
             texture(self._model, index)[...] = pixels
             if self._scene is not None:
                 self._scene.renderer.upload_texture(index)
-        self._painted, self._paint_now, self._screen = {}, _UNPAINTED, 0
+        self._painted, self._coats = {}, {}
 
-    def _texture(self, name: str) -> int:
-        """The index of a texture, -1 without it."""
-        return self._named("tex", name)
-
-    def _named(self, kind: str, name: str) -> int:
+    def _find(self, name: str, kind: str = "tex") -> int:
+        """The index of a texture, or of another kind of object; -1 without it."""
         try:
             return int(getattr(self._model, kind)(name).id)
         except KeyError:
@@ -444,17 +437,23 @@ class Between:
         self._turn = axes.T @ turned
         self._moved = {name: shown[name] - found[name] for name in found if name != "cam_xmat"}
 
-    @contextmanager
-    def placed(self, scene: Scene) -> Iterator[None]:
+    def move(self, places: Places) -> None:
         """Move camera and lights in the same way, from where the simulator has them now."""
-        places = _places(scene)
-        kept = {name: array.copy() for name, array in places.items()}
         places["cam_xmat"][...] = (places["cam_xmat"].reshape(3, 3) @ self._turn).ravel()
         for name, moved in self._moved.items():
             places[name] += moved
-        yield
-        for name, array in kept.items():
-            places[name][...] = array
+
+
+def _flat(pixels: np.ndarray, color: Sequence[float], faces: Any) -> None:
+    pixels[:] = np.rint(255 * np.array(color))
+
+
+def _checker(pixels: np.ndarray, color: Sequence[float], faces: Any) -> None:
+    fill_checker(pixels, color, [min(1.0, channel + 0.1) for channel in color], GRID_LINE)
+
+
+def _copied(arrays: Places) -> Places:
+    return {name: array.copy() for name, array in arrays.items()}
 
 
 def _places(scene: Scene) -> Places:
@@ -462,15 +461,6 @@ def _places(scene: Scene) -> Places:
     data, camera = scene.data, scene.camera
     return {"cam_xpos": data.cam_xpos[camera], "cam_xmat": data.cam_xmat[camera],
             "light_xpos": data.light_xpos, "light_xdir": data.light_xdir}  # fmt: skip
-
-
-def _visual_arrays(model: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays of a model that decide how it looks."""
-    for name in dir(model):
-        if name.startswith(_VISUAL):
-            array = getattr(model, name)
-            if isinstance(array, np.ndarray) and array.size and array.flags.writeable:
-                yield name, array
 
 
 def _around(axis: np.ndarray, angle: float) -> np.ndarray:

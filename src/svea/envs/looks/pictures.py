@@ -39,9 +39,9 @@ class PictureMode(Mode):
 class PictureColors(PictureMode, WorldsMode):
     """Brightness, contrast, saturation and hue, one of 100 settings per episode."""
 
-    def __init__(self, name: str = "picture_colors") -> None:
+    def __init__(self) -> None:
         """Prepare the settings, which are svea's own."""
-        super().__init__(name, range(SETTINGS), source="stored", settings=SETTINGS)
+        super().__init__("picture_colors", range(SETTINGS), source="stored", settings=SETTINGS)
         self._matrix, self._offset = np.eye(3, dtype=np.float32), 0.0
 
     def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
@@ -74,7 +74,6 @@ class PictureVideo(ClipMode, PictureMode):
 
     def __init__(
         self,
-        name: str = "picture_video",
         data_dir: Path | None = None,
         *,
         videos: str | Path | None = None,
@@ -83,7 +82,6 @@ class PictureVideo(ClipMode, PictureMode):
         """Find the clips.
 
         Args:
-            name: The mode's name.
             data_dir: Folder with the benchmark's clips, those of `video_hard`; generated clips are
                 shown without one.
             videos: A folder of your own videos (or folders of frames), or `procedural`.
@@ -92,7 +90,7 @@ class PictureVideo(ClipMode, PictureMode):
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
             raise UserError(f"weight is {weight!r}; it must be a number from 0 to 1.")
         self._weight = float(weight)
-        super().__init__(name, clips.find("video_hard", data_dir, videos))
+        super().__init__("picture_video", clips.find("video_hard", data_dir, videos))
 
     @property
     def provenance(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from svea.core.compiled import BuildError
-from svea.core.errors import RendererError, UserError
+from svea.core.errors import RendererError, UserError, unknown_name
 from svea.core.terminal import warn
 
 if TYPE_CHECKING:
@@ -28,22 +28,17 @@ if TYPE_CHECKING:
 APT_LINE = "apt-get install -y libegl1 libgl1 libgl1-mesa-dri libosmesa6"
 
 DRAWING = "SVEA_DRAWING"
-"""The variable that says who draws; `DRAWINGS` are its values. It beats a run's own renderer."""
-DRAWINGS = {
-    "auto": "a run's own renderer, else the rasteriser wherever it compiles",
-    "cpu": "the rasteriser, for all that it can draw",
-    "opengl": "MuJoCo with OpenGL",
-}
+"""The variable that says who draws: auto, cpu or opengl. It beats a run's own renderer."""
 AUTO, RASTER, OPENGL = RENDERERS = ("auto", "raster", "opengl")
 """Who draws, as a run's configuration names it."""
 PROGRAM = "svea raster"
 """What records call the rasteriser, followed by its version."""
 
 _chosen: str | None = None  # the backend that this process chose, as opposed to the user
-_fallen_back = False
+fallen_back = False
+"""Whether workers that start from here on draw with OSMesa because something else failed."""
 
 _BACKENDS = {"Linux": ("egl", "osmesa", "glfw"), "Darwin": ("cgl", "glfw"), "Windows": ("glfw",)}
-_MUJOCO_RANGE = ((3, 17), (4, 0))
 _EGL_PLATFORM_DEVICE, _EGL_VENDOR = 0x313F, 0x3053
 _SOFTWARE = ("llvmpipe", "softpipe", "swrast", "software rasterizer")
 
@@ -53,11 +48,6 @@ def prepare_simulator() -> None:
 
     A `MUJOCO_GL` that the user set is respected. Otherwise Linux takes EGL when it works (a GPU's,
     or Mesa's in software) and OSMesa when it does not; macOS and Windows keep MuJoCo's own choice.
-
-    Raises:
-        UserError: MuJoCo has a version that dm_control does not work with, or `MUJOCO_GL` is not
-            a backend of this system.
-        RendererError: No OpenGL library was found.
 
     >>> prepare_simulator()
     >>> import mujoco
@@ -74,7 +64,13 @@ def prepare_simulator() -> None:
             )
     elif platform.system() == "Linux":
         global _chosen
-        _chosen = os.environ["MUJOCO_GL"] = _choose_linux_backend()
+        if _egl_vendor() is not None:
+            _chosen = "egl"
+        elif _can_load("OSMesa", "libOSMesa.so.8"):
+            _chosen = "osmesa"
+        else:
+            raise RendererError(f"no OpenGL library (EGL or OSMesa) works here: run {APT_LINE}")
+        os.environ["MUJOCO_GL"] = _chosen
 
 
 def _mujoco_gl() -> str:
@@ -86,28 +82,24 @@ def can_fall_back() -> bool:
     """Whether OSMesa is a way out: the user chose no backend, it is there, and not yet in use."""
     given = _mujoco_gl()
     ours = given == "" or given == _chosen
-    tried = _fallen_back or given == "osmesa" or platform.system() != "Linux"
+    tried = fallen_back or given == "osmesa" or platform.system() != "Linux"
     return ours and not tried and _can_load("OSMesa", "libOSMesa.so.8")
 
 
 def draws_on_gpu() -> bool:
     """Whether workers that start from here on draw on an NVIDIA GPU; no OpenGL context is made."""
-    if platform.system() != "Linux" or _fallen_back or _mujoco_gl() not in ("", "egl"):
+    if platform.system() != "Linux" or fallen_back or _mujoco_gl() not in ("", "egl"):
         return False
     return "nvidia" in (_egl_vendor() or "").lower()
 
 
 def asked_renderer(asked: str) -> str:
-    """Who is to draw, one of `RENDERERS`: what is asked for, unless the variable `DRAWING` is set.
-
-    Args:
-        asked: One of `RENDERERS`.
-    """
+    """Who is to draw, one of `RENDERERS`: as asked for, unless the variable `DRAWING` is set."""
     given = os.environ.get(DRAWING, "").strip().lower() or AUTO
-    if given not in DRAWINGS:
-        choices = "; ".join(f"{name} ({what})" for name, what in DRAWINGS.items())
-        raise UserError(f"{DRAWING} is {given!r}; it may be {choices}.")
-    return {AUTO: asked, "cpu": RASTER, OPENGL: OPENGL}[given]
+    named = {AUTO: asked, "cpu": RASTER, OPENGL: OPENGL}
+    if given not in named:
+        raise unknown_name(DRAWING, given, named)
+    return named[given]
 
 
 def rasteriser() -> type[Raster]:
@@ -128,11 +120,7 @@ def _has_rasteriser() -> bool:
 
 
 def choose_renderer(asked: str = AUTO) -> str:
-    """Who draws here: `raster` or `opengl`, the same on every machine that has a C compiler.
-
-    Args:
-        asked: One of `RENDERERS`; the variable SVEA_DRAWING beats it.
-    """
+    """Who draws here: `raster` or `opengl`, the same on every machine that has a C compiler."""
     asked = asked_renderer(asked)
     if asked == OPENGL or (asked == AUTO and not _has_rasteriser()):
         return OPENGL
@@ -151,21 +139,10 @@ def warn_of_opengl(why: str) -> None:
     warn(f"OpenGL draws all pictures, which is slower: {reason}")
 
 
-def has_fallen_back() -> bool:
-    """Whether workers that start from here on draw with OSMesa because something else failed."""
-    return _fallen_back
-
-
-def fall_back() -> None:
-    """Let workers that start from here on draw with OSMesa."""
-    global _fallen_back
-    _fallen_back = True
-
-
 def environment_of_workers() -> dict[str, str]:
     """Environment variables that workers get in addition."""
     # MuJoCo sets PyOpenGL's variable where it has drawn, and workers inherit it.
-    return {"MUJOCO_GL": "osmesa", "PYOPENGL_PLATFORM": "osmesa"} if _fallen_back else {}
+    return {"MUJOCO_GL": "osmesa", "PYOPENGL_PLATFORM": "osmesa"} if fallen_back else {}
 
 
 def make_gl_context(size: int) -> Any:
@@ -262,25 +239,12 @@ def is_software(renderer: str) -> bool:
 def _check_mujoco_version() -> None:
     """Refuse the MuJoCo versions that dm_control does not work with."""
     installed = importlib.metadata.version("mujoco")
-    major_minor = tuple(int(part) for part in installed.split(".")[:2])
-    low, high = _MUJOCO_RANGE
-    if not low <= major_minor < high:
+    major, minor = map(int, installed.split(".")[:2])
+    if not (3, 17) <= (major, minor) < (4, 0):
         raise UserError(
-            f"mujoco {installed} is installed, but svea needs mujoco>={low[0]}.{low[1]},<{high[0]}:"
-            f" run pip install 'mujoco>={low[0]}.{low[1]},<{high[0]}'."
+            f"mujoco {installed} is installed, but svea needs 3.17 or a later 3: run "
+            "pip install 'mujoco>=3.17,<4'."
         )
-
-
-def _choose_linux_backend() -> str:
-    """Return the first OpenGL backend that works here."""
-    if _egl_vendor() is not None:
-        return "egl"
-    if _can_load("OSMesa", "libOSMesa.so.8"):
-        return "osmesa"
-    raise RendererError(
-        f"MuJoCo needs an OpenGL library (EGL or OSMesa) to draw and none works here: run "
-        f"{APT_LINE}"
-    )
 
 
 def _configure_mesa() -> None:
@@ -298,11 +262,9 @@ def _configure_mesa() -> None:
 def _can_load(*names: str) -> bool:
     """Whether one of these shared libraries loads."""
     for name in names:
-        try:
+        with contextlib.suppress(OSError):
             ctypes.CDLL(ctypes.util.find_library(name) or name)
             return True
-        except OSError:
-            continue
     return False
 
 

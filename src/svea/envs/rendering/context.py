@@ -25,34 +25,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from svea.envs.rendering.backend import is_software, make_gl_context, undisturbed, warn_of_opengl
+from svea.envs.rendering.backend import make_gl_context, undisturbed
 
 if TYPE_CHECKING:
     from svea.envs.rendering.renderer import Renderer
 
 Result = TypeVar("Result")
 
-VISIBLE, MOST_DIFFERENT = 8, 0.005
-"""Levels by which a pixel may differ from MuJoCo's, and the share of a picture's pixels that may
-differ by more."""
-
-MOST_DIFFERENT_DRIVER = 0.05
-"""The share where OpenGL draws with a GPU: a driver is free in how it lights pixels that a shape
-covers in part, up to 3 % of a walker's picture. Ours are lit as Mesa does it, on every machine."""
-
-CHECKED = tuple(10**power for power in range(7))
-"""Which of a renderer's pictures are compared with MuJoCo's: the first, and ever fewer later on."""
-
 
 class Context:
-    """An OpenGL context, which works in the thread that asks and is freed by its last renderer.
-
-    The rasteriser draws what it can, as long as its pictures are MuJoCo's.
-    """
+    """An OpenGL context, which works in the thread that asks and is freed by its last renderer."""
 
     _gl: Any = None
     _renderers = 0
-    _raster_failed = False
 
     def enter(self, size: int) -> None:
         """Make room for a renderer of pictures of this side."""
@@ -66,17 +51,9 @@ class Context:
 
     def draw(self, renderer: Renderer, buffer: np.ndarray) -> None:
         """Fill a renderer's buffer with its picture."""
-        if renderer.drawn + 1 not in CHECKED and self._rasterise(renderer, buffer):
-            renderer.drawn += 1
-        else:
-            self.draw_with_opengl(renderer, buffer)
-
-    def draw_with_opengl(self, renderer: Renderer, buffer: np.ndarray) -> None:
-        """Let MuJoCo draw it."""
         with undisturbed(self._gl):
             renderer.render(len(buffer))
             renderer.read(buffer)
-            self._compare(renderer, buffer)
 
     def leave(self) -> None:
         """Count a renderer out that has freed what it had here; the last one frees the context."""
@@ -85,49 +62,13 @@ class Context:
             self._gl.free()
             self._gl = None
 
-    def _rasterise(self, renderer: Renderer, buffer: np.ndarray) -> bool:
-        """Fill a buffer without OpenGL; False if MuJoCo has to draw."""
-        if self._raster_failed or not renderer.wants_raster:
-            return False
-        try:
-            raster = renderer.raster
-            return raster is not None and raster.draw(buffer)
-        except Exception as error:  # whatever it is, MuJoCo can draw
-            self._give_up(str(error) or type(error).__name__)
-            return False
-
-    def _compare(self, renderer: Renderer, buffer: np.ndarray) -> None:
-        """Compare a picture of MuJoCo's with ours if that is due, and put ours in its place."""
-        ours = np.empty_like(buffer)
-        if renderer.drawn + 1 not in CHECKED or not self._rasterise(renderer, ours):
-            return
-        share = float((abs(ours.astype(int) - buffer).max(-1) > VISIBLE).mean())
-        if share > (MOST_DIFFERENT if is_software(renderer.opengl) else MOST_DIFFERENT_DRIVER):
-            self._give_up(f"{share:.1%} of a picture's pixels were not MuJoCo's")
-        else:
-            renderer.drawn += 1
-            buffer[:] = ours
-
-    def _give_up(self, why: str) -> None:
-        """Leave everything to MuJoCo from here on, and say so."""
-        self._raster_failed = True
-        warn_of_opengl(why)
-
 
 @dataclass
-class _Picture:
-    """A picture that an environment waits for."""
+class _Request:
+    """A picture that an environment waits for, or other work that needs the OpenGL context."""
 
-    renderer: Renderer
-    buffer: np.ndarray
-    done: Future[None] = field(default_factory=Future)
-
-
-@dataclass
-class _Call:
-    """Anything else that needs the OpenGL context."""
-
-    work: Callable[[], None]
+    picture: tuple[Renderer, np.ndarray] | None = None
+    work: Callable[[], None] | None = None
     done: Future[None] = field(default_factory=Future)
 
 
@@ -138,7 +79,7 @@ class SharedContext(Context):
         """Make a thread for each of so many environments; this one makes and draws for them."""
         self._thread = threading.get_ident()
         self._threads = ThreadPoolExecutor(environments, "environment")
-        self._requests: SimpleQueue[_Picture | _Call | None] = SimpleQueue()
+        self._requests: SimpleQueue[_Request | None] = SimpleQueue()
         self._sheet: _Sheet | None = None
 
     def run(self, tasks: Sequence[Callable[[], Result]]) -> list[Result]:
@@ -146,17 +87,18 @@ class SharedContext(Context):
         running = [self._threads.submit(task) for task in tasks]
         for future in running:
             future.add_done_callback(lambda _: self._requests.put(None))
-        at_work, asked = len(running), list[_Picture]()
+        at_work, asked = len(running), list[_Request]()
         while at_work:
             request = self._requests.get()
-            if isinstance(request, _Picture):
-                asked.append(request)
-            elif isinstance(request, _Call):
+            if request is None:
+                at_work -= 1
+            elif request.work:
                 self._answer([request], request.work)
             else:
-                at_work -= 1
+                asked.append(request)
             if asked and len(asked) == at_work:
-                self._answer(asked, functools.partial(self._draw_all, asked))
+                pictures = [each.picture for each in asked if each.picture]
+                self._answer(asked, functools.partial(self._draw_all, pictures))
                 asked = []
         return [future.result() for future in running]
 
@@ -164,13 +106,13 @@ class SharedContext(Context):
         """Do something that needs the context, in its thread."""
         if threading.get_ident() == self._thread:
             return super().call(work)
-        self._ask(_Call(work))
+        self._ask(_Request(work=work))
 
-    def draw_with_opengl(self, renderer: Renderer, buffer: np.ndarray) -> None:
-        """Let MuJoCo draw it, when the others want theirs."""
+    def draw(self, renderer: Renderer, buffer: np.ndarray) -> None:
+        """Fill a renderer's buffer with its picture, when the others want theirs."""
         if threading.get_ident() == self._thread:
-            return super().draw_with_opengl(renderer, buffer)
-        self._ask(_Picture(renderer, buffer))
+            return super().draw(renderer, buffer)
+        self._ask(_Request((renderer, buffer)))
 
     def leave(self) -> None:
         """Count a renderer out; with the last one goes what they drew on."""
@@ -182,12 +124,12 @@ class SharedContext(Context):
         """End the threads, after all renderers have left."""
         self._threads.shutdown()
 
-    def _ask(self, request: _Picture | _Call) -> None:
+    def _ask(self, request: _Request) -> None:
         """Have it done by the thread that draws; what goes wrong there is raised here."""
         self._requests.put(request)
         request.done.result()
 
-    def _answer(self, requests: Sequence[_Picture | _Call], work: Callable[[], None]) -> None:
+    def _answer(self, requests: Sequence[_Request], work: Callable[[], None]) -> None:
         """Do what was asked for, and tell those who wait, also of a failure."""
         try:
             with undisturbed(self._gl):
@@ -199,21 +141,20 @@ class SharedContext(Context):
             for request in requests:
                 request.done.set_result(None)
 
-    def _draw_all(self, pictures: Sequence[_Picture]) -> None:
+    def _draw_all(self, pictures: Sequence[tuple[Renderer, np.ndarray]]) -> None:
         """Draw pictures one above the other on a sheet, and wait once."""
         if len(pictures) == 1:
-            return super().draw_with_opengl(pictures[0].renderer, pictures[0].buffer)
-        sides = [len(picture.buffer) for picture in pictures]
+            return super().draw(*pictures[0])
+        sides = [len(buffer) for _, buffer in pictures]
         bottoms = [0, *itertools.accumulate(sides)]
         whole = bottoms[-1], max(sides)
         self._sheet = self._sheet.at_least(*whole) if self._sheet else _Sheet(*whole)
-        for picture, side, bottom in zip(pictures, sides, bottoms, strict=False):
-            picture.renderer.render(side)
+        for (renderer, _), side, bottom in zip(pictures, sides, bottoms, strict=False):
+            renderer.render(side)
             self._sheet.take(side, bottom)
         pixels = self._sheet.read(bottoms[-1])
-        for picture, side, bottom in zip(pictures, sides, bottoms, strict=False):
-            picture.buffer[:] = pixels[bottom : bottom + side, :side]
-            self._compare(picture.renderer, picture.buffer)
+        for (_, buffer), side, bottom in zip(pictures, sides, bottoms, strict=False):
+            buffer[:] = pixels[bottom : bottom + side, :side]
 
 
 class _Sheet:

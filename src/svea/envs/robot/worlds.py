@@ -16,7 +16,7 @@ import numpy as np
 
 from svea.config.modes import WORLDS, check_world
 from svea.core.files import sha256
-from svea.envs.looks import Mode, Scene
+from svea.envs.looks import Mode, Scene, WorldsMode
 from svea.envs.looks.colors import texture
 
 PATTERNS = ("flat", "checker", "gradient", "noise")
@@ -80,57 +80,47 @@ def _file() -> Any:
     return resources.files("svea.envs.robot").joinpath("worlds.json")
 
 
+ARM = {"arm": "primitives"}
+"""How the arm is drawn, for provenance."""
+
+
 class RobotMode(Mode):
     """The training look of the robot tasks."""
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """How the arm is drawn."""
-        return super().provenance | {"arm": "primitives"}
+        """That of the look, and how the arm is drawn."""
+        return super().provenance | ARM
 
 
-class RobotTestMode(RobotMode):
-    """The 25 test worlds, one per episode."""
+class RobotTestMode(WorldsMode):
+    """The 25 test worlds, one per episode; a reset without a seed shows the next one."""
 
-    def __init__(self, name: str = "test", *, world: int | None = None) -> None:
-        """Choose a world, or all.
-
-        Args:
-            name: The mode's name.
-            world: Show only this one, from 0 to 24. Without it, `reset(options={"world": k})`
-                chooses, else `reset(seed=s)` shows world s mod 25, and a reset without a seed the
-                next one.
-        """
-        super().__init__(name)
+    def __init__(self, *, world: int | None = None) -> None:
+        """Show one world, from 0 to 24, or all."""
+        made_with = {"source": "stored", "sha256": sha256(_file().read_bytes())}
+        super().__init__("test", range(WORLDS), **ARM, **made_with)
         self._only = None if world is None else check_world(world)
         self._world = -1
 
     @property
     def provenance(self) -> dict[str, Any]:
         """Which worlds, and the hash of their file."""
-        which = {"worlds": WORLDS} if self._only is None else {"world": self._only}
-        digest = sha256(_file().read_bytes())
-        return super().provenance | {"source": "stored"} | which | {"sha256": digest}
-
-    @property
-    def info(self) -> dict[str, Any]:
-        """The world of the episode."""
-        return {"world": self._world}
+        of_all = super().provenance
+        if self._only is None:
+            return of_all
+        return {key: of_all[key] for key in of_all if key != "worlds"} | {"world": self._only}
 
     def choose(self, seed: int | None, options: dict[str, Any]) -> None:
-        """Take the requested world, else the seed's, else the next."""
-        if self._only is not None:
-            self._world = self._only
-        elif options.get("world") is not None:
-            self._world = check_world(options["world"])
-        else:
-            self._world = (self._world + 1 if seed is None else seed) % WORLDS
+        """Take the only world, else the requested one, the seed's, or the next."""
+        following = self._world + 1 if seed is None else seed
+        super().choose(following, options if self._only is None else {"world": self._only})
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
         """Apply the chosen world to the scene."""
         import mujoco
 
-        model, world = scene.model, stored()[self._world]
+        model, world = scene.model, stored()[self.next_world(rng)]
         for name, pattern in world.surfaces.items():
             index = model.tex(name).id
             pixels = texture(model, index)

@@ -17,6 +17,7 @@ one, which plays its open episodes again and carries on: the results do not show
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -44,12 +45,8 @@ PER_GPU_PROCESS = 8  # environments in a process where one GPU computes and draw
 def environments_per_process(task: str, device: str) -> int:
     """How many environments share a process, so that a GPU that computes is asked less often.
 
-    In training and in evaluations. User environments get a process each, because they may not be
-    thread-safe.
-
-    Args:
-        task: of the environments.
-        device: kind of the device where the agent computes: cuda, mps or cpu.
+    In training and in evaluations; `device` is where the agent computes: cuda, mps or cpu. User
+    environments get a process each, because they may not be thread-safe.
     """
     shares = device == "cuda" and not is_foreign(task) and backend.draws_on_gpu()
     return PER_GPU_PROCESS if shares else 1
@@ -86,7 +83,7 @@ class Step:
         return self.terminated or self.truncated
 
 
-class Workers:
+class Workers(contextlib.AbstractContextManager["Workers"]):
     """A set of environment processes.
 
     A process that dies, hangs or raises is replaced, at most `RESTARTS` times in `RESTART_SECONDS`;
@@ -106,7 +103,7 @@ class Workers:
         environments: Sequence[dict[str, Any]],
         on_incident: Callable[[dict[str, Any]], None] | None = None,
         per_process: int = 1,
-        step_timeout: float | None = None,
+        step_timeout: float = HANG_SECONDS,
         wait: bool = True,
     ) -> None:
         """Start the processes, all at once.
@@ -117,12 +114,13 @@ class Workers:
                 prints a warning if None.
             per_process: the most environments in one process, which draw their pictures together.
             step_timeout: seconds without an answer to a step, after which a process is killed and
-                replaced; 0: never, and starting has no limit either; `HANG_SECONDS` if None.
+                replaced; 0: never, and starting has no limit either.
             wait: return when they are ready. Otherwise they start while the caller does something
                 else, and `wait` must be called before they are used.
         """
         self.on_incident = on_incident or print_incident
-        self._step_timeout = step_timeout
+        self._step_seconds = step_timeout or math.inf
+        self._start_seconds = max(START_SECONDS, self._step_seconds)  # or to begin an episode
         self._workers: list[Worker] = []
         self._episodes: dict[int, OpenEpisode] = {}  # open ones, by environment
         self._waiting: dict[int, int | None] = {}  # environments that step, and their next seeds
@@ -130,10 +128,11 @@ class Workers:
         self._memory: IO[bytes] | None = None
         # Chosen here, so that what is missing is said once and not by every process.
         self._environments = [
-            one if is_foreign(str(one["task"])) else one | {"renderer": _renderer(one)}
+            one
+            if is_foreign(str(one["task"]))
+            else one | {"renderer": backend.choose_renderer(one.get("renderer", backend.AUTO))}
             for one in environments
         ]
-        self._per_process = per_process
         self._drew_in_software = False
         self._start_all(per_process)
         if wait:
@@ -149,10 +148,10 @@ class Workers:
             except RendererError as error:
                 for worker in self._workers:
                     worker.process.kill()  # a stuck driver does not react to a closed socket
-                others_fell_back = backend.has_fallen_back() and not self._drew_in_software
+                others_fell_back = backend.fallen_back and not self._drew_in_software
                 if not (backend.can_fall_back() or others_fell_back):
                     raise
-                backend.fall_back()
+                backend.fallen_back = True
                 if not others_fell_back:
                     warn(f"{error} Drawing with OSMesa (in software).")
                 self.close()
@@ -165,25 +164,11 @@ class Workers:
 
     def __len__(self) -> int:
         """How many environments."""
-        return sum(len(worker.environments) for worker in self._workers)
-
-    def __enter__(self) -> Workers:
-        """Use as a context, so that no process outlives it."""
-        return self
+        return len(self._environments)
 
     def __exit__(self, *exception: object) -> None:
         """Stop every process."""
         self.close()
-
-    @property
-    def observations(self) -> NDArray[np.uint8]:
-        """The current observations (N, 9, H, W), in shared memory: copy before the next send."""
-        return self._shared.observations
-
-    @property
-    def finals(self) -> NDArray[np.uint8]:
-        """Last observations of episodes that ended with the last step (valid where done)."""
-        return self._shared.finals
 
     @property
     def episodes(self) -> list[OpenEpisode]:
@@ -239,17 +224,6 @@ class Workers:
             self._memory.close()
             self._memory = None
 
-    @property
-    def _step_seconds(self) -> float:
-        """How long a step may take."""
-        given = HANG_SECONDS if self._step_timeout is None else self._step_timeout
-        return given or math.inf
-
-    @property
-    def _start_seconds(self) -> float:
-        """How long a process may take to start, or to begin an episode."""
-        return max(START_SECONDS, self._step_seconds)
-
     # Starting ----------------------------------------------------------------------------------
 
     def _start_all(self, per_process: int) -> None:
@@ -257,7 +231,7 @@ class Workers:
         environments = self._environments
         count = math.ceil(len(environments) / per_process)
         borders = [len(environments) * number // count for number in range(count + 1)]
-        self._drew_in_software = backend.has_fallen_back()
+        self._drew_in_software = backend.fallen_back
         try:
             for first, end in itertools.pairwise(borders):
                 self._workers.append(Worker(first, environments[first:end]))
@@ -267,8 +241,8 @@ class Workers:
 
     def _introductions(self) -> list[dict[str, Any]]:
         """Wait for every process, and return how the environments describe their spaces."""
-        seconds = self._start_seconds
-        specs = [spec for worker in self._workers for spec in self._answer(worker, seconds)]
+        workers, seconds = self._workers, self._start_seconds
+        specs = [spec for worker in workers for spec in self._answer(worker, seconds)]
         for worker in self._workers:
             worker.ready = True
         return specs
@@ -285,6 +259,10 @@ class Workers:
         self._memory = anonymous_file("svea-environments")
         self._memory.truncate(Shared.size(len(self), shape, actions))
         self._shared = Shared(self._memory.fileno(), len(self), shape, actions)
+        self.observations = self._shared.observations
+        """The current ones (N, 9, H, W), in shared memory: copy before the next send."""
+        self.finals = self._shared.finals
+        """The last ones of episodes that ended with the last step (valid where done)."""
         for worker in self._workers:
             worker.hand_memory(self._memory, len(self))
 
@@ -355,13 +333,9 @@ class Workers:
         now = time.monotonic()
         self._restarts = [then for then in self._restarts if now - then < RESTART_SECONDS]
         if len(self._restarts) >= RESTARTS:
-            spent = WorkerError(
-                f"{str(error).rstrip(':. ')}. Processes were restarted {RESTARTS} times in "
-                f"{RESTART_SECONDS / 60:.0f} minutes"
-            )
-            for note in getattr(error, "__notes__", []):
-                spent.add_note(note)
-            raise spent from error
+            many = f"Processes were restarted {RESTARTS} times in {RESTART_SECONDS:.0f} s"
+            error.args = (f"{str(error).rstrip(':. ')}. {many}",)
+            raise error
         self._restarts.append(now)
         self._report("worker restarted", worker, error, restart=len(self._restarts))
 
@@ -383,28 +357,15 @@ class Workers:
     def _replay_seconds(self, episodes: Iterable[OpenEpisode]) -> float:
         """How long a process may take to play episodes again."""
         longest = max((len(episode.actions) for episode in episodes), default=0)
-        if not longest:
-            return self._start_seconds
-        return self._start_seconds + self._step_seconds * math.ceil(longest / 50)
-
-
-def _renderer(environment: dict[str, Any]) -> str:
-    """Who draws an environment's pictures."""
-    return backend.choose_renderer(environment.get("renderer", backend.AUTO))
+        return self._start_seconds + self._step_seconds * (1 + longest // 50)
 
 
 def print_incident(incident: dict[str, Any]) -> None:
     """Print one line about a restart, an episode that its physics ended, or a long wait."""
-    whose = "their episodes" if isinstance(incident.get("environment"), list) else "its episode"
-    if "restart" in incident:
-        outcome = (
-            f"Restarted, and {whose} played again ({incident['restart']} of {RESTARTS} restarts "
-            f"in {RESTART_SECONDS / 60:.0f} minutes)."
-        )
-    elif incident["what"] == "environment takes long":
-        outcome = "Waiting for it (--step-timeout sets a limit in seconds)."
-    else:
-        outcome = "The next episode begins."
-    cause = incident["cause"].rstrip(":. ")
-    cause += "" if cause.endswith("?") else "."
-    warn(f"{cause} {outcome}")
+    many = f"{incident.get('restart')} of {RESTARTS} restarts in {RESTART_SECONDS:.0f} s"
+    outcome = {
+        "worker restarted": f"Restarted, and open episodes played again ({many}).",
+        "environment takes long": "Waiting for it (--step-timeout sets a limit in seconds).",
+        "episode ended by its physics": "The next episode begins.",
+    }[incident["what"]]
+    warn(f"{incident['cause'].rstrip(':. ')}. {outcome}")

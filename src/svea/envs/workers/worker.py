@@ -42,12 +42,7 @@ class Worker:
     _received: bytes  # of which no line is complete yet, or read
 
     def __init__(self, first: int, environments: list[dict[str, Any]]) -> None:
-        """Start the process.
-
-        Args:
-            first: Index of its first environment.
-            environments: Arguments of `make_env`, one set per environment.
-        """
+        """Start the process of environments that are numbered from `first` on."""
         self.first, self.environments = first, environments
         self.ready = False  # it has described its spaces
         self.pending: dict[int, dict[str, Any]] = {}  # commands not yet answered
@@ -91,15 +86,12 @@ class Worker:
     def read(
         self, seconds: float, on_wait: Callable[[WorkerError], None] = lambda error: None
     ) -> list[dict[str, Any]]:
-        """Read the answers of the environments.
+        """Read the answers of the environments; raise what one raised, or how the process ended.
 
         Args:
             seconds: How long to wait; infinity is forever.
             on_wait: Called once in the life of a process that may take forever and takes long,
                 with where it is.
-
-        Raises:
-            SveaError: What an environment raised, or that the process died or hangs.
         """
         drawing, patience = False, seconds
         while True:
@@ -171,15 +163,13 @@ class Worker:
             with contextlib.suppress(OSError):
                 self.process.send_signal(signal.SIGUSR1)  # asks for its stack
                 time.sleep(0.5)
-        silent = f"{self} (process {self.process.pid}) did not answer in {seconds:g} s"
-        if not self.is_foreign:
-            return self._with_last_words(
-                f"{silent}. Is the machine overloaded, or the renderer stuck?"
-            )
+        why = "Is the machine overloaded, or the renderer stuck?"
+        if self.is_foreign:
+            why = "Your step() or reset()?" if self.ready else "Does your environment start slowly?"
+        silent = f"{self} (process {self.process.pid}) did not answer in {seconds:g} s. {why}"
         error = self._with_last_words(silent)
-        where = where_stuck("".join(getattr(error, "__notes__", [])))
-        asked = "Your step() or reset()?" if self.ready else "Does your environment start slowly?"
-        error.args = (f"{silent}. {asked}" + (f" It is at {where}" if where else ""),)
+        if self.is_foreign and (where := where_stuck("".join(getattr(error, "__notes__", [])))):
+            error.args = (f"{silent} It is at {where}",)
         return error
 
     def _death(self) -> WorkerError:
@@ -188,10 +178,10 @@ class Worker:
             status: int | None = self.process.wait(timeout=2)
         except subprocess.TimeoutExpired:
             status = None
-        how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
         cure = "If the machine ran out of memory, use fewer environments (--envs)."
         if status == -signal.SIGBUS:  # a page of a file could not be had
             cure = "A disk that it writes to is full."
+        how = f"signal {-status}" if status and status < 0 else f"exit status {status}"
         return self._with_last_words(f"{self} (process {self.process.pid}) died with {how}. {cure}")
 
     def _with_last_words(self, message: str) -> WorkerError:
