@@ -31,23 +31,21 @@ def test_curves_see_an_even_subset_of_the_worlds(monkeypatch: pytest.MonkeyPatch
             rendering="fast", eval_mode="color_hard", eval_episodes=5, eval_envs=environments,
         )  # fmt: skip
         with ExitStack() as stack:
-            sets = evaluators.Evaluators(config, stack, print, torch.device("cpu"))
+            sets: Any = evaluators.Evaluators(config, stack, print, torch.device("cpu"))
             for _ in range(2):
-                line = sets.play("color_hard", None, lambda: False, print)  # type: ignore[arg-type]
+                line = sets.play("color_hard", None, lambda: False, print)
                 shown.append(line["worlds"])
                 assert len(line["returns"]) == line["episodes"] == 5
-            assert "worlds" not in sets.play("train", None, lambda: False, print)  # type: ignore[arg-type]
+            assert "worlds" not in sets.play("train", None, lambda: False, print)
     assert shown == [world_order(100)[::20]] * 4
 
 
 def test_several_modes_and_groups_are_spelled_out() -> None:
     config = configure("walker_walk", eval_mode="color_hard, lights,train")
     assert config.eval_modes == ("train", "color_hard", *LIGHT_MODES)
-    assert configure("robot_push", eval_mode="usual").eval_modes == ("train", "test")
-    with pytest.raises(UserError, match="unknown mode 'color_hrad'"):
-        configure("walker_walk", eval_mode="video_hard,color_hrad")
-    with pytest.raises(UserError, match="'shift_easy' does not fit hopper_hop"):
-        configure("hopper_hop", eval_mode="shift_easy")
+    for mode, wrong in (("video_hard,color_hrad", "color_hrad"), ("shift_easy", "hopper_hop")):
+        with pytest.raises(UserError, match=wrong):
+            configure("hopper_hop", eval_mode=mode)
 
 
 def test_environments_of_evaluations_share_processes_as_those_of_training_do(
@@ -81,23 +79,20 @@ def test_environments_of_the_first_modes_are_kept_and_of_others_closed(
             self.mode = arguments[0]["mode"]
             running.append(self.mode)
 
-        def wait(self) -> None:
-            pass
+        def wait(self) -> None: ...
 
         def close(self) -> None:
             running.remove(self.mode)
 
     monkeypatch.setattr(evaluators, "Workers", FakeWorkers)
     monkeypatch.setattr(evaluators, "agent_policy", lambda *_: None)
-    episode = EpisodeResult(seed=0, total=1.0, length=1, success=None, world=None)
-    monkeypatch.setattr(evaluators, "play", lambda *_: [episode])
+    monkeypatch.setattr(evaluators, "play", lambda *_: [EpisodeResult(seed=0, total=1.0)])
     config = configure("walker_walk", eval_mode="geometry")
     with ExitStack() as stack:
-        sets = evaluators.Evaluators(config, stack, print, torch.device("cpu"))
+        sets: Any = evaluators.Evaluators(config, stack, print, torch.device("cpu"))
         sets.start()
         assert running == list(sets.modes[:3]) and len(sets.modes) == 11
-        for _ in range(2):
-            for mode in sets.modes:
-                sets.play(mode, None, lambda: False, print)  # type: ignore[arg-type]
-                assert mode in running and len(running) <= 4
+        for mode in [*sets.modes, *sets.modes]:
+            sets.play(mode, None, lambda: False, print)
+            assert mode in running and len(running) <= 4
     assert running == []

@@ -44,10 +44,8 @@ def test_a_function_trains_as_its_name_does_and_continues(tmp_path):
     assert stored["task"] == stored["function"]["name"] == name
     assert svea.load_agent(run).decision == 20
 
-    records = svea.evaluate(run, episodes=2, environments=1)
-    assert [r["return"] for r in records] == [
-        r["return"] for r in svea.evaluate(named, episodes=2, environments=1)
-    ]
+    records, same = (svea.evaluate(one, episodes=2, environments=1) for one in (run, named))
+    assert [r["return"] for r in records] == [r["return"] for r in same]
     assert {r["task"] for r in records} == {name} and {r["mode"] for r in records} == {"train"}
     again = svea.evaluate(run, episodes=2, environments=1, task=make)
     assert again == records  # it is the run's own task, not another look
@@ -64,18 +62,16 @@ def test_another_function_of_the_same_name_is_not_the_same_run(tmp_path):
 
     out = {"out": str(tmp_path / "run")}
     svea.train(function(False), **SMALL, **out)
-    with pytest.raises(
-        UserError, match=r"another configuration:\n  task: .*_make' there, .*_make_2"
-    ):
+    with pytest.raises(UserError, match=r"task: .*_make' there, .*_make_2"):
         svea.train(function(True), **SMALL | {"decisions": 25}, **out)
     _GIVEN.clear()  # as in a new process, which has not seen the first
-    with pytest.raises(UserError, match=r"holds a run of another .*source.*has changed"):
+    with pytest.raises(UserError, match=r"a run of another .*source"):
         svea.train(function(True), **SMALL | {"decisions": 25}, **out)
 
 
 def test_options_belong_to_the_configuration(tmp_path):
     config = svea.configure("toy:make", **SMALL)
-    with pytest.raises(UserError, match="out given next to a whole configuration"):
+    with pytest.raises(UserError, match="out"):
         svea.train(config, out=str(tmp_path))
 
 

@@ -1,7 +1,8 @@
-"""Signals and the time limit: a run that must stop saves first."""
+"""Signals, the time limit and callbacks: a run that must stop saves first."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,13 +10,16 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from tiny_runs import tiny
+from tiny_runs import TINY, tiny
 from whole_runs import assert_same
 
+from svea.config import flat
 from svea.runs import checkpoint
+from svea.studies import as_flags
 from svea.training import Stopped, train
 
 torch.set_num_threads(1)
@@ -23,24 +27,16 @@ torch.set_num_threads(1)
 
 def test_control_c_saves_and_the_same_command_continues(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    flags = (
-        "--image-size 16 --shift 1 --network.layers 2 --network.filters 4 --network.projection 8 "
-        "--network.hidden 16 --batch-size 8 --warmup 12 --episode-frames 10 --eval-every 15 "
-        "--eval-episodes 2 --eval-envs 1 --log-every 7 --save-every 10 --device cpu "
-        f"--precision float32 --replay 60 --out {run}"
-    )
+    flags = as_flags(flat(TINY | {"replay": 60, "out": str(run)}))
     path = os.pathsep.join(p for p in sys.path if p)
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
     def command(decisions: int) -> subprocess.Popen[str]:
-        words = f"-m svea train toy:make {flags} --decisions {decisions}".split()
+        words = ["-m", "svea", "train", "toy:make", *flags, "--decisions", str(decisions)]
         return subprocess.Popen(
-            [sys.executable, *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            text=True,
-        )
+            [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment, text=True,
+        )  # fmt: skip
 
     first = command(100_000)
     log = run / "metrics.jsonl"
@@ -102,3 +98,27 @@ def test_training_from_another_thread(uninterrupted: Path, tmp_path: Path) -> No
     thread.start()
     thread.join()
     assert_same(uninterrupted, tmp_path / "run")
+
+
+def test_a_callback_sees_every_line_and_what_it_raises_ends_the_run(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def broken(line: dict[str, Any]) -> None:
+        seen.append(line)
+        if len(seen) == 5:
+            raise ZeroDivisionError
+
+    config = tiny(tmp_path / "run")
+    with pytest.raises(ZeroDivisionError):
+        train(config, callback=broken)
+    written = (config.folder / "metrics.jsonl").read_text().splitlines()
+    assert seen == [json.loads(line) for line in written]
+
+
+def test_a_callback_that_returns_false_saves_and_stops_and_the_run_can_continue(
+    uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tiny(tmp_path / "stopped")
+    train(config, callback=lambda line: line["kind"] != "train")
+    assert "callback: saved at decision" in capsys.readouterr().out
+    assert_same(train(config), uninterrupted)

@@ -28,12 +28,7 @@ def test_an_uninterrupted_run_logs_everything(uninterrupted: Path) -> None:
     assert [line["decision"] for line in evaluations] == [0, 15, 30, 40]
     assert all(line["mode"] == "train" and len(line["returns"]) == 2 for line in evaluations)
     episodes = [line for line in lines if line["kind"] == "episode"]
-    assert [(e["decision"], e["length"]) for e in episodes] == [
-        (10, 10),
-        (20, 10),
-        (30, 10),
-        (40, 10),
-    ]
+    assert [(e["decision"], e["length"]) for e in episodes] == [(n, 10) for n in (10, 20, 30, 40)]
     trained = [line["decision"] for line in lines if line["kind"] == "train"]
     assert trained == [14, 21, 28, 35]
     saved = checkpoint.load(uninterrupted)
@@ -90,25 +85,10 @@ def test_a_diverged_run_says_so_and_keeps_its_last_checkpoint(
 
 def test_svea_learns_the_toy_from_pixels(tmp_path: Path) -> None:
     """Random play earns 3.8 of 10; seeds 0 to 4 come to 8.6 or more, where 9 is nearly the best."""
-    run = train(
-        tiny(
-            tmp_path / "run",
-            decisions=500,
-            warmup=150,
-            batch_size=32,
-            network={
-                "layers": 2,
-                "strided_layers": 2,
-                "filters": 8,
-                "projection": 16,
-                "hidden": 64,
-            },
-            eval_every=10_000,
-            save_every=10_000,
-            log_every=10_000,
-            eval_episodes=1,
-        )
-    )
+    network = {"layers": 2, "strided_layers": 2, "filters": 8, "projection": 16, "hidden": 64}
+    rarely = dict.fromkeys(("eval_every", "save_every", "log_every"), 10_000)
+    options = {"decisions": 500, "warmup": 150, "batch_size": 32, "eval_episodes": 1}
+    run = train(tiny(tmp_path / "run", network=network, **rarely, **options))
     agent = [r["return"] for r in evaluate(run, episodes=20, environments=1)]
     chance = [r["return"] for r in evaluate(run, episodes=20, environments=1, policy="random")]
     assert load_agent(run).decision == 500

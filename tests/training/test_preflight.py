@@ -57,7 +57,7 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "available_bytes", lambda: 10_000)
-    with pytest.raises(UserError, match=r"replay buffer of 40 decisions needs .* GB.*--replay"):
+    with pytest.raises(UserError, match=r"replay buffer of 40 decisions"):
         train(tiny(tmp_path / "run"))
 
 
@@ -66,9 +66,7 @@ def test_a_run_that_the_disk_has_no_room_for_is_refused(
 ) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(files.shutil, "disk_usage", lambda path: usage._replace(free=50_000))
-    with pytest.raises(
-        StorageError, match=r"this run will need .* where 50000 bytes are free.*--out"
-    ):
+    with pytest.raises(StorageError, match="50000 bytes"):
         train(tiny(tmp_path / "run", decisions=2000))
 
 

@@ -70,55 +70,27 @@ def test_another_configuration_is_refused_by_name(copied: Path) -> None:
     with pytest.raises(UserError) as refusal:
         train(tiny(copied, batch_size=9, recipe={"alpha": 0.7}, seed=4))
     message = str(refusal.value)
-    for line in (
-        "batch_size: 8 there, 9 here",
-        "recipe.alpha: 0.5 there, 0.7 here",
-        "seed: 0 there",
-    ):
+    for line in ("batch_size: 8 there, 9 here", "recipe.alpha: 0.5 there", "seed: 0 there"):
         assert line in message
-    assert "image_size" not in message and "--out" in message
+    assert "image_size" not in message
 
 
-def test_how_to_run_may_change(copied: Path) -> None:
-    train(tiny(copied, save_every=7, eval_envs=2, time_limit="1h"))
-
-
-def test_a_run_saved_without_its_replay_can_be_used_but_not_continued(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_run_saved_without_its_replay_learns_the_same_but_cannot_be_continued(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tiny(tmp_path / "run", save_replay=False)
-    run, announced = train(config), capsys.readouterr().out
-    assert "in memory alone (--no-save-replay)" in announced
-    assert not list((run / "replay").iterdir())
+    run = train(config)
+    kept, other = checkpoint.load(copied), checkpoint.load(run)
+    assert kept and other and kept.segments and not other.segments
+    assert all(torch.equal(kept.agent[name], other.agent[name]) for name in kept.agent)
     assert evaluate(run, modes=["train"], episodes=1)
     before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
     train(config)
     assert "is finished" in capsys.readouterr().out
     for continued in (True, False):
-        with pytest.raises(UserError, match=r"at decision 40 .*without its replay.*--out"):
+        with pytest.raises(UserError, match=r"at decision 40 .*without its replay"):
             train(dataclasses.replace(config, decisions=60, save_replay=continued))
     assert {p: p.read_bytes() for p in before} == before
-
-
-def test_a_run_without_its_replay_learns_what_a_run_with_it_learns(
-    copied: Path, tmp_path: Path
-) -> None:
-    run = train(tiny(tmp_path / "run", save_replay=False))
-    kept, other = checkpoint.load(copied), checkpoint.load(run)
-    assert kept and other and kept.segments and not other.segments
-    assert all(torch.equal(kept.agent[name], other.agent[name]) for name in kept.agent)
-
-
-def test_a_stopped_run_without_its_replay_says_that_it_ends_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = tiny(tmp_path / "run", save_replay=False)
-    train(config, callback=lambda record: record["decision"] == 0)
-    out = capsys.readouterr().out
-    assert "callback: saved at decision" in out
-    assert "without its replay it cannot be continued" in out
-    with pytest.raises(UserError, match=r"was saved without its replay"):
-        train(config)
 
 
 def test_a_run_without_its_replay_that_stops_before_its_first_decision_begins_again(
@@ -138,10 +110,10 @@ def test_fewer_decisions_than_done_are_refused(copied: Path) -> None:
 
 def test_foreign_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(UserError, match="is not empty and not a run"):
-        train(tiny(tmp_path))
-    with pytest.raises(UserError, match="which is not a folder"):
-        train(tiny(tmp_path / "thesis.tex"))
+    for out in (tmp_path, tmp_path / "thesis.tex"):
+        with pytest.raises(UserError, match=str(out)):
+            train(tiny(out))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_run_that_never_saved_may_be_started_again_with_other_options(tmp_path: Path) -> None:
@@ -160,29 +132,31 @@ def test_mistakes_in_the_users_environment_reach_the_user(tmp_path: Path) -> Non
 
 
 def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path) -> None:
-    with (
-        files.locked(tmp_path, UserError("busy")),
-        pytest.raises(UserError, match="another process is training"),
-    ):
+    with files.locked(tmp_path, UserError("busy")), pytest.raises(UserError, match="training in"):
         train(tiny(tmp_path))
 
 
-def test_how_often_a_run_is_looked_at_may_change(tmp_path: Path) -> None:
-    whole = train(tiny(tmp_path / "whole"))
+def assert_same_weights(one: Path, two: Path) -> None:
+    ours, theirs = checkpoint.load(one), checkpoint.load(two)
+    assert ours is not None and theirs is not None
+    assert all(torch.equal(ours.agent[name], theirs.agent[name]) for name in theirs.agent)
+
+
+def test_how_often_a_run_is_looked_at_may_change(tmp_path: Path, uninterrupted: Path) -> None:
     run = train(tiny(tmp_path / "run", decisions=20))
     train(tiny(run, eval_episodes=3, eval_every=5, log_every=2))
     evaluated = {line["decision"]: line for line in metrics(run) if line["kind"] == "eval"}
     assert list(evaluated) == [0, 15, 20, 25, 30, 35, 40]
     assert [line["episodes"] for line in evaluated.values()] == [2, 2, 2, 3, 3, 3, 3]
-    ours, theirs = checkpoint.load(run), checkpoint.load(whole)
-    assert ours is not None and theirs is not None
-    assert all(torch.equal(ours.agent[name], theirs.agent[name]) for name in theirs.agent)
+    assert_same_weights(run, uninterrupted)
 
 
 def test_a_run_may_be_left_without_evaluations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    uninterrupted: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    whole = train(tiny(tmp_path / "whole"))
     first = train(tiny(tmp_path / "run", decisions=20))  # ends with an evaluation
     monkeypatch.setattr(Evaluators, "start", None)  # no process of theirs is needed
     monkeypatch.setattr(Evaluators, "play", None)
@@ -191,9 +165,7 @@ def test_a_run_may_be_left_without_evaluations(
     assert train(tiny(tmp_path / "none", eval_every=0)).exists()
     assert not [line for line in metrics(tmp_path / "none") if line["kind"] == "eval"]
     for folder in (run, tmp_path / "none"):
-        ours, theirs = checkpoint.load(folder), checkpoint.load(whole)
-        assert ours is not None and theirs is not None
-        assert all(torch.equal(ours.agent[name], theirs.agent[name]) for name in theirs.agent)
+        assert_same_weights(folder, uninterrupted)
     capsys.readouterr()
     train(tiny(run, eval_every=0))
     assert "is finished" in capsys.readouterr().out, "a finished run is not begun again"
@@ -229,23 +201,14 @@ def test_a_run_does_not_continue_with_other_pictures(tmp_path: Path) -> None:
     folder = picture_folder(tmp_path / "photos", 10)
     overlay = {"augment": "overlay", "overlay_dir": str(folder)}
     run = train(tiny(tmp_path / "run", **overlay, decisions=14))
-    before = stored(run)["pictures"]
+    before = stored(run)
     Image.new("RGB", (40, 40), (11, 0, 200)).save(folder / "0.png")
-    with pytest.raises(UserError, match=r"trained with 3 pictures of photos.*--overlay-dir"):
-        train(tiny(tmp_path / "run", **overlay, decisions=16))
-    assert stored(run)["pictures"] == before
+    with pytest.raises(UserError, match=r"trained with 3 pictures of photos"):
+        train(tiny(run, **overlay, decisions=16))
+    assert stored(run)["pictures"] == before["pictures"]
     Image.new("RGB", (40, 40), (10, 0, 200)).save(folder / "0.png")
-    train(tiny(tmp_path / "run", **overlay, decisions=16))
-
-
-def test_a_run_with_smaller_pictures_says_what_differs(tmp_path: Path) -> None:
-    overlay = {"augment": "overlay", "overlay_dir": str(picture_folder(tmp_path / "photos", 9))}
-    run = train(tiny(tmp_path / "run", **overlay, decisions=14))
-    old = stored(run)
-    old["pictures"] |= {"side": 128, "sha256": "0" * 64}
-    (run / "config.json").write_text(json.dumps(old))
-    words = (
-        r"at 128 px \(sha256 00000000…\), but overlay has .* at 256 px .*version that started it"
-    )
-    with pytest.raises(UserError, match=words):
-        train(tiny(tmp_path / "run", **overlay, decisions=16))
+    train(tiny(run, **overlay, decisions=16))
+    before["pictures"] |= {"side": 128, "sha256": "0" * 64}  # as another version held them
+    (run / "config.json").write_text(json.dumps(before | {"decisions": 16}))
+    with pytest.raises(UserError, match=r"at 128 px .* at 256 px"):
+        train(tiny(run, **overlay, decisions=18))

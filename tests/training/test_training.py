@@ -21,20 +21,13 @@ from svea.training import Interrupt, Trainer, train, train_each, train_together
 torch.set_num_threads(1)
 
 
-def test_runs_that_take_turns_are_the_runs_alone(tmp_path: Path) -> None:
-    alone = [train(tiny(tmp_path / f"alone-{seed}", seed=seed)) for seed in (0, 1)]
-    together = train_together([tiny(tmp_path / f"together-{seed}", seed=seed) for seed in (0, 1)])
-    for one, other in zip(alone, together, strict=True):
-        assert_same(one, other)
-
-
-def test_runs_that_take_turns_are_the_runs_alone_where_the_number_of_threads_changes(
+def test_runs_that_take_turns_are_the_runs_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trainer leaves a core to its environments, so the second begins with fewer threads.
 
-    The layers are so large that the last bits of their decomposition show the difference, and have
-    the 16 filters that the kernels in C take.
+    The layers are so large that the last bits of their decomposition show it, and have the 16
+    filters that the kernels in C take.
     """
     network = {"layers": 4, "filters": 16, "projection": 50, "hidden": 256}
     short = {"decisions": 16, "eval_every": 16, "network": network}
@@ -68,7 +61,7 @@ def test_the_processes_of_all_runs_start_before_any_is_waited_for(
 
 
 def test_a_run_that_fails_does_not_end_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad = tiny(tmp_path / "good"), tiny(tmp_path / "bad", "toy:make_broken", seed=1)
     with pytest.raises(SveaError, match=r"^toy:make_broken svea s1: .*the toy broke"):
@@ -77,18 +70,10 @@ def test_a_run_that_fails_does_not_end_the_others(
     assert "toy:make svea s0: decision 40/40 (frame 40)  evaluation" in out
     assert "toy:make svea s0: done: 40 decisions" in out
     assert "toy:make_broken svea s1: environment 0 raised" in err
-    assert_same(train(tiny(tmp_path / "alone")), tmp_path / "good")
+    assert_same(uninterrupted, tmp_path / "good")
 
 
-def test_a_run_that_is_refused_does_not_end_the_others(tmp_path: Path) -> None:
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "thesis.tex").touch()
-    refused, fine = train_each([tiny(tmp_path / "taken"), tiny(tmp_path / "good", seed=1)])
-    assert isinstance(refused, UserError) and "not a run" in str(refused) and fine is None
-    assert_same(train(tiny(tmp_path / "alone", seed=1)), tmp_path / "good")
-
-
-def test_a_mistake_in_the_program_ends_one_run_too(
+def test_a_refusal_or_a_mistake_in_the_program_ends_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def report(trainer: Trainer) -> None:
@@ -96,8 +81,11 @@ def test_a_mistake_in_the_program_ends_one_run_too(
             raise ZeroDivisionError("a mistake")
 
     monkeypatch.setattr(Trainer, "report", report)
-    wrong, fine = train_each([tiny(tmp_path / str(seed), seed=seed) for seed in (0, 1)])
-    assert isinstance(wrong, ZeroDivisionError) and fine is None
+    (tmp_path / "2").mkdir()
+    (tmp_path / "2" / "thesis.tex").touch()
+    runs = [tiny(tmp_path / str(seed), seed=seed, decisions=4) for seed in range(3)]
+    wrong, fine, refused = train_each(runs)
+    assert isinstance(wrong, ZeroDivisionError) and fine is None and isinstance(refused, UserError)
     assert "Traceback" in capsys.readouterr().err, "it is a mistake in the program: show where"
 
 
@@ -106,11 +94,9 @@ def test_runs_of_different_lengths_end_together(
 ) -> None:
     """The longer has more turns, evenly mixed with the other's, and each is the run alone."""
     turns: list[int] = []
-    send = Trainer.choose_actions
+    choose = Trainer.choose_actions
     monkeypatch.setattr(
-        Trainer,
-        "choose_actions",
-        lambda self: [turns.append(self.config.seed), send(self)][1],
+        Trainer, "choose_actions", lambda self: [turns.append(self.config.seed), choose(self)][1]
     )
     lengths = {0: 8, 1: 32, 2: 8}
     runs = [tiny(tmp_path / str(seed), seed=seed, decisions=d) for seed, d in lengths.items()]
