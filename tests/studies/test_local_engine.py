@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_studies import importable, result, tiny_runs, tiny_study
+from tiny_studies import importable, process_of, result, tiny_runs, tiny_study, wait_until
 
 from svea import cli
 from svea.config import configure
 from svea.core.errors import UserError
-from svea.studies import PlannedRun, Study, read_states
 from svea.studies import engines as local
+from svea.studies import read_states
 from svea.studies.engines import Resources
 from svea.studies.folder import is_cancelled, read_journal, read_state
 from svea.studies.supervise import groups
@@ -78,42 +77,19 @@ def test_several_runs_share_a_gpu_when_their_memory_fits(machine: Any) -> None:
     ],
 )
 def test_agents_of_a_group_are_evaluated_at_once_where_a_gpu_computes(
-    gpus: dict[str, int],
-    cores: int,
-    jobs: int,
-    at_once: list[int],
-    machine: Any,
-    tmp_path: Path,
-    monkeypatch: Any,
-) -> None:
+    gpus: Any, cores: int, jobs: int, at_once: list[int], machine: Any, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     machine(cores=cores, memory=1000 * GB, gpus=gpus)
     asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(
-        local,
-        "supervise",
-        lambda study, runs, *_, at_once, **__: asked.append((len(runs), at_once)),
-    )
+
+    def supervise(study: Path, runs: Any, *_: Any, at_once: int, **__: Any) -> None:
+        asked.append((len(runs), at_once))
+
+    monkeypatch.setattr(local, "supervise", supervise)
     study = tiny_study(tmp_path, *tiny_runs(seeds="0-2", device="auto"))
     local.run_study(study, study.runs, Resources(together=2, jobs=jobs), lambda: None)
     assert sorted(asked) == [(1, at_once[0]), (2, at_once[1])]
-
-
-def process_of(study: Study, run: PlannedRun, seconds: float = 60) -> int:
-    """The training process of a run, once it has logged something."""
-    log = study.run_folder(run) / "metrics.jsonl"
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if log.exists() and '"decision": 1' in log.read_text():
-            for entry in Path("/proc").iterdir():
-                if entry.name.isdigit():
-                    try:
-                        command = (entry / "cmdline").read_bytes().split(b"\0")
-                    except OSError:
-                        continue
-                    if run.name.encode() in command and b"svea.studies.supervise:main" in command:
-                        return int(entry.name)
-        time.sleep(0.02)
-    raise AssertionError(f"{run.name} never began")
 
 
 @pytest.mark.slow
@@ -126,11 +102,7 @@ def test_a_study_with_one_run_killed_and_one_failing(
     alone = tiny_study(tmp_path / "alone", *good)
     local.run_study(alone, alone.runs, Resources(jobs=2), lambda: None)
     study = tiny_study(tmp_path / "study", *good, *broken, attempts=2)
-
-    def kill() -> None:
-        os.kill(process_of(study, good[0]), signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
+    killer = threading.Thread(target=lambda: os.kill(process_of(study, good[0])[0], signal.SIGKILL))
     killer.start()
     local.run_study(study, study.runs, Resources(jobs=2), lambda: None)
     killer.join()
@@ -161,13 +133,11 @@ def test_the_command_again_goes_on_after_the_driver_was_killed_or_interrupted(
                "--out", str(study.folder), "--jobs", "1"]  # fmt: skip
     for number, code in ((signal.SIGKILL, -9), (signal.SIGTERM, 130), (signal.SIGINT, 130)):
         driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        trainer = process_of(study, run)
+        trainer, _ = process_of(study, run)
         driver.send_signal(number)
         assert driver.wait(120) == code
-        end = time.monotonic() + 60
-        while Path(f"/proc/{trainer}").exists():
-            assert time.monotonic() < end, "the run outlives its driver"
-            time.sleep(0.1)
+        entry = Path(f"/proc/{trainer}")
+        wait_until(lambda entry=entry: not entry.exists(), 60, "the run outlives its driver")
         assert read_state(study.folder, run).state == "queued"
     before = read_state(study.folder, run).progress.decision
     assert before > 0, "it saved before it stopped"
@@ -213,9 +183,7 @@ def test_cancel_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not work.is_alive()
     first, second = read_states(study)
     assert (first.state, second.state) == ("queued", "queued") and first.progress.decision > 0
-    last = json.loads(
-        (study.folder / "journal" / f"{first.run.name}.jsonl").read_text().splitlines()[-1]
-    )
+    last = read_journal(study.folder / "journal" / f"{first.run.name}.jsonl")[-1]
     assert last["outcome"] == "stopped" and last["code"] == 143
     assert not (study.run_folder(second.run)).exists()
 

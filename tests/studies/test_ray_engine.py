@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,14 +15,13 @@ from typing import Any
 
 import pytest
 from fake_studies import write_finished
-from tiny_studies import importable, result, tiny_runs, tiny_study
+from tiny_studies import importable, result, starts, tiny_runs, tiny_study, wait_until
 
 from svea import cli
 from svea.core.errors import UserError
 from svea.studies import engines as local
 from svea.studies import ray, read_states
 from svea.studies.engines import Resources
-from svea.studies.folder import read_journal
 
 ray_is_there = pytest.mark.skipif(
     not local.importlib.util.find_spec("ray"),
@@ -151,13 +149,6 @@ def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # all ports on loopback
 
 
-def wait_until(what: Any, seconds: float, why: str) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, why
-        time.sleep(0.1)
-
-
 @pytest.mark.slow
 @ray_is_there
 def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(
@@ -196,8 +187,7 @@ def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(
         assert drive().wait(400) == 0
     assert [s.state for s in read_states(study)] == ["done"] * 4
     assert [result(study, run) for run in runs] == [result(alone, run) for run in runs]
-    journals = [read_journal(study.folder / "journal" / f"{run.name}.jsonl") for run in lost]
-    assert any(sum(e["event"] == "start" for e in journal) > 1 for journal in journals)
+    assert any(starts(study, run) > 1 for run in lost)
 
 
 @pytest.mark.slow
@@ -230,44 +220,35 @@ def run_and_list_ports(folder: str) -> None:
     study, seen, commands = read_study(Path(folder)), set(), set()
 
     def refresh() -> None:
-        pids = descendants(os.getpid())
-        seen.update(listening(pids))
-        commands.update(
-            Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0].decode() for p in pids
-        )
+        for entry in descendants():
+            with contextlib.suppress(OSError):
+                commands.add((entry / "cmdline").read_bytes().split(b"\0")[0].decode())
+                seen.update(os.readlink(file) for file in (entry / "fd").iterdir())
 
     ray.run_study(study, study.runs, Resources(), refresh)
-    print("processes:", *sorted(commands), "listening:", *sorted(seen))
+    ports = {address for socket, address in LISTENING.items() if socket in seen}
+    print("processes:", *sorted(commands), "listening:", *sorted(ports))
 
 
-def descendants(root: int) -> list[int]:
-    """A process and all it started, found by Ray's session or by parentage."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, IndexError):
-                parents[int(entry.name)] = int(
-                    (entry / "stat").read_text().rpartition(")")[2].split()[1]
-                )
-    found = [root]
-    for pid in found:
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found
+LISTENING: dict[str, str] = {}  # addresses on which processes accept TCP connections, by socket
 
 
-def listening(pids: list[int]) -> set[str]:
-    """Addresses on which processes accept TCP connections."""
-    sockets = set()
-    for pid in pids:
-        for file in Path(f"/proc/{pid}/fd").glob("*"):
-            with contextlib.suppress(OSError):
-                sockets.add(os.readlink(file))
-    found = set()
+def descendants() -> list[Path]:
+    """All processes that this one started, and what listens now."""
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()
-            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+            if fields[3] == "0A":
                 host, port = fields[1].split(":")
                 words = bytes.fromhex(host)[-4:]  # the last four also of an IPv4 address in IPv6
-                found.add(f"{socket.inet_ntoa(words[::-1])}:{int(port, 16)}")
+                address = f"{socket.inet_ntoa(words[::-1])}:{int(port, 16)}"
+                LISTENING[f"socket:[{fields[9]}]"] = address
+    parents: dict[Path, Path] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError):
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            parents[entry] = entry.with_name(parent)
+    found = [Path(f"/proc/{os.getpid()}")]
+    for process in found:
+        found += [child for child, parent in parents.items() if parent == process]
     return found

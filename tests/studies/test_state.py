@@ -38,22 +38,18 @@ def test_states_come_from_the_folders_alone(tmp_path: Path) -> None:
     assert read_state(tmp_path, locked).state == "queued"
 
 
-def test_a_checkpoint_at_the_end_without_the_last_evaluation_is_not_done(tmp_path: Path) -> None:
-    (run,) = short()
-    folder = write_finished(tmp_path, run, decision=50)
-    (folder / "checkpoints" / f"{run.decisions:09d}").mkdir()
-    assert read_state(tmp_path, run).state == "queued"
-
-
-def test_a_run_without_evaluations_is_trained_at_its_last_checkpoint(tmp_path: Path) -> None:
-    (run,) = plan_runs([Grid(["walker_walk"])], SHORT | {"eval_every": 0}, modes=["train"])
-    folder = write_finished(tmp_path, run, decision=50)
-    log = folder / "metrics.jsonl"
-    log.write_text(log.read_text().splitlines()[0] + "\n")  # no evaluation is logged, ever
-    assert not read_state(tmp_path, run).progress.trained
-    (folder / "checkpoints" / f"{run.decisions:09d}").mkdir()
-    progress = read_state(tmp_path, run).progress
-    assert progress.trained and progress.missing_modes == ("train",), "those after training are due"
+def test_trained_means_evaluated_after_the_last_checkpoint_if_the_run_is_evaluated(
+    tmp_path: Path,
+) -> None:
+    values = [SHORT, SHORT | {"eval_every": 0}]
+    runs = [plan_runs([Grid(["walker_walk"])], one, modes=["train"])[0] for one in values]
+    for number, run in enumerate(runs):
+        folder = write_finished(tmp_path / str(number), run, decision=50)
+        assert not read_state(tmp_path / str(number), run).progress.trained
+        (folder / "checkpoints" / f"{run.decisions:09d}").mkdir()
+    first, second = (read_state(tmp_path / str(n), run).progress for n, run in enumerate(runs))
+    assert not first.trained
+    assert second.trained and second.missing_modes == ("train",), "those after training are due"
 
 
 def test_checkpoints_that_repeat_the_last_decision_count(tmp_path: Path) -> None:
@@ -87,26 +83,27 @@ def test_done_means_evaluated_in_every_mode_at_the_last_decision(tmp_path: Path)
     assert read_state(tmp_path, run).state == "done"
 
 
-def test_all_episodes_are_as_many_as_the_mode_has_worlds(tmp_path: Path) -> None:
-    (run,) = plan_runs(
-        [Grid(["walker_walk"])], SHORT, modes=["train", "video_easy"], episodes="all"
-    )
+def test_each_mode_needs_its_own_number_of_episodes_and_all_means_its_worlds(
+    tmp_path: Path,
+) -> None:
+    episodes = {"default": "all", "color_hard": 3}
+    modes = ["train", "color_hard", "video_easy"]
+    (run,) = plan_runs([Grid(["walker_walk"])], SHORT, modes=modes, episodes=episodes)
     folder = write_finished(tmp_path, run)
 
-    def play(mode: str, episodes: int, **provenance: int) -> None:
+    def missing(mode: str, played: int, **provenance: int) -> tuple[str, ...]:
         with (folder / "eval.jsonl").open("a") as file:
-            for seed in range(episodes):
+            for seed in range(played):
                 line = {"policy": "agent", "decision": 100, "mode": mode, "seed": seed}
                 file.write(json.dumps(line | {"return": 1.0, "provenance": provenance}) + "\n")
+        return read_state(tmp_path, run).progress.missing_modes
 
-    assert read_state(tmp_path, run).progress.missing_modes == ("train", "video_easy")
-    play("train", 99)
-    play("video_easy", 9, worlds=10)
-    assert read_state(tmp_path, run).progress.missing_modes == ("train", "video_easy")
-    play("train", 100)
-    assert read_state(tmp_path, run).progress.missing_modes == ("video_easy",)
-    play("video_easy", 10, worlds=10)
-    assert read_state(tmp_path, run).state == "done"
+    assert missing("train", 99) == ("train", "color_hard", "video_easy")
+    assert missing("train", 100) == ("color_hard", "video_easy")
+    assert missing("video_easy", 9, worlds=10) == ("color_hard", "video_easy")
+    assert missing("video_easy", 10, worlds=10) == ("color_hard",)
+    assert missing("color_hard", 2) == ("color_hard",)
+    assert missing("color_hard", 3) == () and read_state(tmp_path, run).state == "done"
 
 
 def test_exported_means_this_agent_at_its_last_decision(tmp_path: Path) -> None:
@@ -125,19 +122,6 @@ def test_exported_means_this_agent_at_its_last_decision(tmp_path: Path) -> None:
     assert read_state(tmp_path, run).state == "done"
     (run.export_folder / "config.json").write_text("[]")
     assert read_state(tmp_path, run).progress.missing_export
-
-
-def test_a_mode_with_a_number_of_its_own_needs_as_many(tmp_path: Path) -> None:
-    episodes = {"default": 1, "color_hard": 3, "video_easy": "all"}
-    modes = ["train", "color_hard", "video_easy"]
-    (run,) = plan_runs([Grid(["walker_walk"])], SHORT, modes=modes, episodes=episodes)
-    folder, lines = write_finished(tmp_path, run), []
-    for mode, count in (("train", 1), ("color_hard", 2), ("video_easy", 10)):
-        for seed in range(count):
-            line = {"policy": "agent", "decision": 100, "mode": mode, "seed": seed}
-            lines.append(json.dumps(line | {"provenance": {"worlds": 10}}) + "\n")
-    (folder / "eval.jsonl").write_text("".join(lines))
-    assert read_state(tmp_path, run).progress.missing_modes == ("color_hard",)
 
 
 def test_damaged_logs_and_journals_do_not_hide_the_rest(tmp_path: Path) -> None:

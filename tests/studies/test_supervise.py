@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_studies import write_export, write_finished
+from fake_studies import write_export
 from tiny_runs import TINY
 from tiny_studies import importable, result, tiny_study
 
@@ -31,7 +31,7 @@ from svea.studies.folder import read_journal, read_state, write_entry
 from svea.studies.supervise import call_in_process
 
 Step = Callable[[Path], int]
-Ends = dict[str, int | Exception]
+Ended = dict[str, int | Exception]
 
 
 def planned(**changes: Any) -> PlannedRun:
@@ -58,6 +58,14 @@ def reach(decision: int, code: int = 0) -> Step:
 
 def exits(code: int) -> Step:
     return lambda folder: code
+
+
+def exports(run: PlannedRun) -> Step:
+    def step(_: Path) -> int:
+        write_export(run.export_folder, {"decision": 100})
+        return 0
+
+    return step
 
 
 def evaluates(*modes: str, decision: int = 100, episodes: int = 1) -> Step:
@@ -92,31 +100,26 @@ def bring(study: Path, run: PlannedRun, attempts: int = 3, **options: Any) -> st
     return supervise.supervise(study, [run], attempts, **options)[0]
 
 
-def outcomes(study: Path, run: PlannedRun) -> list[str]:
+def ends(study: Path, run: PlannedRun, what: str = "outcome") -> list[str]:
     entries = read_journal(study / "journal" / f"{run.name}.jsonl")
-    return [entry["outcome"] for entry in entries if entry["event"] == "end"]
-
-
-def reasons(study: Path, run: PlannedRun) -> list[str]:
-    entries = read_journal(study / "journal" / f"{run.name}.jsonl")
-    return [entry["reason"] for entry in entries if entry["event"] == "end"]
+    return [entry[what] for entry in entries if entry["event"] == "end"]
 
 
 def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
     run = planned()
     assert bring(tmp_path, run, execute=Script(reach(100))) == "done"
     assert bring(tmp_path, run, execute=Script()) == "done"
-    assert outcomes(tmp_path, run) == ["done"]
+    assert ends(tmp_path, run) == ["done"]
 
 
 def test_what_fails_is_tried_again_up_to_the_budget(tmp_path: Path) -> None:
     run = planned()
     script = Script(exits(3), reach(40, code=5), exits(-9), exits(4))
     assert bring(tmp_path, run, attempts=3, execute=script) == "failed"
-    assert outcomes(tmp_path, run) == ["failed"] * 3
+    assert ends(tmp_path, run) == ["failed"] * 3
     state = read_state(tmp_path, run, attempts=3)
     assert (state.state, state.reason) == ("failed", "ended by SIGKILL")
-    assert reasons(tmp_path, run)[0] == "exit code 3: svea: attempt 1 is over"
+    assert ends(tmp_path, run, "reason")[0] == "exit code 3: svea: attempt 1 is over"
     assert bring(tmp_path, run, attempts=3, execute=Script()) == "failed", "the budget is spent"
     assert bring(tmp_path, run, attempts=4, execute=Script(reach(100))) == "done"
 
@@ -124,7 +127,7 @@ def test_what_fails_is_tried_again_up_to_the_budget(tmp_path: Path) -> None:
 def test_bad_input_is_not_tried_again_by_itself_but_when_asked(tmp_path: Path) -> None:
     run = planned()
     assert bring(tmp_path, run, execute=Script(exits(2))) == "failed"
-    assert outcomes(tmp_path, run) == ["refused"]
+    assert ends(tmp_path, run) == ["refused"]
     assert bring(tmp_path, run, execute=Script(reach(100))) == "done"
 
 
@@ -134,7 +137,7 @@ def test_an_interrupted_run_goes_on_and_does_not_count_as_failed(tmp_path: Path,
     run = planned()
     script = Script(reach(20, code), reach(40, code), reach(60, code), reach(80, code), reach(100))
     assert bring(tmp_path, run, attempts=1, execute=script) == "done"
-    assert outcomes(tmp_path, run) == ["stopped"] * 4 + ["done"]
+    assert ends(tmp_path, run) == ["stopped"] * 4 + ["done"]
 
 
 def test_stopping_without_getting_anywhere_is_failing(tmp_path: Path) -> None:
@@ -148,17 +151,13 @@ def test_after_training_come_export_evaluation_and_analysis(tmp_path: Path) -> N
         export=tmp_path / "exports",
     )  # fmt: skip
 
-    def exports(_: Path) -> int:
-        write_export(run.export_folder, {"decision": 100})
-        return 0
-
     def analyses(folder: Path) -> int:
         (folder / "analysis").mkdir()
         (folder / "analysis" / "q-gap.json").write_text("{}")
         return 0
 
     plays = evaluates("train", "color_hard", episodes=100)
-    script = Script(reach(100), exports, plays, analyses)
+    script = Script(reach(100), exports(run), plays, analyses)
     assert bring(tmp_path, run, execute=script) == "done"
     assert script.names == ["train", "export", "evaluate", "analyse"]
     assert script.calls[2].args[2:] == (("train", "color_hard"), 1)
@@ -178,12 +177,7 @@ def test_what_fails_after_training_does_not_keep_the_rest_from_being_done(tmp_pa
         assert state.state == "failed" and state.is_tried_again and "exit code 4" in state.reason
     assert state.failures == 2
     assert state.progress.missing_modes == () and state.progress.missing_export
-
-    def exports(_: Path) -> int:
-        write_export(run.export_folder, {"decision": 100})
-        return 0
-
-    assert bring(tmp_path, run, attempts=1, execute=Script(exports)) == "done"
+    assert bring(tmp_path, run, attempts=1, execute=Script(exports(run))) == "done"
 
 
 @pytest.mark.parametrize("reached", [60, 100])
@@ -198,17 +192,8 @@ def test_the_time_of_a_study_is_for_training(tmp_path: Path, reached: int) -> No
     state = bring(tmp_path, run, execute=script, time_is_up=up.is_set)
     assert state == ("queued" if reached == 60 else "done")
     if state == "queued":
-        assert outcomes(tmp_path, run) == ["stopped"]
+        assert ends(tmp_path, run) == ["stopped"]
         assert bring(tmp_path, run, execute=Script(reach(100), evaluates("train"))) == "done"
-
-
-def test_a_run_without_its_replay_that_was_stopped_is_refused_by_training(tmp_path: Path) -> None:
-    values = {"decisions": 100, "save_replay": False}
-    (run,) = plan_runs([Grid(["walker_walk"])], values, modes=["train"], episodes=1)
-    write_finished(tmp_path, run, decision=60)
-    assert bring(tmp_path, run, execute=Script(exits(2))) == "failed"
-    state = read_state(tmp_path, run)
-    assert state.refused and state.progress.missing_modes, "nothing is evaluated halfway"
 
 
 def test_a_cancelled_study_is_not_begun_and_not_a_failure(tmp_path: Path) -> None:
@@ -223,7 +208,7 @@ def test_a_cancelled_study_is_not_begun_and_not_a_failure(tmp_path: Path) -> Non
 
     script = Script(is_cancelled_meanwhile)
     assert bring(tmp_path, run, attempts=1, execute=script) == "queued"
-    assert outcomes(tmp_path, run) == ["stopped"]
+    assert ends(tmp_path, run) == ["stopped"]
 
 
 def test_two_processes_do_not_work_on_one_run(
@@ -256,7 +241,7 @@ def test_two_processes_do_not_work_on_one_run(
 class Group:
     """Stands for the processes of a group: what each does to each run, by its name."""
 
-    def __init__(self, study: Path, *steps: Ends) -> None:
+    def __init__(self, study: Path, *steps: Ended) -> None:
         self.study, self.steps = study, list(steps)
         self.calls: list[list[str]] = []
 
@@ -265,14 +250,14 @@ class Group:
         self.calls.append([call.func.__name__, *runs])
         log.open("a").close()
         code = 0
-        for name, ends in self.steps.pop(0).items():
-            if isinstance(ends, Exception):
-                code = getattr(ends, "exit_code", 1)
-                write_entry(self.study, runs[name], event="error", code=code, reason=str(ends))
-            elif ends < 0:
-                return ends
+        for name, end in self.steps.pop(0).items():
+            if isinstance(end, Exception):
+                code = getattr(end, "exit_code", 1)
+                write_entry(self.study, runs[name], event="error", code=code, reason=str(end))
+            elif end < 0:
+                return end
             else:
-                reach(ends)(self.study / "runs" / name)
+                reach(end)(self.study / "runs" / name)
         return code
 
 
@@ -282,27 +267,25 @@ def test_runs_train_in_one_process_and_one_that_fails_again_alone(tmp_path: Path
     group = Group(tmp_path, {first.name: broken, second.name: 100}, {first.name: 100})
     assert supervise.supervise(tmp_path, [first, second], execute=group) == ["done", "done"]
     assert group.calls == [["train", first.name, second.name], ["train", first.name]]
-    assert outcomes(tmp_path, first) == ["failed", "done"]
-    assert reasons(tmp_path, first)[0] == "exit code 5: the arm fell off"
-    assert outcomes(tmp_path, second) == ["done"]
+    assert ends(tmp_path, first) == ["failed", "done"]
+    assert ends(tmp_path, first, "reason")[0] == "exit code 5: the arm fell off"
+    assert ends(tmp_path, second) == ["done"]
     note = (tmp_path / "journal" / f"{second.name}.log").read_text()
     assert note == f"trained together with {first.name}: its lines are in {first.name}.log\n"
 
 
-def test_one_that_is_refused_is_not_tried_again(tmp_path: Path) -> None:
+def test_one_that_is_refused_is_not_tried_again_and_a_kill_is_a_failed_attempt_of_all(
+    tmp_path: Path,
+) -> None:
     first, second = pair()
     group = Group(tmp_path, {first.name: UserError("no such task"), second.name: 100})
     assert supervise.supervise(tmp_path, [first, second], execute=group) == ["failed", "done"]
-    assert reasons(tmp_path, first) == ["exit code 2: no such task"]
-
-
-def test_a_process_that_is_killed_is_a_failed_attempt_of_all(tmp_path: Path) -> None:
-    first, second = pair()
-    group = Group(tmp_path, {first.name: -9}, {first.name: 100, second.name: 100})
-    supervise.supervise(tmp_path, [first, second], execute=group)
+    assert ends(tmp_path, first, "reason") == ["exit code 2: no such task"]
+    group = Group(tmp_path / "2", {first.name: -9}, {first.name: 100, second.name: 100})
+    supervise.supervise(tmp_path / "2", [first, second], execute=group)
     for run in (first, second):
-        assert outcomes(tmp_path, run) == ["failed", "done"]
-        assert reasons(tmp_path, run) == ["ended by SIGKILL", ""]
+        assert ends(tmp_path / "2", run) == ["failed", "done"]
+        assert ends(tmp_path / "2", run, "reason") == ["ended by SIGKILL", ""]
 
 
 def test_out_of_time_is_not_a_failure(tmp_path: Path) -> None:
@@ -311,7 +294,7 @@ def test_out_of_time_is_not_a_failure(tmp_path: Path) -> None:
     stop = functools.partial(next, asked, True)
     states = supervise.supervise(tmp_path, runs, attempts=1, execute=group, must_stop=stop)
     assert states == ["queued", "queued"]
-    assert [outcomes(tmp_path, run) for run in runs] == [["stopped"]] * 2
+    assert [ends(tmp_path, run) for run in runs] == [["stopped"]] * 2
 
 
 @pytest.mark.parametrize("jobs", [1, 8])
@@ -322,11 +305,10 @@ def test_trained_runs_are_exported_by_one_process_and_evaluated_by_another(
     for run in runs:
         reach(100)(tmp_path / "runs" / run.name)
 
-    def exports(folder: Path) -> int:
-        write_export(tmp_path / "exports" / folder.name, {"decision": 100})
-        return 0
+    def export_all(_: Path) -> int:
+        return sum(exports(run)(_) for run in runs)
 
-    script = Script(exports, evaluates("train", "color_hard"))
+    script = Script(export_all, evaluates("train", "color_hard"))
     assert supervise.supervise(tmp_path, runs, execute=script, at_once=jobs) == ["done", "done"]
     assert script.names == ["export", "evaluate"]
     assert [len(call.args[1]) for call in script.calls] == [2, 2]

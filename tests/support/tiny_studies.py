@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from tiny_runs import TINY
 
 from svea.config import flat
 from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs
+from svea.studies.folder import read_journal
 
 FINAL = ("critic_loss", "q_mean", "return", "return_mean", "returns", "actor_loss")
 
@@ -47,3 +51,35 @@ def result(study: Study, run: PlannedRun) -> str:
         kept = {k: v for k, v in record.items() if k in FINAL or k in ("kind", "decision")}
         digest.update(json.dumps(kept, sort_keys=True).encode())
     return digest.hexdigest()
+
+
+def wait_until(what: Callable[[], Any], seconds: float, why: str) -> Any:
+    """What a condition returns once it holds."""
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < end, why
+        time.sleep(0.1)
+    return found
+
+
+def process_of(study: Study, run: PlannedRun) -> tuple[int, int]:
+    """The training process of a run that has logged something, and the one that it watches."""
+
+    def find() -> tuple[int, int] | None:
+        log = study.run_folder(run) / "metrics.jsonl"
+        if not log.exists() or '"decision": 1' not in log.read_text():
+            return None
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_text(errors="replace").split("\0")
+                if "svea.studies.supervise:main" in words and run.name in words:
+                    return int(entry.name), int(words[words.index("svea.core.process") + 1])
+        return None
+
+    return wait_until(find, 120, f"{run.name} never began")
+
+
+def starts(study: Study, run: PlannedRun) -> int:
+    """How often a run was begun."""
+    entries = read_journal(study.folder / "journal" / f"{run.name}.jsonl")
+    return sum(entry["event"] == "start" for entry in entries)

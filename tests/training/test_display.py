@@ -70,10 +70,10 @@ def test_a_terminal_shows_a_panel_and_evaluations_and_the_end_stay(
 ) -> None:
     shown = Display("svea · walker", decisions=1000, action_repeat=4)
     with shown.show():
-        shown.progress(10, "saving", {"critic_loss": 0.25, "last_episode": 3.5})
-        shown.line("not shown: the panel has it")
         shown.evaluation(500, {"train": 25.6, "color_hard": 8.0}, 6)
         shown.evaluation(1000, {"train": 40.0, "color_hard": 30.0}, 6)
+        shown.progress(1000, "saving", {"critic_loss": 0.25, "last_episode": 3.5})
+        shown.line("not shown: the panel has it")
     shown.done(Path("my runs/a"), "walker_walk")
     out = capsys.readouterr().out
     assert "svea · walker" in out and "critic loss 0.25" in out and "saving" in out

@@ -126,7 +126,7 @@ def test_a_run_that_never_saved_may_be_started_again_with_other_options(tmp_path
 def test_mistakes_in_the_users_environment_reach_the_user(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="observation space"):
         train(tiny(tmp_path / "grey", "toy:make_grey"))
-    with pytest.raises(UserError, match=r"cannot be imported.*PYTHONPATH"):
+    with pytest.raises(UserError, match="cannot be imported"):
         train(tiny(tmp_path / "missing", "toy:make_nothing"))
     assert not list(tmp_path.iterdir()), "a folder that looks like a run is left"
 
