@@ -45,7 +45,7 @@ def test_cores_and_memory_bound_the_runs_of_a_machine_without_gpu(machine: Any) 
     machine(cores=16, memory=1000 * GB)
     slots = local.find_slots([config], Resources())
     assert len(slots) == 8, "a learner and an environment each"
-    assert {slot.environment["OMP_NUM_THREADS"] for slot in slots} == {"2"}
+    assert {slot["OMP_NUM_THREADS"] for slot in slots} == {"2"}
     machine(cores=16, memory=5 * GB)
     assert len(local.find_slots([config], Resources())) == 2  # 4.5 GB usable, 2 GB each
     machine(cores=1, memory=GB // 10)
@@ -57,14 +57,16 @@ def test_several_runs_share_a_gpu_when_their_memory_fits(machine: Any) -> None:
     config = configure("walker_walk")  # a replay of 10.7 GB, and 4 GB besides
     machine(cores=64, memory=1000 * GB, gpus={"0": 24 * GB, "1": 80 * GB})
     slots = local.find_slots([config], Resources())
-    assert sorted(slot.gpu for slot in slots) == ["0"] + ["1"] * 4
-    assert {s.environment["CUDA_VISIBLE_DEVICES"] for s in slots[:2]} == {"0", "1"}
+    assert sorted(slot[local.GPU] for slot in slots) == ["0"] + ["1"] * 4
+    assert {slot[local.GPU] for slot in slots[:2]} == {"0", "1"}
     thirds = local.find_slots([config], Resources(gpus=1 / 3))
-    assert [sum(slot.gpu == g for slot in thirds) for g in "01"] == [3, 3]
+    assert [sum(slot[local.GPU] == g for slot in thirds) for g in "01"] == [3, 3]
     machine(cores=4, memory=1000 * GB, gpus={"0": 80 * GB})
     assert len(local.find_slots([config], Resources())) == 2, "cores bound it too"
-    assert local.find_slots([config], Resources(gpus=0))[0].gpu == ""
-    assert local.find_slots([configure("walker_walk", device="cpu")], Resources())[0].gpu == ""
+    assert local.GPU not in local.find_slots([config], Resources(gpus=0))[0]
+    assert (
+        local.GPU not in local.find_slots([configure("walker_walk", device="cpu")], Resources())[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,9 +79,14 @@ def test_several_runs_share_a_gpu_when_their_memory_fits(machine: Any) -> None:
     ],
 )
 def test_agents_of_a_group_are_evaluated_at_once_where_a_gpu_computes(
-    gpus: Any, cores: int, jobs: int, at_once: list[int], machine: Any, tmp_path: Path,
+    gpus: Any,
+    cores: int,
+    jobs: int,
+    at_once: list[int],
+    machine: Any,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     machine(cores=cores, memory=1000 * GB, gpus=gpus)
     asked: list[tuple[int, int]] = []
 

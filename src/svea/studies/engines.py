@@ -34,7 +34,7 @@ ENGINES = {
     "ray": "svea.studies.ray",
     "slurm": "svea.studies.slurm",
 }
-MOST_JOBS, MOST_CORES, MOST_GPUS = 10_000, 10_000, 1_000
+MOST = 10_000  # of what can be asked for
 
 # Generous allowances for what a run needs in addition to its replay; --jobs and --gpus override.
 RUN_BYTES = 2_000_000_000  # main memory: torch, environments
@@ -71,10 +71,8 @@ class Resources:
 
     def check(self, on: str) -> None:
         """Refuse values that no engine accepts, or not this one."""
-        between(0, MOST_JOBS).check("jobs", self.jobs)
-        between(0, MOST_CORES).check("cpus", self.cpus)
-        between(-1, MOST_GPUS).check("gpus", self.gpus)
-        between(1, MOST_JOBS).check("together", self.together)
+        for name, least in {"jobs": 0, "cpus": 0, "gpus": -1, "together": 1}.items():
+            between(least, MOST).check(name, getattr(self, name))
         if on != "local" and self.together > 1:
             raise UserError(
                 f"together is {self.together}, but --on {on} starts a process for every run; "
@@ -101,12 +99,9 @@ def require_package(name: str, engine: str) -> None:
 # This machine -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Slot:
-    """Room for one run at a time: the variables that its processes see."""
-
-    environment: dict[str, str]
-    gpu: str = ""
+Slot = dict[str, str]
+"""Room for one process at a time: the variables that it sees."""
+GPU = "CUDA_VISIBLE_DEVICES"
 
 
 def require(resources: Resources) -> None:
@@ -131,10 +126,10 @@ def run_study(
                 study.folder,
                 group,
                 study.attempts,
-                slot.environment,
+                slot,
                 must_stop=lambda: is_cancelled(study.folder) or stopping.is_set(),
                 time_is_up=lambda: time.monotonic() >= end,
-                at_once=_played_at_once(group, len(slots)) if slot.gpu else 1,  # on a CPU: one
+                at_once=_played_at_once(group, len(slots)) if GPU in slot else 1,
             )
         finally:
             free.put(slot)
@@ -165,30 +160,24 @@ def find_slots(configs: Sequence[Config], resources: Resources) -> list[Slot]:
     replay = together * max((replay_bytes(config) for config in configs), default=0)
     memory = available_bytes()
     if gpus and any(config.device in ("auto", "cuda") for config in configs):
-        names = [
-            name
+        share, needed = resources.gpus * together, replay + together * GPU_BYTES
+        by_gpu = {
+            name: int(1 / share) if share > 0 else int(HEADROOM * free // needed)
             for name, free in gpus
-            for _ in range(_processes_on(free, replay, resources.gpus, together))
-        ] or [gpus[0][0]]
+        }
+        names = [name for name, fit in by_gpu.items() for _ in range(fit)] or [gpus[0][0]]
         count = resources.jobs or min(len(names), by_cores)
         # Adjacent names share a GPU; reorder them, so that few runs are spread over many GPUs.
         spread = sorted(range(len(names)), key=lambda i: names[:i].count(names[i]))
         chosen = [names[spread[i % len(names)]] for i in range(count)]
-        return [Slot(_threads(cores, count) | {"CUDA_VISIBLE_DEVICES": g}, g) for g in chosen]
+        return [_threads(cores, count) | {GPU: name} for name in chosen]
     by_memory = int(HEADROOM * memory // (replay + RUN_BYTES)) if memory else by_cores
     count = resources.jobs or max(min(by_cores, by_memory), 1)
-    return [Slot(_threads(cores, count)) for _ in range(count)]
-
-
-def _processes_on(free: int, replay: int, share: float, together: int) -> int:
-    """How many processes a GPU takes: by the share asked for, else by its free memory."""
-    if share > 0:
-        return int(1 / (share * together))
-    return int(HEADROOM * free // (replay + together * GPU_BYTES))
+    return [_threads(cores, count) for _ in range(count)]
 
 
 def _played_at_once(group: Sequence[PlannedRun], slots: int) -> int:
-    """How many agents, or modes of them, a group on a GPU has played at once.
+    """How many agents, or modes of them, a group on a GPU has played at once; on a CPU it is one.
 
     Twelve kept 16 cores busy; groups that run at the same time share them.
     """

@@ -124,19 +124,16 @@ def connection(resources: Resources) -> Iterator[Any]:
     """Ray, connected to a cluster."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     address = _address(resources)
+    options: dict[str, Any] = {"address": address}
     if not address:
+        options = {"include_dashboard": False, "num_cpus": usable_cores()}
         # Ray's switch for "no cluster beyond this machine": it binds every port to loopback. Read
         # when ray is imported.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     import ray
 
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
-    if address:
-        options["address"] = address
-    else:
-        options |= {"include_dashboard": False, "num_cpus": usable_cores()}
     try:
-        ray.init(**options)
+        ray.init(log_to_driver=False, logging_level="error", **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UserError(f"no Ray cluster at {address or 'this machine'}: {error}") from error
     try:
@@ -152,10 +149,10 @@ def _address(resources: Resources) -> str:
 
 def _require_reachable(address: str) -> None:
     """Refuse an address that does not answer within seconds."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     if address in ("auto", "local"):
         return
-    if not colon or not port.isdigit():
+    if not host or not port.isdigit():
         raise UserError(f"address is {address!r}; allowed: HOST:PORT of a Ray head node, or auto")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()

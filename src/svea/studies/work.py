@@ -20,7 +20,7 @@ from svea.core.machine import usable_cores
 from svea.core.words import duration, plural
 from svea.evaluation.episodes import Episodes
 from svea.runs import layout
-from svea.studies.engines import ENGINES, Resources, find_slots
+from svea.studies.engines import ENGINES, GPU, Resources, find_slots
 from svea.studies.folder import (
     ATTEMPTS,
     RunState,
@@ -71,10 +71,11 @@ def sweep(
     """
     chosen = [grids] if isinstance(grids, Grid) else grids
     runs = plan_runs(chosen, options, modes=[*modes], episodes=episodes, export=export)
-    work = Work.left_of(open_study(Path(out), runs, attempts=attempts), on, resources)
+    study = open_study(Path(out), runs, attempts=attempts)
+    work = Work.left_of(study, on, resources or Resources())
     work.require()
     work.run(refresh)
-    return read_states(work.study)
+    return read_states(study)
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,8 @@ class Work:
     cost: Cost
 
     @classmethod
-    def left_of(cls, study: Study, on: str = "local", resources: Resources | None = None) -> Work:
+    def left_of(cls, study: Study, on: str, resources: Resources) -> Work:
         """Read the study's folders, and estimate."""
-        resources = resources or Resources()
         if on not in ENGINES:
             raise unknown_name("engine", on, ENGINES)
         resources.check(on)
@@ -129,11 +129,9 @@ class Work:
         """Write the plan and do what is due; returns the ids of jobs that are only submitted."""
         self.study.save()
         runs = [state.run for state in self.due]
-        if not runs:
-            return []
-        submitted: list[str] | None = self._engine.run_study(
-            self.study, runs, self.resources, refresh
-        )
+        submitted: list[str] | None = []
+        if runs:
+            submitted = self._engine.run_study(self.study, runs, self.resources, refresh)
         return submitted
 
     @property
@@ -233,7 +231,7 @@ def _cost(states: list[RunState], on: str, resources: Resources) -> Cost:
     gpus: float | None = max(resources.gpus, 0.0)
     if on == "local":
         slots = find_slots([state.run.config for state in unfinished(states)], resources)
-        at_once, used = len(slots), {slot.gpu for slot in slots if slot.gpu}
+        at_once, used = len(slots), {slot[GPU] for slot in slots if GPU in slot}
         gpus = len(used) / at_once
     elif on == "ray":
         gpus = None if resources.gpus < 0 else gpus  # one, if the cluster has GPUs

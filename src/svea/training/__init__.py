@@ -83,7 +83,7 @@ def train_each(configs: Sequence[Config]) -> list[Exception | Stopped | None]:
 
     On a GPU each run has a lane of its own: while one waits for its environments or its actions,
     the others compute, and their small kernels run side by side. A run of twice the length has
-    twice as many turns, so that all end together.
+    twice as many turns, so that all end together: a GPU that several use best has them to the end.
     """
     configs = [check(config) for config in configs]
     _check_one_arithmetic(configs)
@@ -101,11 +101,7 @@ def train_each(configs: Sequence[Config]) -> list[Exception | Stopped | None]:
 
 
 def _take_turns(runs: Sequence[_Turns]) -> None:
-    """Let runs take turns until the last has ended, as often as each has decisions left to make.
-
-    So runs of different lengths end together, and a GPU that is used best by several has several
-    to the end.
-    """
+    """Let runs take turns until the last has ended, as often as each has decisions left to make."""
     longest = max((run.turns_left for run in runs), default=1)
     active = {run: (run.turns_left / longest, n / len(runs)) for n, run in enumerate(runs)}
     for round_ in itertools.count():
@@ -142,7 +138,7 @@ def _check_one_arithmetic(configs: Sequence[Config]) -> None:
 def open_trainer(
     config: Config,
     stack: ExitStack,
-    interrupt: Interrupt | None = None,
+    interrupt: Interrupt,
     runs_in_process: int = 1,
     learn_only: bool = False,
     name: str = "",

@@ -29,16 +29,16 @@ TIMED_IMAGES = 32  # a quarter of a batch: enough for several threads, less than
 
 def check_actions(config: Config, environments: Workers) -> None:
     """The base algorithm fits the environment's actions."""
-    discrete = environments.choices > 0
-    if discrete and config.base != "dqn":
+    choices, size, base = environments.choices, environments.action_size, config.base
+    if choices and base != "dqn":
         raise UserError(
-            f"{config.task} has {environments.choices} discrete actions, but base {config.base} "
-            "takes a vector; use --base dqn"
+            f"{config.task} has {choices} discrete actions, but base {base} takes a vector; "
+            "use --base dqn"
         )
-    if not discrete and config.base == "dqn":
+    if not choices and base == "dqn":
         raise UserError(
-            f"base dqn chooses among discrete actions, but {config.task} has a vector of "
-            f"{environments.action_size}; use --action-bins 3, or --base sac"
+            f"base dqn chooses among discrete actions, but {config.task} has a vector of {size}; "
+            "use --action-bins 3, or --base sac"
         )
 
 

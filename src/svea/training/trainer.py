@@ -89,10 +89,10 @@ class Trainer:
         config: Config,
         saved: checkpoint.Checkpoint | None,
         stack: ExitStack,
-        interrupt: Interrupt | None = None,
-        runs_in_process: int = 1,
-        learn_only: bool = False,
-        name: str = "",
+        interrupt: Interrupt,
+        runs_in_process: int,
+        learn_only: bool,
+        name: str,
     ) -> None:
         """Start the environments' processes, which `begin` waits for.
 
@@ -103,7 +103,7 @@ class Trainer:
         self.device = speed.choose_device(config.device)
         self.precision = speed.choose_precision(config.precision, self.device)
         self.speed = speed.choose_speed(config.speed, self.device)
-        self.interrupt = interrupt or stack.enter_context(interrupts())
+        self.interrupt = interrupt
         start = saved.decision if saved else 0
         self.display = Display(
             f"svea · {config.task} · {config.method} · seed {config.seed}",
