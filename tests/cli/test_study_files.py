@@ -148,12 +148,12 @@ def test_a_status_over_edited_files(
     (study.folder / "study.json").unlink(missing_ok=True)
     study.save()
     run = study.runs[0]
-    if not study.run_folder(run).exists():
+    if not (study.folder / "runs" / run.name).exists():
         write_finished(study.folder, run)
     journal = write_journal(study.folder, run, "failed", "stopped")
     file = {
         "study.json": study.folder / "study.json",
-        "metrics.jsonl": study.run_folder(run) / "metrics.jsonl",
+        "metrics.jsonl": study.folder / "runs" / run.name / "metrics.jsonl",
         "journal": journal,
     }[which]
     before = file.read_bytes()

@@ -310,7 +310,7 @@ def test_with_one_attempt_a_failed_export_is_due_again_and_failed_training_is_no
     def run_study(study: Study, runs: Sequence[PlannedRun], *_: object) -> None:
         begun.extend(run.name for run in runs)
         trained, crashed = study.runs
-        if not study.run_folder(trained).exists():
+        if not (study.folder / "runs" / trained.name).exists():
             write_finished(study.folder, trained)
         for run, ended in ((trained, True), (crashed, False)):
             step = "exported" if ended else "trained"

@@ -76,12 +76,12 @@ def test_seeds_and_settings_as_text() -> None:
 @pytest.mark.parametrize(
     ("grid", "words"),
     [
-        (Grid(["waler_walk"]), ["unknown task 'waler_walk'", "'walker_walk'"]),
-        (Grid(["walker_walk"], ["sveaa"]), ["unknown method 'sveaa'"]),
+        (Grid(["waler_walk"]), ["'waler_walk'", "'walker_walk'"]),
+        (Grid(["walker_walk"], ["sveaa"]), ["'sveaa'"]),
         (Grid(["walker_walk"], augments=["covn"]), ["'covn'", "'conv'"]),
         (Grid(["walker_walk"], augments=["none"]), ["svea", "none"]),
-        (Grid(["walker_walk"], seeds="0-x"), ["seeds is '0-x'", "0-4"]),
-        (Grid(["walker_walk"], seeds="4-0"), ["seeds is '4-0'"]),
+        (Grid(["walker_walk"], seeds="0-x"), ["'0-x'", "0-4"]),
+        (Grid(["walker_walk"], seeds="4-0"), ["'4-0'"]),
         (Grid(["walker_walk"], seeds=[1, 1]), ["walker_walk-svea-conv-s1 is in the study twice"]),
         (Grid(["walker_walk"] * 2), ["twice"]),
         (Grid([]), ["no runs"]),
@@ -151,21 +151,17 @@ def test_episodes_of_a_mode_need_a_task_that_is_evaluated_in_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "words"),
+    ("name", "text", "word"),
     [
-        ("study.toml", "tasks = [", ["TOMLDecodeError"]),
-        ("study.toml", "taks = ['walker_walk']", ["'taks'", "'tasks'"]),
-        ("study.toml", "methods = ['svea']", ["names no tasks"]),
-        ("study.toml", "grid = [3]", ["tables"]),
-        ("study.yaml", "", [".toml"]),
-        ("other", None, ["no study file"]),
+        ("study.toml", "tasks = [", "TOMLDecodeError"),
+        ("study.toml", "taks = ['walker_walk']", "Did you mean 'tasks'"),
+        ("study.toml", "methods = ['svea']", "names no tasks"),
+        ("study.toml", "grid = [3]", "grid"),
+        ("study.yaml", "", ".toml"),
+        ("other", "", "no study file"),
     ],
 )
-def test_bad_study_files_are_refused(
-    name: str, text: str | None, words: list[str], tmp_path: Path
-) -> None:
-    if text is not None:
-        (tmp_path / name).write_text(text)
-    with pytest.raises(UserError) as error:
+def test_bad_study_files_are_refused(name: str, text: str, word: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=word):
         read_study_file(tmp_path / name)
-    assert all(word in str(error.value) for word in words), error.value

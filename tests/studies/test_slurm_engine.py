@@ -33,7 +33,7 @@ from svea.cli.study import EngineFlags, run_study
 from svea.core import process
 from svea.core.errors import UserError
 from svea.studies import engines as local
-from svea.studies import read_states, slurm
+from svea.studies import read_progress, read_states, slurm
 from svea.studies.engines import Resources
 from svea.studies.folder import read_journal
 
@@ -48,16 +48,20 @@ slurm_is_wanted = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize(
-    ("missing", "words"), [("submitit", "pip install '.[slurm]'"), ("sbatch", "no SLURM here")]
+    ("engine", "package", "words"),
+    [
+        ("ray", None, "pip install '.[ray]'"),
+        ("slurm", None, "pip install '.[slurm]'"),
+        ("slurm", object(), "no SLURM here"),
+    ],
 )
 def test_what_is_missing_is_named_before_anything_starts(
-    missing: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    engine: str, package: Any, words: str, tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
-    found = None if missing == "submitit" else object()
-    monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: found)
+    monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: package)
     monkeypatch.setattr(slurm.shutil, "which", lambda name: None)
     flags = ["--tasks", "walker_walk", "--set", "decisions=9", "--out", str(tmp_path / "study")]
-    assert cli.main(["sweep", "--on", "slurm", *flags]) == 2
+    assert cli.main(["sweep", "--on", engine, *flags]) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "study").exists()
 
@@ -160,8 +164,8 @@ def test_a_real_slurm_requeues_a_preempted_run_which_saved_in_time(
     stopped_at = [s.progress.decision for s in read_states(study)]
     assert all(0 < decision < 300 for decision in stopped_at), "between two regular checkpoints"
     # SLURM lets a requeued job wait for two minutes before it starts it again.
-    saved = [sorted((study.run_folder(r) / "checkpoints").iterdir())[-1].name for r in runs]
-    assert all(int(name) >= 60 for name in saved), "saved by the warning, not by the clock"
+    saved = [read_progress(study.folder, run).saved for run in runs]
+    assert all(decision >= 60 for decision in saved), "saved by the warning, not by the clock"
     wait_until(
         lambda: all(s.state == "done" for s in read_states(study)), 500, "they never resumed"
     )

@@ -124,23 +124,15 @@ def test_exported_means_this_agent_at_its_last_decision(tmp_path: Path) -> None:
     assert read_state(tmp_path, run).progress.missing_export
 
 
-def test_damaged_logs_and_journals_do_not_hide_the_rest(tmp_path: Path) -> None:
+def test_damaged_and_long_logs_do_not_hide_the_rest(tmp_path: Path) -> None:
     (run,) = short()
-    folder = write_finished(tmp_path, run)
-    with (folder / "metrics.jsonl").open("ab") as file:
-        file.write(b'{"decision": "x"}\n[3]\n\xff\xfe\n{"kind": "eval", "decis')
+    log = write_finished(tmp_path, run) / "metrics.jsonl"
+    line = json.dumps({"kind": "train", "decision": 1, "seconds": 0.1, "critic_loss": 0.5}) + "\n"
+    damage = b'{"decision": "x"}\n[3]\n\xff\xfe\n{"kind": "eval", "decis'
+    log.write_bytes(line.encode() * 5000 + log.read_bytes() + damage)
     write_journal(tmp_path, run, "failed").open("ab").write(b'[1]\n{"event": "en')
     state = read_state(tmp_path, run)
     assert (state.state, state.failures, state.progress.decision) == ("done", 0, 100)
-
-
-def test_the_end_of_a_long_log_is_enough(tmp_path: Path) -> None:
-    (run,) = short()
-    folder = write_finished(tmp_path, run)
-    text = (folder / "metrics.jsonl").read_text()
-    line = json.dumps({"kind": "train", "decision": 1, "seconds": 0.1, "critic_loss": 0.5}) + "\n"
-    (folder / "metrics.jsonl").write_text(line * 5000 + text)
-    assert read_state(tmp_path, run).state == "done"
 
 
 def test_status_and_supervision_do_not_import_torch() -> None:

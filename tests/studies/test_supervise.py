@@ -406,7 +406,7 @@ def test_different_runs_stopped_and_continued_are_the_runs_alone(
     study = tiny_study(tmp_path / "study", *runs)
 
     def begun() -> bool:
-        logs = [study.run_folder(run) / "metrics.jsonl" for run in runs]
+        logs = [study.folder / "runs" / run.name / "metrics.jsonl" for run in runs]
         return all(log.exists() and '"decision": 1' in log.read_text() for log in logs)
 
     supervise.supervise(study.folder, runs, must_stop=begun)

@@ -43,7 +43,7 @@ def importable(monkeypatch: Any) -> None:
 
 def result(study: Study, run: PlannedRun) -> str:
     """A digest of what a run learned: its last weights, and every value it logged."""
-    folder = study.run_folder(run)
+    folder = study.folder / "runs" / run.name
     weights = folder / "checkpoints" / f"{run.decisions:09d}" / "agent.safetensors"
     digest = hashlib.sha256(weights.read_bytes())
     for line in (folder / "metrics.jsonl").read_text().splitlines():
@@ -66,7 +66,7 @@ def process_of(study: Study, run: PlannedRun) -> tuple[int, int]:
     """The training process of a run that has logged something, and the one that it watches."""
 
     def find() -> tuple[int, int] | None:
-        log = study.run_folder(run) / "metrics.jsonl"
+        log = study.folder / "runs" / run.name / "metrics.jsonl"
         if not log.exists() or '"decision": 1' not in log.read_text():
             return None
         for entry in Path("/proc").glob("[0-9]*"):

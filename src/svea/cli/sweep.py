@@ -15,7 +15,6 @@ from svea.cli.printing import print_table
 from svea.cli.study import (
     DEFAULT_ENGINE,
     EngineFlags,
-    active,
     headline,
     rows,
     run_study,
@@ -27,10 +26,10 @@ from svea.config.run import flat
 from svea.core.errors import UserError, unknown_name
 from svea.core.files import output_folder
 from svea.core.importing import require_trust
-from svea.core.words import duration, plural
+from svea.core.words import plural
 from svea.evaluation.episodes import parse_episodes
 from svea.studies import slurm, supervise
-from svea.studies.work import decisions_left, measured_speeds
+from svea.studies.work import measured_speeds
 
 Words = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[STR [STR ...]]")]
 """What is typed after a flag; None where the flag is not given."""
@@ -148,7 +147,8 @@ def print_status(study: Positional[Path], json: bool = False, trust: bool = Fals
         print(jsonlib.dumps(rows(states), indent=1))
         return 0
     print_table(table(states))  # type: ignore[arg-type]
-    print(headline(states) + _time_left(states))
+    running = sum(state.state == "running" for state in states)
+    print(headline(states, rate=running * statistics.fmean(measured_speeds(states) or [0.0])))
     return 0
 
 
@@ -224,13 +224,3 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
     for run in chosen:
         require_trust(own_modules(run.values), study)
     return found, chosen
-
-
-def _time_left(states: Sequence[studies.RunState]) -> str:
-    """The time left by the speeds of the study's own runs."""
-    at_once, speeds = sum(state.state == "running" for state in states), measured_speeds(states)
-    left = decisions_left(active(states))
-    if not at_once or not speeds or not left:  # of evaluations no time is known
-        return ""
-    seconds = left / statistics.median(speeds) / at_once
-    return f"; ETA {duration(seconds)} with {at_once} at once"

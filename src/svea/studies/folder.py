@@ -54,14 +54,9 @@ def run_folder(study: Path, run: PlannedRun) -> Path:
     return study / "runs" / run.name
 
 
-def journal_path(study: Path, run: PlannedRun) -> Path:
-    """The journal of a run's attempts."""
-    return study / "journal" / f"{run.name}.jsonl"
-
-
-def log_path(study: Path, run: PlannedRun) -> Path:
-    """What the processes of a run printed."""
-    return study / "journal" / f"{run.name}.log"
+def journal_path(study: Path, run: PlannedRun, suffix: str = ".jsonl") -> Path:
+    """The journal of a run's attempts; or with suffix .log, what its processes printed."""
+    return study / "journal" / f"{run.name}{suffix}"
 
 
 def is_cancelled(study: Path) -> bool:
@@ -80,10 +75,6 @@ class Study:
     runs: tuple[PlannedRun, ...]
     title: str = ""
     attempts: int = ATTEMPTS
-
-    def run_folder(self, run: PlannedRun) -> Path:
-        """The folder of a run."""
-        return run_folder(self.folder, run)
 
     def save(self) -> None:
         """Write the plan: these runs as they are now, and the others of earlier plans as they were.
@@ -119,8 +110,8 @@ def open_study(
 ) -> Study:
     """A study in a folder: a new one, or the one that is there if it is the same.
 
-    A study may grow and shrink: more seeds, fewer tasks. But a run of the same name must mean the
-    same, and without a common title or run it is another study.
+    A study may grow and shrink. But a run of the same name must mean the same, and without a
+    common title or run it is another study.
     """
     if attempts < 1:
         raise UserError(f"attempts is {attempts}; allowed: 1 or more")

@@ -36,7 +36,6 @@ from svea.studies.folder import (
     Progress,
     is_cancelled,
     journal_path,
-    log_path,
     read_journal,
     read_progress,
     read_state,
@@ -164,12 +163,13 @@ class _Group:
     def _attempt(self, step: str, runs: Sequence[tuple[PlannedRun, Progress]]) -> None:
         """Do a step for runs in one process, and record in each journal how it ended."""
         names = [run.name for run, _ in runs]
-        log = log_path(self.study, runs[0][0])
+        log = journal_path(self.study, runs[0][0], ".log")
         for run, _ in runs:
             about = {"host": socket.gethostname(), "pid": os.getpid(), "together": names}
             write_entry(self.study, run, event="start", **about)
             if run.name != names[0]:
-                with os.fdopen(files.descriptor(log_path(self.study, run), APPEND), "a") as notes:
+                own = files.descriptor(journal_path(self.study, run, ".log"), APPEND)
+                with os.fdopen(own, "a") as notes:
                     notes.write(f"{step} together with {names[0]}: its lines are in {log.name}\n")
         call = self._call(step, [run for run, _ in runs], runs[0][1])
         code = self.execute(call, log, functools.partial(self._must_stop, step))
