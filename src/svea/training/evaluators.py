@@ -46,12 +46,9 @@ class Evaluators:
         should_stop: Callable[[], bool],
         show: Callable[[str], None],
     ) -> dict[str, Any]:
-        """Play whole episodes in a mode, and return the values of a log line.
+        """Play whole episodes in a mode, shown as they end, and return the values of a log line.
 
-        What is being done is shown at the beginning and after every episode.
-
-        Raises:
-            Interrupted: It had to stop.
+        If it has to stop it raises `Interrupted`.
         """
         config, ended = self._config, 0
 

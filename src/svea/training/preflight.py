@@ -49,11 +49,7 @@ def replay_device(
     runs_in_process: int,
     say: Callable[[str], None],
 ) -> torch.device:
-    """The learner's device if the replay's bytes fit there, else the host, shared by some runs.
-
-    Raises:
-        UserError: It fits nowhere.
-    """
+    """The learner's device if the replay's bytes fit there, else the host if they do."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)  # without what other runs here have taken
         if needed < GPU_SHARE * free:

@@ -43,10 +43,8 @@ if TYPE_CHECKING:
 def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | None:
     """Make the run folder, lock it until the stack is closed, and write config.json.
 
-    Returns the newest checkpoint of a run that is to be continued, None for a new run.
-
-    Raises:
-        UserError: The folder holds something else, or a run with another configuration.
+    Returns the newest checkpoint of a run that is to be continued, None for a new run. A folder
+    that holds something else, or a run with another configuration, is refused.
     """
     folder = files.output_folder(config.folder)
     is_run = (folder / layout.CONFIG).exists()
@@ -152,24 +150,21 @@ def command_line() -> str:
 
 
 def settle_renderer(config: Config) -> Config:
-    """The configuration with who draws: decided once for a run, and kept when it is continued.
-
-    Raises:
-        UserError: The run was begun with another renderer than is asked for now.
-    """
+    """The configuration with who draws: decided once for a run, and kept when it is continued."""
     if is_foreign(config.task):
         return config
     asked = asked_renderer(config.renderer)
-    begun = bool(layout.checkpoints(config.folder))
-    before = read_config(config.folder).get("renderer", AUTO) if begun else AUTO
-    is_known = before in (RASTER, OPENGL)
-    if is_known and asked not in (AUTO, before):
+    is_begun = bool(layout.checkpoints(config.folder))
+    before = read_config(config.folder).get("renderer") if is_begun else None
+    settled: Any = before
+    if before not in (RASTER, OPENGL):
+        settled = choose_renderer(asked)
+    elif asked not in (AUTO, before):
         raise UserError(
             f"the run in {config.folder} has its pictures drawn by {before!r}, but {asked!r} is "
             f"asked for (--renderer, {DRAWING}). Ask for {before!r} or 'auto' to continue it, or "
             "give another --out"
         )
-    settled: Any = before if is_known else choose_renderer(asked)
     return replace(config, renderer=settled)
 
 
@@ -181,11 +176,8 @@ def record_circumstances(
 ) -> str:
     """Write down what draws and simulates for a run, and which pictures it is trained with.
 
-    Returns a warning where a continued run is drawn or simulated otherwise than so far; empty if
-    all is well. The pictures are what its augmentation mixes in, None if nothing.
-
-    Raises:
-        UserError: The run was trained with other pictures so far.
+    Returns a warning where a continued run is drawn or simulated otherwise than so far; other
+    pictures than so far are refused. They are what its augmentation mixes in, None if nothing.
     """
     stored = read_config(config.folder)
     names = ("renderer", "episodes", "mujoco", "dm_control")

@@ -345,20 +345,16 @@ class Trainer:
         if self.decision >= self.config.decisions and self.next_evaluation > self.decision:
             self.display.done(self.folder, self.config.task, own_modules(vars(self.config)))
             return
-        if self.interrupt.signal_number is not None:
-            raise Stopped(self.interrupt.signal_number, self.what_is_left)
-        why = "callback" if self.interrupt.by_callback else "time limit"
-        self.display.say(f"{why}: {self.what_is_left}")
-
-    # Saving and logging ------------------------------------------------------------------------
-
-    @property
-    def what_is_left(self) -> str:
-        """Of a run that stops here: where it is saved, and what its command does next."""
         then = "the same command continues"
         if not self.config.save_replay:
             then = "without its replay it cannot be continued"
-        return f"saved at decision {self.decision:,} in {self.folder}; {then}"
+        where = f"saved at decision {self.decision:,} in {self.folder}; {then}"
+        if self.interrupt.signal_number is not None:
+            raise Stopped(self.interrupt.signal_number, where)
+        why = "callback" if self.interrupt.by_callback else "time limit"
+        self.display.say(f"{why}: {where}")
+
+    # Saving and logging ------------------------------------------------------------------------
 
     def save(self) -> None:
         """A checkpoint from which the run continues."""
