@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tiny_studies import importable, result, tiny_study
 import svea
 from svea import cli
 from svea.config import flat
-from svea.core.errors import UserError, WorkerError
+from svea.core.errors import SveaError, UserError, WorkerError
 from svea.runs.records import read_records
 from svea.studies import Grid, PlannedRun, plan_runs, read_states, read_study, supervise
 from svea.studies import engines as local
@@ -31,7 +32,6 @@ from svea.studies.folder import read_journal, read_state, write_entry
 from svea.studies.supervise import call_in_process
 
 Step = Callable[[Path], int]
-Ended = dict[str, int | Exception]
 
 
 def planned(**changes: Any) -> PlannedRun:
@@ -60,6 +60,18 @@ def exits(code: int) -> Step:
     return lambda folder: code
 
 
+def raises(error: SveaError) -> Step:
+    """A process of several runs, of which one ends with an error."""
+
+    def step(folder: Path) -> int:
+        run: Any = SimpleNamespace(name=folder.name)
+        code = error.exit_code
+        write_entry(folder.parents[1], run, event="error", code=code, reason=str(error))
+        return code
+
+    return step
+
+
 def exports(run: PlannedRun) -> Step:
     def step(_: Path) -> int:
         write_export(run.export_folder, {"decision": 100})
@@ -79,9 +91,12 @@ def evaluates(*modes: str, decision: int = 100, episodes: int = 1) -> Step:
 
 
 class Script:
-    """Stands for processes: each call does the next step of the script for every run of it."""
+    """Stands for processes: each call does the next step of the script for every run of it.
 
-    def __init__(self, *steps: Step) -> None:
+    A step may be of some runs alone, by their names.
+    """
+
+    def __init__(self, *steps: Step | dict[str, Step]) -> None:
         self.steps, self.calls = list(steps), []  # type: ignore[var-annotated]
 
     def __call__(self, call: Any, log: Path, must_stop: Callable[[], bool]) -> int:
@@ -89,11 +104,18 @@ class Script:
         with log.open("a") as file:
             file.write(f"something\nsvea: attempt {len(self.calls)} is over\n")
         step, (study, runs) = self.steps.pop(0), call.args[:2]
-        return max((step(study / "runs" / run.name) for run in runs), key=abs)
+        folders = [study / "runs" / run.name for run in runs]
+        if isinstance(step, dict):
+            return max((step[one.name](one) for one in folders if one.name in step), key=abs)
+        return max(map(step, folders), key=abs)
 
     @property
     def names(self) -> list[str]:
         return [call.func.__name__ for call in self.calls]
+
+    @property
+    def runs(self) -> list[list[str]]:
+        return [[run.name for run in call.args[1]] for call in self.calls]
 
 
 def bring(study: Path, run: PlannedRun, attempts: int = 3, **options: Any) -> str:
@@ -238,35 +260,12 @@ def test_two_processes_do_not_work_on_one_run(
 # Runs that share processes ------------------------------------------------------------------------
 
 
-class Group:
-    """Stands for the processes of a group: what each does to each run, by its name."""
-
-    def __init__(self, study: Path, *steps: Ended) -> None:
-        self.study, self.steps = study, list(steps)
-        self.calls: list[list[str]] = []
-
-    def __call__(self, call: Any, log: Path, must_stop: Callable[[], bool]) -> int:
-        runs = {run.name: run for run in call.args[1]}
-        self.calls.append([call.func.__name__, *runs])
-        log.open("a").close()
-        code = 0
-        for name, end in self.steps.pop(0).items():
-            if isinstance(end, Exception):
-                code = getattr(end, "exit_code", 1)
-                write_entry(self.study, runs[name], event="error", code=code, reason=str(end))
-            elif end < 0:
-                return end
-            else:
-                reach(end)(self.study / "runs" / name)
-        return code
-
-
 def test_runs_train_in_one_process_and_one_that_fails_again_alone(tmp_path: Path) -> None:
     first, second = pair()
     broken = WorkerError("the arm fell off")
-    group = Group(tmp_path, {first.name: broken, second.name: 100}, {first.name: 100})
-    assert supervise.supervise(tmp_path, [first, second], execute=group) == ["done", "done"]
-    assert group.calls == [["train", first.name, second.name], ["train", first.name]]
+    script = Script({first.name: raises(broken), second.name: reach(100)}, reach(100))
+    assert supervise.supervise(tmp_path, [first, second], execute=script) == ["done", "done"]
+    assert script.runs == [[first.name, second.name], [first.name]]
     assert ends(tmp_path, first) == ["failed", "done"]
     assert ends(tmp_path, first, "reason")[0] == "exit code 5: the arm fell off"
     assert ends(tmp_path, second) == ["done"]
@@ -278,11 +277,11 @@ def test_one_that_is_refused_is_not_tried_again_and_a_kill_is_a_failed_attempt_o
     tmp_path: Path,
 ) -> None:
     first, second = pair()
-    group = Group(tmp_path, {first.name: UserError("no such task"), second.name: 100})
-    assert supervise.supervise(tmp_path, [first, second], execute=group) == ["failed", "done"]
+    script = Script({first.name: raises(UserError("no such task")), second.name: reach(100)})
+    assert supervise.supervise(tmp_path, [first, second], execute=script) == ["failed", "done"]
     assert ends(tmp_path, first, "reason") == ["exit code 2: no such task"]
-    group = Group(tmp_path / "2", {first.name: -9}, {first.name: 100, second.name: 100})
-    supervise.supervise(tmp_path / "2", [first, second], execute=group)
+    script = Script(exits(-9), reach(100))
+    supervise.supervise(tmp_path / "2", [first, second], execute=script)
     for run in (first, second):
         assert ends(tmp_path / "2", run) == ["failed", "done"]
         assert ends(tmp_path / "2", run, "reason") == ["ended by SIGKILL", ""]
@@ -290,9 +289,9 @@ def test_one_that_is_refused_is_not_tried_again_and_a_kill_is_a_failed_attempt_o
 
 def test_out_of_time_is_not_a_failure(tmp_path: Path) -> None:
     runs, asked = pair(), iter([False, False])
-    group = Group(tmp_path, {run.name: 0 for run in runs})
+    script = Script(reach(0))
     stop = functools.partial(next, asked, True)
-    states = supervise.supervise(tmp_path, runs, attempts=1, execute=group, must_stop=stop)
+    states = supervise.supervise(tmp_path, runs, attempts=1, execute=script, must_stop=stop)
     assert states == ["queued", "queued"]
     assert [ends(tmp_path, run) for run in runs] == [["stopped"]] * 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -60,22 +61,16 @@ def test_control_c_saves_and_the_same_command_continues(tmp_path: Path) -> None:
 def test_a_signal_ends_a_loop_that_skips_failed_runs(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    came: list[int] = []
+    signals = iter([number])
 
     def interrupt(record: dict[str, object]) -> None:
-        if not came:
-            came.append(number)
-            os.kill(os.getpid(), number)
-
-    def loop() -> None:
-        for run in ("first", "second"):
-            try:
-                train(tiny(tmp_path / run), callback=interrupt)
-            except Exception:
-                continue
+        for one in signals:
+            os.kill(os.getpid(), one)
 
     with pytest.raises(KeyboardInterrupt) as stopped:
-        loop()
+        for run in ("first", "second"):
+            with contextlib.suppress(Exception):
+                train(tiny(tmp_path / run), callback=interrupt)
     assert isinstance(stopped.value, Stopped) and stopped.value.exit_code == 128 + number
     assert checkpoint.load(tmp_path / "first") is not None
     assert not (tmp_path / "second").exists()

@@ -53,17 +53,13 @@ def test_the_time_of_an_update_comes_from_its_passes_through_the_trunk(
     assert torch.equal(torch.get_rng_state(), before), "nothing is drawn from the global generator"
 
 
-def test_a_run_that_does_not_fit_is_refused_before_it_starts(
+def test_a_run_that_memory_or_disk_has_no_room_for_is_refused_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "available_bytes", lambda: 10_000)
-    with pytest.raises(UserError, match=r"replay buffer of 40 decisions"):
-        train(tiny(tmp_path / "run"))
-
-
-def test_a_run_that_the_disk_has_no_room_for_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(machine, "available_bytes", lambda: 10_000)
+        with pytest.raises(UserError, match="replay buffer of 40 decisions"):
+            train(tiny(tmp_path / "run"))
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(files.shutil, "disk_usage", lambda path: usage._replace(free=50_000))
     with pytest.raises(StorageError, match="50000 bytes"):
