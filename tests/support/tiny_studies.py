@@ -69,10 +69,12 @@ def process_of(study: Study, run: PlannedRun) -> tuple[int, int]:
         log = study.folder / "runs" / run.name / "metrics.jsonl"
         if not log.exists() or '"decision": 1' not in log.read_text():
             return None
+        printed = str(study.folder / "journal" / f"{run.name}.log")
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_text(errors="replace").split("\0")
-                if "svea.studies.supervise:main" in words and run.name in words:
+                is_one = "svea.studies.supervise:main" in words and run.name in words
+                if is_one and os.readlink(entry / "fd" / "1") == printed:
                     return int(entry.name), int(words[words.index("svea.core.process") + 1])
         return None
 

@@ -180,5 +180,5 @@ def test_kept_agents_are_not_runs_of_their_own(uninterrupted: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("given", ["soon", "41", "0"])
 def test_decisions_that_the_run_does_not_make_are_refused(given: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="export_at|40 decisions|1 to 40"):
+    with pytest.raises(UserError, match="export_at"):
         tiny(tmp_path / "run", export_at=given)
