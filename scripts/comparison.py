@@ -14,7 +14,7 @@ from svea.methods import METHODS
 from svea.results import plots, published, stats
 from svea.results.groups import Group, changed_settings, group_runs, settings_of
 from svea.results.read import Curve, Run, by_world
-from svea.results.tables import Cell, Column, Row, Table
+from svea.results.tables import Cell, Column, Table
 from svea.runs.records import Record, is_agent, latest, read_records
 
 MODES = ("train", "color_hard", "video_easy", "video_hard", "distracting_cs:0.1",
@@ -48,8 +48,8 @@ def table(
     name: str, titles: Sequence[str], rows: Iterable[Sequence[Cell | str]], note: str
 ) -> Table:
     """A table of texts and cells, with how to read it."""
-    lines = [Row(tuple(c if isinstance(c, Cell) else Cell(c) for c in row)) for row in rows]
-    return Table(name, "", tuple(map(Column, titles)), tuple(lines), (note,))
+    made = Table.of(name, (dict(zip(titles, row, strict=True)) for row in rows), [note])
+    return replace(made, columns=tuple(map(Column, titles)))
 
 
 class Comparison:
@@ -392,7 +392,7 @@ def agents_on_the_way(groups: Iterable[Group]) -> Table:
     rows, played = [], list[list[Seeds]]()
     for group, run in [(one, run) for one in groups for run in one.runs]:
         at: dict[int, list[Record]] = {}
-        for record in run.agent_episodes():
+        for record in run.agent_episodes:
             at.setdefault(record["decision"], []).append(record)
         for decision, records in sorted(at.items()) if len(at) >= SEVERAL else ():
             about = (group.task, f"`{group.label}`", str(run.seed), f"{decision:,}")

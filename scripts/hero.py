@@ -68,7 +68,7 @@ def returns_of(name: str) -> dict[str, Returns]:
     config, agent = load_config(folder), load_agent(folder)
     weights = fingerprint(agent)
     found: dict[str, Returns] = {mode: {} for mode in PARTS}
-    for each in run.agent_episodes():
+    for each in run.agent_episodes:
         if each["weights"] == weights and each["mode"] in found:
             found[each["mode"]][each["episode"]] = each["return"]
     for mode in GENERATED:

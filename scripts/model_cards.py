@@ -32,7 +32,7 @@ def returns_of(run: Run, decision: int, stored: str) -> Iterator[dict[str, Any]]
         stored: the fingerprint of its weights in the zoo.
     """
     found: dict[str, list[Record]] = {}
-    for record in run.agent_episodes():
+    for record in run.agent_episodes:
         if record["decision"] == decision:
             found.setdefault(record["mode"], []).append(record)
     for mode, played in found.items():

@@ -12,7 +12,7 @@ from typing import Any
 
 from svea.core.errors import SveaError
 from svea.core.words import plural
-from svea.results.read import Run, find_runs, is_plausible, read_run
+from svea.results.read import Run, find_runs, is_number, read_run
 
 PROVENANCE = "provenance.json"
 FACTS = ("commit", "command", "made_by", "machine", "precision", "asked_for_decisions",
@@ -71,11 +71,11 @@ def _problems(run: Run, said: Mapping[str, Any]) -> Iterator[str]:
     for name, value in said.items():
         if (other := run.config.get(name, value)) != value:
             yield f"config.json has {other!r} for {name}; pages and cards say {value!r} of all runs"
-    played = run.agent_episodes()
+    played = run.agent_episodes
     if not played:
         yield "eval.jsonl is missing or has no episode of the agent"
         return
-    if any(not is_plausible(record.get("return")) for record in played):
+    if any(not is_number(record.get("return")) for record in played):
         yield "eval.jsonl has a return that is not a finite number"
     counts = Counter((record["decision"], record["mode"]) for record in played)
     for (decision, mode), count in counts.items():

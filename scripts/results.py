@@ -53,6 +53,7 @@ from svea.results.summary import Result, summarise_mode
 from svea.results.tables import (
     Cell,
     Table,
+    notes_of,
     notes_on_marks,
     papers,
     records_to_csv,
@@ -138,9 +139,7 @@ class Results:
         found = self.blocks[name]()
         if not isinstance(found, Table):
             return f"{wrap(found)}\n"
-        has_paper = any(cell.paper for row in found.rows for cell in row.cells)
-        notes = [*found.notes, *(["In parentheses: the paper."] if has_paper else [])]
-        below = f"\n{wrap(' '.join(notes))}\n" if notes else ""
+        below = f"\n{wrap(notes_of(found))}\n" if found.notes else ""
         return f"\n{to_markdown(replace(found, notes=()))}{below}\n"
 
     # Tables ---------------------------------------------------------------------------------------
@@ -191,7 +190,7 @@ class Results:
         """What the last agents of long runs do in geometry and lights."""
         groups = sorted(self._long_groups(), key=lambda group: TASKS.index(group.task))
         return kinds_of(
-            (group.task, group.label, [r for r in run.agent_episodes() if r["decision"] == last])
+            (group.task, group.label, [r for r in run.agent_episodes if r["decision"] == last])
             for group in groups
             for run in group.runs
             for last in [_last(run)]
@@ -204,10 +203,10 @@ class Results:
     def lead(self) -> Table:
         """Means over the tasks of methods alone, and what the last of them reaches later."""
         means = self.comparison.means(left_out=CANDIDATES)
-        rows = [[cell.text for cell in row.cells] for row in self.motion().rows]
-        column = 3 + MODES.index("video_hard")
-        ours = [f"{row[column]} ({row[0]})" for row in rows if OURS in row[1]]
-        tasks = [row[0] for row in rows if OURS in row[1]]
+        rows = [{k: cell.text for k, cell in row.cells.items()} for row in self.motion().rows]
+        rows = [row for row in rows if OURS in row["setting"]]
+        ours = [f"{row['video_hard']} ({row['task']})" for row in rows]
+        tasks = [row["task"] for row in rows]
         paper = [published.lookup(task, "video_hard", PLANNED[0], "overlay") for task in tasks]
         seeds = {len(group.runs) for group in self._long_groups()}
         note = (
@@ -279,7 +278,7 @@ class Results:
         rows = []
         for folder in sorted((self.root / "results/stored").iterdir()):
             whole, small = (
-                {r["seed"]: r["return"] for r in read_run(folder / kind).agent_episodes()}
+                {r["seed"]: r["return"] for r in read_run(folder / kind).agent_episodes}
                 for kind in ("float32", "stored")
             )
             agent = {"agent": Cell(f"`{zoo.PREFIX}{folder.name}`"), "mode": Cell("train")}
@@ -332,7 +331,7 @@ class Results:
             for group in candidates[label]
         ]
         played = {
-            sum(record["mode"] == mode for record in run.agent_episodes())
+            sum(record["mode"] == mode for record in run.agent_episodes)
             for run in self.searched
             for mode in modes
         }
@@ -368,7 +367,7 @@ class Results:
         result = summarise_mode(replace(group, runs=evaluated), mode) if evaluated else None
         if result is None:
             return Cell(NOT_EVALUATED), None
-        ends = result.mean_over_worlds
+        ends = result.interval
         return Cell(number(result.mean), interval(ends.low, ends.high)), result
 
     def _paper(
@@ -431,7 +430,7 @@ class Results:
         lines = list(training_curves(self.groups))
         drawn = repr([(line.label, np.round(line.curve.returns, 1).tolist()) for line in lines])
         title = f"Training return, mean over {len(TASKS)} tasks"
-        figure = plots.learning_curves(lines, title=title, action_repeat=None)
+        figure = plots.curves(lines, title=title)
         yield images / "results-learning.png", digest(drawn), figure
         drawable = [r.folder for r in self.runs if any(m.get("kind") == "eval" for m in r.metrics)]
         for one in gather(drawable).figures:
@@ -482,13 +481,13 @@ def _made(run: Run) -> dict[str, Cell]:
 
 def _final_modes(run: Run) -> set[str]:
     """The modes that a run's final agent was evaluated in."""
-    episodes, last = run.agent_episodes(), _last(run)
+    episodes, last = run.agent_episodes, _last(run)
     return {r["mode"] for r in episodes if r["decision"] == last}
 
 
 def _last(run: Run) -> int:
     """Decisions of a run's final agent; agents kept on the way have fewer."""
-    return max((int(r["decision"]) for r in run.agent_episodes()), default=0)
+    return max((int(r["decision"]) for r in run.agent_episodes), default=0)
 
 
 def _reached(group: Group) -> str:

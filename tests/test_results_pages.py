@@ -90,12 +90,12 @@ def test_what_was_not_evaluated_is_never_shown_as_a_result(script: ModuleType, c
     lines = [json.loads(line) for line in records.read_text().splitlines()]
     lines[0]["return"] += 1000.0  # of 100 episodes
     records.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    shown = reversed(script.Results(copy).final().rows)  # of two lengths the longer stands first
-    rows = {tuple(c.text for c in row.cells[:3]): row for row in shown}
-    assert rows["finger_spin", "svea + conv", mode].cells[3].text == "not yet evaluated"
-    assert rows["walker_stand", "svea + conv", "train"].cells[3].text == "not yet run"
-    assert rows["walker_walk", "svea + conv", "train"].cells[8].text == "833 ± 91†"
-    assert rows["walker_walk", "svea + conv", "train"].cells[3].text == "885", "875 before"
+    shown = reversed(script.Results(copy).final().lines())  # of two lengths the longer stands first
+    rows = {tuple(c.text for c in row[:3]): row for row in shown}
+    assert rows["finger_spin", "svea + conv", mode][3].text == "not yet evaluated"
+    assert rows["walker_stand", "svea + conv", "train"][3].text == "not yet run"
+    assert rows["walker_walk", "svea + conv", "train"][8].text == "833 ± 91†"
+    assert rows["walker_walk", "svea + conv", "train"][3].text == "885", "875 before"
 
 
 def test_the_search_lists_every_candidate_with_its_score(script: ModuleType, results: Any) -> None:
@@ -108,9 +108,9 @@ def test_the_search_lists_every_candidate_with_its_score(script: ModuleType, res
             key = (config["augment"], config["task"], record["mode"])
             returns.setdefault(key, []).append(record["return"])
     table = results.search()
-    assert len(table.rows) == len(list((ROOT / "results/search").iterdir()))
-    for row in table.rows:
-        name, score, task, *_, four, _ = (cell.text for cell in row.cells)
+    assert len(table.lines()) == len(list((ROOT / "results/search").iterdir()))
+    for row in table.lines():
+        name, score, task, *_, four, _ = (cell.text for cell in row)
         augment = name.strip("`").removeprefix("svea + ")
 
         def mean_of_four(task: str, augment: str = augment) -> float:
@@ -141,16 +141,16 @@ def test_candidates_are_chosen_on_some_seeds_and_shown_on_others(
         for label, seed, *_ in returns
     }
     rows = {
-        tuple(c.text.strip("`") for c in r.cells[1:3]): r.cells
-        for r in results.comparison.candidates().rows
-        if r.cells[0].text == "mean of the 5"
+        tuple(c.text.strip("`") for c in r[1:3]): r
+        for r in results.comparison.candidates().lines()
+        if r[0].text == "mean of the 5"
     }
     for (label, seed), score in four.items():
         assert rows[label, str(seed)][-2].text == script.number(score)
     both = np.mean([score for (label, _), score in four.items() if label == "svea-motion"])
     name = "svea + overlay|overlay_drift"
     assert rows["svea-motion", "5 to 6"][-2].text == script.number(both)
-    shown = {r.cells[0].text.strip("`"): r.cells for r in results.comparison.means().rows}
+    shown = {r[0].text.strip("`"): r for r in results.comparison.means().lines()}
     assert shown[name][1].text == rows[name, "1"][3].text != rows[name, "4"][3].text
     chose = {(label, seed) for label, seed, *_ in returns}
     assert not chose & {(group.label, run.seed) for group in results.groups for run in group.runs}
@@ -163,8 +163,8 @@ def test_unlike_settings_never_share_a_name(script: ModuleType, copy: Path) -> N
     config = json.loads((folder / "config.json").read_text())
     longer = config | {"sac": config["sac"] | {"n_step": 5}}
     (other / "config.json").write_text(json.dumps(longer))
-    rows = script.Results(copy).comparison.candidates().rows
-    named = [row.cells[1].text.strip("`") for row in rows if row.cells[0].text == "walker_walk"]
+    rows = script.Results(copy).comparison.candidates().lines()
+    named = [row[1].text.strip("`") for row in rows if row[0].text == "walker_walk"]
     assert sorted(named) == [name, f"{name}, sac.n_step=5", "svea-motion"]
     (other / "config.json").write_text(json.dumps(config | {"envs": 4}))
     with pytest.raises(SystemExit, match="walker_walk are all named"):
@@ -180,8 +180,8 @@ def test_seeds_are_one_group_whatever_was_evaluated_during_training(results: Any
 
 def test_the_comparison_takes_agents_at_its_length_alone(script: ModuleType, results: Any) -> None:
     rows = {
-        tuple(c.text.strip("`") for c in row.cells[:2]): row.cells
-        for row in results.comparison.settings().rows
+        tuple(c.text.strip("`") for c in row[:2]): row
+        for row in results.comparison.settings().lines()
     }
     means = []
     for seed in (1, 2):  # trained for 500,000 decisions and for 100,000
@@ -197,8 +197,8 @@ def test_the_comparison_takes_agents_at_its_length_alone(script: ModuleType, res
 def test_means_over_tasks_are_of_all_five_and_each_task_counts_once(
     script: ModuleType, results: Any
 ) -> None:
-    rows = {row.cells[1].text.strip("`"): row.cells for row in results.comparison.settings().rows
-            if row.cells[0].text.startswith("mean")}  # fmt: skip
+    rows = {row[1].text.strip("`"): row for row in results.comparison.settings().lines()
+            if row[0].text.startswith("mean")}  # fmt: skip
     assert {"svea-drift", "svea + conv"} <= set(rows)
     assert "svea + conv|overlay_drift" not in rows  # on one task alone
     for setting, method in (("svea-drift", "svea-drift"), ("svea + conv", "svea")):
@@ -219,7 +219,7 @@ def test_geometry_and_lights_are_of_agents_that_played_all_of_their_modes(
 ) -> None:
     table = results.comparison.kinds()
     column = [c.title for c in table.columns].index("`svea-drift`")
-    shown = {row.cells[0].text.strip("*"): row.cells[column].text for row in table.rows}
+    shown = {row[0].text.strip("*"): row[column].text for row in table.lines()}
     found: dict[str, list[float]] = {}
     for task in script.TASKS:  # seed 1 alone was played there, so train is of it alone too
         lines = (ROOT / f"results/runs/{task}-svea-drift-s1/eval.jsonl").read_text().splitlines()
@@ -247,7 +247,7 @@ def test_geometry_and_lights_are_of_the_seeds_that_show_where_both_were_played(
     comparison.shown, comparison.tried = {"a": played(1)}, {"a": played(2), "b": played(3)}
     table = comparison.kinds()
     assert [column.title for column in table.columns] == ["mode", "`a`", "`b`"]
-    assert {tuple(cell.text for cell in row.cells[1:]) for row in table.rows} == {("1.0", "3.0")}
+    assert {tuple(cell.text for cell in row[1:]) for row in table.lines()} == {("1.0", "3.0")}
 
 
 def test_a_task_with_more_seeds_counts_no_more_and_missing_seeds_are_named(
@@ -326,7 +326,7 @@ def test_nothing_is_published_from_a_damaged_run(
 
 
 def test_the_papers_numbers_stand_next_to_its_own_settings(results: Any) -> None:
-    rows = [[cell.text for cell in row.cells] for row in results.final().rows]
+    rows = [[cell.text for cell in row] for row in results.final().lines()]
     assert not any(row[-1].strip("–") for row in rows if row[1] == "svea-drift")
     assert all(row[-1].strip("–") for row in rows if row[1:3] == ["svea + conv", "color_hard"])
 

@@ -67,7 +67,7 @@ def test_the_same_command_again_plays_what_is_missing(
     assert read_records(run)[:4] == first and len(read_records(run)) == 5
     assert verb(run, episodes=3, again=True) == 0
     assert len(read_records(run)) == 8, "all three were played once more"
-    returns = read_run(run).final_returns("train")
+    returns = read_run(run).finals("train")
     assert len(returns) == 3, "and the later record of an episode counts"
 
 
@@ -90,7 +90,7 @@ def test_the_pictures_that_are_asked_for_are_those_of_the_table(
     again = read_records(run)
     assert again == [*first, *first[:2]], "recorded once more, not played"
     told = read_run(run)
-    assert told.provenance()["picture_video"]["clips"] == 1, "every other table shows them, too"
+    assert told.provenance["picture_video"]["clips"] == 1, "every other table shows them, too"
     assert ask(**clips) == "1 of 100 clips" and read_records(run) == again
     assert [ask(**data) for data in (generated, clips)] == ["procedural", "1 of 100 clips"]
 

@@ -11,12 +11,12 @@ import pytest
 
 from svea.results import plots
 from svea.results.plots import (
+    INTENSITY,
     PALETTE,
     Bar,
     Series,
+    curves,
     grouped_bars,
-    intensity_curves,
-    learning_curves,
     to_png,
     to_svg,
 )
@@ -30,7 +30,7 @@ def figure_of_two():
     episodes = [Curve(X + 50, X / 9)]
     train = Series("train", Curve(X, X / 10), (X / 10 - 5, X / 10 + 7), episodes, color=0)
     test = Series("color_hard", Curve(X, X / 20), color=1, line=1)
-    return learning_curves([train, test], title="walker_walk", action_repeat=4, random=42.0)
+    return curves([train, test], title="walker_walk", action_repeat=4, random=42.0)
 
 
 def line(figure, gid):
@@ -52,7 +52,7 @@ def test_lines_hold_the_curves():
 
 def test_a_long_legend_makes_the_figure_taller_and_not_the_axes_flat():
     many = [Series(f"a setting of many words, {i}", Curve(X, X * i), color=i) for i in range(9)]
-    figure = learning_curves(many, title="walker_walk", action_repeat=4)
+    figure = curves(many, title="walker_walk", action_repeat=4)
     to_png(figure, dpi=100)  # places everything
     axes, height = figure.axes[0], 72 * figure.get_size_inches()[1]
     assert axes.get_position().height * height >= 129
@@ -135,7 +135,7 @@ def test_intensity_curves_show_the_papers_in_the_same_colour():
     x = np.array([0.1, 0.3, 0.5])
     paper = Curve(x[:2], np.array([575.0, 210.0]))
     one = Series("svea", Curve(x, 100 / x), (90 / x, 110 / x), color=2, paper=paper)
-    figure = intensity_curves([one, Series("drq", Curve(x, 50 / x), color=1)], title="t")
+    figure = curves([one, Series("drq", Curve(x, 50 / x), color=1)], title="t", width=INTENSITY)
     np.testing.assert_array_equal(line(figure, "series-0-line").get_xydata(), np.c_[x, 100 / x])
     theirs = line(figure, "series-0-paper")
     np.testing.assert_array_equal(theirs.get_xydata(), [[0.1, 575], [0.3, 210]])
@@ -151,7 +151,7 @@ def test_nothing_hangs_over_the_edge_or_covers_the_axes(settings):
     bars = [Bar(label, [-0.0012] * 7, [-0.002] * 7, [0.0] * 7) for label in labels]
     modes = ["train", "color_easy", "color_hard", "video_easy", "video_hard", "distracting_cs", "x"]
     for figure in (
-        learning_curves(series, title="walker_walk: color_hard", action_repeat=4, random=1.0),
+        curves(series, title="walker_walk: color_hard", action_repeat=4, random=1.0),
         grouped_bars(bars, modes, title="walker_walk: return per mode"),
     ):
         to_png(figure, dpi=72)
@@ -177,7 +177,7 @@ def test_ids_of_different_figures_do_not_meet():
     "name", ["<script>alert(1)</script>", "$x_1$", "_hidden", "a -- b & c", ""]
 )
 def test_hostile_labels_are_text(name):
-    figure = learning_curves([Series(name, Curve(X, X))], title=name, action_repeat=None)
+    figure = curves([Series(name, Curve(X, X))], title=name, action_repeat=None)
     svg = to_svg(figure, "a")
     assert "<script" not in svg
     ElementTree.fromstring(svg)
@@ -187,7 +187,7 @@ def test_hostile_labels_are_text(name):
 def test_many_episodes_become_one_picture():
     x = np.arange(5000.0)
     many = Series("train", Curve(X, X), episodes=[Curve(x, x)])
-    svg = to_svg(learning_curves([many], title="t", action_repeat=2), "a")
+    svg = to_svg(curves([many], title="t", action_repeat=2), "a")
     assert "data:image/png;base64" in svg
     assert len(svg) < 200_000
 

@@ -9,58 +9,40 @@ import pytest
 from fake_runs import add_media, write_run
 from PIL import Image
 
+from svea.results import report
 from svea.results.groups import group_runs
 from svea.results.read import read_run
-from svea.results.report import media
-from svea.results.report.media import Media
 
 
-def media_of(*folders):
-    """The media of runs."""
-    return Media(group_runs([read_run(folder) for folder in folders]))
+def embedded(*folders):
+    """The bytes of each file on the page, by its path in the run's folder; and what is left out."""
+    groups = group_runs([read_run(folder) for folder in folders])
+    sources, left_out = report.embed(groups)
+    return {
+        f"{file.parent.parent.name}/{file.name}": base64.b64decode(source.partition("base64,")[2])
+        for file, source in sources.items()
+    }, left_out
 
 
-def sources(blocks, kind):
-    """The data URLs of one kind."""
-    shown = [one for _, seeds in blocks for _, members in seeds for one in members]
-    return [getattr(one, kind) for one in shown if getattr(one, kind)]
-
-
-def decoded(source):
-    """The bytes of a data URL."""
-    return base64.b64decode(source.partition("base64,")[2])
-
-
-def pictures(blocks):
-    """The embedded pictures, decoded."""
-    return [Image.open(io.BytesIO(decoded(source))) for source in sources(blocks, "frames")]
-
-
-def test_pictures_are_what_lies_in_the_folder(tmp_path):
+def test_pictures_and_videos_are_what_lies_in_the_folder(tmp_path):
     folder = write_run(tmp_path / "a")
     add_media(folder)
-    train, test = pictures(media_of(folder).of_modes())
+    found, _ = embedded(folder)
+    train, test = (
+        Image.open(io.BytesIO(found[f"a/{mode}.png"])) for mode in ("train", "color_hard")
+    )
     assert train.size == (256, 64)
     assert train.getpixel((250, 30))[0] > 200 > 60 > train.getpixel((250, 30))[1]  # red ramp
     assert test.getpixel((250, 30))[1] > 200 > 60 > test.getpixel((250, 30))[0]  # green ramp
-
-
-def test_videos_are_embedded_as_they_are(tmp_path):
-    folder = write_run(tmp_path / "a")
-    add_media(folder, ("train",))
-    (source,) = sources(media_of(folder).of_modes(), "video")
-    assert decoded(source) == (folder / "media" / "train.mp4").read_bytes()
+    assert found["a/train.mp4"] == (folder / "media" / "train.mp4").read_bytes()
 
 
 def test_saliency_has_a_section_of_its_own(tmp_path):
     folder = write_run(tmp_path / "a")
-    assert media_of(folder).of_analyses() == []
     (folder / "analysis").mkdir()
     Image.new("RGB", (300, 100)).save(folder / "analysis" / "saliency-color_hard.png")
-    found = media_of(folder)
-    assert found.of_modes() == []
-    ((_, ((_, (picture,)),)),) = found.of_analyses()
-    assert picture.caption == "saliency color_hard" and len(pictures(found.of_analyses())) == 1
+    page = report.report(folder, tmp_path / "report.html").read_text()
+    assert 'id="saliency"' in page and "saliency color_hard" in page and 'id="gallery"' not in page
 
 
 def test_first_seeds_come_before_second_ones(tmp_path, monkeypatch):
@@ -71,11 +53,10 @@ def test_first_seeds_come_before_second_ones(tmp_path, monkeypatch):
     ]
     for folder in folders:
         add_media(folder, ("train",))
-    monkeypatch.setattr(media, "MOST_RUNS", 3)
-    found = media_of(*folders)
-    shown = [(group.method, [run.seed for run, _ in seeds]) for group, seeds in found.of_modes()]
-    assert shown == [("drq", [0, 1]), ("svea", [0])]
-    (left,) = found.left_out
+    monkeypatch.setattr(report, "MOST_RUNS", 3)
+    found, (left,) = embedded(*folders)
+    shown = [name.partition("/")[0] for name in found if name.endswith(".mp4")]
+    assert shown == ["drq0", "svea0", "drq1"]
     assert left.startswith("pictures and videos of 1 run do not fit") and "svea1" in left
 
 
@@ -84,7 +65,7 @@ def test_only_what_svea_writes_is_decoded(tmp_path, kind):
     folder = write_run(tmp_path / "a")
     (folder / "media").mkdir()
     Image.new("RGB", (30, 10)).save(folder / "media" / "train.png", kind)
-    (left,) = media_of(folder).left_out
+    _, (left,) = embedded(folder)
     assert "train.png" in left and "cannot be read" in left
 
 
@@ -95,8 +76,6 @@ def test_damaged_pictures_are_named_and_the_rest_is_shown(tmp_path, damage):
     file = folder / "media" / "train.png"
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2] if damage == "half" else damage)
-    found = media_of(folder)
-    (left,) = found.left_out
+    found, (left,) = embedded(folder)
     assert left.startswith("media/train.png of ") and "cannot be read" in left
-    shown = found.of_modes()
-    assert (len(sources(shown, "frames")), len(sources(shown, "video"))) == (1, 2)
+    assert sorted(found) == ["a/color_hard.mp4", "a/color_hard.png", "a/train.mp4"]

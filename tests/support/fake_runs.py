@@ -117,7 +117,7 @@ def episodes(
 
     Their test data is generated, or the benchmark's if `is_real`.
     """
-    law = "benchmark file" if mode == "train" else "generated from the benchmark's law"
+    source = "dmcgb" if is_real else "other" if mode == "train" else "generated"
     spread = [(-1) ** i * (1 + i // 2) * mean / 20 for i in range(EPISODES)]
     return [
         {
@@ -129,7 +129,7 @@ def episodes(
             "return": mean + spread[i],
             "length": 250,
             "decision": decision,
-            "provenance": {"source": "dmcgb"} if is_real else {"source": "other", "colors": law},
+            "provenance": {"source": source},
         }
         for i in range(EPISODES)
     ]

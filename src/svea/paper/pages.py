@@ -117,14 +117,12 @@ class ExperimentResults:
         groups = [Group(tuple(runs), "") for runs in self.runs.values() if runs]
         lines = {line for group in groups for line in caveats_of(group)}
         return found + sorted(
-            line
-            for line in lines
-            if not line.startswith(("few seeds", "seed ")) and self._concerns(line)
+            line for line in lines if not line.startswith("few seeds") and self._concerns(line)
         )
 
     def _concerns(self, caveat: str) -> bool:
         """Whether a caveat about pictures is about a mode that is shown here."""
-        modes, colon, rest = caveat.rpartition(": procedural")
+        modes, colon, rest = caveat.rpartition(": generated data")
         shown = {"train", *self.experiment.modes}
         return not colon or not rest or any(mode in shown for mode in modes.split(", "))
 
@@ -219,7 +217,9 @@ def _tables(found: ExperimentResults) -> Iterator[Table]:
 def _table(corner: str, heads: Sequence[str], rows: dict[str, list[Cell]]) -> Table:
     """A table with what its rows are in the corner."""
     columns = (Column(corner, kind="text"), *(Column(head) for head in heads))
-    return Table(corner, "", columns, tuple(Row((Cell(k), *cells)) for k, cells in rows.items()))
+    titles = [column.title for column in columns]
+    lines = [dict(zip(titles, (Cell(k), *cells), strict=True)) for k, cells in rows.items()]
+    return Table(corner, "", columns, tuple(map(Row, lines)))
 
 
 def _cell(found: ExperimentResults, task: str, setting: Setting, mode: str) -> Cell:
@@ -365,7 +365,7 @@ def _mean_result(
     mean = stats.mean_of_strata([len(one.scores) for one in strata])
     ends = stats.bootstrap_interval(strata, mean)
     paper = _papers_mean(found, setting, mode, tasks)
-    return replace(present[0], mean=ends.point, mean_over_worlds=ends, paper=paper)
+    return replace(present[0], mean=ends.point, interval=ends, paper=paper)
 
 
 DRAWN: dict[str, Callable[[ExperimentResults], Iterable[Drawing]]] = {

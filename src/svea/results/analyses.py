@@ -13,9 +13,9 @@ from svea.core import files
 from svea.core.errors import SveaError, UserError
 from svea.core.words import mean_std, number, significant
 from svea.results.groups import Group, group_runs
-from svea.results.read import find_runs, read_run, read_runs
+from svea.results.read import Curve, find_runs, read_run, read_runs
 from svea.results.stats import mean_and_std
-from svea.results.summary import WallTime, common_level, wall_times
+from svea.results.summary import hours_to, over_hours, seconds_per_decision
 from svea.results.tables import Cell, Table
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from svea.evaluation.analysis import Sample
 
 Rows = list[dict[str, Any]]
-Analysis = Callable[[Path, Callable[[str], None]], tuple[int, dict[str, Any]]]
-"""Of one run: its decision and its row. It says what it is about to do."""
+Analysis = Callable[[Path], tuple[int, dict[str, Any]]]
+"""Of one run: its decision and its row."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def q_variances(runs: Sequence[Path], **options: Any) -> Analysed:
             "of strong view": strong["variance"] if strong else math.nan,
         }
 
-    table, problems = _table("q-variance", runs, *_of_sample(row, **options))
+    table, problems = _of_samples("q-variance", runs, row, **options)
     note = "variance of the Q-target over draws of its view, mean over transitions"
     return Analysed(table, [note], problems)
 
@@ -65,7 +65,7 @@ def q_gaps(runs: Sequence[Path], augmentations: Sequence[str], **options: Any) -
         notes.update({one["why"]: None for one in gaps if one["gap"] is None})
         return {one["augment"]: math.nan if one["gap"] is None else one["gap"] for one in gaps}
 
-    table, problems = _table("q-gap", runs, *_of_sample(row, gap=True, **options))
+    table, problems = _of_samples("q-gap", runs, row, gap=True, **options)
     return Analysed(table, list(notes), problems)
 
 
@@ -77,8 +77,7 @@ def tid_scores(
 
     unfit: list[SveaError] = []
 
-    def analyse(run: Path, say: Callable[[str], None]) -> tuple[int, dict[str, Any]]:
-        say(f"playing {run} in {', '.join(modes)}")
+    def analyse(run: Path) -> tuple[int, dict[str, Any]]:
         rows = tid(run, modes, on_problem=lambda mode, error: unfit.append(error), **options)
         if not rows:
             raise UserError(f"{run}: none of the modes {', '.join(modes)} could be played")
@@ -88,13 +87,15 @@ def tid_scores(
 
     table, problems = _table("tid", runs, analyse, steps)
     notes = ["score: overlap of what raises Q most with the task's own pixels, 0 to 1"]
-    if any(cell.text == "action" for row in table.rows for cell in row.cells):
+    if any(cell.text == "action" for cells in table.lines() for cell in cells):
         notes += ["of action: stored without Q-functions, so of what changes the action's length"]
     notes += ["variance: over the frames of a stack, of 100 times each frame's overlap"]
     return Analysed(table, notes, problems + unfit)
 
 
-def _of_sample(
+def _of_samples(
+    name: str,
+    runs: Sequence[Path],
     row: Callable[[Sample], dict[str, Any]],
     *,
     transitions: int,
@@ -103,52 +104,39 @@ def _of_sample(
     device: str,
     gap: bool = False,
     steps: Steps | None = None,
-) -> tuple[Analysis, Steps | None]:
-    """An analysis of transitions from a run's replay, or as `Sample` has it for a gap."""
+) -> tuple[Table, list[SveaError]]:
+    """The table of an analysis of transitions from each run's replay, as `Sample` has them."""
     from svea.evaluation.analysis import Sample
 
-    def analyse(run: Path, say: Callable[[str], None]) -> tuple[int, dict[str, Any]]:
-        say(f"reading {run}")
+    def analyse(run: Path) -> tuple[int, dict[str, Any]]:
         sample = Sample.of(run, transitions, draws, seed, device, gap)
-        say(f"analysing {transitions} transitions of {run}")
         return sample.agent.decision, row(sample)
 
-    return analyse, steps
+    return _table(name, runs, analyse, steps)
 
 
 def _table(
     name: str, runs: Sequence[Path], analyse: Analysis, steps: Steps | None
 ) -> tuple[Table, list[SveaError]]:
-    """A row per run, means over seeds, and what could not be analysed.
-
-    Args:
-        name: of the table.
-        runs: folders, or folders of them.
-        analyse: gives a run's decision and its row, and says what it is about to do.
-        steps: shows how far it is.
-    """
+    """A row per run, means over seeds, and what could not be analysed; `steps` shows how far."""
     if not runs:
         raise UserError("no run to analyse; name at least one folder made by `svea train`")
     analysed: dict[Path, dict[str, Any]] = {}
     problems: list[SveaError] = []
     found = find_runs(runs)
-
-    def say(doing: str) -> None:
-        if steps:
-            steps.begin(doing, len(found))
-
     for run in found:
+        if steps:
+            steps.begin(f"analysing {run}", len(found))
         try:
-            decision, row = analyse(run, say)
+            decision, row = analyse(run)
             analysed[run] = {"run": str(run), "decision": f"{decision:,}"} | row
         except SveaError as error:
             problems.append(error)
         if steps:
             steps.finish(str(run))
-    read = [read_run(run) for run in analysed]
     groups = {
         f"{group.task} {group.label}": [analysed[run.folder] for run in group.runs]
-        for group in group_runs(read)
+        for group in group_runs([read_run(run) for run in analysed])
     }
     rows = [one for members in groups.values() for one in members]
     rows += [_mean_row(setting, members) for setting, members in groups.items() if members[1:]]
@@ -177,39 +165,44 @@ def _cell(value: Any) -> Cell:
 def walltimes(
     runs: Sequence[Path], mode: str = "train", level: float | None = None, out: Path | None = None
 ) -> Analysed:
-    """What each setting takes, and when it reaches a common return; a figure of it into `out`."""
+    """What each setting takes, and when it reaches a common return; a figure of it into `out`.
+
+    The common return is `level`, or nine tenths of the lowest of their best ones.
+    """
     found, notes = read_runs(runs)
-    by_task: dict[str, list[WallTime]] = {}
-    for one in wall_times(group_runs(found), mode):
-        by_task.setdefault(one.group.task, []).append(one)
+    by_task: dict[str, dict[Group, Curve]] = {}
+    for group in group_runs(found):
+        if band := over_hours(group.runs, mode):
+            by_task.setdefault(group.task, {})[group] = band.curve
     if not by_task:
         modes = in_order(each for run in found for each in run.modes)
         raise UserError(
             f"no run was evaluated in {mode!r} during training, at least twice; these runs have "
             f"{', '.join(modes) or 'no evaluation'}"
         )
-    rows = []
-    for task, times in by_task.items():
-        reached = common_level(times) if level is None else level
-        hours_to = [one.hours_to(reached) for one in times]
-        fastest = min((hours for hours in hours_to if hours > 0), default=math.nan)
-        for one, hours in zip(times, hours_to, strict=True):
-            to_level = f"hours to {number(reached)}" if len(by_task) == 1 else "hours to level"
+    rows: list[dict[str, Cell | str]] = []
+    for task, curves in by_task.items():
+        lowest = min(float(curve.returns.max()) for curve in curves.values())
+        reached = 0.9 * lowest if level is None else level
+        hours = {group: hours_to(curve, reached) for group, curve in curves.items()}
+        fastest = min((one for one in hours.values() if one > 0), default=math.nan)
+        to_level = f"hours to {number(reached)}" if len(by_task) == 1 else "hours to level"
+        for group, curve in curves.items():
             rows.append(
                 {
-                    "task": Cell(task),
-                    "setting": Cell(one.group.label),
-                    "seeds": Cell(str(len(one.group.runs))),
-                    "ms per decision": _cell(one.milliseconds),
-                    "hours": _cell(float(one.curve.decisions[-1])),
-                    "last return": Cell(number(float(one.curve.returns[-1]))),
-                    to_level: _cell(hours),
-                    "× fastest": _cell(hours / fastest),
+                    "task": task,
+                    "setting": group.label,
+                    "seeds": str(len(group.runs)),
+                    "ms per decision": _cell(1000 * seconds_per_decision(group.runs)),
+                    "hours": _cell(float(curve.decisions[-1])),
+                    "last return": number(float(curve.returns[-1])),
+                    to_level: _cell(hours[group]),
+                    "× fastest": _cell(hours[group] / fastest),
                 }
             )
         if out is not None:
-            members = [one.group for one in times]
-            _draw(_per_task(out, task, len(by_task)), task, members, mode)
+            own = out if len(by_task) == 1 else out.with_stem(f"{out.stem}-{task}")
+            _draw(own, task, list(curves), mode)
     notes.append("hours are wall time, evaluations included, on whatever machine each run had")
     return Analysed(Table.of("wall-time", rows), notes)
 
@@ -223,8 +216,3 @@ def _draw(out: Path, task: str, groups: Sequence[Group], mode: str) -> None:
         raise UserError(f"out is {str(out)!r}; allowed: a file that ends in .png or .pdf")
     if figure := figures.wall_time(task, groups, mode, figures.looks_of(groups)):
         files.write_whole(out, writers[out.suffix.lower()](figure))
-
-
-def _per_task(out: Path, task: str, tasks: int) -> Path:
-    """A file of its own for each task, where there are several."""
-    return out if tasks == 1 else out.with_stem(f"{out.stem}-{task}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -69,13 +68,10 @@ class Comparison:
 
     mode: str
     measure: Measure
-    names: tuple[str, ...]
-    """Of the matches; both sides have one entry for each."""
-    labels: tuple[tuple[str, str], ...]
-    """The settings of our and of the other side, for each match."""
+    matches: tuple[Match, ...]
     ours: tuple[NDArray[np.float64], ...]
     theirs: tuple[NDArray[np.float64], ...]
-    """A score per seed."""
+    """A score per seed, for each match."""
     over_seeds: Intervals
     over_worlds: Intervals | None
     """Over seeds and worlds; None for areas, because curves keep no episodes."""
@@ -90,33 +86,37 @@ class Comparison:
         """For each match, whether both sides have one seed: which of two agents is better."""
         return tuple(x.size == y.size == 1 for x, y in zip(self.ours, self.theirs, strict=True))
 
-    def to_json(self) -> dict[str, Any]:
-        """All numbers, in values that JSON can hold."""
-        kinds = {"": self.over_seeds, "_over_worlds": self.over_worlds}
-        made = {kind: intervals for kind, intervals in kinds.items() if intervals}
-        each = zip(self.names, self.labels, self.ours, self.theirs, strict=True)
-        matches = [
-            {"name": name, "settings": list(labels), "ours": x.tolist(), "theirs": y.tolist()}
-            for name, labels, x, y in each
-        ]
-        all_of_them: dict[str, Any] = {}
-        for kind, found in made.items():
-            for match, gain, chance in zip(matches, found.differences, found.chances, strict=True):
-                match |= {f"difference{kind}": _ends(gain), f"probability{kind}": _ends(chance)}
-            whole = _ends(found.difference) if found.difference else None
-            all_of_them |= {f"difference{kind}": whole, f"probability{kind}": _ends(found.chance)}
-        head = {"mode": self.mode, "measure": self.measure, "matches": matches}
-        return {**head, **all_of_them, "wins": self.wins}
-
     @property
     def wins(self) -> int:
         """Matches in which our mean is the higher one: what the paper's "27 of 30" counts."""
         pairs = zip(self.ours, self.theirs, strict=True)
         return sum(bool(x.mean() > y.mean()) for x, y in pairs)
 
+    def to_json(self) -> dict[str, Any]:
+        """All numbers, in values that JSON can hold."""
+        each = zip(self.matches, self.ours, self.theirs, strict=True)
+        matches: list[dict[str, Any]] = [
+            {"name": one.name, "settings": [one.ours.label, one.theirs.label],
+             "ours": x.tolist(), "theirs": y.tolist()}
+            for one, x, y in each
+        ]  # fmt: skip
+        whole: dict[str, Any] = {}
+        for kind, found in {"": self.over_seeds, "_over_worlds": self.over_worlds}.items():
+            if found is None:
+                continue
+            pairs = zip(found.differences, found.chances, strict=True)
+            for one, (gain, chance) in zip(
+                [*matches, whole], [*pairs, (found.difference, found.chance)], strict=True
+            ):
+                one |= {f"difference{kind}": _ends(gain), f"probability{kind}": _ends(chance)}
+        head = {"mode": self.mode, "measure": self.measure, "matches": matches}
+        return {**head, **whole, "wins": self.wins}
 
-def _ends(one: Interval) -> dict[str, float | None]:
+
+def _ends(one: Interval | None) -> dict[str, float | None] | None:
     """An interval for JSON, which has no nan: null where one score has no interval."""
+    if one is None:
+        return None
     return {name: None if math.isnan(value) else value for name, value in asdict(one).items()}
 
 
@@ -135,7 +135,10 @@ class Compared:
 
     def table(self, verbose: bool = True) -> Table:
         """For each mode a row per match, and a last one over all; `verbose`: all columns."""
-        return comparison_table(self.comparisons, *self.names, verbose=verbose)
+        rows = [row for comparison in self.comparisons for row in _rows(comparison, *self.names)]
+        if not verbose:
+            rows = [{k: v for k, v in r.items() if k != "seeds" and k[:2] != "P("} for r in rows]
+        return Table.of("comparison", rows)
 
     def to_json(self) -> list[dict[str, Any]]:
         """All numbers, in values that JSON can hold."""
@@ -170,25 +173,29 @@ def compare(
     beneath = Path(runs)
     (ours, unread_a), (theirs, unread_b) = (find_side(one, beneath) for one in (a, b))
     pairs, alone = matches(ours, theirs, (a, b))
-    same = [pair.name for pair in pairs if _folders(pair.ours) & _folders(pair.theirs)]
-    twice = [f"{name}: both sides have the same runs" for name in same]
-    names = _side_names(a, b)
-    shown = _spelled_out(modes, _common_modes(pairs))
+    amiss = [
+        f"{pair.name}: both sides have the same runs"
+        for pair in pairs
+        if {run.folder.resolve() for run in pair.ours.runs}
+        & {run.folder.resolve() for run in pair.theirs.runs}
+    ]
+    amiss += [*unread_a, *unread_b, *alone]
+    names = ("A", "B") if max(len(a), len(b)) > LONGEST_NAME else (a, b)
+    shown = _spelled_out(modes, pairs)
     found = {mode: compare_in(pairs, mode, measure) for mode in shown}
     made = tuple(one for one in found.values() if one is not None)
+    heads = [] if names[0] == a else [f"A: {a}; B: {b}"]
     lacking = [mode for mode in shown if found[mode] is None]
-    heads = [*([] if names[0] == a else [f"A: {a}; B: {b}"])]
     heads += [f"{mode}: no {measure} on both sides of any task" for mode in lacking]
     groups = [pair.ours for pair in pairs] + [pair.theirs for pair in pairs]
     about = () if measure == "area" else shown
-    amiss = [*twice, *unread_a, *unread_b, *alone]
     every, warnings = (
         list(dict.fromkeys([*amiss, *caveat_notes(groups, about, only)])) for only in (False, True)
     )
     if not made:
-        cure = [_evaluate_both((a, b), beneath, modes)] if measure == "return" else []
-        raise UserError("nothing to compare:\n" + "\n".join([*cure, *heads, *warnings]))
-    wins = [f"{c.mode}: {names[0]} is better in {c.wins} of {len(c.names)}" for c in made]
+        cure = "no mode was played on both sides; `svea eval` plays what is missing"
+        raise UserError("\n".join(["nothing to compare:", cure, *heads, *warnings]))
+    wins = [f"{c.mode}: {names[0]} is better in {c.wins} of {len(c.matches)}" for c in made]
     over, *seeds = _about_intervals(made)
     more = plural(len(wins) + len(seeds) + len(every) - len(warnings), "note")
     short = f"{over}. More columns and {more}: --verbose"
@@ -203,10 +210,7 @@ def compare(
 def find_side(text: str, beneath: Path) -> tuple[list[Group], list[str]]:
     """The groups that a user means, and what could not be read on the way.
 
-    Args:
-        text: a folder of runs, or an agent of the zoo; else a method (svea), with or without its
-            augmentation (svea+conv), or a label as `svea eval` prints it.
-        beneath: where to look for names.
+    `text` is what `compare` takes for a side; names are looked up beneath a folder.
     """
     if Path(text).exists() or zoo.is_name(text):
         runs, problems = read_runs([Path(text)])
@@ -218,18 +222,13 @@ def find_side(text: str, beneath: Path) -> tuple[list[Group], list[str]]:
         )
     runs, problems = read_runs([beneath])
     groups = group_runs(runs)
-    names = {group: (group.method, _short(group), group.label) for group in groups}
+    names = {g: (g.method, f"{g.method}+{g.runs[0].augment}", g.label) for g in groups}
     found = [g for g in groups if _plain(text) in map(_plain, names[g])]
     if not found:
         allowed = {name for method, short, _ in names.values() for name in (method, short)}
         error = unknown_name("method or folder", text, allowed)
         raise UserError(f"{error} (the runs in {beneath}), or any folder of runs")
     return found, problems
-
-
-def _short(group: Group) -> str:
-    """svea+conv."""
-    return f"{group.method}+{group.runs[0].augment}"
 
 
 def _plain(name: str) -> str:
@@ -255,19 +254,16 @@ def matches(
 
     def by_name(side: Sequence[Group], typed: str) -> dict[str, Group]:
         exact = [] if by_augment else [g for g in side if _plain(g.label) == _plain(typed)]
-        named: dict[str, list[Group]] = {}
+        named: dict[str, Group] = {}
         for group in exact or side:
             name = f"{group.task} {group.runs[0].augment}" if by_augment else group.task
-            named.setdefault(name, []).append(group)
-        for name, groups in named.items():
-            if len(groups) > 1:
-                whose = f" of {typed!r}" if typed else ""
-                one_of = " or ".join(repr(group.label) for group in groups)
+            if (other := named.setdefault(name, group)) is not group:
                 raise UserError(
-                    f"several settings{whose} on {name}: {one_of}; name one of them so (--runs "
-                    "says where names are looked for), or give a folder that holds one"
+                    f"several settings of {typed!r} on {name}: {other.label!r} or {group.label!r}; "
+                    "name one of them so (--runs says where names are looked for), or give a "
+                    "folder that holds one"
                 )
-        return {name: groups[0] for name, groups in named.items()}
+        return named
 
     a, b = by_name(ours, names[0]), by_name(theirs, names[1])
     alone = [f"{name}: only on one side, left out" for name in sorted(a.keys() ^ b.keys())]
@@ -289,18 +285,11 @@ def compare_in(pairs: Sequence[Match], mode: str, measure: Measure) -> Compariso
     scales = {"success" if measure == "success" else suite(pair.ours.task) for pair in competing}
     over_worlds = None
     if measure != "area":
-        ours_by, theirs_by = zip(*(_by_world(p, mode, measure) for p in competing), strict=True)
-        over_worlds = Intervals.of(ours_by, theirs_by, len(scales) == 1)
-    return Comparison(
-        mode=mode,
-        measure=measure,
-        names=tuple(pair.name for pair in competing),
-        labels=tuple((pair.ours.label, pair.theirs.label) for pair in competing),
-        ours=ours,
-        theirs=theirs,
-        over_seeds=Intervals.of(ours, theirs, len(scales) == 1),
-        over_worlds=over_worlds,
-    )
+        by_world = [_by_world(pair, mode, measure) for pair in competing]
+        x, y = zip(*by_world, strict=True)
+        over_worlds = Intervals.of(x, y, len(scales) == 1)
+    over_seeds = Intervals.of(ours, theirs, len(scales) == 1)
+    return Comparison(mode, measure, competing, ours, theirs, over_seeds, over_worlds)
 
 
 def _by_world(
@@ -320,8 +309,7 @@ def _scores(
     if measure == "area":
         ends = [float(curve.decisions[-1]) for runs in sides for run in runs
                 if (curve := run.evaluation_curve(mode)).decisions.size]  # fmt: skip
-        until = min(ends, default=0.0)
-        ours, theirs = (areas(runs, mode, until) for runs in sides)
+        ours, theirs = (areas(runs, mode, min(ends, default=0.0)) for runs in sides)
     else:
         ours, theirs = (
             stats.seed_scores([run.finals(mode, measure) for run in runs]) for runs in sides
@@ -342,54 +330,14 @@ def _about_intervals(made: Sequence[Comparison]) -> list[str]:
     return over
 
 
-def _evaluate_both(sides: Sequence[str], beneath: Path, modes: Sequence[str]) -> str:
-    """What to do where the sides were not played in a mode that both have."""
-    named = [zoo.is_name(side) or Path(side).exists() for side in sides]
-    runs = [side if is_one else str(beneath) for side, is_one in zip(sides, named, strict=True)]
-    words = [*dict.fromkeys(runs), *(["--modes", *modes] if modes else [])]
-    command = f"svea eval {shlex.join(words)}"
-    return f"no mode was played on both sides; `{command}` plays what is missing"
-
-
-def _folders(group: Group) -> set[Path]:
-    """Where the runs of a group lie."""
-    return {run.folder.resolve() for run in group.runs}
-
-
-def _side_names(ours: str, theirs: str) -> tuple[str, str]:
-    """What the columns call the two sides."""
-    return ("A", "B") if max(len(ours), len(theirs)) > LONGEST_NAME else (ours, theirs)
-
-
-def _spelled_out(modes: Sequence[str], common: Sequence[str]) -> list[str]:
-    """The modes that are asked for; of a group those that both sides have."""
+def _spelled_out(modes: Sequence[str], pairs: Sequence[Match]) -> list[str]:
+    """The modes that are asked for; of a group, and by default, those that any match has twice."""
+    common = in_order(m for pair in pairs for m in pair.ours.modes if m in pair.theirs.modes)
     asked: list[str] = []
     for mode in modes:
         members = [one for one in expand_modes([mode]) if one in common] if is_group(mode) else []
         asked += members or [mode]
-    return list(dict.fromkeys(asked)) if modes else list(common)
-
-
-def _common_modes(pairs: Sequence[Match]) -> list[str]:
-    """Modes that any match has on both sides."""
-    return in_order(m for pair in pairs for m in pair.ours.modes if m in pair.theirs.modes)
-
-
-def comparison_table(
-    found: Sequence[Comparison], ours: str, theirs: str, verbose: bool = True
-) -> Table:
-    """For each comparison a row per match, and a last one over all.
-
-    Args:
-        found: One comparison per mode.
-        ours: What the columns call our side.
-        theirs: What they call the other.
-        verbose: Also with the seeds and the probability.
-    """
-    rows = [row for comparison in found for row in _rows(comparison, ours, theirs)]
-    if not verbose:
-        rows = [{k: v for k, v in row.items() if k != "seeds" and k[:2] != "P("} for row in rows]
-    return Table.of("comparison", rows)
+    return list(dict.fromkeys(asked)) if modes else common
 
 
 def _rows(found: Comparison, ours: str, theirs: str) -> Iterator[dict[str, Cell]]:
@@ -411,15 +359,16 @@ def _rows(found: Comparison, ours: str, theirs: str) -> Iterator[dict[str, Cell]
 
     shown, alone = found.shown, found.single_pairs
     chances = [_of_one_pair(c) if one else c for c, one in zip(shown.chances, alone, strict=True)]
-    each = zip(found.names, found.ours, found.theirs, shown.differences, chances, strict=True)
-    for name, x, y, gain, chance in each:
-        yield row(name, x.mean(), y.mean(), f"{x.size}, {y.size}", gain, chance)
-    if len(found.names) > 1:
+    sides = zip(found.ours, found.theirs, strict=True)
+    each = zip(found.matches, sides, shown.differences, chances, strict=True)
+    for match, (x, y), gain, chance in each:
+        yield row(match.name, x.mean(), y.mean(), f"{x.size}, {y.size}", gain, chance)
+    if len(found.matches) > 1:
         a, b = (float(np.mean([x.mean() for x in side])) for side in (found.ours, found.theirs))
         if shown.difference is None:  # returns of several suites have no common scale
             a = b = math.nan
         n, m = (sum(x.size for x in side) for side in (found.ours, found.theirs))
-        name = f"all {len(found.names)}"
+        name = f"all {len(found.matches)}"
         chance = _of_one_pair(shown.chance) if any(alone) else shown.chance
         yield row(name, a, b, f"{n}, {m}", shown.difference, chance)
 

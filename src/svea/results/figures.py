@@ -68,7 +68,7 @@ def report_figures(
         found += learning(task, members, looks)
         found += generalisation(task, members, here, looks)
         found += distracting(task, members, here, looks)
-        found += success_rates(task, members, there, looks)
+        found += [_per_mode("success", task, members, there, looks)] if there else []
         found += variance_curves(task, members, looks)
         found += q_bars(task, members, looks)
     return found
@@ -95,23 +95,24 @@ def learning(
             band = mean_curve(run.evaluation_curve(mode) for run in group.runs)
             if band is None:
                 continue
-            one = _line(group.label, band, looks[group.label])
+            one = _line(group.label, band, looks)
             if alone:
                 dots = [run.episode_curve() for run in group.runs] if mode == "train" else []
                 one = replace(one, label=_pictures(group, mode), line=len(drawn), episodes=dots)
             drawn.append((group, mode, band, one))
     top = max((_highest(one) for *_, one in drawn), default=0.0) * 1.05 or None
+    bounded = task in EPISODE_FRAMES and not task.startswith("lqr") and task not in ROBOT_TASKS
     for subject in [None] if alone else modes:
         chosen = [one for one in drawn if subject in (None, one[1])]
         if not chosen:
             continue
         group = chosen[0][0]
-        figure = plots.learning_curves(
+        figure = plots.curves(
             [one for *_, one in chosen],
             title=f"{task}: {subject or 'learning curve'}",
             action_repeat=group.runs[0].action_repeat,
             random=random_return(group, subject or "train"),
-            height=_return_of(task),
+            height="episode return (of 1,000)" if bounded else "episode return",
             top=top,  # the same for train and test: the eye compares them
         )
         name = f"learning-{task}" + (f"-{subject}" if subject else "")
@@ -121,18 +122,17 @@ def learning(
 def wall_time(task: str, groups: Sequence[Group], mode: str, looks: Looks) -> Figure | None:
     """Return against hours of wall time; None where no group was evaluated during training."""
     curves = {group.label: over_hours(group.runs, mode) for group in groups}
-    drawn = [_line(label, band, looks[label]) for label, band in curves.items() if band]
-    title = f"{task}: {mode}"
+    drawn = [_line(label, band, looks) for label, band in curves.items() if band]
     if not drawn:
         return None
-    return plots.learning_curves(drawn, title=title, action_repeat=None, width=plots.HOURS)
+    return plots.curves(drawn, title=f"{task}: {mode}", width=plots.HOURS)
 
 
 def variance_curves(task: str, groups: Sequence[Group], looks: Looks) -> Iterator[ReportFigure]:
     """The variance of the Q-target over training."""
     curves = {group: mean_curve(run.variance_curve() for run in group.runs) for group in groups}
     drawn = [
-        (group, "q_target_variance", band, _line(group.label, band, looks[group.label]))
+        (group, "q_target_variance", band, _line(group.label, band, looks))
         for group, band in curves.items()
         if band is not None
     ]
@@ -141,7 +141,7 @@ def variance_curves(task: str, groups: Sequence[Group], looks: Looks) -> Iterato
     heights = np.concatenate([band.curve.returns for _, _, band, _ in drawn])
     positive = heights[heights > 0]
     log = positive.size > 0 and bool(positive.max() > SPAN_FOR_LOG * positive.min())
-    figure = plots.learning_curves(
+    figure = plots.curves(
         [line for *_, line in drawn],
         title=f"{task}: variance of the Q-target",
         action_repeat=drawn[0][0].runs[0].action_repeat,
@@ -153,9 +153,9 @@ def variance_curves(task: str, groups: Sequence[Group], looks: Looks) -> Iterato
     yield replace(one, caption=one.caption + (" Logarithmic scale." if log else ""))
 
 
-def _line(label: str, band: MeanCurve, look: tuple[int, int]) -> Series:
+def _line(label: str, band: MeanCurve, looks: Looks) -> Series:
     """A line with its band."""
-    return Series(label, band.curve, band.interval(), (), *look)
+    return Series(label, band.curve, band.interval(), (), *looks[label])
 
 
 def _of_lines(
@@ -165,15 +165,10 @@ def _of_lines(
     several = any(band.seeds > 1 for _, _, band, _ in chosen)
     spread = "bands: 95 % bootstrap interval over seeds" if several else "one seed, no band"
     dots = "; dots: training episodes" if any(len(s.episodes) for *_, s in chosen) else ""
-    return ReportFigure(
-        name=name,
-        topic=topic,
-        task=task,
-        figure=figure,
-        caption=f"Lines: {what}; {spread}{dots}.",
-        methods=tuple(group.method for group, *_ in chosen),
-        numbers=[row for group, mode, band, _ in chosen for row in _points(group, mode, band)],
-    )
+    methods = tuple(group.method for group, *_ in chosen)
+    numbers = [row for group, mode, band, _ in chosen for row in _points(group, mode, band)]
+    caption = f"Lines: {what}; {spread}{dots}."
+    return ReportFigure(name, topic, task, figure, caption, methods, numbers)
 
 
 def _points(group: Group, mode: str, band: MeanCurve) -> Iterator[Record]:
@@ -187,8 +182,8 @@ def _points(group: Group, mode: str, band: MeanCurve) -> Iterator[Record]:
 
 def _pictures(group: Group, mode: str) -> str:
     """A mode as evaluations during training showed it; later ones may have had other data."""
-    lines = (line for run in group.runs for line in run.metrics if line.get("mode") == mode)
-    told = [line.get("provenance") for line in lines if line.get("kind") == "eval"]
+    told = [one.get("provenance") for run in group.runs for one in run.evaluations
+            if one.get("mode") == mode]  # fmt: skip
     shown = [one for one in told if isinstance(one, dict) and one.keys() >= {"mode", "source"}]
     return describe(shown[-1]) if shown else mode
 
@@ -198,12 +193,6 @@ def _highest(one: Series) -> float:
     heights = [one.curve.returns, *(curve.returns for curve in one.episodes)]
     heights += [one.band[1]] if one.band else []
     return max((float(np.nanmax(h)) for h in heights if np.isfinite(h).any()), default=0.0)
-
-
-def _return_of(task: str) -> str:
-    """What the y axis shows; a step of a suite task earns 1 at most, and an episode has 1,000."""
-    bounded = task in EPISODE_FRAMES and not task.startswith("lqr") and task not in ROBOT_TASKS
-    return "episode return (of 1,000)" if bounded else "episode return"
 
 
 # Bars and intensities -----------------------------------------------------------------------------
@@ -226,39 +215,28 @@ def generalisation(
 def _per_mode(
     kind: str, task: str, groups: Sequence[Group], results: Sequence[Result], looks: Looks
 ) -> ReportFigure:
-    """Bars of the modes of a kind."""
-    modes = in_order(result.mode for result in results)
+    """Bars of returns in the modes of a kind, or of success in all modes, with the paper's."""
+    modes, is_success = in_order(result.mode for result in results), kind == "success"
+    theirs = [r for r in results if r.paper and (r.is_replication or is_success)]
     cells: Heights = {
-        (r.group, r.mode): (r.mean, r.mean_over_worlds, r.paper if r.is_replication else None)
-        for r in results
+        (r.group, r.mode): (r.mean, r.interval, r.paper if r in theirs else None) for r in results
     }
-    levels = [[random_return(group, mode) for group in _with_bars(groups, cells)] for mode in modes]
-    random = [next((level for level in row if math.isfinite(level)), math.nan) for row in levels]
     caption = f"Whiskers: 95 % bootstrap interval of the mean {OVER}.{_without(results)}"
-    if any(result.paper and result.is_replication for result in results):
-        caption += " Diamonds: the paper."
-    if any(result.paper and not result.is_replication for result in results):
+    if theirs:
+        which = ", on robot tasks of its own: ours is not a replication" if is_success else ""
+        caption += f" Diamonds: the paper{which}."
+    if any(result.paper and result not in theirs for result in results):
         caption += " Where ours is not a replication, only the table has the paper's number."
+    if is_success:
+        about = (kind, ROBOT, task, caption, groups, modes, looks, cells)
+        title = f"{task}: success rate"
+        return _bars(*about, title=title, height="share of episodes", top=1.04)
+    having = dict.fromkeys(result.group for result in results)
+    levels = [[random_return(group, mode) for group in having] for mode in modes]
+    random = [next(filter(math.isfinite, row), math.nan) for row in levels]
     title = f"{task}: return per mode" + (f", {kind}" if kind in KINDS else "")
-    about = (kind, GENERALISATION, task, caption)
-    return _bars(*about, groups, modes, looks, cells, title=title, random=random)
-
-
-def success_rates(
-    task: str, groups: Sequence[Group], successes: Sequence[Result], looks: Looks
-) -> Iterator[ReportFigure]:
-    """Success rate per mode next to the paper's."""
-    modes = list(dict.fromkeys(success.mode for success in successes))
-    if not modes:
-        return
-    cells: Heights = {(s.group, s.mode): (s.mean, s.mean_over_worlds, s.paper) for s in successes}
-    caption = f"Whiskers: 95 % bootstrap interval {OVER}.{_without(successes)}"
-    if any(success.paper for success in successes):
-        caption += " Diamonds: the paper, on its own robot tasks, which were never released: ours "
-        caption += "is not a replication."
-    about, title = ("success", ROBOT, task, caption), f"{task}: success rate"
-    height = "share of episodes"
-    yield _bars(*about, groups, modes, looks, cells, title=title, height=height, top=1.04)
+    about = (kind, GENERALISATION, task, caption, groups, modes, looks, cells)
+    return _bars(*about, title=title, random=random)
 
 
 _ANALYSES = (
@@ -331,23 +309,23 @@ def distracting(
         return
     series, methods, rows = [], [], list[Record]()
     for group in groups:
-        points = [(_intensity(r), r) for r in results if r.group is group]
-        ordered = sorted([(x, r) for x, r in points if x is not None], key=lambda point: point[0])
-        if not ordered:
-            continue
-        numbers = [
+        numbers: list[Record] = [
             {
                 "task": task,
                 "setting": group.label,
                 "intensity": intensity,
                 "mean": r.mean,
-                "low": r.mean_over_worlds.low,
-                "high": r.mean_over_worlds.high,
+                "low": r.interval.low,
+                "high": r.interval.high,
                 "seeds": r.seeds,
                 "paper": r.paper.mean if r.paper else math.nan,
             }
-            for intensity, r in ordered
+            for r in results
+            if r.group is group and (intensity := _intensity(r)) is not None
         ]
+        if not numbers:
+            continue
+        numbers.sort(key=lambda row: row["intensity"])
         names = ("intensity", "mean", "low", "high", "paper")
         x, mean, low, high, paper = (np.array([row[key] for row in numbers]) for key in names)
         known = np.isfinite(paper)
@@ -361,14 +339,15 @@ def distracting(
         smaller = any(result.paper and not result.is_replication for result in results)
         caption += " Diamonds: the paper's curve, approximate (read off a plot)"
         caption += "; ours is not a replication, see the table." if smaller else "."
-    figure = plots.intensity_curves(series, title=f"{task}: {DISTRACTING} over intensity")
+    title = f"{task}: {DISTRACTING} over intensity"
+    figure = plots.curves(series, title=title, width=plots.INTENSITY, height="mean episode return")
     name = f"distracting-{task}"
     yield ReportFigure(name, GENERALISATION, task, figure, caption, tuple(methods), rows)
 
 
 def _without(results: Iterable[Result]) -> str:
     """Why some results have no interval, where any has none."""
-    none = any(math.isnan(result.mean_over_worlds.low) for result in results)
+    none = any(math.isnan(result.interval.low) for result in results)
     return " One seed in a single world or episode has none." if none else ""
 
 
@@ -382,17 +361,11 @@ def _intensity(result: Result) -> float | None:
     name, _, value = result.mode.partition(":")
     if name != DISTRACTING:
         return None
-    made_with = result.group.runs[0].provenance().get(result.mode, {})
+    made_with = result.group.runs[0].provenance.get(result.mode, {})
     try:
         return float(value or made_with["intensity"])
     except (KeyError, TypeError, ValueError):
         return None
-
-
-def _with_bars(groups: Sequence[Group], cells: Heights) -> list[Group]:
-    """The groups that have a bar at all."""
-    having = {owner for owner, _ in cells}
-    return [group for group in groups if group in having]
 
 
 def _bars(
@@ -407,17 +380,19 @@ def _bars(
     **drawn: Any,
 ) -> ReportFigure:
     """A figure with the bars of each group that has any; `drawn` is for `grouped_bars`."""
+    having = {owner for owner, _ in cells}
+    groups = [group for group in groups if group in having]
     nothing: Height = (math.nan, stats.NO_INTERVAL, None)
+    names = ("category", "value", "low", "high", "paper")
     bars, numbers = [], list[Record]()
-    groups = _with_bars(groups, cells)
     for group in groups:
         heights = [cells.get((group, category), nothing) for category in categories]
-        values = [value for value, _, _ in heights]
-        lows, highs = ([getattr(one, end) for _, one, _ in heights] for end in ("low", "high"))
-        paper = [paper.mean if paper else math.nan for _, _, paper in heights]
+        columns = [
+            (name, value, ends.low, ends.high, paper.mean if paper else math.nan)
+            for name, (value, ends, paper) in zip(categories, heights, strict=True)
+        ]
+        _, values, lows, highs, paper = zip(*columns, strict=True)
         bars.append(Bar(group.label, values, lows, highs, *looks[group.label], paper))
-        names = ("category", "value", "low", "high", "paper")
-        columns = zip(categories, values, lows, highs, paper, strict=True)
         who: Record = {"task": group.task, "setting": group.label}
         numbers += [
             who | dict(zip(names, row, strict=True)) for row in columns if math.isfinite(row[1])

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from svea import envs
 from svea.config import Role, fields_with, flat, resolve, to_dict
-from svea.config.modes import in_order, modes_of
+from svea.config.modes import in_order
 from svea.core.errors import UserError
 from svea.core.importing import is_import_path
 from svea.core.words import listed, plural
+from svea.data.clips import PROCEDURAL
 from svea.evaluation.episodes import USUAL
 from svea.methods import METHODS
 from svea.results import published
@@ -77,7 +76,7 @@ class Group:
         """Task and label: no other group has both."""
         return f"{self.task} · {self.label}"
 
-    @property
+    @cached_property
     def modes(self) -> list[str]:
         """Modes that any run was evaluated in, in the order of tables."""
         return in_order(mode for run in self.runs for mode in run.modes)
@@ -111,20 +110,6 @@ class Group:
         return tuple(found)
 
 
-def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """Groups of runs that differ in nothing but their seed, by task and then label."""
-    seeds: dict[str, list[Run]] = {}
-    for run in runs:
-        key = json.dumps([run.task, method_label(run), settings_of(run)], sort_keys=True)
-        seeds.setdefault(key, []).append(run)
-    alike: dict[str, list[list[Run]]] = {}  # groups of one method
-    for members in seeds.values():
-        members.sort(key=lambda run: (run.seed is None, run.seed or 0, run.name))
-        alike.setdefault(method_label(members[0]), []).append(members)
-    groups = [group for label, several in alike.items() for group in _labelled(label, several)]
-    return sorted(groups, key=lambda group: (group.task, group.label))
-
-
 def suite(task: str) -> str:
     """The tasks whose returns have one scale; a user's own task stands for itself.
 
@@ -134,6 +119,76 @@ def suite(task: str) -> str:
     if task in envs.ROBOT_TASKS:
         return "robot"
     return "DMControl" if task in envs.TASKS else task
+
+
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """Groups of runs that differ in nothing but their seed, by task and then label."""
+    alike: dict[str, dict[str, list[Run]]] = {}  # by method, then by task and settings
+    for run in sorted(runs, key=lambda run: (run.seed is None, run.seed or 0, run.name)):
+        key = json.dumps([run.task, settings_of(run)], sort_keys=True)
+        alike.setdefault(method_label(run), {}).setdefault(key, []).append(run)
+    groups = [
+        group for label, seeds in alike.items() for group in _labelled(label, [*seeds.values()])
+    ]
+    return sorted(groups, key=lambda group: (group.task, group.label))
+
+
+def method_label(run: Run) -> str:
+    """What every label begins with: encoder and base where they are not the paper's first ones."""
+    strong = f" + {run.augment}" if run.augment != "none" else ""
+    other = [name for name in (run.encoder, run.base) if name not in ("cnn", "sac")]
+    usual = METHODS[run.method].mask if run.method in METHODS else "none"
+    other += [f"mask {run.mask}"] if run.mask != usual else []
+    return run.method + strong + (f" ({', '.join(other)})" if other else "")
+
+
+def _labelled(method: str, several: Sequence[list[Run]]) -> list[Group]:
+    """The groups of one method under labels with as few settings as tell them apart.
+
+    Groups of several tasks with the same settings have the same label, and no others have.
+    """
+    settings = [settings_of(runs[0]) for runs in several]
+    tasks = [runs[0].task for runs in several]
+    for name in TASK_DECIDES:
+        by_task = {(task, own.get(name)) for task, own in zip(tasks, settings, strict=True)}
+        if len(by_task) == len(set(tasks)):  # one value for each task
+            settings = [{k: v for k, v in own.items() if k != name} for own in settings]
+    chosen: list[str] = []
+    for name in sorted(_differing(settings), key=lambda name: _rank(name, settings)):
+        if len(_values(settings, [*chosen, name])) > len(_values(settings, chosen)):
+            chosen.append(name)
+    groups = []
+    for runs, own in zip(several, settings, strict=True):
+        words, left = [method], settings
+        for name in chosen:
+            if len(_values(left, [name])) > 1:
+                words.append(f"{name} {own.get(name, 'unset')}")
+            left = [other for other in left if other.get(name) == own.get(name)]
+        alike = [other for other in settings if other.get("preset") == own.get("preset")]
+        unsaid = [
+            name
+            for name in sorted(_differing(alike))
+            if name not in chosen and PARTS.get(name.partition(".")[0]) not in chosen
+        ]
+        groups.append(Group(tuple(runs), ", ".join(words), tuple(unsaid)))
+    return groups
+
+
+def _differing(settings: Sequence[Settings]) -> list[str]:
+    """Names of settings that are not the same everywhere."""
+    names = {name for own in settings for name in own}
+    return [name for name in names if len(_values(settings, [name])) > 1]
+
+
+def _values(settings: Sequence[Settings], names: Sequence[str]) -> set[tuple[str | None, ...]]:
+    """The combinations of values that some names have."""
+    return {tuple(own.get(name) for name in names) for own in settings}
+
+
+def _rank(name: str, settings: Sequence[Settings]) -> tuple[int, int, str]:
+    """The order of settings that tell groups apart: chosen ones, then those with most values."""
+    known = FIRST_TO_TELL.index(name) if name in FIRST_TO_TELL else len(FIRST_TO_TELL)
+    return known, -len(_values(settings, [name])), name
 
 
 # Settings -----------------------------------------------------------------------------------------
@@ -194,72 +249,6 @@ def _paper_settings(task: str, method: str, augment: str, encoder: str) -> Setti
     return settings_of(Run(Path(), config, [], []))
 
 
-# Labels -------------------------------------------------------------------------------------------
-
-
-def method_label(run: Run) -> str:
-    """What every label begins with: encoder and base where they are not the paper's first ones."""
-    strong = f" + {run.augment}" if run.augment != "none" else ""
-    other = [name for name in (run.encoder, run.base) if name not in ("cnn", "sac")]
-    usual = METHODS[run.method].mask if run.method in METHODS else "none"
-    other += [f"mask {run.mask}"] if run.mask != usual else []
-    return run.method + strong + (f" ({', '.join(other)})" if other else "")
-
-
-def _labelled(method: str, several: Sequence[list[Run]]) -> list[Group]:
-    """The groups of one method under labels that tell them apart, with as few settings as do.
-
-    Groups of several tasks with the same settings have the same label, and no others have.
-    """
-    settings = _across_tasks([settings_of(members[0]) for members in several])
-    named = _tell_apart(settings)
-    groups = []
-    for members, own, names in zip(several, settings, named, strict=True):
-        alike = [n for n, other in enumerate(settings) if other.get("preset") == own.get("preset")]
-        said = {name for n in alike for name in named[n]}
-        rest = set(_differing([settings[n] for n in alike])) - said
-        unsaid = sorted(name for name in rest if PARTS.get(name.partition(".")[0]) not in said)
-        words = [f"{name} {own.get(name, 'unset')}" for name in names]
-        groups.append(Group(tuple(members), ", ".join([method, *words]), tuple(unsaid)))
-    return groups
-
-
-def _across_tasks(settings: Sequence[Settings]) -> list[Settings]:
-    """Settings without those that the task decides, as far as they are the same within each."""
-    by_task: dict[str | None, list[Settings]] = {}
-    for own in settings:
-        by_task.setdefault(own.get("task"), []).append(own)
-    varied = {name for members in by_task.values() for name in _differing(members)}
-    dropped = TASK_DECIDES - varied
-    return [{k: v for k, v in own.items() if k not in dropped} for own in settings]
-
-
-def _tell_apart(settings: Sequence[Settings]) -> list[list[str]]:
-    """For each, the names of the settings that tell it from the others, best ones first."""
-    names = _differing(settings)
-    if not names:
-        return [[] for _ in settings]
-    name = min(names, key=lambda candidate: _rank(candidate, settings))
-    chosen: list[list[str]] = [[] for _ in settings]
-    for value in {own.get(name) for own in settings}:
-        same = [n for n, own in enumerate(settings) if own.get(name) == value]
-        for n, rest in zip(same, _tell_apart([settings[n] for n in same]), strict=True):
-            chosen[n] = [name, *rest]
-    return chosen
-
-
-def _rank(name: str, settings: Sequence[Settings]) -> tuple[int, int, str]:
-    """The order of settings that tell groups apart: chosen ones, then those with most values."""
-    known = FIRST_TO_TELL.index(name) if name in FIRST_TO_TELL else len(FIRST_TO_TELL)
-    return known, -len({own.get(name) for own in settings}), name
-
-
-def _differing(settings: Sequence[Settings]) -> list[str]:
-    """Names of settings that are not the same everywhere."""
-    names = {name for own in settings for name in own}
-    return [name for name in names if len({own.get(name) for own in settings}) > 1]
-
-
 # Caveats ------------------------------------------------------------------------------------------
 
 Caveats = dict[str, list[str]]
@@ -267,7 +256,8 @@ Caveats = dict[str, list[str]]
 
 FEW_EPISODES = 5
 """Fewer are few: a bootstrap interval of two episodes holds the mean in one case of two."""
-FEW_RUNS = 3  # more are not named in a command
+GENERATED = {PROCEDURAL, "generated"}
+"""Sources of pictures that are nobody's recordings."""
 
 
 def all_caveats(
@@ -280,25 +270,24 @@ def all_caveats(
         modes: the modes that are shown; all if None.
         warnings_only: what is missing, damaged or too few; not how settings differ from the paper.
     """
-    found: Caveats = {}
-    for group in () if warnings_only else groups:
-        for text in caveats_of(group):
-            found.setdefault(text, []).append(group.name)
+    about: Caveats = {}
+    for group in groups:
+        own = [] if warnings_only else caveats_of(group)
+        for text in (*own, *few_episodes(group, modes)):
+            about.setdefault(text, []).append(group.name)
     for task in dict.fromkeys(group.task for group in groups):
         beside = [group for group in groups if group.task == task]
         for text in differently_made([run for group in beside for run in group.runs], modes):
-            found[text] = [group.name for group in beside]
-    for text, few in few_episodes(groups, modes).items():
-        found[text] = [group.name for group in few]
-    found = {text: [] if len(who) == len(groups) else who for text, who in found.items()}
+            about[text] = [group.name for group in beside]
+    about = {text: [] if len(who) == len(groups) else who for text, who in about.items()}
     runs = [run for group in groups for run in group.runs]
     for run in runs:
         for text in run.warnings:
-            found.setdefault(text, []).append(run.name)
+            about.setdefault(text, []).append(run.name)
     versions = {str(run.config.get("svea_version", "unknown")) for run in runs}
     if len(versions) > 1:
-        found[f"runs of different versions of svea: {', '.join(sorted(versions))}"] = []
-    return found
+        about[f"runs of different versions of svea: {', '.join(sorted(versions))}"] = []
+    return about
 
 
 def caveat_notes(
@@ -312,30 +301,22 @@ def caveat_notes(
 
 def caveats_of(group: Group) -> list[str]:
     """What a reader must know before comparing this group with anything."""
-    found = []
-    of_paper = group.task in published.TASKS
+    run, found = group.runs[0], []
+    if group.departures:
+        found.append(f"not a replication: {', '.join(group.departures)}")
+    elif len(group.runs) < published.SEEDS:
+        found.append(f"few seeds: {len(group.runs)}")
     seeds = Counter(run.seed for run in group.runs)
-    if len(group.runs) < published.SEEDS:
-        than = f" where the paper has {published.SEEDS}" if of_paper else ""
-        found.append(f"few seeds: {len(group.runs)}{than}")
     if repeated := sorted(str(seed) for seed, count in seeds.items() if count > 1):
         found.append(f"several runs have the same seed ({', '.join(repeated)}); each counts")
-    run = group.runs[0]
-    if run.preset not in ("paper", "unknown"):
-        is_not = ", not a replication" if of_paper else ""
-        found.append(f"preset {run.preset!r}: a smaller setting than the paper's{is_not}")
-    elif other := [d for d in group.departures if "decisions" in d or "settings" in d]:
-        found.append(f"{', '.join(other)}: not the paper's, so not a replication")
-    if pictures := other_pictures(run):
-        found.append(f"{pictures}; the paper's are Places365")
     if group.unsaid:
         unsaid = listed(group.unsaid)
         found.append(f"settings of these runs differ in more than their labels say: {unsaid}")
     if run.config.get("eval_actions") == "sampled":
         found.append("evaluations sample actions; the paper takes the policy's most likely one")
-    for what, modes in _generated(run).items():
-        named = ", ".join(sorted(modes))
-        found.append(f"{named}: procedural or generated data, not the benchmark's ({what})")
+    generated = [mode for mode, told in run.provenance.items() if told.get("source") in GENERATED]
+    if generated:
+        found.append(f"{', '.join(sorted(generated))}: generated data, not the benchmark's")
     return found + differently_made(group.runs)
 
 
@@ -347,42 +328,29 @@ def differently_made(runs: Sequence[Run], modes: Collection[str] | None = None) 
         modes: the modes that are shown; all if None.
     """
     differ: dict[str, list[str]] = {}
-    for mode in in_order(
-        mode for run in runs for mode in run.modes if modes is None or mode in modes
-    ):
-        made = [run.provenance()[mode] for run in runs if mode in run.provenance()]
+    found = in_order(mode for run in runs for mode in run.modes)
+    for mode in found if modes is None else [mode for mode in found if mode in modes]:
+        made = [run.provenance[mode] for run in runs if mode in run.provenance]
         for name, several in MADE_WITH.items():
             if len(values := told_apart(name, (made_with(one, name) for one in made))) > 1:
                 differ.setdefault(f"{several} differ: {'; '.join(values)}", []).append(mode)
-        others = {r["drawn_by"] for run in runs for r in run.drawn_otherwise(mode)}
-        for other in sorted(others):
+        others = {r.get("drawn_by") for run in runs for r in run.final_episodes(mode)}
+        for other in sorted(one for one in others if isinstance(one, str)):
             differ.setdefault(f"some episodes were drawn by {other}", []).append(mode)
     return [f"{text} ({', '.join(where)})" for text, where in differ.items()]
 
 
-def few_episodes(
-    groups: Sequence[Group], modes: Collection[str] | None = None
-) -> dict[str, list[Group]]:
-    """Sentences about modes with so few episodes that an interval says little, and whose they are.
-
-    Args:
-        groups: those that are shown.
-        modes: the modes that are shown; all if None.
-    """
-    by_count: dict[str, list[Group]] = {}
-    modes_in: dict[str, list[str]] = {}
-    for group in groups:
-        shown = [mode for mode in group.modes if modes is None or mode in modes]
-        counts = {mode: few for mode in shown if (few := _few_in(group, mode))}
-        if counts:
-            told = ", ".join(f"{few} in {mode}" for mode, few in counts.items())
-            by_count.setdefault(told, []).append(group)
-            modes_in[told] = list(counts)
-    return {
+def few_episodes(group: Group, modes: Collection[str] | None = None) -> list[str]:
+    """A sentence about modes with so few episodes that an interval says little; or none."""
+    shown = [mode for mode in group.modes if modes is None or mode in modes]
+    counts = {mode: few for mode in shown if (few := _few_in(group, mode))}
+    if not counts:
+        return []
+    told = ", ".join(f"{few} in {mode}" for mode, few in counts.items())
+    return [
         f"few episodes: {told}; intervals of so few are too narrow, and one episode has none. "
-        f"{_more_episodes(having, modes_in[told])}": having
-        for told, having in by_count.items()
-    }
+        f"`svea eval --episodes {USUAL}` plays more"
+    ]
 
 
 def _few_in(group: Group, mode: str) -> str:
@@ -398,31 +366,3 @@ def _few_in(group: Group, mode: str) -> str:
         return f"{fewest} per seed" if len(returns) > 1 else str(fewest)
     alike = any(scores and not np.ptp(np.concatenate(scores)) for scores in (returns, successes))
     return f"{played} with one outcome" if alike and played < USUAL else ""
-
-
-def _more_episodes(groups: Sequence[Group], modes: Sequence[str]) -> str:
-    """What plays more; a mode that is a user's own may be a task's name, which has another flag."""
-    runs = [str(run.folder) for group in groups for run in group.runs]
-    named = shlex.join(runs) if len(runs) <= FEW_RUNS else "RUNS"
-    known = [mode for mode in modes if mode.partition(":")[0] in modes_of(None)]
-    if not known:
-        return "Give the command that played them with a larger --episodes"
-    return f"More: `svea eval {named} --modes {shlex.join(known)} --episodes {USUAL}`"
-
-
-def _generated(run: Run) -> dict[str, list[str]]:
-    """How provenance records say that pictures were made up, and the modes that say so."""
-    found: dict[str, list[str]] = {}
-    for mode, provenance in run.provenance().items():
-        telling = [f"{k}: {v}" for k, v in provenance.items() if _says_generated(k, v)]
-        if telling:
-            found.setdefault("; ".join(telling), []).append(mode)
-    return found
-
-
-def _says_generated(key: str, value: Any) -> bool:
-    """Whether one entry of a provenance record means generated pictures."""
-    words = ("procedural", "generated", "synthetic")
-    if isinstance(value, bool):
-        return value and any(word in key.lower() for word in words)
-    return isinstance(value, str) and any(word in value.lower() for word in words)

@@ -117,13 +117,7 @@ def add_frame_axis(axes: Axes, action_repeat: int) -> None:
 
 
 def fit_heights(axes: Axes, *, log: bool = False, top: float | None = None) -> None:
-    """Start the y axis at zero unless heights are negative: they then compare honestly.
-
-    Args:
-        axes: Whose heights.
-        log: Whether the axis is logarithmic.
-        top: Where the axis ends, so that figures next to each other have the same.
-    """
+    """Start the y axis at zero unless heights are negative: they then compare honestly."""
     if log:
         axes.set_yscale("log")
         return
@@ -184,7 +178,8 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$").lstrip("_") or "unnamed"
 
 
-DECISIONS, HOURS = "decisions", "hours of wall time"  # what an x axis shows
+DECISIONS, HOURS, INTENSITY = "decisions", "hours of wall time", "intensity of the distractions"
+"""What an x axis shows."""
 MANY_POINTS = 600  # beyond it episode dots are drawn as one picture: an SVG dot costs 80 bytes
 
 
@@ -221,28 +216,28 @@ class Bar:
     """The paper's number per category; nan where it has none."""
 
 
-def learning_curves(
+def curves(
     series: Sequence[Series],
     *,
     title: str,
-    action_repeat: int | None,
-    random: float = math.nan,
-    height: str = "episode return",
     width: str = DECISIONS,
+    height: str = "episode return",
+    action_repeat: int | None = None,
+    random: float = math.nan,
     log: bool = False,
     top: float | None = None,
 ) -> Figure:
-    """A quantity against decisions (frames on the upper axis) or hours, with one line per series.
+    """A quantity against decisions, hours or intensity, with one line per series.
 
     Args:
-        series: The lines.
-        title: Printed above the axes.
-        action_repeat: Frames per decision; without it the upper axis is left out.
-        random: The random policy's level, drawn dotted; nan for none.
-        height: What the y axis shows.
-        width: What the x axis shows: `DECISIONS` or `HOURS`.
-        log: Whether the y axis is logarithmic.
-        top: Where the y axis ends, so that figures next to each other have the same.
+        series: the lines.
+        title: printed above the axes.
+        width: what the x axis shows.
+        height: what the y axis shows.
+        action_repeat: frames per decision, for an upper axis that counts frames.
+        random: the random policy's level, drawn dotted; nan for none.
+        log: whether the y axis is logarithmic.
+        top: where the y axis ends, so that figures next to each other have the same.
     """
     with matplotlib.rc_context(STYLE):
         figure, axes = new_figure(title)
@@ -253,27 +248,16 @@ def learning_curves(
             axes.axhline(random, color=INK, linewidth=1, linestyle=":", label="random policy")
         axes.set_xlabel(width)
         axes.set_ylabel(height)
-        axes.xaxis.set_major_formatter(TICKS)
-        axes.xaxis.set_major_locator(MaxNLocator(6))
+        if width == INTENSITY:  # 0 stands at the y axis
+            axes.set_xlim(left=0)
+            axes.xaxis.set_major_locator(MaxNLocator(6, prune="lower"))
+        else:
+            axes.xaxis.set_major_formatter(TICKS)
+            axes.xaxis.set_major_locator(MaxNLocator(6))
         fit_heights(axes, log=log, top=top)
         add_legend(figure, axes)
         if action_repeat:
             add_frame_axis(axes, action_repeat)
-    return figure
-
-
-def intensity_curves(series: Sequence[Series], *, title: str) -> Figure:
-    """Return against the intensity of the distractions, the paper's curves as open diamonds."""
-    with matplotlib.rc_context(STYLE):
-        figure, axes = new_figure(title)
-        for number, one in enumerate(series):
-            _draw_series(axes, one, f"series-{number}", rasterized=False)
-        axes.set_xlabel("intensity of the distractions")
-        axes.set_ylabel("mean episode return")
-        axes.set_xlim(left=0)
-        axes.xaxis.set_major_locator(MaxNLocator(6, prune="lower"))  # 0 stands at the y axis
-        fit_heights(axes)
-        add_legend(figure, axes)
     return figure
 
 
@@ -292,12 +276,12 @@ def grouped_bars(
     """Bars by category, such as modes, one per group, with intervals, random and paper levels.
 
     Args:
-        bars: One per group, with a value per category.
-        categories: What stands below the bars.
-        title: Printed above the axes.
-        height: What the y axis shows.
-        random: The random policy's level in each category, drawn dotted; nan for none.
-        top: Where the y axis ends, for quantities that have an end.
+        bars: one per group, with a value per category.
+        categories: what stands below the bars.
+        title: printed above the axes.
+        height: what the y axis shows.
+        random: the random policy's level in each category, drawn dotted; nan for none.
+        top: where the y axis ends, for quantities that have an end.
     """
     with matplotlib.rc_context(STYLE):
         figure, axes = new_figure(title)

@@ -68,6 +68,12 @@ ball_in_cup_catch 115±33    97±29    92±23    66±61    327±100      403±17
 finger_spin       27±21     34±11    71±45    56±18    302±41       335±58
 """
 
+_BENCHMARK = (
+    (_TABLE_1_RANDOM_COLORS, "color_hard", "Table 1"),
+    (_TABLE_1_NATURAL_VIDEOS, "video_easy", "Table 1"),
+    (_TABLE_4_VIDEO_HARD, "video_hard", "Table 4"),
+)
+
 # Rows 1 to 12, walker_walk; the recipe names of rows 3 to 6 are ours.
 # Rows 5 and 10 print the same test return in the paper.
 _TABLE_3_ABLATIONS = """
@@ -140,56 +146,37 @@ def _mean_std(cell: str) -> tuple[float, float]:
     return float(mean), float(std or "nan")
 
 
-def _benchmark(table: str, mode: str, name: str) -> Iterator[PaperResult]:
-    """Cells of a DMControl-GB table: one row per task, one column per method."""
-    for row in _rows(table):
-        task = row.pop("task")
-        for column, cell in row.items():
-            method, augment = column.split("/")
-            yield PaperResult(task, mode, method, augment, "cnn", *_mean_std(cell), name)
-
-
-def _ablations() -> Iterator[PaperResult]:
-    """Cells of Table 3: train and color_hard return of each row."""
-    for row in _rows(_TABLE_3_ABLATIONS):
-        who = (row["method"], row["augment"], row["encoder"])
-        for mode in ("train", "color_hard"):
-            yield PaperResult("walker_walk", mode, *who, *_mean_std(row[mode]), "Table 3")
-
-
-def _robot() -> Iterator[PaperResult]:
-    """Cells of Table 2: success rates."""
+def _cells() -> Iterator[PaperResult]:
+    """Every cell of every table."""
+    for table, mode, name in _BENCHMARK:
+        for row in _rows(table):
+            task = row.pop("task")
+            for column, cell in row.items():
+                method, augment = column.split("/")
+                yield PaperResult(task, mode, method, augment, "cnn", *_mean_std(cell), name)
     for row in _rows(_TABLE_2_ROBOT):
         who = (row.pop("method"), row.pop("augment"), row.pop("encoder"))
         for column, cell in row.items():
             task, mode = column.split("/")
-            name = _ROBOT_TASKS[task]
-            yield PaperResult(name, mode, *who, *_mean_std(cell), "Table 2", "success")
-
-
-def _distracting() -> Iterator[PaperResult]:
-    """Points of the DistractingCS curves."""
+            where = (_ROBOT_TASKS[task], mode)
+            yield PaperResult(*where, *who, *_mean_std(cell), "Table 2", "success")
+    for row in _rows(_TABLE_3_ABLATIONS):
+        who = (row["method"], row["augment"], row["encoder"])
+        for mode in ("train", "color_hard"):
+            yield PaperResult("walker_walk", mode, *who, *_mean_std(row[mode]), "Table 3")
     for row in _rows(_DISTRACTING_CS):
         task, method = row.pop("task"), row.pop("method")
         for intensity, cell in row.items():
             for augment in _DISTRACTING_AUGMENTS[method]:
                 setting = (task, f"distracting_cs:{intensity}", method, augment, "cnn")
-                name = "DistractingCS curves"
-                yield PaperResult(*setting, *_mean_std(cell), name, approximate=True)
+                about = "DistractingCS curves"
+                yield PaperResult(*setting, *_mean_std(cell), about, approximate=True)
 
 
 def _all_results() -> dict[tuple[str, str, str, str, str], PaperResult]:
     """Every cell by its setting; where tables repeat a cell (walker_walk), the first is kept."""
-    cells = [
-        *_benchmark(_TABLE_1_RANDOM_COLORS, "color_hard", "Table 1"),
-        *_benchmark(_TABLE_1_NATURAL_VIDEOS, "video_easy", "Table 1"),
-        *_robot(),
-        *_ablations(),
-        *_benchmark(_TABLE_4_VIDEO_HARD, "video_hard", "Table 4"),
-        *_distracting(),
-    ]
     found: dict[tuple[str, str, str, str, str], PaperResult] = {}
-    for cell in cells:
+    for cell in _cells():
         found.setdefault((cell.task, cell.mode, cell.method, cell.augment, cell.encoder), cell)
     return found
 

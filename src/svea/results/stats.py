@@ -4,12 +4,13 @@ Every bootstrap starts from the same seed and sorts its scores first, so an inte
 scores alone: every verb prints the same one for the same records.
 A *seed* here is one training run; its *score* is the mean return over its evaluation episodes. A
 *world* is what an episode shows (a colour setting, a clip); every seed is judged in the same ones.
-`resamples` is how many times data are drawn, `confidence` the share of what was drawn that lies in
-the interval. docs/evaluation.md says why seeds and worlds are drawn as they are.
+`resamples` is how many times data are drawn; 95 % of what was drawn lies in the interval.
+docs/evaluation.md says why seeds and worlds are drawn as they are.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 BOOTSTRAP_SEED = 0
+TAIL = (1 - 0.95) / 2  # of what was drawn, beyond each end of an interval
 
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Reduces the last axis of an array; the leading axes are bootstrap resamples."""
@@ -117,38 +119,20 @@ class SeedsAndWorlds:
         return np.take_along_axis(scores, taken, axis=1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Seeds:
-    """Scores without their episodes: of one task, only seeds can be drawn."""
-
-    scores: NDArray[np.float64]
-
-    @property
-    def draws(self) -> int:
-        """How many different seeds can be drawn."""
-        return self.scores.size
-
-    def draw_worlds(self, *_: object) -> None:
-        """There are none."""
-
-    def resample(
-        self, generator: np.random.Generator, resamples: int, *_: object
-    ) -> NDArray[np.float64]:
-        """Scores of drawn seeds: (resamples, seeds)."""
-        seeds = self.scores.size
-        return np.sort(self.scores)[generator.integers(seeds, size=(resamples, seeds))]
-
-
 Scores = ArrayLike | SeedsAndWorlds
 """Of one task: a score per seed, or all episodes by seed and world."""
 
 
-def _samples(strata: Sequence[Scores]) -> list[SeedsAndWorlds | _Seeds]:
-    """What can be drawn of each task."""
-    return [s if isinstance(s, SeedsAndWorlds) else _Seeds(np.asarray(s, float)) for s in strata]
+def _samples(strata: Sequence[Scores]) -> list[SeedsAndWorlds]:
+    """What can be drawn of each task; of scores without their episodes, only seeds."""
+    return [
+        one if isinstance(one, SeedsAndWorlds)
+        else SeedsAndWorlds.of([{"": [score]} for score in np.asarray(one, float)])
+        for one in strata
+    ]  # fmt: skip
 
 
-NO_INTERVAL = Interval(float("nan"), float("nan"), float("nan"))
+NO_INTERVAL = Interval(math.nan, math.nan, math.nan)
 
 
 def seed_scores(returns_by_seed: Sequence[ArrayLike]) -> NDArray[np.float64]:
@@ -176,8 +160,8 @@ def mean_and_std(values: ArrayLike) -> tuple[float, float]:
     (2.0, 1.0)
     """
     numbers = np.asarray(values, np.float64)
-    middle = float(numbers.mean()) if numbers.size else float("nan")
-    return middle, float(numbers.std(ddof=1)) if numbers.size > 1 else float("nan")
+    middle = float(numbers.mean()) if numbers.size else math.nan
+    return middle, float(numbers.std(ddof=1)) if numbers.size > 1 else math.nan
 
 
 def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -209,11 +193,7 @@ def mean_of_strata(sizes: Sequence[int]) -> Statistic:
 
 
 def bootstrap_interval(
-    strata: Sequence[Scores],
-    statistic: Statistic,
-    *,
-    resamples: int = 2000,
-    confidence: float = 0.95,
+    strata: Sequence[Scores], statistic: Statistic, *, resamples: int = 2000
 ) -> Interval:
     """A percentile bootstrap interval: seeds are drawn within each stratum, worlds for all.
 
@@ -226,14 +206,14 @@ def bootstrap_interval(
         return NO_INTERVAL
     point = float(statistic(np.concatenate([sample.scores for sample in samples])))
     if all(sample.draws < 2 for sample in samples):
-        return Interval(point, float("nan"), float("nan"))
+        return Interval(point, math.nan, math.nan)
     generator, worlds = np.random.default_rng(BOOTSTRAP_SEED), DrawnWorlds()
     drawn = [sample.resample(generator, resamples, worlds) for sample in samples]
-    return _percentiles(point, statistic(np.concatenate(drawn, axis=-1)), confidence)
+    return _percentiles(point, statistic(np.concatenate(drawn, axis=-1)))
 
 
 def bootstrap_band(
-    heights: ArrayLike, *, resamples: int = 1000, confidence: float = 0.95
+    heights: ArrayLike, *, resamples: int = 1000
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The pointwise bootstrap interval of a mean curve over seeds: its lower and upper edge.
 
@@ -248,8 +228,7 @@ def bootstrap_band(
     generator = np.random.default_rng(BOOTSTRAP_SEED)
     drawn = generator.integers(seeds, size=(resamples, seeds))
     weights = (drawn[:, :, None] == np.arange(seeds)).mean(axis=1)  # (resamples, seeds)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(weights @ curves, [tail, 1 - tail], axis=0)
+    low, high = np.quantile(weights @ curves, [TAIL, 1 - TAIL], axis=0)
     return low, high
 
 
@@ -262,20 +241,16 @@ def area_under_curve(decisions: ArrayLike, returns: ArrayLike, until: float | No
     x, y = np.asarray(decisions, dtype=np.float64), np.asarray(returns, dtype=np.float64)
     if until is not None:
         if x.size == 0 or until > x[-1] or until <= x[0]:
-            return float("nan")
+            return math.nan
         height = np.interp(until, x, y)
         x, y = np.append(x[x < until], until), np.append(y[x < until], height)
     if x.size < 2 or x[-1] <= x[0]:
-        return float("nan")
+        return math.nan
     return float(np.trapezoid(y, x) / (x[-1] - x[0]))
 
 
 def probability_of_improvement(
-    ours: Sequence[Scores],
-    theirs: Sequence[Scores],
-    *,
-    resamples: int = 2000,
-    confidence: float = 0.95,
+    ours: Sequence[Scores], theirs: Sequence[Scores], *, resamples: int = 2000
 ) -> Interval:
     """The chance that a run of ours beats one of theirs on the same task, averaged over tasks.
 
@@ -283,21 +258,17 @@ def probability_of_improvement(
     task, in the same order: an array with a score per seed, of which seeds are drawn within each
     task and side; or `SeedsAndWorlds` with the same worlds, which are drawn for both sides at once.
     """
-    return _averaged_over_tasks(_share_of_wins, ours, theirs, resamples, confidence)
+    return _averaged_over_tasks(_share_of_wins, ours, theirs, resamples)
 
 
 def mean_difference(
-    ours: Sequence[Scores],
-    theirs: Sequence[Scores],
-    *,
-    resamples: int = 2000,
-    confidence: float = 0.95,
+    ours: Sequence[Scores], theirs: Sequence[Scores], *, resamples: int = 2000
 ) -> Interval:
     """How much higher our mean is than theirs on the same task, averaged over tasks.
 
     The arguments are those of `probability_of_improvement`.
     """
-    return _averaged_over_tasks(_gain, ours, theirs, resamples, confidence)
+    return _averaged_over_tasks(_gain, ours, theirs, resamples)
 
 
 def _averaged_over_tasks(
@@ -305,7 +276,6 @@ def _averaged_over_tasks(
     ours: Sequence[Scores],
     theirs: Sequence[Scores],
     resamples: int,
-    confidence: float,
 ) -> Interval:
     """A comparison of two sides, averaged over tasks; nan unless both have scores on every task.
 
@@ -316,14 +286,14 @@ def _averaged_over_tasks(
         return NO_INTERVAL
     point = float(np.mean([compare(x.scores, y.scores) for x, y in pairs]))
     if all(one.draws < 2 for pair in pairs for one in pair):
-        return Interval(point, float("nan"), float("nan"))
+        return Interval(point, math.nan, math.nan)
     generator, drawn = np.random.default_rng(BOOTSTRAP_SEED), DrawnWorlds()
     compared = []
     for x, y in pairs:  # seeds apart, worlds at once: what a world does to both is no difference
         worlds = x.draw_worlds(generator, resamples, drawn)
         sides = (side.resample(generator, resamples, drawn, worlds) for side in (x, y))
         compared.append(compare(*sides))
-    return _percentiles(point, np.mean(compared, axis=0), confidence)
+    return _percentiles(point, np.mean(compared, axis=0))
 
 
 def _gain(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -337,8 +307,7 @@ def _share_of_wins(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np
     return (x > y).mean(axis=(-2, -1)) + 0.5 * (x == y).mean(axis=(-2, -1))
 
 
-def _percentiles(point: float, drawn: NDArray[np.float64], confidence: float) -> Interval:
-    """The central `confidence` share of the resampled statistics."""
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail])
+def _percentiles(point: float, drawn: NDArray[np.float64]) -> Interval:
+    """The central 95 % of the resampled statistics."""
+    low, high = np.quantile(drawn, [TAIL, 1 - TAIL])
     return Interval(point, float(low), float(high))

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Literal
 
 from svea.config.modes import family, in_order
@@ -21,6 +20,8 @@ from svea.results.summary import Aggregate, Result, aggregate, summarise
 
 Record = dict[str, Any]
 """One line of a CSV file."""
+Kind = Literal["number", "main", "text", "paper"]
+"""What a column holds: numbers, the most important of them, words, or the paper's numbers."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,20 @@ class Column:
     title: str
     method: str = ""
     """Whose results stand below: a page filters by it."""
-    kind: Literal["number", "main", "text", "paper"] = "number"
-    """What stands below: numbers, the most important of them, words, or the paper's numbers."""
+    kind: Kind = "number"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row, with what a page filters by."""
+    """Cells by the titles of their columns, with what a page filters by."""
 
-    cells: tuple[Cell, ...]
+    cells: Mapping[str, Cell]
     task: str = ""
     method: str = ""
+
+    def cell(self, column: Column) -> Cell:
+        """What stands in a column; an empty cell where there is nothing."""
+        return self.cells.get(column.title, Cell(""))
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Table:
     """For a file."""
     title: str
     columns: tuple[Column, ...]
+    """What is shown of the rows."""
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     """How to read it, a sentence each."""
@@ -76,12 +81,17 @@ class Table:
     """The unrounded numbers behind it."""
 
     @classmethod
-    def of(cls, name: str, rows: Sequence[Mapping[str, Cell]], notes: Sequence[str] = ()) -> Table:
+    def of(
+        cls, name: str, rows: Iterable[Mapping[str, Cell | str]], notes: Sequence[str] = ()
+    ) -> Table:
         """A table whose rows name their columns; the first row's are shown."""
-        titles = list(rows[0]) if rows else []
-        cells = [Row(tuple(row[title] for title in titles)) for row in rows]
-        columns = [Column(title) for title in titles]
-        return cls(name, "", tuple(columns), tuple(cells), tuple(notes))
+        lines = [{k: Cell(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
+        columns = [Column(title) for title in (lines[0] if lines else ())]
+        return cls(name, "", tuple(columns), tuple(map(Row, lines)), tuple(notes))
+
+    def lines(self) -> list[list[Cell]]:
+        """The cells of each row in the order of the columns."""
+        return [[row.cell(column) for column in self.columns] for row in self.rows]
 
 
 ABOUT = "≈"
@@ -100,11 +110,6 @@ def show(unit: str) -> Callable[[float], str]:
     return rate if unit == "success" else number
 
 
-def ours(result: Result) -> str:
-    """'760 ± 145', or '0.89 ± 0.03'."""
-    return mean_std(result.mean, result.std, show(result.unit))
-
-
 def papers(paper: PaperResult | None, is_replication: bool = True) -> str:
     """The paper's value with its marks; empty where it has none."""
     if paper is None:
@@ -115,23 +120,19 @@ def papers(paper: PaperResult | None, is_replication: bool = True) -> str:
 
 
 def cell(result: Result) -> Cell:
-    """A result next to the paper's."""
-    paper = papers(result.paper, result.is_replication)
-    return Cell(ours(result), paper=paper, value=result.mean)
+    """A result, '760 ± 145' or '0.89 ± 0.03', next to the paper's."""
+    ours = mean_std(result.mean, result.std, show(result.unit))
+    return Cell(ours, paper=papers(result.paper, result.is_replication), value=result.mean)
 
 
 def record(result: Result) -> Record:
     """Every number of a result, unrounded."""
     run, paper = result.group.runs[0], result.paper
+    names = ("method", "augment", "encoder", "base", "mask", "preset")
     return {
         "task": run.task,
         "setting": result.group.label,
-        "method": run.method,
-        "augment": run.augment,
-        "encoder": run.encoder,
-        "base": run.base,
-        "mask": run.mask,
-        "preset": run.preset,
+        **{name: getattr(run, name) for name in names},
         "decisions": min(run.decisions_done for run in result.group.runs),
         "mode": result.mode,
         "unit": result.unit,
@@ -141,10 +142,10 @@ def record(result: Result) -> Record:
         "worlds": result.worlds,
         "mean": result.mean,
         "std_over_seeds": result.std,
-        "mean_low": result.mean_interval.low,
-        "mean_high": result.mean_interval.high,
-        "mean_low_over_worlds": result.mean_over_worlds.low,
-        "mean_high_over_worlds": result.mean_over_worlds.high,
+        "mean_low": result.mean_over_seeds.low,
+        "mean_high": result.mean_over_seeds.high,
+        "mean_low_over_worlds": result.interval.low,
+        "mean_high_over_worlds": result.interval.high,
         "iqm": result.iqm.point,
         "iqm_low": result.iqm.low,
         "iqm_high": result.iqm.high,
@@ -165,19 +166,13 @@ def record(result: Result) -> Record:
 
 
 def notes_on_marks(results: Iterable[Result], *, brief: bool = False) -> list[str]:
-    """What the marks on the paper's values mean, as far as there are any.
-
-    Args:
-        results: Those shown.
-        brief: Do not say how each setting differs from the paper's.
-    """
-    marked = [result for result in results if result.paper is not None]
-    notes = []
-    if any(result.paper and result.paper.approximate for result in marked):
-        notes.append(f"{ABOUT} Read off a plot, to about 10 points.")
+    """What the marks on the paper's values mean; `brief`: not how each setting differs from it."""
+    notes: list[str] = []
     apart: dict[str, list[str]] = {}  # what differs from the paper, and whose result does
-    for result in marked:
-        if not result.is_replication:
+    for result in results:
+        if result.paper and result.paper.approximate and not notes:
+            notes.append(f"{ABOUT} Read off a plot, to about 10 points.")
+        if result.paper and not result.is_replication:
             own = ", ".join(result.departures)
             apart.setdefault(own, []).append(f"{result.group.task} {result.group.label}")
     if apart and brief:
@@ -197,17 +192,9 @@ def notes_on_marks(results: Iterable[Result], *, brief: bool = False) -> list[st
 
 # All results in a list ----------------------------------------------------------------------------
 
-Kind = Literal["number", "main", "text", "paper"]
-Listed = tuple[Kind, Callable[[Result, Result | None], Cell | None]]
-
 
 def all_results(groups: Sequence[Group], modes: Collection[str] | None = None) -> Table:
-    """A row per setting and mode, then one per setting and mode over the tasks of a suite.
-
-    Args:
-        groups: Whose results.
-        modes: Only these; all if None.
-    """
+    """A row per setting and mode (of `modes`, if given), then one over the tasks of a suite."""
     returns = [result for group in groups for result in summarise(group)]
     successes = [result for group in groups for result in summarise(group, "success")]
     return list_results(returns, successes, aggregate(groups), modes)
@@ -220,76 +207,62 @@ def list_results(
     modes: Collection[str] | None = None,
 ) -> Table:
     """The same from results that are there already."""
-    returns = [one for one in returns if modes is None or one.mode in modes]
-    succeeded = {
-        (one.group, one.mode): one for one in successes if modes is None or one.mode in modes
-    }
-    lines = [(one, _listed(one, succeeded.get((one.group, one.mode)))) for one in returns]
-    pooled = [_pooled(one) for one in aggregates if modes is None or one.mode in modes]
-    named = {name for line in (*(line for _, line in lines), *pooled) for name in line}
-    names = [name for name in COLUMNS if name in named]
-
-    def row(line: dict[str, Cell], task: str = "", method: str = "") -> Row:
-        return Row(tuple(line.get(name, Cell("")) for name in names), task, method)
-
+    returns, successes = (
+        [one for one in results if modes is None or one.mode in modes]
+        for results in (returns, successes)
+    )
+    succeeded = {(one.group, one.mode): one for one in successes}
+    rows = []
+    for one in returns:
+        success = succeeded.get((one.group, one.mode))
+        made = {name: make(one, success) for name, (_, make) in COLUMNS.items()}
+        rows.append(Row(_there(made), one.group.task, one.group.method))
+    pooled = [one for one in aggregates if modes is None or one.mode in modes]
+    rows += [Row(_there(_pooled(one))) for one in pooled]
+    named = {name for row in rows for name in row.cells}
+    columns = [Column(name, kind=kind) for name, (kind, _) in COLUMNS.items() if name in named]
     return Table(
         name="results",
         title="All results",
-        columns=tuple(Column(name, kind=COLUMNS[name][0]) for name in names),
-        rows=(
-            *(row(line, one.group.task, one.group.method) for one, line in lines),
-            *map(row, pooled),
-        ),
-        notes=tuple(_list_notes(names, [*returns, *succeeded.values()])),
-        records=tuple(record(result) for result in returns),
+        columns=tuple(columns),
+        rows=tuple(rows),
+        notes=tuple(_list_notes(named, [*returns, *successes])),
+        records=tuple(map(record, returns)),
     )
 
 
 def brief(table: Table) -> Table:
     """The columns of `all_results` that fit a terminal, without notes."""
-    places = {column.title: place for place, column in enumerate(table.columns)}
-    shown = {title: places[title] for title in BRIEF if title in places}
-
-    def short(row: Row) -> Row:
-        cells = {title: row.cells[place] for title, place in shown.items()}
-        cells[MEAN] = Cell(number(cells[MEAN].value))
-        return replace(row, cells=tuple(cells.values()))
-
-    columns = tuple(Column(BRIEF[title], kind=COLUMNS[title][0]) for title in shown)
-    return replace(table, columns=columns, rows=tuple(map(short, table.rows)), notes=())
+    columns = [replace(one, title=BRIEF[one.title]) for one in table.columns if one.title in BRIEF]
+    rows = []
+    for row in table.rows:
+        cells = {BRIEF[title]: cell for title, cell in row.cells.items() if title in BRIEF}
+        cells[BRIEF[MEAN]] = Cell(number(row.cells[MEAN].value))
+        rows.append(replace(row, cells=cells))
+    return replace(table, columns=tuple(columns), rows=tuple(rows), notes=())
 
 
-def _listed(result: Result, success: Result | None) -> dict[str, Cell]:
-    """The cells of a setting in a mode; a column without any is left out."""
-    cells = {name: make(result, success) for name, (_, make) in COLUMNS.items()}
+def _there(cells: Mapping[str, Cell | None]) -> dict[str, Cell]:
+    """The cells of a row that has no others."""
     return {name: cell for name, cell in cells.items() if cell is not None}
 
 
-def _pooled(one: Aggregate) -> dict[str, Cell]:
+def _pooled(one: Aggregate) -> dict[str, Cell | None]:
     """The cells of a setting in a mode, over tasks."""
     return {
         "task": Cell(f"all {len(one.tasks)} {one.suite} tasks"),
         "setting": Cell(one.label),
         "mode": Cell(one.mode),
-        "seeds": _count(one.seeds),
-        MEAN: _number(one.mean.point),
-        "mean [95 %]": _ends(one.mean_over_worlds),
-        "IQM": _number(one.iqm.point),
+        "seeds": _known(one.seeds, str),
+        MEAN: _known(one.mean.point),
+        "mean [95 %]": _ends(one.mean),
+        "IQM": _known(one.iqm.point),
     }
 
 
-def _number(value: float) -> Cell:
-    """A return; empty where it is not known."""
-    return Cell(number(value) if math.isfinite(value) else "", value=value)
-
-
-def _known(value: float, form: Callable[[float], str], note: str = "") -> Cell | None:
+def _known(value: float, form: Callable[[Any], str] = number, note: str = "") -> Cell | None:
     """A number with a note; no cell where there is none."""
     return Cell(form(value), note, value=value) if math.isfinite(value) else None
-
-
-def _count(count: int) -> Cell:
-    return Cell(str(count), value=count)
 
 
 def _ends(one: Interval) -> Cell:
@@ -300,7 +273,7 @@ def _ends(one: Interval) -> Cell:
 def _mode(result: Result, _: Result | None) -> Cell:
     """The mode, with what its pictures were made of, such as `6 of 10 clips`."""
     try:
-        described = describe(result.group.runs[0].provenance()[result.mode])
+        described = describe(result.group.runs[0].provenance[result.mode])
     except (KeyError, TypeError, ValueError):  # damaged
         described = result.mode
     return Cell(result.mode, described.removeprefix(result.mode).strip())
@@ -322,8 +295,8 @@ def _success(_: Result, success: Result | None) -> Cell | None:
     """The share of episodes that succeeded."""
     if success is None:
         return None
-    ends = success.mean_over_worlds
-    return Cell(rate(success.mean), interval(ends.low, ends.high, rate), value=success.mean)
+    ends = interval(success.interval.low, success.interval.high, rate)
+    return Cell(rate(success.mean), ends, value=success.mean)
 
 
 def _papers(result: Result, success: Result | None) -> Cell | None:
@@ -336,19 +309,19 @@ def _papers(result: Result, success: Result | None) -> Cell | None:
 
 
 MEAN = "mean ± std"
-COLUMNS: dict[str, Listed] = {
+COLUMNS: dict[str, tuple[Kind, Callable[[Result, Result | None], Cell | None]]] = {
     "task": ("text", lambda one, _: Cell(one.group.task)),
     "setting": ("text", lambda one, _: Cell(one.group.label)),
     "mode": ("text", _mode),
-    MEAN: ("main", lambda one, _: Cell(ours(one), value=one.mean)),
-    "mean [95 %]": ("number", lambda one, _: _ends(one.mean_over_worlds)),
-    "IQM": ("number", lambda one, _: _number(one.iqm.point)),
-    "area": ("number", lambda one, _: _known(one.area.point, number)),
+    MEAN: ("main", lambda one, _: replace(cell(one), paper="")),
+    "mean [95 %]": ("number", lambda one, _: _ends(one.interval)),
+    "IQM": ("number", lambda one, _: _known(one.iqm.point)),
+    "area": ("number", lambda one, _: _known(one.area.point)),
     "random": ("number", _random),
     "of train": ("number", lambda one, _: _known(one.percent_of_train, "{:.0f} %".format)),
     "success [95 %]": ("number", _success),
-    "seeds": ("number", lambda one, _: _count(one.seeds)),
-    "episodes": ("number", lambda one, _: _count(one.episodes)),
+    "seeds": ("number", lambda one, _: _known(one.seeds, str)),
+    "episodes": ("number", lambda one, _: _known(one.episodes, str)),
     "worlds": ("number", _worlds),
     "paper": ("paper", _papers),
 }
@@ -374,7 +347,7 @@ def _list_notes(names: Collection[str], results: Sequence[Result]) -> Iterable[s
         "mean [95 %]: bootstrap interval over seeds and worlds (train: seeds and episodes); "
         "of a single seed it says nothing about other seeds. IQM: mean of the middle half."
     )
-    if any(math.isnan(one.mean_over_worlds.low) for one in results if one.unit == "return"):
+    if any(math.isnan(one.interval.low) for one in results if one.unit == "return"):
         yield "No interval: one seed in a single world or episode says nothing about others."
     if any(one.worlds_seen < one.worlds for one in results):
         yield "Worlds: how many of a mode's were shown; `svea eval --episodes all` shows each once."
@@ -432,14 +405,10 @@ def side_by_side(
     row_of: Callable[[Result], str],
 ) -> Table:
     """A row for each of what `row_of` says, a column for each setting."""
-    order = dict(sorted((one.group.label, one.group.method) for one in results))
-    placed: dict[str, dict[str, Cell]] = {}
-    tasks: dict[str, str] = {}
-    for one in results:
-        placed.setdefault(row_of(one), {})[one.group.label] = cell(one)
-        tasks.setdefault(row_of(one), one.group.task)
+    placed = [(row_of(one), one.group.task, one.group.label, cell(one)) for one in results]
+    methods = {one.group.label: one.group.method for one in results}
     notes = (SPREAD, *notes_on_marks(results, brief=True))
-    table = _matrix(name, title, corner, order, placed, *notes, tasks=tasks)
+    table = _matrix(name, title, corner, methods, placed, notes)
     return replace(table, records=tuple(map(record, results)))
 
 
@@ -448,43 +417,42 @@ def _matrix(
     title: str,
     corner: str,
     methods: Mapping[str, str],
-    placed: Mapping[str, Mapping[str, Cell]],
-    *notes: str,
-    tasks: Mapping[str, str] = MappingProxyType({}),
+    placed: Iterable[tuple[str, str, str, Cell]],
+    notes: Sequence[str],
 ) -> Table:
-    """Cells by row and by setting; `methods` has the method of each setting, in their order."""
-    rows = []
-    for head, cells in placed.items():
-        line = (Cell(head), *(cells.get(label, Cell("–")) for label in methods))
-        rows.append(Row(line, tasks.get(head, "")))
-    columns = (Column(corner, kind="text"), *(Column(*column) for column in methods.items()))
-    return Table(name, title, columns, tuple(rows), notes)
+    """Cells by row, with its task, and by setting; `methods` has the method of each setting."""
+    rows: dict[str, dict[str, Cell]] = {}
+    tasks: dict[str, str] = {}
+    for head, task, label, shown in placed:
+        rows.setdefault(head, {corner: Cell(head)})[label] = shown
+        tasks.setdefault(head, task)
+    columns = (Column(corner, kind="text"), *(Column(*one) for one in sorted(methods.items())))
+    lines = tuple(Row(cells, tasks[head]) for head, cells in rows.items())
+    return Table(name, title, columns, lines, tuple(notes))
 
 
-def aggregate_table(aggregates: Sequence[Aggregate], methods: dict[str, str]) -> Table | None:
+def aggregate_table(aggregates: Sequence[Aggregate], methods: Mapping[str, str]) -> Table | None:
     """Interquartile means over tasks and seeds; None where no setting has several tasks.
 
-    Args:
-        aggregates: Of each setting and mode.
-        methods: The method of each setting, by its label.
+    `methods` has the method of each setting, by its label.
     """
     if not aggregates:
         return None
-    labels = sorted({one.label for one in aggregates})
-    placed: dict[str, dict[str, Cell]] = {}
+    placed = []
     for one in aggregates:
         head, ends = f"{one.mode}, {len(one.tasks)} {one.suite} tasks", one.iqm
         shown = Cell(number(ends.point), interval(ends.low, ends.high), value=ends.point)
-        placed.setdefault(head, {})[one.label] = shown
+        placed.append((head, "", one.label, shown))
     note = (
-        "IQM: the mean of the middle half of all tasks' seeds, with its 95 % interval; seeds "
-        "are resampled within each task (seeds and worlds, where a task has one seed)."
+        "IQM: the mean of the middle half of all tasks' seeds, with its 95 % interval; seeds and "
+        "worlds are resampled within each task."
     )
-    columns = {label: methods[label] for label in labels}
-    return _matrix(
-        "returns-over-tasks", "Over tasks: IQM of returns", "Mode", columns, placed, note
-    )
+    shown_methods = {one.label: methods[one.label] for one in aggregates}
+    title = "Over tasks: IQM of returns"
+    return _matrix("returns-over-tasks", title, "Mode", shown_methods, placed, [note])
 
+
+# Writers ------------------------------------------------------------------------------------------
 
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 
@@ -492,35 +460,38 @@ _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 def to_rows(table: Table) -> list[dict[str, str]]:
     """For a terminal: a dictionary per row, by the titles of the columns."""
     titles = [column.title for column in table.columns]
-    return [dict(zip(titles, (cell.line for cell in row.cells), strict=True)) for row in table.rows]
+    return [
+        dict(zip(titles, (cell.line for cell in cells), strict=True)) for cells in table.lines()
+    ]
 
 
 def to_markdown(table: Table) -> str:
     """For a README or a page of results."""
     lines = [[column.title for column in table.columns], ["---"] * len(table.columns)]
-    lines += [[cell.line or "–" for cell in row.cells] for row in table.rows]
+    lines += [[cell.line or "–" for cell in cells] for cells in table.lines()]
     escaped = (
         " | ".join(text.replace("|", r"\|").replace("\n", " ") for text in line) for line in lines
     )
     body = "\n".join(f"| {line} |" for line in escaped)
-    parts = [f"**{table.title}**" if table.title else "", body, _notes(table)]
+    parts = [f"**{table.title}**" if table.title else "", body, notes_of(table)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def to_latex(table: Table) -> str:
     """For a paper; it needs the package booktabs."""
-    heads = [_tex(column.title) for column in table.columns]
-    lines = [" & ".join(heads) + r" \\", r"\midrule"]
-    for row in table.rows:
-        lines.append(" & ".join(_tex(cell.line or "–") for cell in row.cells) + r" \\")
+    lines = [[_tex(column.title) for column in table.columns]]
+    lines += [[_tex(cell.line or "–") for cell in cells] for cells in table.lines()]
+    head, *body = (" & ".join(line) + r" \\" for line in lines)
     alignment = "".join("l" if column.kind == "text" else "r" for column in table.columns)
     return "\n".join(
         [
             r"\begin{table}  % needs \usepackage{booktabs}",
-            rf"\caption{{\textbf{{{_tex(table.title)}.}} {_tex(_notes(table))}}}",
+            rf"\caption{{\textbf{{{_tex(table.title)}.}} {_tex(notes_of(table))}}}",
             rf"\begin{{tabular}}{{{alignment}}}",
             r"\toprule",
-            *lines,
+            head,
+            r"\midrule",
+            *body,
             r"\bottomrule",
             r"\end{tabular}",
             r"\end{table}",
@@ -552,9 +523,9 @@ def _field(value: object) -> object:
     return "" if isinstance(value, float) and math.isnan(value) else value
 
 
-def _notes(table: Table) -> str:
+def notes_of(table: Table) -> str:
     """The notes as one paragraph; empty where the page has them elsewhere."""
-    has_paper = any(cell.paper for row in table.rows for cell in row.cells)
+    has_paper = any(cell.paper for row in table.rows for cell in row.cells.values())
     papers = ["In parentheses: the paper."] if table.notes and has_paper else []
     return " ".join([*table.notes, *papers])
 
