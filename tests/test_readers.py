@@ -23,6 +23,7 @@ ALLOWED = {
     "envs/robot": "models of this package",
     "envs/workers": "pipes and anonymous memory between processes",
     "results/report.py": "styles of this package",
+    "paper/experiments.py": "tables of this package",
     "play/server.py": "the page's own files, of this package",
     "data/get.py": "archives that were downloaded, each member of a bounded size",
     "runs/tensors.py": "safetensors, after the file was opened as a plain one",

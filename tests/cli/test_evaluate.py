@@ -107,11 +107,7 @@ def test_verbs_that_take_minutes_say_how_far_they_are_on_stderr(
     assert main(["watch", str(run), "--modes", "train"]) == 0
     assert "playing in train\n" in capsys.readouterr().err
     assert main(["analyze", "q-variance", str(run), "--transitions", "8", "--draws", "2"]) == 0
-    shown = capsys.readouterr().err.splitlines()
-    assert shown[:2] == [
-        f"reading {run}: 0 of 1 runs done",
-        f"analysing 8 transitions of {run}: 0 of 1 runs done",
-    ]
+    assert f"analysing {run}: 0 of 1 runs done" in capsys.readouterr().err
 
 
 def test_all_episodes_of_a_mode_with_one_world(
