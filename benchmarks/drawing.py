@@ -1,16 +1,13 @@
 """What a picture costs a GPU that learns: updates of several runs while other processes draw.
 
     python benchmarks/drawing.py                                  # every variant, some 2 minutes
-    python benchmarks/drawing.py --variants full coarse --processes 1 5 10 --at-once 8 16
+    python benchmarks/drawing.py --variants full raster --processes 1 5 10 --at-once 8 16
 
 Processes draw the paper's tasks in turn as workers do in training, each one's pictures at once in
 one OpenGL context, at a rate that is that of a study's decisions. Updates are made without
-environments, as in `benchmarks/lanes.py`. They are timed alone before and after each variant, and
-next to it; the difference for each picture is what it costs. Without a GPU the time of a picture is
+environments, as by `benchmarks/updates.py --at-once`. They are timed before, next to and after each
+variant; the difference for each picture is what it costs. Without a GPU the time of a picture is
 all there is.
-
-Variants leave a part of a picture out, to tell where its time goes; what they draw is not what
-agents are trained on, but for `full` and `raster`.
 """
 
 from __future__ import annotations
@@ -29,16 +26,8 @@ import torch
 
 SIZE = 84
 TASKS = ("walker walk", "walker stand", "cartpole swingup", "ball_in_cup catch", "finger spin")
-VARIANTS = {
-    "full": "as in training",
-    "raster": "the same but for rounding, by a program of our own on the CPU",
-    "coarse": "16 slices and 8 stacks to a sphere instead of 28 and 16: 29 % of the triangles",
-    "flat": "4 slices and 2 stacks: hardly any triangles, as many calls",
-    "no-reflection": "without the pass for mirrors",
-    "no-shadow": "without the two passes for shadows",
-    "one-sample": "without antialiasing",
-    "fast": "without all three",
-}
+VARIANTS = ("full", "raster", "fast")
+"""Drawn by the GPU as in training, by our own program on the CPU, and without the costly parts."""
 
 
 def main() -> None:
@@ -71,8 +60,8 @@ class Updates:
     """Updates of several runs, which are timed again and again."""
 
     def __init__(self, count: int, seconds: float) -> None:
-        """Make the learners, as `benchmarks/lanes.py` does."""
-        from lanes import WARM, learner, take_turns
+        """Make the learners."""
+        from updates import WARM, learner, take_turns
 
         from svea import speed
 
@@ -188,25 +177,16 @@ def draw(variant: str, task: str, at_once: int, rate: float) -> None:
 
 
 def renderer(variant: str, task: str) -> Any:
-    """A renderer of a task, with a part left out."""
-    import mujoco
-
+    """A renderer of a task."""
     from svea.envs.rendering import Renderer, import_suite
 
     physics = import_suite().load(*task.split(), task_kwargs={"random": 0}).physics
-    model, quality = physics.model.ptr, physics.model.ptr.vis.quality
-    if variant in ("coarse", "flat"):
-        quality.numslices, quality.numstacks = (16, 8) if variant == "coarse" else (4, 2)
-    rendering = "fast" if variant in ("fast", "one-sample") else "full"
-    drawn_by = "raster" if variant == "raster" else "opengl"
-    made = Renderer(model, physics.data.ptr, size=SIZE, rendering=rendering, drawn_by=drawn_by)
+    made = Renderer(
+        physics.model.ptr, physics.data.ptr, size=SIZE,
+        rendering="fast" if variant == "fast" else "full",
+        drawn_by="raster" if variant == "raster" else "opengl",
+    )  # fmt: skip
     made.physics = physics  # it is what the renderer draws
-    flags, kinds = made._scene.flags, mujoco.mjtRndFlag
-    if variant == "one-sample":
-        flags[kinds.mjRND_SHADOW] = flags[kinds.mjRND_REFLECTION] = True
-    if variant in ("no-shadow", "no-reflection"):
-        left_out = kinds.mjRND_SHADOW if variant == "no-shadow" else kinds.mjRND_REFLECTION
-        flags[left_out] = False
     return made
 
 

@@ -21,33 +21,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from svea import augment
-    from svea.config import Config, configure
-    from svea.envs import make_env
-    from svea.evaluation.requests import evaluate
-    from svea.results.compare import compare
-    from svea.results.report import report
-    from svea.runs.load import load_agent
-    from svea.studies import sweep
-    from svea.training import train
-
-__all__ = [
-    "Config",
-    "__version__",
-    "augment",
-    "compare",
-    "configure",
-    "evaluate",
-    "load_agent",
-    "make_env",
-    "report",
-    "sweep",
-    "train",
-]
+    from svea import augment as augment
+    from svea.config import Config as Config
+    from svea.config import configure as configure
+    from svea.envs import make_env as make_env
+    from svea.evaluation.requests import evaluate as evaluate
+    from svea.results.compare import compare as compare
+    from svea.results.report import report as report
+    from svea.runs.load import load_agent as load_agent
+    from svea.studies import sweep as sweep
+    from svea.training import train as train
 
 _LAZY = {
-    "augment": "svea.augment",  # the room itself
     "Config": "svea.config",
+    "augment": "svea.augment",  # the room itself
     "compare": "svea.results.compare",
     "configure": "svea.config",
     "evaluate": "svea.evaluation.requests",
@@ -57,6 +44,7 @@ _LAZY = {
     "sweep": "svea.studies",
     "train": "svea.training",
 }
+__all__ = ["__version__", *_LAZY]
 
 
 def __dir__() -> list[str]:

@@ -86,14 +86,6 @@ def test_a_path_that_cannot_exist_is_not_looked_for(
     assert err.count("svea: ") == 1 and "Traceback" not in err
 
 
-@pytest.mark.parametrize("flag", ["--out", "-o"])
-def test_a_name_that_looks_like_a_flag(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in ("train walker_walk", "gallery environments"):
-        assert call([*verb.split(), flag, "-x"]) == 2
-        err = capsys.readouterr().err
-        assert "looks like a flag" in err and f"{flag}=./-x" in err
-
-
 def test_places_that_can_be_written_to_pass(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-HELP = (
+HELP = [
     "train",
     "eval",
     "watch",
@@ -19,7 +19,7 @@ HELP = (
     "sweep",
     "paper",
     "data",
-)
+]
 
 
 def in_a_fresh_interpreter(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -52,24 +52,17 @@ def test_answers_without_torch_or_the_simulator(words: list[str], tmp_path: Path
     assert done.returncode == 0 and done.stdout, done.stderr
 
 
-def test_the_augmentations_are_there_after_a_plain_import(tmp_path: Path) -> None:
-    code = "import svea; assert 'conv' in svea.augment.AUGMENTATIONS; assert svea.augment.shift"
-    assert in_a_fresh_interpreter(code, tmp_path).returncode == 0
-
-
-def test_every_public_name_is_there_and_no_other(tmp_path: Path) -> None:
-    code = (
-        "import svea\nfor name in svea.__all__: assert getattr(svea, name), name\n"
-        "assert not hasattr(svea, 'nonsense')"
-    )
-    done = in_a_fresh_interpreter(code, tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_public_names_are_completed_before_they_are_imported(tmp_path: Path) -> None:
-    code = (
-        "import svea\nassert set(svea.__all__) <= set(dir(svea)), dir(svea)\n"
-        "assert not {'Any', 'importlib', 'TYPE_CHECKING'} & set(dir(svea))"
-    )
-    done = in_a_fresh_interpreter(code, tmp_path)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "assert 'conv' in svea.augment.AUGMENTATIONS; assert svea.augment.shift",
+        "assert all(getattr(svea, name) for name in svea.__all__); "
+        "assert not hasattr(svea, 'nonsense')",
+        # They are completed before they are imported.
+        "assert set(svea.__all__) <= set(dir(svea)); "
+        "assert not {'Any', 'importlib', 'TYPE_CHECKING'} & set(dir(svea))",
+    ],
+)
+def test_every_public_name_is_there_and_no_other(code: str, tmp_path: Path) -> None:
+    done = in_a_fresh_interpreter(f"import svea; {code}", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -27,7 +27,7 @@ ANYTHING = st.recursive(
     max_leaves=5,
 )
 WITHIN = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

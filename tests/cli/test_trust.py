@@ -66,11 +66,8 @@ def strange(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: N
 )  # fmt: skip
 def test_what_config_json_names_is_not_imported(strange: Any, option: str, value: str) -> None:
     folder = strange(option, value)
-    if option == "task":
-        load_agent(folder)  # makes no environment
-    elif option == "augment":
-        with pytest.warns(UserWarning, match="acts without it"):
-            load_agent(folder)
+    if option in ("task", "augment"):
+        load_agent(folder)  # which needs neither an environment nor a strong augmentation
     refused = {"task": [load_config, evaluate], "augment": []}
     for use in refused.get(option, [load_config, evaluate, load_agent]):
         with pytest.raises(UserError, match="--trust"):

@@ -23,7 +23,7 @@ from svea.config import (
     from_dict,
     to_dict,
 )
-from svea.config.names import AUGMENTATION_NAMES, parse_augmentation
+from svea.config.names import AUGMENTATION_NAMES
 from svea.core.errors import Bounds, UserError
 
 
@@ -117,14 +117,6 @@ def test_an_augmentation_of_ones_own_is_known_to_the_configuration(
     finally:
         del augment.AUGMENTATIONS["brighter"]
         AUGMENTATION_NAMES.discard("brighter")
-
-
-def test_ways_and_sequences_of_augmentations() -> None:
-    assert parse_augmentation("none") == (("none",),)
-    assert parse_augmentation(" conv + cut-out | blur", {"conv", "cut_out", "blur"}) == (
-        ("conv", "cut_out"),
-        ("blur",),
-    )
 
 
 def test_a_setting_is_stored_in_one_spelling() -> None:

@@ -172,9 +172,7 @@ def test_the_list_shows_every_agent(agents: Path, capsys: pytest.CaptureFixture[
     head, first, *notes = capsys.readouterr().out.splitlines()
     assert head.split() == ["agent", "decisions", "train"]
     assert first.split() == ["zoo:toy-svea", "16", "7.5"]
-    said = " ".join(notes)
-    assert "over 10 episodes; worlds: train 1." in said
-    assert "9000 bytes each. Licence: MIT." in said and "distracting_cs" in said
+    assert "9000 bytes each; licence: MIT" in " ".join(notes)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(
     local.run_study(alone, runs, Resources(jobs=2), lambda: None)
     study = tiny_study(tmp_path / "study", *runs)
     script = (
-        "import sys; from pathlib import Path; from svea.cli.study import EngineFlags, run_study\n"
+        "import sys; from pathlib import Path; from svea.cli.sweep import EngineFlags, run_study\n"
         "from svea.studies import read_study\n"
         f"study = read_study(Path({str(study.folder)!r}))\n"
         "sys.exit(run_study(study, EngineFlags(on='ray', address=sys.argv[1])))\n"

@@ -29,7 +29,7 @@ from tiny_studies import (
 )
 
 from svea import cli
-from svea.cli.study import EngineFlags, run_study
+from svea.cli.sweep import EngineFlags, run_study
 from svea.core import process
 from svea.core.errors import UserError
 from svea.studies import engines as local

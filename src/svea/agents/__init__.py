@@ -13,8 +13,9 @@ from svea.agents.auxiliary import CURL, PAD, SGQN, SODA, Auxiliary
 from svea.agents.bases import DDPG, DQN
 from svea.augment import Augment, augmentation
 from svea.augment.images import ImageBank
-from svea.config.names import find_method, is_own_encoder, uses_pictures
+from svea.config.names import find_method, uses_pictures
 from svea.config.options import FRAMES
+from svea.core.importing import is_import_path
 from svea.core.seeds import seed_for
 from svea.networks import CNN, FrameCNN, OwnEncoder, Trunk, ViT
 from svea.recipes import streams
@@ -87,7 +88,7 @@ def make_replay(
 def make_encoder(config: Config) -> Trunk:
     """The trunk."""
     network = config.network
-    if is_own_encoder(config.encoder):
+    if is_import_path(config.encoder):
         return OwnEncoder(config.encoder, config.image_size)
     if config.encoder == "vit":
         names = ("patch", "width", "depth", "heads", "mlp_ratio")

@@ -268,6 +268,6 @@ def augmentation(spec: str, images: Callable[[], Pictures] | None = None) -> Aug
         found = find(name)
         return found.bind(images=images()) if images and uses_pictures(name) else found
 
-    ways = [tuple(map(named, names)) for names in parse_augmentation(spec, AUGMENTATIONS)]
+    ways = [tuple(map(named, names)) for names in parse_augmentation(spec)]
     branches = tuple(steps[0] if len(steps) == 1 else Chain(steps) for steps in ways)
     return branches[0] if len(branches) == 1 else Choice(branches)

@@ -12,10 +12,10 @@ from torch.nn import functional as F
 
 from svea.augment import AUGMENTATIONS, Augment, find
 from svea.augment.images import ImageBank
-from svea.bench.timing import fastest_ms
+from svea.bench.timing import captured, times_ms
 from svea.config.names import WITH_PICTURES
-from svea.core.errors import UserError
-from svea.speed import choose_speed, synchronise
+from svea.core.errors import UserError, at_least
+from svea.speed import choose_speed
 from svea.speed.accelerate import with_kernels
 
 REFERENCE = "grouped convolution"
@@ -26,19 +26,17 @@ REFERENCE = "grouped convolution"
 class AugmentRow:
     """One measurement: the fastest of the repeats, which other work on the machine disturbs least.
 
-    Attributes:
-        name: What was measured.
-        device: `cpu` or `cuda`.
-        batch: The shape of the batch.
-        ms: Milliseconds for the batch.
-        loop_ms: Milliseconds for a Python loop over the samples; None where there is none.
+    `relative` is its share of the reference's time, `loop` how many times as long a Python loop
+    over the samples takes.
     """
 
     name: str
     device: str
     batch: tuple[int, ...]
     ms: float
+    relative: float
     loop_ms: float | None = None
+    loop: float | None = None
 
 
 def time_augmentations(
@@ -50,17 +48,10 @@ def time_augmentations(
     bfloat16: bool = False,
     on_name: Callable[[str], None] = lambda name: None,
 ) -> list[AugmentRow]:
-    """Time every augmentation, and a naive loop over the samples.
+    """Time augmentations as updates run them, next to a reference; arguments as in `svea bench`.
 
-    Args:
-        names: Which augmentations; all when empty.
-        device: `cpu` (in C where there is a kernel) or `cuda` (compiled, then captured in a CUDA
-            graph): how an update runs them.
-        batch: Samples in a batch; 64 on a CPU and 256 on a GPU when None.
-        size: Height and width of the result in pixels; crop is given 16 more.
-        repeats: Measurements, of which the fastest is reported.
-        bfloat16: Give the observations as bfloat16, not float32.
-        on_name: Called with each augmentation before it is timed.
+    On a CPU they run in C where there is a kernel, on a GPU compiled and captured in a CUDA graph.
+    `on_name` is called with each before it is timed.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError("bench augment: no CUDA device here; use --device cpu")
@@ -70,24 +61,27 @@ def time_augmentations(
     special: dict[str, dict[str, Any]] = {name: {"images": bank} for name in WITH_PICTURES}
     special["crop"] = {"size": size}
     for what, given in (("repeats", repeats), ("batch", batch), ("size", size)):
-        if given < 1:
-            raise UserError(f"{what} is {given}; allowed: 1 or more")
+        at_least(1).check(what, given)
     names = [name.replace("-", "_") for name in names]
     for name in names:
         find(name)  # an unknown one is named before anything is timed
-    rows = [_reference(torch.rand(batch, 9, size, size, device=device, dtype=dtype), repeats)]
+    pixels = torch.rand(batch, 9, size, size, device=device, dtype=dtype)
+    reference = _milliseconds(_convolution(pixels), pixels, repeats)
+    rows = [AugmentRow(REFERENCE, device, tuple(pixels.shape), reference, 1.0)]
     for name in names or AUGMENTATIONS:
         on_name(name)
         side = size + 16 if name == "crop" else size
         x = torch.rand(batch, 9, side, side, device=device, dtype=dtype)
         parameters = special.get(name.partition(":")[0], {})
-        rows.append(_augmentation_row(name, x, parameters, repeats))
+        rows.append(_row(name, x, parameters, repeats, reference))
         if name == "shift":  # the replay holds bytes: shifting those moves less memory
-            rows.append(_augmentation_row(name, (x * 255).byte(), parameters, repeats))
+            rows.append(_row(name, (x * 255).byte(), parameters, repeats, reference))
     return rows
 
 
-def _augmentation_row(name: str, x: Tensor, parameters: dict[str, Any], repeats: int) -> AugmentRow:
+def _row(
+    name: str, x: Tensor, parameters: dict[str, Any], repeats: int, reference: float
+) -> AugmentRow:
     """Time one augmentation and its loop over single samples."""
     plain = find(name).bind(**parameters)
     eager = choose_speed("auto", x.device) == "eager"
@@ -97,13 +91,14 @@ def _augmentation_row(name: str, x: Tensor, parameters: dict[str, Any], repeats:
         return torch.cat([plain(sample[None]) for sample in x])
 
     label = name if x.is_floating_point() else f"{name} (uint8)"
-    ms = time_augmentation(fast, x, repeats)
-    loop_ms = time_augmentation(loop, x, max(3, repeats // 10), fast=False)
-    return AugmentRow(label, x.device.type, tuple(x.shape), ms, loop_ms)
+    ms = _milliseconds(fast, x, repeats)
+    loop_ms = _milliseconds(loop, x, max(3, repeats // 10), captures=False)
+    shape = tuple(x.shape)
+    return AugmentRow(label, x.device.type, shape, ms, ms / reference, loop_ms, loop_ms / ms)
 
 
-def _reference(x: Tensor, repeats: int) -> AugmentRow:
-    """Time a bare grouped convolution with given weights, to compare with on this machine."""
+def _convolution(x: Tensor) -> Augment:
+    """A bare grouped convolution with given weights, to compare with on this machine."""
     batch, channels, height, width = x.shape
     weight = torch.randn(batch * channels, 3, 3, 3, device=x.device, dtype=x.dtype)
 
@@ -111,45 +106,18 @@ def _reference(x: Tensor, repeats: int) -> AugmentRow:
         padded = F.pad(x, (1, 1, 1, 1), mode="replicate").view(1, -1, height + 2, width + 2)
         return F.conv2d(padded, weight, groups=batch * channels // 3).sigmoid().view(x.shape)
 
-    return AugmentRow(
-        REFERENCE, x.device.type, tuple(x.shape), time_augmentation(convolve, x, repeats)
-    )
+    return convolve
 
 
-def time_augmentation(function: Augment, x: Tensor, repeats: int, fast: bool = True) -> float:
-    """The time of `function(x)` in milliseconds.
+def _milliseconds(function: Augment, x: Tensor, repeats: int, captures: bool = True) -> float:
+    """The time of `function(x)`, from call to completion.
 
-    On a GPU, `fast` compiles the function, captures it and times replays, which leaves out the
-    host. Otherwise it is timed as it is, from call to completion.
+    On a GPU it is compiled and captured, and replays are timed, which leaves out the host.
     """
-    if fast and x.device.type == "cuda":
-        return _time_captured(function, x, repeats)
-
-    def call() -> None:
-        function(x)
-        synchronise(x.device)
-
-    return fastest_ms(call, repeats)
-
-
-def _time_captured(function: Augment, x: Tensor, repeats: int) -> float:
-    """Compile, capture in a CUDA graph, and time replays of the graph."""
+    if not captures or x.device.type != "cuda":
+        return float(times_ms([lambda: function(x)], repeats, x.device).min())
     torch.compiler.reset()  # earlier functions must not count as recompilations
     compiled = torch.compile(function, dynamic=False, fullgraph=True)
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # compile and allocate outside the capture
-        for _ in range(3):
-            compiled(x)
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
     calls = 10  # per replay, so that the start of a replay does not count
-    with torch.cuda.graph(graph):
-        for _ in range(calls):
-            compiled(x)
-
-    def replay() -> None:
-        graph.replay()
-        torch.cuda.synchronize()
-
-    return fastest_ms(replay, repeats) / calls
+    graph = captured(lambda: [compiled(x) for _ in range(calls)])
+    return float(times_ms([graph.replay], repeats, x.device).min()) / calls

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
 from svea import speed
-from svea.bench.timing import median_ms_in_turns
+from svea.bench.timing import peak_gigabytes, times_ms
 from svea.config import configure
-from svea.core.errors import UserError
+from svea.core.errors import UserError, above, at_least
 from svea.envs import describe, expand_modes, make_env
 from svea.training import Interrupt, open_trainer
 
@@ -25,14 +25,8 @@ from svea.training import Interrupt, open_trainer
 class EnvRow:
     """The cost of one mode of one task: medians, in milliseconds.
 
-    Attributes:
-        task: The task.
-        mode: The mode, and where its images come from.
-        ms: A decision: its simulator steps and one image.
-        extra: How much more that is than in the task's first mode, as a fraction.
-        relative: How many times the first row's it is.
-        reset_ms: A reset.
-        extra_reset_ms: How much more that is than in the task's first mode.
+    A decision is its simulator steps and one image. `extra` is how much more it costs than in the
+    task's first mode, as a fraction; `relative` how many times as much as in the first row.
     """
 
     task: str
@@ -45,53 +39,39 @@ class EnvRow:
 
 
 def time_environments(
-    tasks: Iterable[str] = ("walker_walk", "cartpole_swingup", "robot_reach"),
-    modes: Iterable[str] = ("all",),
+    tasks: Iterable[str],
+    modes: Iterable[str],
     decisions: int = 100,
     resets: int = 20,
-    size: int = 84,
-    rendering: str = "full",
-    data_dir: str | None = None,
+    **options: Any,
 ) -> list[EnvRow]:
     """Time decisions and resets in every mode next to the first one, which should be `train`.
 
-    Args:
-        tasks: Which tasks; the others are compared with the first.
-        modes: Which modes, or groups of them.
-        decisions: Measured decisions of each.
-        resets: Measured resets of each, with a new seed every time.
-        size: Side of the observation in pixels.
-        rendering: `full` or `fast`.
-        data_dir: Folder with the benchmark's data; generated data without one.
+    Each reset has a new seed. Options are those of `make_env`.
     """
-    if decisions < 1 or resets < 1:
-        raise UserError(f"decisions is {decisions} and resets is {resets}; both must be 1 or more")
-    options: dict[str, Any] = {"image_size": size, "rendering": rendering, "data_dir": data_dir}
+    at_least(1).check("decisions", decisions)
+    at_least(1).check("resets", resets)
     names = [(task, mode) for task in tasks for mode in expand_modes(modes, task)]
     if not names:
         raise UserError("no task is named; allowed: one or several, e.g. walker_walk")
     envs = [make_env(task, mode, **options) for task, mode in names]
-    reset_ms = median_ms_in_turns([each.reset for each in envs], resets, seeded=True)
+    resetting = [partial(_reset, each, itertools.count()) for each in envs]
+    reset_ms = np.median(times_ms(resetting, resets), axis=0).tolist()
     still = [np.zeros(each.action_space.shape or (), np.float32) for each in envs]
     decide = [partial(_decide, each, action) for each, action in zip(envs, still, strict=True)]
-    step_ms = median_ms_in_turns(decide, decisions)
-    first = {task: index for index, (task, _) in reversed(list(enumerate(names)))}
-    rows = []
-    for index, (task, _) in enumerate(names):
-        ms, reset, base = step_ms[index], reset_ms[index], first[task]
-        rows.append(
-            EnvRow(
-                task=task,
-                mode=describe(envs[index].unwrapped.provenance),  # type: ignore[attr-defined]
-                ms=ms,
-                extra=ms / step_ms[base] - 1,
-                relative=ms / step_ms[0],
-                reset_ms=reset,
-                extra_reset_ms=reset - reset_ms[base],
-            )
-        )
-        envs[index].close()
+    step_ms = np.median(times_ms(decide, decisions), axis=0).tolist()
+    rows, first = list[EnvRow](), dict[str, tuple[float, float]]()
+    for (task, _), env, ms, reset in zip(names, envs, step_ms, reset_ms, strict=True):
+        usual, usual_reset = first.setdefault(task, (ms, reset))
+        mode = describe(env.unwrapped.provenance)  # type: ignore[attr-defined]
+        extra, relative = ms / usual - 1, ms / step_ms[0]
+        rows.append(EnvRow(task, mode, ms, extra, relative, reset, reset - usual_reset))
+        env.close()
     return rows
+
+
+def _reset(env: Any, seeds: Iterator[int]) -> None:
+    env.reset(seed=next(seeds))
 
 
 def _decide(env: Any, action: np.ndarray) -> None:
@@ -117,18 +97,16 @@ class TrainRow:
     device_memory_gb: float | None
 
 
-def time_training(seeds: list[int], seconds: float, **settings: Any) -> list[TrainRow]:
+def time_training(seeds: list[int], seconds: float, **settings: Any) -> TrainRow:
     """Train for a while in a temporary folder, and count decisions."""
     if not seeds:
         raise UserError("no seed is named; allowed: one or several, e.g. 0-4")
-    if seconds <= 0:
-        raise UserError(f"seconds is {seconds:g}; allowed: more than 0")
+    above(0).check("seconds", seconds)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         configs = [
             configure(
-                settings["task"], seed=seed, out=f"{folder}/{seed}", overlay_dir="procedural",
-                decisions=10**6, replay=20_000, warmup=max(200, settings["envs"]),
-                **{k: v for k, v in settings.items() if k != "task"},
+                seed=seed, out=f"{folder}/{seed}", overlay_dir="procedural", decisions=10**6,
+                replay=20_000, warmup=max(200, settings["envs"]), **settings,
             )
             for seed in seeds
         ]  # fmt: skip
@@ -139,26 +117,20 @@ def time_training(seeds: list[int], seconds: float, **settings: Any) -> list[Tra
         trainers = [trainer for trainer in opened if trainer is not None]  # all: folders are new
         for trainer in trainers:
             trainer.begin()
-        runs = []
-        for number, trainer in enumerate(trainers):
-            runs.append((trainer, trainer.turns(), speed.lane(trainer.device, number)))
-        speed.synchronise(trainers[0].device)
+        first, device = trainers[0].config, trainers[0].device
+        runs = [(each.turns(), speed.lane(device, n)) for n, each in enumerate(trainers)]
         began, before = 0.0, 0
         while not began or time.perf_counter() - began < seconds:
-            for _, turns, stream in runs:
+            for turns, stream in runs:
                 with stream:
                     next(turns)
-            if not began and all(t.updates > 400 + 8 * t.config.envs for t in trainers):
-                speed.synchronise(trainers[0].device)
+            if not began and all(t.updates > 400 + 8 * first.envs for t in trainers):
+                speed.synchronise(device)
                 began, before = time.perf_counter(), sum(t.decision for t in trainers)
-        speed.synchronise(trainers[0].device)
+        speed.synchronise(device)
         elapsed = time.perf_counter() - began
         made = sum(trainer.decision for trainer in trainers) - before
-        cuda = trainers[0].device.type == "cuda"
-        memory = torch.cuda.max_memory_allocated() / 1e9 if cuda else None
-        first = configs[0]
-        row = TrainRow(
+        return TrainRow(
             first.task, first.method, first.encoder, trainers[0].speed, len(seeds), first.envs,
-            made, elapsed, made / elapsed, memory,
+            made, elapsed, made / elapsed, peak_gigabytes(device),
         )  # fmt: skip
-    return [row]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import platform
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -20,48 +19,54 @@ from svea.core.words import plural
 from svea.replay import Replay
 from svea.speed import synchronise
 
+CPU = torch.device("cpu")
 ACTIONS = 6  # of a replay of noise: walker's; for DQN as many choices
 
 
-def fastest_ms(call: Callable[[], object], repeats: int) -> float:
-    """The fastest of several calls on the host, in milliseconds, after two that do not count.
-
-    Other work on the machine disturbs the fastest one least.
-    """
-    times = []
-    for _ in range(repeats + 2):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return 1e3 * min(times[2:])
-
-
-def median_ms(call: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """The median time of a call in milliseconds, to its completion on the device."""
-    times = []
-    for _ in range(repeats + 1):
-        synchronise(device)
-        start = time.perf_counter()
-        call()
-        synchronise(device)
-        times.append(time.perf_counter() - start)
-    return 1e3 * statistics.median(times[1:])
-
-
-def median_ms_in_turns(
-    calls: Sequence[Callable[..., object]], repeats: int, seeded: bool = False
-) -> list[float]:
-    """The median time of each call, in milliseconds, after one round that does not count.
+def times_ms(
+    calls: Sequence[Callable[[], object]], repeats: int, device: torch.device = CPU
+) -> np.ndarray:
+    """Milliseconds of calls to their completion on the device: a row per round, after one.
 
     The calls take turns, so that other work on the machine disturbs all of them equally.
     """
     times = np.zeros((repeats + 1, len(calls)))
     for turn in range(repeats + 1):
         for index, call in enumerate(calls):
+            synchronise(device)
             start = time.perf_counter()
-            call(seed=turn) if seeded else call()
+            call()
+            synchronise(device)
             times[turn, index] = time.perf_counter() - start
-    return [float(ms) for ms in 1e3 * np.median(times[1:], axis=0)]
+    return 1e3 * times[1:]
+
+
+def median_ms(call: Callable[[], object], device: torch.device, repeats: int) -> float:
+    """The median time of a call in milliseconds, to its completion on the device."""
+    return float(np.median(times_ms([call], repeats, device)))
+
+
+def captured(
+    call: Callable[[], object], generators: Iterable[torch.Generator] = ()
+) -> torch.cuda.CUDAGraph:
+    """A CUDA graph of a call that draws from these generators, after calls that do not count."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):  # compile and allocate outside the capture
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    for generator in generators:
+        graph.register_generator_state(generator)
+    with torch.cuda.graph(graph):
+        call()
+    return graph
+
+
+def peak_gigabytes(device: torch.device) -> float | None:
+    """The most memory of a GPU that was in use."""
+    return torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else None
 
 
 def machine() -> str:

@@ -18,7 +18,7 @@ VERBS = {
     "train": ("train:run", "Train an agent, or continue a run (the same command again)."),
     "eval": ("evaluate:evaluate", "Evaluate runs or exports in any mode."),
     "watch": ("pictures:watch", "Film an agent in several modes side by side."),
-    "play": ("play:run", "Change the world by hand on a page, and watch agents in it."),
+    "play": ("pictures:play", "Change the world by hand on a page, and watch agents in it."),
     "analyze": ("analyze:PARTS", "Analyse as the paper does: Q-values, wall time, saliency."),
     "compare": ("evaluate:compare_sides", "Compare two methods over tasks and seeds."),
     "report": ("evaluate:report_page", "Write one self-contained HTML page about runs."),
@@ -26,16 +26,13 @@ VERBS = {
     "zoo": ("lists:zoo_agents", "List trained agents to use by name: `svea watch zoo:NAME`."),
     "methods": ("lists:methods", "List methods: which views feed which part."),
     "tasks": ("lists:tasks", "List tasks, and the modes in which they can be evaluated."),
-    "gallery": ("pictures:run", "Write contact sheets to look at."),
-    "bench": ("bench:run", "Measure the speed of augmentations, environments, training."),
+    "gallery": ("pictures:gallery", "Write contact sheets to look at."),
+    "bench": ("bench:PARTS", "Measure the speed of augmentations, environments, training."),
     "sweep": ("sweep:run", "Run many runs: here, on a Ray cluster or under SLURM."),
-    "paper": ("paper:run", "Run and draw the paper's tables, figures and claims."),
+    "paper": ("paper:paper", "Run and draw the paper's tables, figures and claims."),
     "data": ("data:PARTS", "List, check or download benchmark data; training needs none."),
     "doctor": ("doctor:run", "Check this machine, and say how to fix problems."),
-    "completion": (
-        "lists:completion",
-        "Print a script: bash or zsh then complete verbs and flags.",
-    ),
+    "completion": ("lists:completion", "Print a script: bash or zsh complete verbs and flags."),
 }
 """What each verb is and does. It is a function whose flags tyro makes of its signature, or several
 by the names of its parts; one named `run` reads its arguments itself."""
@@ -62,9 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
 def answer(arguments: list[str], ends: bool = False) -> int:
     """Run the verb that the arguments name; errors become a message and an exit code.
 
-    Args:
-        arguments: a verb and its own.
-        ends: whether the process ends with it.
+    `ends` says that the process ends with it.
     """
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
@@ -85,10 +80,9 @@ def run_verb(verb: str, arguments: list[str]) -> int:
     found = getattr(importlib.import_module(f"svea.cli.{module}"), name)
     if name == "run":
         return found(arguments) or 0
-    from svea.cli import arguments as flags  # not at the top: `svea doctor` may run without tyro
+    from svea.cli.arguments import parse  # not at the top: `svea doctor` may run without tyro
 
-    read = flags.parse_parts if isinstance(found, dict) else flags.parse
-    return read(found, verb, arguments)
+    return parse(found, verb, arguments)
 
 
 def overview() -> str:

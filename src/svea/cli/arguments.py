@@ -5,121 +5,98 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import itertools
 import re
-import shutil
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
-from tyro.conf import Positional
+from tyro.conf import Positional as Positional
 
 from svea.core import importing
-from svea.core.errors import UserError
 from svea.core.files import check_path
 from svea.core.terminal import unfiltered, wants_plain_text
 
 if wants_plain_text():  # tyro heeds the terminal, but not NO_COLOR
     tyro._experimental_options["ansi_codes"] = False
 
-Out = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
-"""Where to write to."""
 STYLE = (tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
 """Help that names arguments by what they are: RUN, not PATH."""
 SWITCHES = (*STYLE, tyro.conf.FlagCreatePairsOff)
 """The same, and a switch has one flag: --json without --no-json."""
 
-PATH_FLAGS = ("--out", "-o", "--export", "--figures", "--runs", "--data-dir", "--overlay-dir")
+_help = tyro.conf.arg
 
-__all__ = [
-    "NUMBERS",
-    "STYLE",
-    "Out",
-    "Positional",
-    "brief_help",
-    "parse",
-    "parse_parts",
-    "refuse_dashes",
-    "tyro",
+Out = Annotated[Path | None, _help(aliases=["-o"])]
+"""Where to write to."""
+
+# Arguments that several verbs have, with their help.
+Runs = Annotated[
+    Positional[tuple[Path, ...]],
+    _help(
+        help="folders made by `svea train` or `svea export`, folders with such beneath them, or "
+        "agents of the zoo, zoo:NAME."
+    ),
+]
+Run = Annotated[
+    Positional[Path], _help(help="folder made by `svea train` or `svea export`, or zoo:NAME.")
+]
+Device = Annotated[str, _help(help="auto, cuda, mps or cpu.")]
+DataDir = Annotated[str, _help(help="folder with benchmark data; overrides SVEA_DATA.")]
+Json = Annotated[bool, _help(help="print JSON.")]
+Task = Annotated[
+    str,
+    _help(
+        help="play in this task instead of the run's, e.g. module:function of your environment in "
+        "another look; tables show it as a mode."
+    ),
+]
+Modes = Annotated[
+    tuple[str, ...],
+    _help(
+        help="modes of `svea tasks`, or groups: `usual` is train and color_hard (robot tasks: "
+        "test), `all` train and the test modes of the paper's benchmarks, colors, videos, geometry "
+        "and lights those of a kind, `everything` all that the task has, `distracting_cs:all` the "
+        "eight intensities; module:class is a mode of yours."
+    ),
+]
+Trust = Annotated[
+    bool,
+    _help(
+        help="import the modules that config.json or study.json names, such as my_env:make: code "
+        "that runs here."
+    ),
 ]
 
-
-NUMBERS = tyro.constructors.ConstructorRegistry()
-"""How numbers are read: Python's own words for a text that is none do not help."""
+Verb = Callable[..., int | None]
 
 
-@NUMBERS.primitive_rule
-def _number(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
-    """A whole number or a number; what else is typed is answered with an example."""
-    kinds = {int: "a whole number such as 10000 or 10_000", float: "a number such as 0.5 or 1e-4"}
-    if info.type not in kinds:
-        return None
-
-    def read(words: list[str]) -> Any:
-        try:
-            return info.type(words[0])
-        except ValueError:
-            raise ValueError(f"{words[0]!r} given; allowed: {kinds[info.type]}") from None
-
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=info.type.__name__.upper(),
-        instance_from_str=read,
-        is_instance=lambda value: isinstance(value, int | info.type),
-        str_from_instance=lambda value: [str(value)],
-    )
-
-
-def parse(function: Callable[..., int | None], verb: str, arguments: list[str]) -> int:
-    """Let tyro read the arguments of a function and call it."""
-    refuse_dashes(arguments)
-    command = _with_checked_paths(function)
+def parse(verb: Verb | dict[str, Verb], name: str, arguments: list[str]) -> int:
+    """Let tyro read the arguments of a verb and call it; parts of one are listed without any."""
+    read: Any = tyro.cli
+    command: Any = None
+    if isinstance(verb, dict):
+        if not arguments:
+            return _list_parts(verb, name)
+        read = tyro.extras.subcommand_cli_from_dict
+        command = {part: _with_checked_paths(function) for part, function in verb.items()}
+    else:
+        command = _with_checked_paths(verb)
     with unfiltered():
-        call = tyro.cli(
-            command, prog=f"svea {verb}", args=arguments, config=SWITCHES, registry=NUMBERS
-        )
+        call = read(command, prog=f"svea {name}", args=arguments, config=SWITCHES)
     return call() or 0
 
 
-def parse_parts(
-    parts: dict[str, Callable[..., int | None]], verb: str, arguments: list[str]
-) -> int:
-    """A verb with parts of its own, such as `svea data check`; without one they are listed."""
-    refuse_dashes(arguments)
-    if not arguments:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
-        for name, function in parts.items():
-            head = f"  svea {verb} {name:<10} "
-            about = (function.__doc__ or "").partition("\n")[0]
-            below = " " * len(head)
-            print(textwrap.fill(about, width, initial_indent=head, subsequent_indent=below))
-        return 0
-    commands = {name: _with_checked_paths(function) for name, function in parts.items()}
-    read = tyro.extras.subcommand_cli_from_dict
-    with unfiltered():
-        call = read(
-            commands, prog=f"svea {verb}", args=arguments, config=SWITCHES, registry=NUMBERS
-        )
-    return call() or 0
+def _list_parts(parts: dict[str, Verb], name: str) -> int:
+    from svea.cli.printing import say
+
+    for part, function in parts.items():
+        say(f"  svea {name} {part:<10} {(function.__doc__ or '').partition(chr(10))[0]}")
+    return 0
 
 
-def refuse_dashes(arguments: list[str]) -> None:
-    """Say how to name a folder that begins with a dash: flags look the same."""
-    for flag, value in itertools.pairwise(arguments):
-        if flag in PATH_FLAGS and value.startswith("-"):
-            raise UserError(
-                f"{flag} is followed by {value!r}, which looks like a flag; give {flag} a name, "
-                f"and one that begins with a dash as {flag}=./{value}"
-            )
-
-
-def _with_checked_paths(
-    function: Callable[..., int | None],
-) -> Callable[..., Callable[[], int | None]]:
-    """The call of a command with its arguments; paths that cannot exist are refused."""
+def _with_checked_paths(function: Verb) -> Callable[..., Callable[[], int | None]]:
+    """The call of a verb with its arguments; paths that cannot exist are refused."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -135,17 +112,13 @@ def _with_checked_paths(
 
     defaults = {name: one.default for name, one in signature.parameters.items()}
     hints = _without_empty_defaults(get_type_hints(function, include_extras=True), defaults)
-    command.__doc__ = _unwrapped(function)
+    # Arguments have a line each: tyro would keep the breaks of the docstring, and wrap again.
+    command.__doc__ = re.sub(r"\n {8}(?=\S)", " ", inspect.getdoc(function) or "")
     del command.__wrapped__  # type: ignore[attr-defined]  # tyro would read its annotations
     command.__annotations__ = hints
     parameters = [p.replace(annotation=hints[p.name]) for p in signature.parameters.values()]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return command
-
-
-def _unwrapped(function: Callable[..., Any]) -> str:
-    """A docstring whose arguments have a line each: tyro would keep the breaks, and wrap again."""
-    return re.sub(r"\n {8}(?=\S)", " ", inspect.getdoc(function) or "")
 
 
 Flags = TypeVar("Flags", bound=type)
@@ -161,7 +134,7 @@ def brief_help(flags: Flags) -> Flags:
 
 def _without_empty_defaults(hints: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     """Annotations whose help does not say `(default: None)`: what happens then is in the text."""
-    silent = tyro.conf.arg(help_behavior_hint="")
+    silent = _help(help_behavior_hint="")
     empty = {name for name, value in defaults.items() if value is None or value in ("", ())}
     missing = [name for name, value in defaults.items() if value is inspect.Parameter.empty]
     empty |= {name for name in missing if "tuple[" in str(hints[name])}  # tyro: none is allowed

@@ -6,36 +6,45 @@ import os
 import textwrap
 from pathlib import Path
 
-from svea.cli.arguments import Positional
+from svea.cli.arguments import DataDir, Positional
 from svea.core.errors import UserError
 from svea.core.files import output_folder
+from svea.core.terminal import Steps
 from svea.core.words import plural
 
 
-def show(data_dir: str = "") -> int:
-    """List what is found, what is missing, and what it is needed for.
-
-    Args:
-        data_dir: folder with benchmark data; overrides SVEA_DATA.
-    """
+def show(data_dir: DataDir = "") -> int:
+    """List what is found, what is missing, and what it is needed for."""
     from svea.data.clips import VARIABLE, data_folder
+    from svea.data.get import SOURCES
     from svea.data.inventory import inventory
 
     root = data_folder(data_dir or None)
     if root is None:
-        print(f"no data folder (--data-dir, {VARIABLE}): videos and pictures are generated")
+        print(f"no data folder (--data-dir, {VARIABLE}): videos and pictures are generated\n")
     else:
-        print(f"data folder {root}" + ("" if data_dir else f" ({VARIABLE})"))
-    parts = inventory(root or Path(os.devnull))  # nothing can be below that
-    print()
-    for part in parts:
+        print(f"data folder {root}" + ("" if data_dir else f" ({VARIABLE})") + "\n")
+    wanted = set()
+    for part in inventory(root or Path(os.devnull)):  # nothing can be below that
         print(f"{part.name:<15} {part.summary:<18} for {part.needed_for}")
         if part.count and part.missing:
-            _print_wrapped(f"missing: {', '.join(part.missing)}")
+            _print_indented(f"missing: {', '.join(part.missing)}")
         if not part.count and root is not None:
-            _print_wrapped("refused with this folder; generated where no data folder is given")
-    _print_sources({part.source for part in parts if part.missing or not part.count}, root)
+            _print_indented("refused with this folder; generated where no data folder is given")
+        if part.missing or not part.count:
+            wanted.add(part.source)
+    print("\nto get it:" if wanted else "\nnothing is missing")
+    for name, source in SOURCES.items():
+        if name in wanted:
+            # A data set that is there in part is not written over.
+            free = root is not None and not (root / source.into).exists()
+            print(f"  svea data get {name} {root if free else 'FOLDER'}")
+            _print_indented(f"{source.about}, about {source.size // 10**6} MB")
     return 0
+
+
+def _print_indented(text: str) -> None:
+    print(textwrap.indent(textwrap.fill(text, 74), " " * 6))
 
 
 def check(folder: Positional[Path]) -> int:
@@ -44,15 +53,14 @@ def check(folder: Positional[Path]) -> int:
     Args:
         folder: with benchmark data.
     """
-    from svea.core.terminal import Steps
     from svea.data import inventory
 
     problems = 0
     with Steps("files") as steps:
         for found in inventory.check(folder, lambda path: steps.finish(f"checked {path.name}")):
             problems += bool(found.problem)
-            print(f"{'problem ' if found.problem else 'ok      '} {found.name}  ", end="")
-            print(found.problem or found.detail)
+            status = "problem" if found.problem else "ok"
+            print(f"{status:<8} {found.name}  {found.problem or found.detail}")
     root = folder.expanduser()
     for part in inventory.inventory(root):
         if part.missing:
@@ -72,7 +80,6 @@ def get(name: Positional[str], folder: Positional[Path]) -> int:
         name: dmcgb, davis or places365-val.
         folder: where to put the data; later give it as --data-dir or SVEA_DATA.
     """
-    from svea.core.terminal import Steps
     from svea.data import inventory
     from svea.data.get import SOURCES, get_data
 
@@ -80,40 +87,17 @@ def get(name: Positional[str], folder: Positional[Path]) -> int:
         print(f"{name}: {source.about}, about {source.size // 10**6} MB, from {source.url}")
     root = output_folder(folder, "folder").expanduser()
     with Steps("MB") as steps:
-        described = get_data(
+        got = get_data(
             name,
             root,
             lambda done, total: steps.reach(
                 done // 10**6, total // 10**6, "downloading" if done < total else "unpacking"
             ),
         )
-    checksum = described["verified"]
-    verified = f"{checksum}, as published" if checksum else "no checksum of it is published"
-    print(
-        f"archive sha256 {described['sha256']} ({verified}); recorded in {root / inventory.RECORD}"
-    )
-    for part in inventory.inventory(root):
-        if part.source == name:
-            print(f"{part.name:<15} {part.summary}")
+    as_published = f"{got['verified']}, as published" if got["verified"] else "none is published"
+    print(f"sha256 {got['sha256']} (checksum: {as_published}), kept in {root / inventory.RECORD}")
     print(f"use it with --data-dir {root} or export SVEA_DATA={root}")
     return 0
-
-
-def _print_sources(names: set[str], root: Path | None) -> None:
-    """Say how to get what is missing."""
-    from svea.data.get import SOURCES
-
-    print("\nto get it:" if names else "\nnothing is missing")
-    for name, source in SOURCES.items():
-        if name in names:
-            # A data set that is there in part is not written over.
-            free = root is not None and not (root / source.into).exists()
-            print(f"  svea data get {name} {root if free else 'FOLDER'}")
-            _print_wrapped(f"{source.about}, about {source.size // 10**6} MB")
-
-
-def _print_wrapped(text: str) -> None:
-    print(textwrap.fill(text, 96, initial_indent=" " * 16, subsequent_indent=" " * 16))
 
 
 PARTS = {"list": show, "check": check, "get": get}

@@ -1,25 +1,24 @@
 """`svea doctor`: what this machine has, what is wrong with it, and the command that fixes it.
 
 A check looks at one thing and returns a `Check`; what it raises becomes its own finding, so that it
-never hides the others. Nothing here needs torch.
+never hides the others. Nothing here needs torch, tyro or rich.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from svea.core import machine, process
 from svea.core.errors import (
@@ -31,7 +30,7 @@ from svea.core.errors import (
     WorkerError,
     install_hint,
 )
-from svea.core.terminal import console, waiting
+from svea.core.terminal import note
 from svea.core.words import one_line, plural
 from svea.data.clips import data_folder
 from svea.data.inventory import inventory
@@ -42,6 +41,26 @@ if TYPE_CHECKING:
 DRAW = "svea.envs.rendering:gl_info"
 GL_TIMEOUT_SECONDS = 60
 """A driver that has not drawn 20 small pictures by then hangs; software takes half a second."""
+GIB = 2**30
+REPLAY_GIB = 11
+"""The paper's replay: 500,000 frames of 84 x 84 x 3 bytes, and what is stored with them."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding."""
+
+    name: str
+    value: str
+    cure: str = ""
+    """The command that fixes it, or the sentence that says how; empty if nothing is wrong."""
+    exit_code: int = 0
+    """What `svea doctor` exits with because of this: above zero, svea cannot be used."""
+
+    @property
+    def status(self) -> str:
+        """`ok`, `warning` (usable, but not as it should be) or `problem`."""
+        return "problem" if self.exit_code else "warning" if self.cure else "ok"
 
 
 def measure_gl() -> dict[str, Any]:
@@ -54,25 +73,6 @@ def measure_gl() -> dict[str, Any]:
         ) from None
 
 
-GIB = 2**30
-
-REPLAY_GIB = 11
-"""The paper's replay: 500,000 frames of 84 x 84 x 3 bytes, and what is stored with them."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One finding: `ok`, a `warning` (usable, but not as it should be) or a `problem`."""
-
-    name: str
-    value: str
-    status: Literal["ok", "warning", "problem"] = "ok"
-    cure: str = ""
-    """The command that fixes it, or the sentence that says how."""
-    exit_code: int = 0
-    """What `svea doctor` exits with because of this; zero unless it is a problem."""
-
-
 def diagnose(data_dir: str | os.PathLike[str] | None = None) -> list[Check]:
     """The findings of every check, in the order in which they are printed."""
     checks: dict[str, Callable[[], Check]] = {"python": check_python, "svea": check_svea}
@@ -80,7 +80,7 @@ def diagnose(data_dir: str | os.PathLike[str] | None = None) -> list[Check]:
         checks |= {each.name: partial(check_package, each) for each in requirements()}
     except ImportError as error:  # svea is not installed, or packaging is not
         value = f"their versions are unknown: {error}"
-        checks["packages"] = partial(Check, "packages", value, "warning", install_hint())
+        checks["packages"] = partial(Check, "packages", value, install_hint())
     checks |= {
         "device": check_device,
         "updates": check_updates,
@@ -92,6 +92,18 @@ def diagnose(data_dir: str | os.PathLike[str] | None = None) -> list[Check]:
         "disk": check_disk,
     }
     return [_isolated(name, check) for name, check in checks.items()]
+
+
+def _isolated(name: str, check: Callable[[], Check]) -> Check:
+    """Run one check; what it raises becomes its finding."""
+    try:
+        return check()
+    except SveaError as error:
+        return Check(name, "does not work", one_line(error), error.exit_code)
+    except Exception as error:  # a broken installation can raise anything at import
+        value = f"{type(error).__name__}: {one_line(error)}"
+        cure = f"reinstall svea and its packages: {install_hint()} --force-reinstall"
+        return Check(name, value, cure, SveaError.exit_code)
 
 
 def check_python() -> Check:
@@ -107,19 +119,19 @@ def check_svea() -> Check:
 
 def check_package(requirement: Requirement) -> Check:
     """Whether a package is there, in a version that svea works with."""
-    wanted = f"{requirement.name}{in_order(requirement)}"
+    name, version = requirement.name, _installed_version(requirement.name)
+    # Lower end first, as one reads it: >=3.17,<4
+    wanted = name + ",".join(sorted(map(str, requirement.specifier), reverse=True))
     install = f"pip install '{wanted}'"
-    version = _installed_version(requirement.name)
     if version is None and requirement.marker:
         # The base install is the environments alone, and complete without this.
         value = "not installed: the environments work, training does not"
-        return Check(requirement.name, value, "warning", install_hint())
+        return Check(name, value, install_hint())
     if version is None:
-        return Check(requirement.name, "not installed", "problem", install, UserError.exit_code)
+        return Check(name, "not installed", install, UserError.exit_code)
     if not requirement.specifier.contains(version, prereleases=True):
-        value = f"{version}, but svea needs {wanted}"
-        return Check(requirement.name, value, "problem", install, UserError.exit_code)
-    return Check(requirement.name, version)
+        return Check(name, f"{version}, but svea needs {wanted}", install, UserError.exit_code)
+    return Check(name, version)
 
 
 def requirements() -> list[Requirement]:
@@ -131,15 +143,10 @@ def requirements() -> list[Requirement]:
     return [each for each in found if not each.marker or each.marker.evaluate(named)]
 
 
-def in_order(requirement: Requirement) -> str:
-    """A range as one reads it, lower end first: >=3.17,<4."""
-    return ",".join(sorted(map(str, requirement.specifier), reverse=True))
-
-
 def check_device() -> Check:
     """What training runs on, and whether a GPU stands idle."""
     if _installed_version("torch") is None:
-        return Check("device", "no torch", "warning", install_hint())
+        return Check("device", "no torch", install_hint())
     import torch
 
     if torch.cuda.is_available():
@@ -155,36 +162,33 @@ def check_device() -> Check:
     if torch.version.cuda is None:
         why = f"torch {torch.__version__} is a CPU build"
         cure = "pip install --force-reinstall torch"
-    return Check("device", f"cpu, although an NVIDIA GPU is there: {why}", "warning", cure)
+    return Check("device", f"cpu, although an NVIDIA GPU is there: {why}", cure)
 
 
 def check_updates() -> Check:
     """How `--speed auto` makes updates here."""
     if _installed_version("torch") is None:
-        return Check("updates", "no torch", "warning", install_hint())
+        return Check("updates", "no torch", install_hint())
     from svea.speed.device import choose_device, missing_for_compiling
 
-    device = choose_device("auto")
-    missing = missing_for_compiling(device)
-    if missing and device.type != "mps":
-        on_cpu = "install gcc, or fix what the reason names"
-        cure = on_cpu if device.type == "cpu" else "pip install triton"
-        return Check("updates", f"as written, which takes much longer: {missing}", "warning", cure)
+    kind = choose_device("auto").type
+    cures = {"cpu": "install gcc, or fix what the reason names", "cuda": "pip install triton"}
+    missing = missing_for_compiling(choose_device("auto"))
+    if missing and kind in cures:
+        value = f"as written, which takes much longer: {missing}"
+        return Check("updates", value, cures[kind])
     ways = {
         "cuda": "captured in CUDA graphs",
         "cpu": "compiled: in C where it gains, as in preset quick",
     }
-    return Check("updates", ways.get(device.type, "as written"))
+    return Check("updates", ways.get(kind, "as written"))
 
 
 def check_cpu() -> Check:
     """Cores that this process may use."""
     cores = machine.usable_cores()
-    value = f"{plural(cores, 'core')}, {platform.machine()}"
-    if cores < 2:
-        cure = "give the process two cores: one draws the environments, one learns"
-        return Check("cpu", value, "warning", cure)
-    return Check("cpu", value)
+    cure = "give the process two cores: one draws the environments, one learns"
+    return Check("cpu", f"{plural(cores, 'core')}, {platform.machine()}", cure if cores < 2 else "")
 
 
 def check_memory() -> Check:
@@ -195,7 +199,7 @@ def check_memory() -> Check:
     value = f"{available / GIB:.1f} GiB available"
     if machine.HEADROOM * available < REPLAY_GIB * GIB:
         value += f"; the paper preset's replay takes {REPLAY_GIB} GiB"
-        return Check("memory", value, "warning", "svea train TASK --preset quick")
+        return Check("memory", value, "svea train TASK --preset quick")
     return Check("memory", value)
 
 
@@ -208,15 +212,13 @@ def check_rendering() -> Check:
             "export MUJOCO_GL=egl; apt-get install -y libegl1; in a container, also start it with"
             " -e NVIDIA_DRIVER_CAPABILITIES=all"
         )
-        return Check("rendering", f"{value}: software, although a GPU is there", "warning", cure)
+        return Check("rendering", f"{value}: software, although a GPU is there", cure)
     return Check("rendering", value + (", software" if gl["is_software"] else ""))
-
-
-REINSTALL_FFMPEG = "pip install --force-reinstall imageio-ffmpeg"
 
 
 def check_ffmpeg() -> Check:
     """The ffmpeg that reads video backgrounds and writes recordings."""
+    cure = "pip install --force-reinstall imageio-ffmpeg"
     try:
         import imageio_ffmpeg
 
@@ -227,12 +229,12 @@ def check_ffmpeg() -> Check:
         version = imageio_ffmpeg.get_ffmpeg_version()
     except (ImportError, RuntimeError, OSError, UserError) as error:
         value = f"not usable ({one_line(error)}): no video backgrounds, no recordings"
-        return Check("ffmpeg", value, "warning", REINSTALL_FFMPEG)
+        return Check("ffmpeg", value, cure)
     try:
         ffmpeg.encoder()
     except UserError:
         value = f"{version}, decodes, but was built without {ffmpeg.H264}: no recordings"
-        return Check("ffmpeg", value, "warning", REINSTALL_FFMPEG)
+        return Check("ffmpeg", value, cure)
     return Check("ffmpeg", f"{version}, decodes and encodes")
 
 
@@ -242,18 +244,17 @@ def check_data(data_dir: str | os.PathLike[str] | None = None) -> Check:
         root = data_folder(data_dir or None)
     except UserError as error:
         cure = "export SVEA_DATA=FOLDER with a folder that exists, or unset SVEA_DATA"
-        return Check("data", str(error), "problem", cure, UserError.exit_code)
+        return Check("data", str(error), cure, UserError.exit_code)
     if root is None:
         return Check("data", "no folder given (--data-dir or SVEA_DATA): svea makes its own")
     parts = inventory(root)
     value = f"{root}: " + ", ".join(f"{part.name} {part.summary}" for part in parts)
     if not any(part.count for part in parts):
         cure = "point SVEA_DATA at the folder that holds dmcgb/, davis/ or photos/"
-        return Check("data", f"{value}: nothing svea knows", "warning", cure)
-    incomplete = [part.name for part in parts if part.count and part.missing]
-    if incomplete:
+        return Check("data", f"{value}: nothing svea knows", cure)
+    if incomplete := [part.name for part in parts if part.count and part.missing]:
         cure = f"svea data list --data-dir {root} names what {', '.join(incomplete)} lack"
-        return Check("data", value, "warning", cure)
+        return Check("data", value, cure)
     return Check("data", value)
 
 
@@ -265,27 +266,14 @@ def check_disk() -> Check:
     value = f"{free / GIB:.1f} GiB free in {folder}"
     elsewhere = "choose a folder on another disk with --out DIR"
     if not os.access(folder, os.W_OK):
-        value = f"{folder} cannot be written to"
-        return Check("disk", value, "problem", elsewhere, StorageError.exit_code)
+        return Check("disk", f"{folder} cannot be written to", elsewhere, StorageError.exit_code)
     if free < GIB:
-        return Check("disk", value, "problem", elsewhere, StorageError.exit_code)
+        return Check("disk", value, elsewhere, StorageError.exit_code)
     # A checkpoint holds the replay, and the old one stays until the new one is complete.
     if free < 2 * REPLAY_GIB * GIB:
         value += f"; a checkpoint of the paper preset needs up to {2 * REPLAY_GIB} GiB"
-        return Check("disk", value, "warning", elsewhere)
+        return Check("disk", value, elsewhere)
     return Check("disk", value)
-
-
-def _isolated(name: str, check: Callable[[], Check]) -> Check:
-    """Run one check; what it raises becomes its finding."""
-    try:
-        return check()
-    except SveaError as error:
-        return Check(name, "does not work", "problem", one_line(error), error.exit_code)
-    except Exception as error:  # a broken installation can raise anything at import
-        value = f"{type(error).__name__}: {one_line(error)}"
-        cure = f"reinstall svea and its packages: {install_hint()} --force-reinstall"
-        return Check(name, value, "problem", cure, SveaError.exit_code)
 
 
 def _installed_version(name: str) -> str | None:
@@ -297,69 +285,38 @@ def _installed_version(name: str) -> str | None:
 
 
 def run(arguments: list[str]) -> int:
-    """Read the flags and examine this machine; argparse, because tyro may be what is missing."""
+    """Examine this machine; 0 when svea can be used here, else the worst problem's code."""
     about = "Check this machine: versions, device, renderer, data; and say how to fix problems."
     parser = argparse.ArgumentParser(prog="svea doctor", description=about)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--data-dir", default=None, help="folder with benchmark data")
     options = parser.parse_args(arguments)
-    return doctor(json=options.json, data_dir=options.data_dir)
-
-
-def doctor(json: bool = False, data_dir: str | os.PathLike[str] | None = None) -> int:
-    """Print the findings; returns 0 when svea can be used here, else the worst problem's code."""
-    with _waiting():
-        checks = diagnose(data_dir)
+    if sys.stderr.isatty():
+        note("checking this machine; importing torch and drawing take seconds")
+    checks = diagnose(options.data_dir)
     code = max(check.exit_code for check in checks)
-    if json:
-        report = {"usable": code == 0, "exit_code": code, "checks": [asdict(c) for c in checks]}
-        print(dumps(report, indent=2))
-    elif sys.stdout.isatty() and importlib.util.find_spec("rich"):
-        _print_table(checks)
+    if options.json:
+        found = [asdict(check) | {"status": check.status} for check in checks]
+        print(dumps({"usable": code == 0, "exit_code": code, "checks": found}, indent=2))
+        return code
+    for check in checks:
+        _print(check)
+    bad = {kind: [c.name for c in checks if c.status == kind] for kind in ("problem", "warning")}
+    if bad["problem"]:
+        print(f"svea cannot be used here yet: fix {', '.join(bad['problem'])}")
     else:
-        _print_lines(checks)
+        look = f"; look at {', '.join(bad['warning'])}" if bad["warning"] else ""
+        print(f"svea can be used here{look}")
     return code
 
 
-def _waiting() -> AbstractContextManager[object]:
-    """Something that moves, on a terminal: importing torch and drawing take seconds."""
-    if not (sys.stderr.isatty() and importlib.util.find_spec("rich")):
-        return nullcontext()
-    return waiting("checking this machine")
-
-
-def _print_lines(checks: list[Check]) -> None:
-    """A line for each check and one for each cure, for logs and pipes."""
-    width = max(len(check.name) for check in checks)
-    for check in checks:
-        print(f"{check.status:<8} {check.name:<{width}}  {check.value}")
-        if check.cure:
-            print(f"{'':<8} {'':<{width}}  fix: {check.cure}")
-    print(_verdict(checks))
-
-
-def _print_table(checks: list[Check]) -> None:
-    """The same with colours and aligned wrapping, for people."""
-    from rich.table import Table
-    from rich.text import Text
-
-    marks = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
-    table = Table(box=None, show_header=False, padding=(0, 1))
-    for check in checks:
-        mark, style = marks[check.status]
-        value = Text(check.value)
-        if check.cure:
-            value.append(f"\nfix: {check.cure}", style=style)
-        table.add_row(Text(mark, style=style), check.name, value)
-    shown = console()
-    shown.print(table)
-    shown.print(Text(_verdict(checks)))
-
-
-def _verdict(checks: list[Check]) -> str:
-    """The last line: can svea be used here?"""
-    problems = [check.name for check in checks if check.status == "problem"]
-    warnings = [check.name for check in checks if check.status == "warning"]
-    if problems:
-        return f"svea cannot be used here yet: fix {', '.join(problems)}"
-    return "svea can be used here" + (f"; look at {', '.join(warnings)}" if warnings else "")
+def _print(check: Check) -> None:
+    """A line for a finding and one for its cure, folded where there is a terminal."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    cure = [("", "", f"fix: {check.cure}")] if check.cure else []
+    for status, name, text in [(check.status, check.name, check.value), *cure]:
+        head = f"{status:<8} {name:<18} "
+        print(textwrap.fill(
+            text, width, initial_indent=head, subsequent_indent=" " * len(head),
+            break_long_words=False, break_on_hyphens=False,
+        ))  # fmt: skip

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import json as jsonlib
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from svea.cli.arguments import Out, Positional
-from svea.cli.printing import print_results
+from svea.cli.arguments import DataDir, Device, Json, Modes, Out, Positional, Runs, Task, Trust
+from svea.cli.printing import print_json, print_results
 from svea.core.process import second_ends_at_once
-from svea.core.terminal import Steps, starting
+from svea.core.terminal import Steps, note, starting
 from svea.core.words import listed, plural
 from svea.results.compare import compare
 from svea.results.groups import caveat_notes, group_runs
@@ -22,12 +21,12 @@ from svea.results.tables import all_results, brief
 from svea.runs.records import Record, latest
 
 if TYPE_CHECKING:
-    from svea.evaluation.requests import Request, Scoring
+    from svea.evaluation.requests import Scoring
 
 
 def evaluate(
-    runs: Positional[tuple[Path, ...]],
-    modes: tuple[str, ...] = ("usual",),
+    runs: Runs,
+    modes: Modes = ("usual",),
     episodes: tuple[str, ...] = ("30",),
     seed: int = 0,
     random_policy: bool = False,
@@ -35,27 +34,20 @@ def evaluate(
     videos: bool = False,
     envs: int = 0,
     jobs: int = 1,
-    device: str = "cpu",
-    data_dir: str = "",
-    task: str = "",
+    device: Device = "cpu",
+    data_dir: DataDir = "",
+    task: Task = "",
     verbose: bool = False,
-    json: bool = False,
-    trust: bool = False,
+    json: Json = False,
+    trust: Trust = False,
 ) -> int:
-    """Evaluate agents over whole episodes, and record every episode in RUN/eval.jsonl.
+    """Evaluate agents over whole episodes, and record each in RUN/eval.jsonl (runs/zoo/NAME/...).
 
     Example: svea eval runs/walker_walk-svea-0 --modes all --episodes 30
 
     The same command again plays only what is not recorded yet.
 
     Args:
-        runs: folders made by `svea train` or `svea export`, folders with such beneath them, or
-            agents of the zoo, zoo:NAME, whose records go to runs/zoo/NAME/eval.jsonl.
-        modes: where to evaluate: modes of `svea tasks`, or groups: `usual` is train and
-            color_hard (robot tasks: test), `all` train and the test modes of the paper's
-            benchmarks, colors, videos, geometry and lights those of a kind, `everything` all
-            that the task has, `distracting_cs:all` the eight intensities; module:class is a
-            mode of yours.
         episodes: per mode; `all` shows each of a mode's worlds once (train: 100 episodes), and
             is what published numbers need. Modes with numbers of their own follow as MODE=NUMBER:
             20 color_hard=100 video_hard=all.
@@ -66,76 +58,35 @@ def evaluate(
         envs: environments in parallel, for each agent; 0 is one per core.
         jobs: agents that play at once, and modes of an agent where there are fewer agents, which
             a GPU with many cores next to it needs to be busy; records are the same.
-        device: auto, cuda, mps or cpu.
-        data_dir: folder with benchmark data; overrides SVEA_DATA.
-        task: play in this task instead of the run's, e.g. module:function of your environment
-            in another look; tables show it as a mode.
         verbose: all columns (IQM, seeds, the paper's numbers, ...) and how to read them,
             as in the report.
-        json: print the records as JSON lines instead of a table.
-        trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     from svea.core.given import name_task
     from svea.evaluation.episodes import parse_episodes
 
     count = parse_episodes(episodes)
     with starting():
-        from svea.evaluation.requests import POLICIES, Request
+        from svea.evaluation.requests import POLICIES, Request, Scoring
 
     policies = POLICIES if random_policy else POLICIES[:1]
     other = name_task(task)
     request = Request(modes, count, seed, policies, envs, device, data_dir or None, other, jobs)
-    return evaluate_and_print(
-        runs, request, again=again, videos=videos, as_json=json, verbose=verbose
-    )
-
-
-def evaluate_and_print(
-    runs: Sequence[Path],
-    request: Request,
-    *,
-    again: bool,
-    videos: bool,
-    as_json: bool,
-    verbose: bool = False,
-) -> int:
-    """The verb: returns its exit code, which is not 0 if anything could not be evaluated."""
-    from svea.config.modes import mode_of_label
-    from svea.evaluation.film import record_episode
-    from svea.evaluation.requests import Scoring
-
     found = look_for_runs(runs)
     scoring = Scoring(found.runs, request, again)
     if found.copies:
         exports = listed(list(map(str, found.copies)), most=3)
-        print(f"left out: {exports}, exported from runs that are evaluated; name an export itself "
-              "to evaluate it, too", file=sys.stderr)  # fmt: skip
+        note(f"left out: {exports}, exported from runs that are evaluated; name an export itself "
+             "to evaluate it, too")  # fmt: skip
     _play(scoring)
-    if as_json:
-        for records in scoring.records.values():
-            for record in records:
-                print(json.dumps(record))
+    if json:
+        for record in itertools.chain(*scoring.records.values()):
+            print(jsonlib.dumps(record))
     elif scoring.records:
-        for why, count in scoring.replayed().items():
-            print(f"{plural(count, 'episode')} recorded before played again: {why}")
-        known = sum(map(len, scoring.records.values())) - scoring.played
-        if known:
-            were = "was" if known == 1 else "were"
-            print(f"{plural(known, 'episode')} {were} recorded before; --again plays all again")
-        modes = {record["mode"] for records in scoring.records.values() for record in records}
-        print_scores(list(scoring.records), modes, scoring.records, verbose=verbose)
-        for line in _adaptation_notes(scoring.records):
-            print(line)
+        _print(scoring, verbose)
     for problem in scoring.problems:
-        print(f"svea: {problem}", file=sys.stderr)
-    with Steps("videos") as steps:
-        for run in scoring.records if videos else ():
-            for label in dict.fromkeys(record["mode"] for record in scoring.records[run]):
-                steps.begin(f"filming {run.name} in {label}")
-                record_episode(
-                    run, mode_of_label(label, request.task), seed=request.seed,
-                    device=request.device, data_dir=request.data_dir, task=request.task,
-                )  # fmt: skip
+        note(f"svea: {problem}")
+    if videos:
+        _film(scoring)
     return scoring.exit_code
 
 
@@ -151,8 +102,37 @@ def _play(scoring: Scoring) -> None:
                 lambda: steps.begin("stopping (Ctrl-C once more: at once)"),
             )
     except KeyboardInterrupt:
-        print(f"stopped; {scoring.kept}", file=sys.stderr)
+        note(f"stopped; {scoring.kept}")
         raise
+
+
+def _print(scoring: Scoring, verbose: bool) -> None:
+    """The scores, with what was played before and what adapting to the test world cost."""
+    records = scoring.records
+    for why, count in scoring.replayed().items():
+        print(f"{plural(count, 'episode')} recorded before played again: {why}")
+    if known := sum(map(len, records.values())) - scoring.played:
+        print(f"recorded before: {plural(known, 'episode')}; --again plays all again")
+    modes = {record["mode"] for played in records.values() for record in played}
+    print_scores(list(records), modes, records, verbose=verbose)
+    for line in _adaptation_notes(records):
+        print(line)
+
+
+def _film(scoring: Scoring) -> None:
+    """One episode of each run in each mode that it was played in."""
+    from svea.config.modes import mode_of_label
+    from svea.evaluation.film import record_episode
+
+    asked = scoring.request
+    with Steps("videos") as steps:
+        for run, records in scoring.records.items():
+            for label in dict.fromkeys(record["mode"] for record in records):
+                steps.begin(f"filming {run.name} in {label}")
+                record_episode(
+                    run, mode_of_label(label, asked.task), seed=asked.seed, device=asked.device,
+                    data_dir=asked.data_dir, task=asked.task,
+                )  # fmt: skip
 
 
 def _adaptation_notes(records: dict[Path, list[Record]]) -> list[str]:
@@ -176,13 +156,9 @@ def print_scores(
     played: Mapping[Path, list[Record]] | None = None,
     verbose: bool = False,
 ) -> None:
-    """The table of runs, with what a reader must know about it.
+    """The table of runs in some modes, or all, with what a reader must know about it.
 
-    Args:
-        runs: folders.
-        modes: which modes; all if None.
-        played: records that count, also where a folder could not be written to.
-        verbose: all columns and notes, not the few that fit a terminal.
+    `played` are records that count even where a folder could not be written to.
     """
     found, problems = read_runs(runs)
     own = played or {}
@@ -205,7 +181,7 @@ def compare_sides(
     modes: tuple[str, ...] = (),
     measure: Literal["return", "area", "success"] = "return",
     verbose: bool = False,
-    json: bool = False,
+    json: Json = False,
 ) -> int:
     """Two methods: their difference and the probability that one is better, with 95 % intervals.
 
@@ -222,22 +198,17 @@ def compare_sides(
         modes: which modes or groups of modes; default all that both have.
         measure: final return, area under the evaluation curve (sample efficiency), or success.
         verbose: also the probability and the seeds, and what to know before quoting any of it.
-        json: print JSON instead of a table.
     """
     with Steps("comparisons") as steps:
         steps.doing("reading runs")
         found = compare(a, b, runs=runs, modes=modes, measure=measure)
     if json:
-        print(jsonlib.dumps(found.to_json(), indent=1))
+        print_json(found.to_json())
         return 0
     return print_results(found.table(verbose), found.notes if verbose else found.brief_notes)
 
 
-def report_page(
-    runs: Positional[tuple[Path, ...]],
-    out: Out = None,
-    figures: Path | None = None,
-) -> int:
+def report_page(runs: Runs, out: Out = None, figures: Path | None = None) -> int:
     """Write a report: curves, tables, frames, videos, configuration. No network needed.
 
     Example: svea report runs -o report.html
@@ -245,17 +216,15 @@ def report_page(
     What is missing or damaged is named on stderr and on the page; the rest is reported.
 
     Args:
-        runs: run folders, folders with runs beneath them, or agents of the zoo, zoo:NAME.
         out: the page; default RUN/report.html for one run (of the zoo: runs/zoo/NAME/report.html),
             report.html for several.
         figures: also write every figure as PNG, PDF and CSV, and every table as LaTeX and
             Markdown, into this folder.
     """
-    from svea.core.terminal import Steps
     from svea.results.report import report
 
     def warn(problem: str) -> None:
-        print(f"svea: {problem}", file=sys.stderr)
+        note(f"svea: {problem}")
 
     with Steps("pages") as steps:
         print(report(runs, out, figures=figures, on_problem=warn, on_step=steps.doing))

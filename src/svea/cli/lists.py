@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json as jsonlib
+from collections.abc import Iterable
 from typing import Any, Literal
 
-from svea.cli.arguments import Positional
+from svea.cli.arguments import Json, Positional
 from svea.config.names import find_method
 from svea.core.errors import unknown_name
 from svea.core.words import number, size
@@ -13,21 +13,26 @@ from svea.methods import METHODS
 from svea.recipes import OWN
 
 
-def methods(names: Positional[tuple[str, ...]] = (), json: bool = False) -> int:
+def show(rows: list[dict[str, Any]], as_json: bool, notes: Iterable[str] = ()) -> int:
+    """A list, as JSON or as a table with what to know about it."""
+    from svea.cli.printing import print_json, print_table, say  # results are read there: slower
+
+    if as_json:
+        print_json(rows)
+        return 0
+    print_table(rows)
+    for note in notes:
+        say(note)
+    return 0
+
+
+def methods(names: Positional[tuple[str, ...]] = (), json: Json = False) -> int:
     """List methods with the views that feed Q-prediction, Q-target and policy.
 
     Args:
         names: which; default: all. One of your own is named as module:name.
-        json: print JSON instead of a table.
     """
-    from svea.cli.printing import print_table
-
-    rows = [views_row(name) for name in names or METHODS]
-    if json:
-        print(jsonlib.dumps(rows, indent=1))
-    else:
-        print_table(rows)
-    return 0
+    return show([views_row(name) for name in names or METHODS], json)
 
 
 def views_row(name: str) -> dict[str, str]:
@@ -59,79 +64,73 @@ def views_row(name: str) -> dict[str, str]:
     }
 
 
-def tasks(names: Positional[tuple[str, ...]] = (), json: bool = False) -> int:
+def tasks(names: Positional[tuple[str, ...]] = (), json: Json = False) -> int:
     """List every task with the length of a decision and of an episode, and all modes.
 
     With --json each task has the modes that it has; shift is defined for five domains only.
 
     Args:
         names: only tasks with one of these words in their names, such as walker.
-        json: print JSON instead of a table.
     """
-    from svea.cli.printing import print_table, say
-    from svea.config.modes import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, TASKS
-    from svea.envs import GROUPS, MODES, PAPER_TASKS, PICTURE_MODES, ROBOT_MODES, modes_of
+    from svea.config import modes
+    from svea.envs import modes_of
 
-    def source(task: str) -> str:
-        suite = "dm_control, in the paper" if task in PAPER_TASKS else "dm_control"
-        return "the paper's robot" if task in ROBOT_TASKS else suite
-
-    rows = [
+    source = dict.fromkeys(modes.TASKS, "dm_control")
+    source |= dict.fromkeys(modes.PAPER_TASKS, "dm_control, in the paper")
+    source |= dict.fromkeys(modes.ROBOT_TASKS, "the paper's robot")
+    rows: list[dict[str, Any]] = [
         {
             "task": task,
-            "from": source(task),
-            "frames per decision": ACTION_REPEAT[task],
-            "frames per episode": EPISODE_FRAMES[task],
+            "from": source[task],
+            "frames per decision": modes.ACTION_REPEAT[task],
+            "frames per episode": modes.EPISODE_FRAMES[task],
         }
-        for task in TASKS
+        for task in modes.TASKS
         if not names or any(name in task for name in names)
     ]
     if not rows:
-        raise unknown_name("task", " ".join(names), TASKS)
+        raise unknown_name("task", " ".join(names), modes.TASKS)
     if json:
-        rows = [row | {"modes": list(modes_of(str(row["task"])))} for row in rows]
-        print(jsonlib.dumps(rows, indent=1))
-        return 0
-    print_table(rows)
-    say(f"modes (all): {', '.join(MODES)}; robot tasks: {', '.join(ROBOT_MODES)}")
-    for group in ("geometry", "lights"):
-        say(f"{group}: {', '.join(GROUPS[group])}")
-    say(f"any task: {', '.join(PICTURE_MODES)}, and module:class of your own")
-    say(
-        "your own environment: module:function, or a Gymnasium id such as CarRacing-v3 "
-        "(docs/your-environment.md)"
-    )
-    return 0
+        return show([row | {"modes": list(modes_of(row["task"]))} for row in rows], json)
+    listed = {
+        "modes (all)": f"{', '.join(modes.MODES)}; robot tasks: {', '.join(modes.ROBOT_MODES)}",
+        "geometry": ", ".join(modes.GEOMETRY_MODES),
+        "lights": ", ".join(modes.LIGHT_MODES),
+        "any task": f"{', '.join(modes.PICTURE_MODES)}, and module:class of your own",
+        "your own environment": "module:function, or a Gymnasium id such as CarRacing-v3 "
+        "(docs/your-environment.md)",
+    }
+    return show(rows, json, [f"{what}: {which}" for what, which in listed.items()])
 
 
 MODES = ("train", "color_hard", "video_easy", "video_hard")
 """Those with a column: more do not fit next to the names on 80 columns."""
 
 
-def zoo_agents(json: bool = False) -> int:
+def zoo_agents(json: Json = False) -> int:
     """List agents to use by name: `svea watch zoo:NAME`, `svea eval zoo:NAME`.
 
     What verbs write about an agent goes to runs/zoo/NAME.
-
-    Args:
-        json: print all that is known about them as JSON instead of a table.
     """
-    from svea.cli.printing import print_problems, print_table, say
+    from svea.cli.printing import print_problems
     from svea.runs import zoo
 
     cards, problems = zoo.cards()
-    if json:
-        print(jsonlib.dumps(cards, indent=1))
-    elif cards:
-        licences = {card["licence"] for card in cards}
-        print_table([_row(card, licences) for card in cards])
-        for note in _notes(cards, licences):
-            say(note)
-        say(f"and the model cards, {zoo.home()}/NAME/README.md")
+    licences = sorted({card["licence"] for card in cards})
+    if cards:
+        rows = cards if json else [_row(card, len(licences) > 1) for card in cards]
+        ends = [size(pick(card["size"] for card in cards)) for pick in (min, max)]
+        sizes = " to ".join(dict.fromkeys(ends))
+        notes = [
+            f"Mean returns of one training seed each; {sizes} each; licence: {', '.join(licences)}",
+            "Episodes, worlds, intervals, other modes, how they were made: `svea zoo --json`",
+            f"and the model cards, {zoo.home()}/NAME/README.md",
+        ]
+        show(rows, json, notes)
     return print_problems(problems)
 
 
-def _row(card: dict[str, Any], licences: set[str]) -> dict[str, str]:
+def _row(card: dict[str, Any], with_licence: bool) -> dict[str, str]:
     """An agent's line; the table leaves out columns that are empty in all."""
     means = {one["mode"]: number(one["mean"]) for one in card["returns"]}
     return {
@@ -139,32 +138,8 @@ def _row(card: dict[str, Any], licences: set[str]) -> dict[str, str]:
         "decisions": f"{card['decisions']:,}",
         # Two words, so that a narrow terminal can put one above the other.
         **{mode.replace("_", " "): means.get(mode, "") for mode in MODES},
-        "licence": card["licence"] if len(licences) > 1 else "",
+        "licence": card["licence"] if with_licence else "",
     }
-
-
-def _notes(cards: list[dict[str, Any]], licences: set[str]) -> list[str]:
-    """What stands behind the numbers, and what the table leaves out."""
-    shown = [one for card in cards for one in card["returns"] if one["mode"] in MODES]
-    worlds = {m: [one["worlds"] for one in shown if one["mode"] == m] for m in MODES}
-    notes = []
-    if shown:
-        of_each = ", ".join(f"{mode} {_range(counts)}" for mode, counts in worlds.items() if counts)
-        episodes = _range([one["episodes"] for one in shown])
-        notes.append(f"Mean returns over {episodes} episodes; worlds: {of_each}.")
-    sizes = [card["size"] for card in cards]
-    between = " to ".join(dict.fromkeys(size(one) for one in (min(sizes), max(sizes))))
-    licence = f" Licence: {min(licences)}." if len(licences) == 1 else ""
-    return [
-        *notes,
-        f"One training seed behind each agent; {between} each.{licence}",
-        "Other modes such as distracting_cs, intervals, how they were made: `svea zoo --json`",
-    ]
-
-
-def _range(counts: list[int]) -> str:
-    """All of some numbers: '30 to 100', or '6'."""
-    return " to ".join(str(one) for one in dict.fromkeys((min(counts), max(counts))))
 
 
 # Flags are read off `svea VERB --help` when they are asked for, so the script knows those of the

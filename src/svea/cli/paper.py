@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from svea.cli.arguments import Out, Positional, parse, tyro
+import tyro
+
+from svea.cli.arguments import Out, Positional
 from svea.cli.printing import print_table, say
-from svea.cli.study import DEFAULT_ENGINE, EngineFlags, run_study
+from svea.cli.sweep import DEFAULT_ENGINE, EngineFlags, run_study
 from svea.config.presets import parse_settings
 from svea.core.errors import UserError
 from svea.core.files import output_folder
 from svea.core.terminal import Steps
 
 
-def run(arguments: list[str]) -> int:
-    """Read the arguments and run the verb."""
-    return parse(command, "paper", arguments or ["list"])
-
-
-def command(
-    what: Positional[str],
+def paper(
+    what: Positional[str] = "list",
     scale: float = 1.0,
     seeds: tuple[str, ...] = ("0-4",),
     set: tuple[str, ...] = (),
@@ -44,23 +41,23 @@ def command(
         yes: start without asking; needed where there is no terminal to ask on.
         engine: where and how to run.
     """
-    Paper = paper_wing()
+    Paper = _wing()
     if what == "list":
         print_table(Paper.experiments())
         return 0
-    paper = Paper(scale, " ".join(seeds), parse_settings(set))
-    paper.folder = output_folder(out or paper.folder).absolute()
+    experiment = Paper(scale, " ".join(seeds), parse_settings(set))
+    experiment.folder = output_folder(out or experiment.folder).absolute()
     if what == "claims":
         if out is not None and not out.is_dir():
             raise UserError(
                 f"out is {str(out)!r}, which is not a folder; allowed: one that `svea paper` "
                 "has written its runs to, or no --out"
             )
-        return print_claims(paper)
-    return run_and_draw(what, paper, engine, render, confirm=not yes)
+        return print_claims(experiment)
+    return run_and_draw(what, experiment, engine, render, confirm=not yes)
 
 
-def paper_wing() -> Any:
+def _wing() -> Any:
     """The door to the paper's experiments, which an installation may lack."""
     try:
         from svea.paper import Paper

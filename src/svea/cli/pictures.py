@@ -1,28 +1,33 @@
-"""`svea watch` and `svea gallery`: a video of an agent, and contact sheets."""
+"""`svea watch`, `svea play`, `svea gallery`: videos of agents, the playground, contact sheets."""
 
 from __future__ import annotations
 
+import os
+import sys
+import webbrowser
 from pathlib import Path
 from typing import Literal, get_args
 
-from svea.cli.arguments import Out, Positional, parse
-from svea.core.errors import UserError
+from svea.cli.arguments import DataDir, Device, Modes, Out, Positional, Run, Task, Trust
+from svea.cli.printing import collected, print_problems
+from svea.core.errors import UserError, install_hint
 from svea.core.files import output_file
+from svea.core.terminal import Steps, starting
 
 
 def watch(
-    run: Positional[Path],
-    modes: tuple[str, ...] = ("usual",),
+    run: Run,
+    modes: Modes = ("usual",),
     out: Out = None,
     gif: bool = False,
     seconds: float = 0.0,
     fps: float = 0.0,
     seed: int = 0,
     size: int = 240,
-    device: str = "cpu",
-    data_dir: str = "",
-    task: str = "",
-    trust: bool = False,
+    device: Device = "cpu",
+    data_dir: DataDir = "",
+    task: Task = "",
+    trust: Trust = False,
 ) -> int:
     """Write a video: the same episode in each mode, with return and Q-value drawn in.
 
@@ -31,24 +36,14 @@ def watch(
     Of an agent with a masker (MaDi), the mask is shown next to each picture: white is kept.
 
     Args:
-        run: folder made by `svea train` or `svea export`, or an agent of the zoo, zoo:NAME.
-        modes: what to show: modes, or groups as in `svea eval`; `usual` is train and color_hard
-            (robot tasks: test).
         out: the video; default RUN/watch.mp4.
         gif: also write a GIF next to it, 480 pixels wide with 10 frames a second.
         seconds: show only the beginning of the episode; 0: all of it.
         fps: decisions shown per second of the video, up to 240; 0: as fast as they happen.
         seed: of the evaluation whose first episode is shown.
         size: side of each picture in pixels.
-        device: auto, cuda, mps or cpu.
-        data_dir: folder with benchmark data; overrides SVEA_DATA.
-        task: play in this task instead of the run's, e.g. module:function of your environment
-            in another look.
-        trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
-    from svea.cli.printing import collected, print_problems
     from svea.core.given import name_task
-    from svea.core.terminal import Steps, starting
     from svea.runs import zoo
 
     with starting():
@@ -69,19 +64,11 @@ def watch(
 Sheet = Literal["augmentations", "environments", "robot"]
 
 
-def run(arguments: list[str]) -> int:
-    """Without arguments the sheets are listed."""
-    if not arguments:
-        print("\n".join(f"  svea gallery {name}" for name in get_args(Sheet)))
-        return 0
-    return parse(gallery, "gallery", arguments)
-
-
 def gallery(
-    sheet: Positional[Sheet],
+    sheet: Positional[Sheet | None] = None,
     out: Out = None,
     overlay_dir: str = "",
-    data_dir: str = "",
+    data_dir: DataDir = "",
     seed: int = 0,
     modes: tuple[str, ...] = (),
     tasks: tuple[str, ...] = (),
@@ -91,18 +78,19 @@ def gallery(
     Example: svea gallery environments --modes train geometry --tasks walker_walk
 
     Args:
-        sheet: what to show: augmentations, environments or robot.
+        sheet: augmentations, environments or robot; without it they are listed.
         out: the picture; default SHEET.png.
         overlay_dir: pictures for overlay, or `procedural`.
-        data_dir: folder with benchmark data; overrides SVEA_DATA.
         seed: of everything that is drawn at random.
         modes: rows of environments: modes, or groups such as geometry and lights; default the
             paper's, and those that fit any environment.
         tasks: columns of environments; default walker_walk and cartpole_swingup.
     """
-    from svea.core.terminal import Steps
     from svea.evaluation import sheets
 
+    if sheet is None:
+        print("\n".join(f"  svea gallery {name}" for name in get_args(Sheet)))
+        return 0
     if sheet != "environments" and (modes or tasks):
         raise UserError(
             f"--modes and --tasks choose what environments shows, not {sheet}; leave them out"
@@ -125,3 +113,68 @@ def gallery(
             shown = sheets.augmentations(path, seed=seed, images=bank, on_row=steps.finish)
     print(shown)
     return 0
+
+
+def play(
+    runs: Positional[tuple[Path, ...]] = (),
+    random: bool = False,
+    task: Task = "",
+    setting: str = "",
+    no_browser: bool = False,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    pages: int = 2,
+    envs: int = 0,
+    device: Device = "cpu",
+    data_dir: DataDir = "",
+    trust: Trust = False,
+) -> int:
+    """Open a local page: change colours, videos, camera and light, and watch agents live.
+
+    Example: svea play zoo:walker_walk-svea-drift zoo:walker_walk-drq
+
+    It serves this machine alone, at an address with a random token. Ctrl-C ends it.
+
+    Args:
+        runs: one to four folders made by `svea train` or `svea export`, or agents of the zoo,
+            zoo:NAME; they may have different tasks.
+        random: the random policy too, in the first agent's task, or in --task.
+        setting: open in this setting: a link that the page made, or what follows its #.
+        no_browser: print the address, and open no browser.
+        host: address to listen on; another than 127.0.0.1 lets other machines in.
+        port: to listen on; 0 takes a free one.
+        pages: how many may be open; each has processes of its own, one per agent.
+        envs: compute actions in batches of this size, as `svea eval --envs` does: with the same
+            number, returns are the same to the last digit. 0 is one per core.
+    """
+    try:
+        from svea.play.server import serve
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing == "svea":
+            raise UserError(
+                "svea.play, the playground, is not there; install svea again to have it"
+            ) from None
+        raise UserError(
+            f"svea play needs {missing}, which is not installed: {install_hint('play')}"
+        ) from None
+    from svea.core.given import name_task
+
+    def ready(address: str) -> None:
+        print(f"playing at {address}\nCtrl-C ends it", flush=True)
+        if has_display() and not no_browser:
+            webbrowser.open(address)
+
+    serve(
+        [str(run) for run in runs], random=random, task=name_task(task), setting=setting,
+        host=host, port=port, pages=pages, envs=envs, device=device, data_dir=data_dir,
+        on_ready=ready,
+    )  # fmt: skip
+    return 0
+
+
+def has_display() -> bool:
+    """Whether a browser could show itself here; one inside the terminal would be in the way."""
+    return sys.platform == "darwin" or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )

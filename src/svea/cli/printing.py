@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import sys
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Group, RenderableType
 from rich.table import Table
 
 from svea.core.errors import SveaError
-from svea.core.terminal import console
+from svea.core.terminal import console, note
 from svea.results.tables import Table as Results
 from svea.results.tables import to_rows
+
+Rows = Sequence[dict[str, Any]]
 
 
 @contextmanager
@@ -31,7 +33,7 @@ def collected() -> Iterator[list[SveaError]]:
 def print_problems(problems: Sequence[SveaError]) -> int:
     """What did not work, on stderr; the exit code of the first problem."""
     for problem in problems:
-        print(f"svea: {problem}", file=sys.stderr)
+        note(f"svea: {problem}")
     return problems[0].exit_code if problems else 0
 
 
@@ -44,30 +46,47 @@ def say(text: str) -> None:
         print(text)
 
 
-def print_table(rows: list[dict[str, Any]]) -> None:
-    """A table on a terminal; one plain, unwrapped line per row elsewhere.
+def print_json(value: Any) -> None:
+    """What a program reads."""
+    print(json.dumps(value, indent=1))
 
-    Columns without an entry are left out. Where a terminal is too narrow to keep names in one
-    piece, so that they can be copied, each row is a paragraph.
-    """
+
+def print_table(rows: Rows) -> None:
+    """A table on a terminal; one plain, unwrapped line per row elsewhere."""
     shown = console()
-    names = [name for name in rows[0] if any(str(row[name]) for row in rows)] if rows else []
-    rows = [{name: str(row[name]) for name in names} for row in rows]
-    if not rows:
+    if shown.is_terminal:
+        shown.print(drawn(rows, shown.width))
         return
-    if not shown.is_terminal:
-        widths = {k: max(len(k), *(len(row[k]) for row in rows)) for k in names}
-        for row in [{k: k for k in names}, *rows]:
-            print("  ".join(row[k].ljust(width) for k, width in widths.items()).rstrip())
-    elif 1 + sum(_narrowest(name, rows) + 2 for name in names) > shown.width:
-        _print_paragraphs(shown, rows)
-    else:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        for name, width in _widths(rows, shown.width).items():
-            table.add_column(name, width=width)
-        for row in rows:
-            table.add_row(*row.values())
-        shown.print(table)
+    rows = _filled(rows)
+    names = list(rows[0]) if rows else []
+    widths = {k: max(len(k), *(len(row[k]) for row in rows)) for k in names}
+    for row in [{k: k for k in names}, *rows] if rows else ():
+        print("  ".join(row[k].ljust(width) for k, width in widths.items()).rstrip())
+
+
+def drawn(rows: Rows, room: int) -> RenderableType:
+    """A table that fits.
+
+    Where it is too narrow to keep names in one piece, so that they can be copied, each row is a
+    paragraph.
+    """
+    rows = _filled(rows)
+    if not rows:
+        return ""
+    if 1 + sum(_narrowest(name, rows) + 2 for name in rows[0]) > room:
+        return Group(*(part for row in rows for part in (_paragraph(row), "")))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name, width in _widths(rows, room).items():
+        table.add_column(name, width=width)
+    for row in rows:
+        table.add_row(*row.values())
+    return table
+
+
+def _filled(rows: Rows) -> list[dict[str, str]]:
+    """Rows as text, without the columns that have no entry."""
+    names = [name for name in rows[0] if any(str(row[name]) for row in rows)] if rows else []
+    return [{name: str(row[name]) for name in names} for row in rows]
 
 
 def _widths(rows: list[dict[str, str]], room: int) -> dict[str, int]:
@@ -89,15 +108,13 @@ def _narrowest(name: str, rows: list[dict[str, str]]) -> int:
     return max(len(word) for row in [{name: name}, *rows] for word in row[name].split() or [""])
 
 
-def _print_paragraphs(shown: Console, rows: list[dict[str, str]]) -> None:
-    """Each row as lines of name and entry."""
-    for row in rows:
-        lines = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
-        for name, entry in row.items():
-            if entry:
-                lines.add_row(name, entry)
-        shown.print(lines)
-        shown.print()
+def _paragraph(row: dict[str, str]) -> Table:
+    """A row as lines of name and entry."""
+    lines = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
+    for name, entry in row.items():
+        if entry:
+            lines.add_row(name, entry)
+    return lines
 
 
 def print_results(
@@ -105,6 +122,6 @@ def print_results(
 ) -> int:
     """A table, notes below it, problems on stderr; the exit code of the first problem."""
     print_table(to_rows(results))
-    for note in [*results.notes, *notes] if results.rows else ():  # they are about the table
-        say(note)
+    for text in [*results.notes, *notes] if results.rows else ():  # they are about the table
+        say(text)
     return print_problems(problems)

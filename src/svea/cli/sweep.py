@@ -1,35 +1,69 @@
-"""`svea sweep`: plan a study and run it on an engine; `sweep status` and `sweep cancel`."""
+"""`svea sweep`: plan a study and run it on an engine; what it costs and how far it is.
+
+`svea paper` runs its studies in the same way.
+"""
 
 from __future__ import annotations
 
 import difflib
-import json as jsonlib
+import math
+import shlex
+import signal
 import statistics
-from collections.abc import Callable, Sequence
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Group
+from rich.live import Live
 
 from svea import studies
-from svea.cli.arguments import Out, Positional, parse, tyro
-from svea.cli.printing import print_table
-from svea.cli.study import (
-    DEFAULT_ENGINE,
-    EngineFlags,
-    headline,
-    rows,
-    run_study,
-    table,
-)
+from svea.cli.arguments import Json, Out, Positional, Trust, Verb, brief_help, parse
+from svea.cli.printing import drawn, print_json, print_table, say
 from svea.config.names import own_modules
 from svea.config.presets import parse_settings
 from svea.config.run import flat
 from svea.core.errors import UserError, unknown_name
 from svea.core.files import output_folder
 from svea.core.importing import require_trust
-from svea.core.words import plural
-from svea.evaluation.episodes import parse_episodes
-from svea.studies import slurm, supervise
-from svea.studies.work import measured_speeds
+from svea.core.machine import activation
+from svea.core.process import interrupt, on_signals
+from svea.core.terminal import console, note, redrawn, warn
+from svea.core.words import duration, listed, plural
+from svea.evaluation.episodes import episodes_in, parse_episodes
+from svea.studies import STATES, RunState, Study, as_flags, read_states, slurm, supervise
+from svea.studies.engines import Resources
+from svea.studies.folder import is_cancelled, worker
+from svea.studies.supervise import LOCK_SECONDS
+from svea.studies.work import Work, decisions_left, measured_speeds
+
+FAILED = 1  # exit code of a study in which runs failed
+MOST_ROWS = 30
+REFRESH_SECONDS = 2.0  # between reads of the folders; ten times as long as a read, if that is more
+
+
+@brief_help
+@dataclass(frozen=True)
+class EngineFlags(Resources):
+    """Where and how a study runs, as flags."""
+
+    on: Literal["local", "ray", "slurm"] = "local"
+    """The engine."""
+    attempts: int = 3
+    """Failed attempts at training after which a run counts as failed; and in each call, failed
+    attempts at its export and evaluation."""
+    dry_run: bool = False
+    """List the runs and what they cost; write nothing."""
+
+
+DEFAULT_ENGINE = EngineFlags()
+
 
 Words = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[STR [STR ...]]")]
 """What is typed after a flag; None where the flag is not given."""
@@ -37,8 +71,8 @@ Words = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[STR [STR ...]]
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-    parts: dict[str, Callable[..., int | None]] = {
-        "status": print_status,
+    parts: dict[str, Verb] = {
+        "status": status,
         "cancel": cancel,
         "train": train_runs,
         "export": export_runs,
@@ -62,7 +96,7 @@ def sweep(
     episodes: Words = None,
     export: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None,
     out: Out = None,
-    trust: bool = False,
+    trust: Trust = False,
     engine: tyro.conf.OmitArgPrefixes[EngineFlags] = DEFAULT_ENGINE,
 ) -> int:
     """Plan every combination and run it. The same command again continues where it stopped.
@@ -87,18 +121,22 @@ def sweep(
         export: folder for a small export of each agent (`svea export --small`), under its run's
             name, once it is trained.
         out: the study's folder; default runs/sweep, or runs/NAME for a file NAME.toml.
-        trust: import the module of a method of your own that study.json names.
         engine: where and how to run.
     """
-    axes = _given(
-        tasks=tasks, methods=methods, augments=augments, seeds=" ".join(seeds) if seeds else seeds
-    )
+    line = " ".join(seeds) if seeds else seeds
+    axes = _given(tasks=tasks, methods=methods, augments=augments, seeds=line)
     counts = None if episodes is None else parse_episodes(episodes)
-    flags = _given(modes=modes, episodes=counts, export=export)
+    settings = _given(modes=modes, episodes=counts, export=export)
     if study is not None:
-        grids, settings = _read_file(study, axes, flags)
+        grids, given = studies.read_study_file(study)
+        if both := [*axes, *(name for name in settings if name in given)]:
+            raise UserError(
+                f"--{both[0]} is given next to the study file {study}, which says what to combine "
+                f"and may say the rest; write {both[0]} into the file, or leave the flag out"
+            )
+        settings |= given
     elif tasks:
-        grids, settings = [studies.Grid(**axes)], flags
+        grids = [studies.Grid(**axes)]
     else:
         raise UserError("no tasks; give --tasks walker_walk ..., or a study file")
     common = flat(settings.pop("set", {})) | parse_settings(set)
@@ -117,47 +155,26 @@ def _given(**flags: Any) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if value is not None}
 
 
-def _read_file(
-    study: Path, axes: dict[str, Any], flags: dict[str, Any]
-) -> tuple[list[studies.Grid], dict[str, Any]]:
-    """The grids of a study file, and its settings with those that flags add."""
-    if axes:
-        name = next(iter(axes))
-        raise UserError(
-            f"--{name} is given next to the study file {study}, which says what to combine; write "
-            f"{name} into the file, or leave it out and give flags alone"
-        )
-    grids, given = studies.read_study_file(study)
-    for name in flags:
-        if name in given:
-            raise UserError(f"--{name} and the study file {study} both give {name}; give one")
-    return grids, given | flags
-
-
-def print_status(study: Positional[Path], json: bool = False, trust: bool = False) -> int:
+def status(study: Positional[Path], json: Json = False, trust: Trust = False) -> int:
     """Show the progress of a study, from its folders.
 
     Args:
         study: its folder.
-        json: print JSON instead of a table.
-        trust: import the module of a method of your own that study.json names.
     """
     states = studies.read_states(studies.read_study(study))
     if json:
-        print(jsonlib.dumps(rows(states), indent=1))
-        return 0
-    print_table(table(states))  # type: ignore[arg-type]
-    running = sum(state.state == "running" for state in states)
-    print(headline(states, rate=running * statistics.fmean(measured_speeds(states) or [0.0])))
+        print_json(rows(states))
+    else:
+        print_table(table(states))
+        print(headline(states))
     return 0
 
 
-def cancel(study: Positional[Path], trust: bool = False) -> int:
+def cancel(study: Positional[Path], trust: Trust = False) -> int:
     """Let every run of a study save and stop, on any machine.
 
     Args:
         study: its folder.
-        trust: import the module of a method of your own that study.json names.
     """
     found = studies.read_study(study)
     found.cancel()
@@ -169,14 +186,13 @@ def cancel(study: Positional[Path], trust: bool = False) -> int:
 
 
 def train_runs(
-    study: Positional[Path], runs: Positional[tuple[str, ...]], trust: bool = False
+    study: Positional[Path], runs: Positional[tuple[str, ...]], trust: Trust = False
 ) -> int:
     """Train some runs of a study side by side in this process.
 
     Args:
         study: its folder.
         runs: their names.
-        trust: import the module of a method of your own that study.json names.
     """
     found, chosen = _chosen(study, runs)
     supervise.train(found.folder, chosen)
@@ -184,29 +200,26 @@ def train_runs(
 
 
 def export_runs(
-    study: Positional[Path], runs: Positional[tuple[str, ...]], trust: bool = False
+    study: Positional[Path], runs: Positional[tuple[str, ...]], trust: Trust = False
 ) -> int:
     """Export some runs of a study to where its plan says, the acting part of each alone.
 
     Args:
         study: its folder.
         runs: their names.
-        trust: import the module of a method of your own that study.json names.
     """
     found, chosen = _chosen(study, runs)
     if bad := [run.name for run in chosen if not run.export]:
         raise UserError(f"the study has no folder to export {bad[0]} to; give --export FOLDER")
-    if missing := [run for run in chosen if _is_missing(found, run)]:
+    missing = []
+    for run in chosen:
+        if studies.read_progress(found.folder, run).missing_export:
+            missing.append(run)
+        else:
+            print(f"{run.name} is already exported to {run.export_folder}")
+    if missing:
         supervise.export(found.folder, missing)
     return 0
-
-
-def _is_missing(study: studies.Study, run: studies.PlannedRun) -> bool:
-    """Whether a run is to be exported; says so of one that is exported already."""
-    missing = studies.read_progress(study.folder, run).missing_export
-    if not missing:
-        print(f"{run.name} is already exported to {run.export_folder}")
-    return missing
 
 
 def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[studies.PlannedRun]]:
@@ -224,3 +237,243 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
     for run in chosen:
         require_trust(own_modules(run.values), study)
     return found, chosen
+
+
+# Running a study ----------------------------------------------------------------------------------
+
+
+def run_study(study: Study, flags: EngineFlags, confirm: bool = False) -> int:
+    """Run a study, perhaps after a question, or list what it would run; returns the exit code."""
+    work = Work.left_of(study, flags.on, flags)
+    limit = flags.seconds("none") if flags.on == "local" else math.inf
+    if flags.dry_run:
+        for line in dry_run_lines(study, work.states):
+            say(line)
+    print("\n".join(work.cost.lines(limit)))
+    if flags.dry_run:
+        try:
+            work.require_space()
+        except UserError as error:  # a plan is a plan on any disk
+            warn(f"the study would be refused here: {error}")
+        work.require_engine()
+        return 0
+    for line in _notes_before(study, work.states):
+        print(line)
+    work.require()
+    if confirm and work.due:
+        _ask(f"start {plural(len(work.due), 'run')}?")
+    display = StudyDisplay(study)
+    try:
+        with on_signals([signal.SIGTERM], interrupt), display.show():
+            submitted = work.run(display.refresh)
+    except KeyboardInterrupt:
+        note("every run has been asked to save; the same command continues")
+        raise
+    if flags.on == "slurm" and work.due:
+        if waiting := len(work.due) - len(submitted or ()):
+            print(f"{plural(waiting, 'run')} already in SLURM's queue")
+        print(f"submitted; `svea sweep status {study.folder}` shows its progress")
+        return 0
+    return _print_end(study, read_states(study), limit)
+
+
+def _ask(question: str) -> None:
+    """Go on if the user says yes; where none can be asked, --yes has to."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError(
+            f"{question} There is no terminal to ask on; allowed: --yes, or --dry-run, which lists "
+            "the runs"
+        )
+    try:
+        answer = input(f"{question} [y/N] ")
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise UserError("nothing was started; --dry-run lists the runs, --scale makes them shorter")
+
+
+def dry_run_lines(study: Study, states: Sequence[RunState]) -> list[str]:
+    """The command of every run and what follows it; options that all share are listed once."""
+    plans = [{k: v for k, v in state.run.values.items() if k != "task"} for state in states]
+    shared = {
+        name: value
+        for name, value in plans[0].items()
+        if len(plans) > 1 and all(name in plan and plan[name] == value for plan in plans)
+    }
+    lines = []
+    for state, plan in zip(states, plans, strict=True):
+        own = as_flags({name: value for name, value in plan.items() if name not in shared})
+        command = shlex.join(["svea", "train", state.run.values["task"], *own])
+        lines.append(f"{state.state:<8} {command}")
+    common = [*as_flags(shared), "--out", str(study.folder / "runs" / "NAME")]
+    lines.append(f"each with {shlex.join(common)}")
+    run = states[0].run
+    if run.export:
+        lines.append(f"then exported to {run.export}/NAME")
+    if modes := dict.fromkeys(mode for state in states for mode in state.run.modes):
+        played = ", ".join(f"{mode} ({episodes_in(run.episodes, mode)})" for mode in modes)
+        lines.append(f"then evaluated; episodes in brackets: {played}")
+    return lines
+
+
+def _notes_before(study: Study, states: Sequence[RunState]) -> Iterator[str]:
+    """Runs that have used up their attempts, and processes that work on others already."""
+    failed = [state for state in states if state.state == "failed"]
+    if spent := [state for state in failed if not state.is_tried_again]:
+        yield (
+            f"{plural(len(spent), 'run')} failed {plural(spent[0].failures, 'time')} and will not "
+            f"be retried without a larger --attempts. The first: {spent[0].run.name}: "
+            f"{spent[0].reason}"
+        )
+    if running := [state.run for state in states if state.state == "running"]:
+        workers = listed(list(dict.fromkeys(worker(study.folder, run) for run in running)), most=3)
+        yield (
+            f"{plural(len(running), 'run')} already worked on by {workers} "
+            f"({listed([run.name for run in running], most=3)}): not begun here unless free within "
+            f"{duration(LOCK_SECONDS)}"
+        )
+
+
+def _print_end(study: Study, states: Sequence[RunState], limit: float) -> int:
+    """Print the final state; returns the exit code."""
+    print(headline(states))
+    failed = [state for state in states if state.state == "failed"]
+    for state in failed[:5]:
+        print(f"failed: {state.run.name}: {state.reason}")
+    if failed:
+        print(f"their output is in {study.folder / 'journal'}/NAME.log")
+    if trained := sum(state.progress.trained for state in failed):
+        print(f"training of {trained} of them is over; the same command tries the rest again")
+    if to_export := [state for state in states if state.run.export]:
+        there = sum(not state.progress.missing_export for state in to_export)
+        print(f"exported: {there} of {len(to_export)} agents, to {to_export[0].run.export}")
+    if any(state.progress.trained for state in states):
+        folder = shlex.quote(str(study.folder))
+        evaluate = "" if any(state.run.modes for state in states) else f"`svea eval {folder}`, "
+        print(f"next: {activation()}{evaluate}`svea report {folder}`")
+    if is_cancelled(study.folder):
+        print("cancelled; the same command continues")
+        return 128 + signal.SIGINT
+    if (waiting := active(states)) and limit < math.inf:
+        print(f"time limit: {plural(len(waiting), 'run')} not done; the same command continues")
+    return FAILED if failed else 0
+
+
+# Progress -----------------------------------------------------------------------------------------
+
+
+class StudyDisplay:
+    """The progress of a study: a live table on a terminal, a line per change elsewhere."""
+
+    def __init__(self, study: Study) -> None:
+        """Show this study."""
+        self.study, self.console = study, console()
+        self._live: Live | None = None
+        self._next_read, self._last_counts = 0.0, ""
+
+    @contextmanager
+    def show(self) -> Iterator[None]:
+        """Show the table while the study runs."""
+        with redrawn(self.console, auto_refresh=False) as self._live:
+            yield
+            if self._live is not None:
+                self.refresh(now=True)
+        self._live = None
+
+    def refresh(self, *, now: bool = False) -> None:
+        """Read the folders again, if it is time to."""
+        began = time.monotonic()
+        if began < self._next_read and not now:
+            return
+        states = read_states(self.study)
+        self._next_read = time.monotonic() + max(REFRESH_SECONDS, 10 * (time.monotonic() - began))
+        text = headline(states)
+        counts = text.partition(";")[0]
+        if self._live is not None:
+            lines = table(states)
+            more = [f"... and {len(lines) - MOST_ROWS} more"] if len(lines) > MOST_ROWS else []
+            shown = drawn(lines[:MOST_ROWS], self.console.width)
+            self._live.update(Group(text, shown, *more), refresh=True)
+        elif counts != self._last_counts:
+            self.console.print(text, markup=False, soft_wrap=True)
+        self._last_counts = counts
+
+
+def headline(states: Sequence[RunState]) -> str:
+    """Counts by state, and the time left by the speeds of the study's own runs."""
+    counts = Counter(state.state for state in states)
+    past = sum(state.state == "running" and state.progress.trained for state in states)
+    shown = [f"{counts[name]} {name}" for name in STATES]
+    if past:
+        shown[STATES.index("running")] += f" ({past} past training)"
+    text = f"{plural(len(states), 'run')}: {', '.join(shown)}"
+    at_once, speeds = counts["running"], measured_speeds(states)
+    left = decisions_left(active(states))
+    if at_once and speeds and left:  # of evaluations no time is known
+        seconds = left / statistics.median(speeds) / at_once
+        text += f"; ETA {duration(seconds)} with {at_once} at once"
+    return text
+
+
+def active(states: Sequence[RunState]) -> list[RunState]:
+    """The runs that are queued or running."""
+    return [state for state in states if state.state in ("queued", "running")]
+
+
+def rows(states: Sequence[RunState]) -> list[dict[str, Any]]:
+    """One row per run, for `--json`."""
+    return [
+        {
+            "run": state.run.name,
+            "state": state.state,
+            "decision": state.progress.known,
+            "decisions": state.run.decisions,
+            "seconds": state.progress.seconds,
+            "returns": state.progress.returns,
+            "failures": state.failures,
+            "reason": state.reason,
+        }
+        for state in states
+    ]
+
+
+def table(states: Sequence[RunState]) -> list[dict[str, str]]:
+    """Rows of text: running runs first; of many runs, one row per setting with its seeds."""
+    if len(states) <= MOST_ROWS:
+        order = {"running": 0, "failed": 1, "queued": 2, "done": 3}
+        shown = sorted(states, key=lambda state: order[state.state])
+        return [_row(state.run.name, [state]) for state in shown]
+    groups: dict[str, list[RunState]] = {}
+    for state in states:
+        groups.setdefault(state.run.name.rpartition("-s")[0], []).append(state)
+    return [_row(name, members) for name, members in groups.items()]
+
+
+def _row(name: str, members: Sequence[RunState]) -> dict[str, str]:
+    """A run, or the seeds of one setting."""
+    counts = Counter(state.state for state in members)
+    returns: dict[str, list[float]] = {}
+    for state in members:
+        for mode, value in state.progress.returns.items():
+            returns.setdefault(mode, []).append(value)
+    made = sum(state.progress.known for state in members)
+    planned = sum(state.run.decisions for state in members)
+    several = len(members) > 1
+    return {
+        "run": name,
+        "state": ", ".join(f"{counts[s]} {s}" if several else s for s in STATES if counts[s]),
+        "decisions": f"{made:,}/{planned:,}",
+        "last returns": "  ".join(f"{m} {sum(v) / len(v):.0f}" for m, v in returns.items()),
+        "note": next(filter(None, map(_note, members)), ""),
+    }
+
+
+def _note(state: RunState) -> str:
+    """Why a run failed, or what is left of one that is past its training."""
+    progress = state.progress
+    if state.reason or state.failures:
+        return state.reason or f"failed {state.failures}x"
+    if state.state != "running" or not progress.trained:
+        return ""
+    left = ["export"] * progress.missing_export + [*progress.missing_modes]
+    return f"trained; left: {', '.join([*left, *progress.missing_analyses])}"

@@ -6,7 +6,9 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from svea.cli.arguments import NUMBERS, STYLE, Positional, brief_help, refuse_dashes, tyro
+import tyro
+
+from svea.cli.arguments import STYLE, Positional, Trust, brief_help
 from svea.config import Config, check, resolve
 from svea.core.errors import UserError
 from svea.core.files import output_folder
@@ -29,22 +31,20 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-DESCRIPTION = """Train an agent. The same command again continues the run.
-
-Example: svea train walker_walk --preset quick --method svea --seed 1"""
-
 DECISIVE = ("preset", "method", "base", "encoder")
 """Options that decide the defaults of others."""
 
 
 def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
     """Read the flags twice: once to learn preset, method and task, once over their defaults."""
-    refuse_dashes(arguments)
 
     @brief_help
     @dataclasses.dataclass(frozen=True)
     class Train(Config):
-        """Train an agent. The same command again continues the run."""
+        """Train an agent. The same command again continues the run.
+
+        Example: svea train walker_walk --preset quick --method svea --seed 1
+        """
 
         task: Positional[str] = tyro.MISSING
         """A dm_control suite task as domain_task, robot_reach, robot_reach_moving or robot_push; or
@@ -52,31 +52,21 @@ def train_flags(arguments: list[str]) -> tuple[Config, list[int]]:
         seeds: tuple[str, ...] = ()
         """Several seeds, trained together in one process: 0-4, or 0 1 2. Instead of seed."""
 
-    seeds: list[int] = []
-
-    def read(defaults: Config) -> Config:
-        values = {f.name: getattr(defaults, f.name) for f in dataclasses.fields(Config)}
+    def read(defaults: Config) -> tuple[Config, list[int]]:
+        shown = Train(**vars(defaults) | {"task": tyro.MISSING})
         with unfiltered():
-            flags = tyro.cli(
-                Train,
-                prog="svea train",
-                description=DESCRIPTION,
-                args=arguments,
-                default=Train(**values | {"task": tyro.MISSING}),
-                config=STYLE,
-                registry=NUMBERS,
-            )
-        seeds[:] = parse_seeds(flags.seeds)
+            flags = tyro.cli(Train, prog="svea train", args=arguments, default=shown, config=STYLE)
+        given = vars(flags) | {"task": name_task(flags.task)}
+        seeds = parse_seeds(given.pop("seeds"))
         if len(set(seeds)) < len(seeds):
             raise UserError(f"seeds is {' '.join(flags.seeds)}; allowed: each seed once")
         if seeds and flags.seed != Config.seed:
             raise UserError(f"both seed {flags.seed} and seeds are given; allowed: one of them")
-        chosen = {f.name: getattr(flags, f.name) for f in dataclasses.fields(Config)}
-        return Config(**chosen | {"task": name_task(flags.task)})
+        return Config(**given), seeds
 
-    first = read(_defaults_to_show(arguments))
-    chosen = {name: getattr(first, name) for name in DECISIVE}
-    return check(read(resolve(first.task, **chosen))), seeds
+    first, _ = read(_defaults_to_show(arguments))
+    config, seeds = read(resolve(first.task, **{name: getattr(first, name) for name in DECISIVE}))
+    return check(config), seeds
 
 
 def _defaults_to_show(arguments: list[str]) -> Config:
@@ -100,7 +90,7 @@ def export(
     folder: Positional[Path],
     small: bool = False,
     critic: bool = False,
-    trust: bool = False,
+    trust: Trust = False,
 ) -> int:
     """Export the newest checkpoint; `svea eval` and `load_agent` take the folder like a run.
 
@@ -111,7 +101,6 @@ def export(
         folder: a new folder.
         small: the acting part alone, in 8 bits: a tenth of the size, without Q-values.
         critic: with --small, the Q-functions as well, for `svea play` and `svea analyze q-gap`.
-        trust: import the modules that config.json names, such as my_env:make: code that runs here.
     """
     from svea.core.terminal import Steps
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from svea.config.modes import ROBOT_TASKS, check_task, expand_modes, is_foreign
 from svea.config.names import (
     check_drift,
-    check_encoder,
     drifts,
+    encoder_defaults,
     find_method,
     is_whole,
     parse_augmentation,
@@ -22,6 +22,8 @@ from svea.core.errors import UserError, unknown_name
 from svea.methods import uses_strong
 from svea.recipes import streams
 
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+"""How a user is told what an option may be."""
 Rules = Iterator[tuple[object, str]]
 """What must not be, and what a user is told if it is."""
 
@@ -29,31 +31,22 @@ Rules = Iterator[tuple[object, str]]
 def check(config: Config, to_train: bool = True) -> Config:
     """Refuse bad values, before any environment or device work; return a good configuration.
 
-    Args:
-        config: what to check.
-        to_train: False where an agent only acts: its augmentation may then be unknown.
+    Where an agent only acts (`to_train` is False), its augmentation may be unknown.
     """
     check_values(config)
     check_names(config, to_train)
     seconds(config.time_limit)
-    refuse(length_rules(config))
-    refuse(recipe_rules(config))
+    network = config.network
     if config.encoder == "vit":
-        network = config.network
         check_patches(config.image_size, network.patch, network.width, network.heads)
     elif not is_whole(config.encoder):
-        output_size(config.image_size, config.network.layers, config.network.strided_layers)
-    refuse(network_rules(config))
-    refuse(base_rules(config))
+        output_size(config.image_size, network.layers, network.strided_layers)
+    for rules in (length_rules, recipe_rules, network_rules, base_rules):
+        for wrong, message in rules(config):
+            if wrong:
+                raise UserError(message)
     streams(find_method(config.method).recipe_for(config.augment), config.recipe)
     return config
-
-
-def refuse(rules: Rules) -> None:
-    """Raise the first message whose condition holds."""
-    for wrong, message in rules:
-        if wrong:
-            raise UserError(message)
 
 
 def check_values(config: Config) -> None:
@@ -66,10 +59,8 @@ def check_values(config: Config) -> None:
             continue
         good = isinstance(value, int | float) if kind is float else isinstance(value, kind)
         if not good or (isinstance(value, bool) and kind is not bool):
-            allowed = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-            raise UserError(
-                f"{option.path} is {value!r}, a {type(value).__name__}; allowed: {allowed[kind]}"
-            )
+            given = f"{value!r}, a {type(value).__name__}"
+            raise UserError(f"{option.path} is {given}; allowed: {KINDS[kind]}")
         if option.bounds:
             option.bounds.check(option.path, value)
 
@@ -80,13 +71,12 @@ def check_names(config: Config, to_train: bool = True) -> None:
     for name in ("out", "data_dir", "overlay_dir"):
         files.check_path(getattr(config, name), name)
     expand_modes(config.eval_modes, config.task)
-    check_encoder(config.encoder)
+    encoder_defaults(config.encoder, config.preset)
     find_method(config.method)
     if "crop" in re.split(r"[+|\s]+", config.augment):
         raise UserError(
-            f"augment is {config.augment!r}, but a strong view keeps the size that the agent sees, "
-            "and crop cuts it smaller; leave it out. As the weak augmentation: --crop 16, or "
-            "--method rad"
+            f"augment is {config.augment!r}, but a strong view keeps its size and crop cuts it "
+            "smaller; leave it out. As the weak augmentation: --crop 16, or --method rad"
         )
     if to_train:
         parse_augmentation(config.augment)
@@ -104,23 +94,22 @@ def length_rules(config: Config) -> Rules:
     for decision in milestones(config.export_at):
         yield (
             not 1 <= decision <= config.decisions,
-            f"export_at has {decision:,}, but the run makes {config.decisions:,} decisions; "
-            f"allowed: 1 to {config.decisions:,}",
+            f"export_at has {decision:,}; allowed: 1 to {config.decisions:,}, the run's decisions",
         )
 
 
 def recipe_rules(config: Config) -> Rules:
     """Coefficients, recipe and strong augmentation fit together."""
     method, augment, auxiliary = config.method, config.augment, config.auxiliary
+    alpha, beta = config.recipe.alpha, config.recipe.beta
     row = find_method(method).recipe_for(augment)
     is_used = uses_strong(row, auxiliary)
     yield (
-        config.recipe.alpha + config.recipe.beta == 0,
-        "recipe.alpha and recipe.beta are both 0: the Q-function would not learn; allowed: at "
-        "least one above 0",
+        alpha + beta == 0,
+        "recipe.alpha and recipe.beta are both 0, so that Q would not learn; allowed: one above 0",
     )
     yield (
-        not row.is_mixed and (config.recipe.alpha, config.recipe.beta) != (0.5, 0.5),
+        not row.is_mixed and (alpha, beta) != (0.5, 0.5),
         f"recipe.alpha and recipe.beta weigh two streams, but method {method} has one; leave them "
         "out, or use --method svea",
     )
@@ -134,11 +123,11 @@ def recipe_rules(config: Config) -> Rules:
         f"method {method} trains on a strongly augmented view, but augment is none; use --augment "
         "conv, or --method drq for no strong augmentation",
     )
-    only = "" if method == auxiliary else f"--method {auxiliary}, where only the task sees it, or "
     yield (
         is_used and augment == "none",
         f"the auxiliary task {auxiliary} of method {method} looks at a strongly augmented view, "
-        f"but augment is none; use {only}--augment conv or overlay",
+        "but augment is none; use --augment conv or overlay, "
+        f"or --method {auxiliary}, where only the task sees it",
     )
 
 
@@ -147,31 +136,27 @@ def network_rules(config: Config) -> Rules:
     encoder, network = config.encoder, config.network
     layers, heads = network.layers, network.head_layers
     if is_whole(encoder):
-        which = "a ViT" if encoder == "vit" else "an encoder of your own"
         yield (
             heads,
-            f"network.head_layers is {heads}, but {which} has no convolutions that PAD's task "
-            f"could have for itself; allowed: 0 with --encoder {encoder}",
+            f"network.head_layers is {heads}, but encoder {encoder} has no convolutions that PAD's "
+            "task could have for itself; allowed: 0",
         )
         return
     yield (
         encoder == "frames" and network.frame_layers + heads >= layers,
-        f"network.frame_layers is {network.frame_layers} of {layers} layers, but at least one has "
-        "to see all frames"
-        + (f", next to the {heads} of PAD's task" if heads else "")
-        + f"; allowed: 1 to {layers - heads - 1} of them",
+        f"network.frame_layers is {network.frame_layers} of {layers} layers, {heads} of them for "
+        "PAD's task, but at least one has to see all frames; allowed: up to "
+        f"{max(0, layers - heads - 1)}",
     )
     yield (
         heads >= layers,
         f"network.head_layers is {heads} of {layers} layers, but PAD's task shares at least one; "
         f"allowed: 0 to {layers - 1}",
     )
-    shared = layers - heads
     yield (
-        heads and network.strided_layers > shared,
-        f"network.strided_layers is {network.strided_layers}, but of {layers} layers only the "
-        f"first {shared} are shared, and those of PAD's task have no stride; allowed with "
-        f"--network.head-layers {heads}: 0 to {shared}",
+        heads and network.strided_layers > layers - heads,
+        f"network.strided_layers is {network.strided_layers}, but the {heads} layers of PAD's task "
+        f"have no stride; allowed: 0 to {layers - heads}",
     )
     yield (
         heads and config.auxiliary != "pad",
@@ -199,19 +184,17 @@ def base_rules(config: Config) -> Rules:
         f"base dqn chooses among discrete actions, but {task} has a vector of them; use "
         "--action-bins 3 (three values per dimension), or --base sac",
     )
+    consecutive = config.auxiliary == "pad" and config.pad.task == "inverse_dynamics"
     yield (
-        config.auxiliary == "pad"
-        and config.pad.task == "inverse_dynamics"
-        and config.options.n_step > 1,
+        consecutive and config.options.n_step > 1,
         f"PAD predicts the action between two consecutive observations, but {base} looks "
         f"{config.options.n_step} decisions ahead; use --{base}.n-step 1",
     )
-    which = "method sac" if config.method == "sac" else "a shift of 0 pixels"
+    moves = config.method != "sac" and (config.crop or config.shift)
     yield (
-        config.auxiliary == "curl"
-        and (config.method == "sac" or not (config.crop or config.shift)),
-        f"CURL contrasts two different views of a state, but {which} leaves only the stored one; "
-        "use --method curl (or drq with --auxiliary curl)",
+        config.auxiliary == "curl" and not moves,
+        f"CURL contrasts two different views of a state, but method {config.method} with a shift "
+        f"of {config.shift} pixels has one; use --method curl (or drq with --auxiliary curl)",
     )
 
 

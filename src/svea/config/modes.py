@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import Any
 
-from svea.core.errors import UserError, unknown_name
+from svea.core.errors import Bounds, UserError, between, unknown_name
 from svea.core.importing import is_import_path
 
 PAPER_TASKS = (
@@ -86,27 +86,17 @@ def check_task(task: str) -> None:
     """
     if task.startswith("zoo:"):
         raise UserError(
-            f"task is {task!r}, which is an agent of the zoo and not a task. "
-            f"`svea eval {shlex.quote(task)}` evaluates it, `svea tasks` lists tasks; a module "
-            "of yours needs another name than zoo"
+            f"task is {task!r}, which is an agent of the zoo and not a task; allowed: a name that "
+            f"`svea tasks` lists. `svea eval {shlex.quote(task)}` evaluates the agent"
         )
     if is_foreign(task) or task in TASKS:
         return
-    ours = re.sub(r"^svea/(.*)-v0$", r"\1", task)
-    near = difflib.get_close_matches(ours, TASKS, n=3, cutoff=0.6)
-    module, dot, function = task.rpartition(".")
-    if ours == task and re.search(r"-v\d+$", task):
-        hint = (
-            "Name a Gymnasium id with the module that registers it, as in gymnasium:CarRacing-v3 "
-            "or ale_py:ALE/Pong-v5."
-        )
-    elif near:
-        hint = f"Did you mean {' or '.join(map(repr, near))}?"
-    elif dot and task.replace(".", "").isidentifier():
-        hint = f"An environment of your own has a colon before its function: {module}:{function}."
-    else:
-        hint = "An environment of your own is named as module:function."
-    raise UserError(f"unknown task {task!r}. {hint} `svea tasks` lists all {len(TASKS)} tasks")
+    near = difflib.get_close_matches(re.sub(r"^svea/|-v0$", "", task), TASKS, n=3, cutoff=0.6)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise UserError(
+        f"unknown task {task!r}.{hint} `svea tasks` lists all {len(TASKS)} tasks; one of your own "
+        "has a colon after its module: my_module:make, or gymnasium:CarRacing-v3"
+    )
 
 
 Names = dict[str, Callable[..., Any] | None]
@@ -155,32 +145,22 @@ WITHOUT_SKY_AND_FLOOR = ("quadruped_escape",)
 """Here a terrain without the floor's texture fills the picture."""
 
 
-def check_intensity(value: Any) -> float:
-    """Return the intensity of `distracting_cs`, if it is one."""
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not 0 < value <= 1:  # not a number fails both comparisons
-        raise UserError(
-            f"intensity is {value!r}; it must be a number above 0 and up to 1 (the benchmark's are "
-            f"{', '.join(f'{each:g}' for each in INTENSITIES)})."
-        )
-    return float(value)
-
-
-def check_world(value: Any) -> int:
-    """Return the number of a world of the robot's `test`, if it is one."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise UserError(f"world is {value!r}; it must be an integer from 0 to {WORLDS - 1}.")
-    number = int(value)
-    if not 0 <= number < WORLDS:
-        raise UserError(f"world is {number}; allowed are 0 to {WORLDS - 1}.")
-    return number
-
-
-# What may follow a mode's colon: the option, how to read and to check it, an example.
-_AFTER_COLON: dict[str, tuple[str, type, Callable[[Any], Any], str]] = {
-    "distracting_cs": ("intensity", float, check_intensity, "distracting_cs:0.3"),
-    "test": ("world", int, check_world, "test:7"),
+_NUMBERS: dict[str, tuple[str, type, type, Bounds]] = {
+    "distracting_cs": ("intensity", float, Real, Bounds(0, 1, excluded=True)),
+    "test": ("world", int, Integral, between(0, WORLDS - 1)),
 }
+"""What a number after a mode's colon is, as in `distracting_cs:0.3` and `test:7`."""
+
+
+def check_number(mode: str, value: Any) -> Any:
+    """Return the number of a mode, if it is one: an intensity, or a world's."""
+    name, kind, numbers, bounds = _NUMBERS[mode]
+    if isinstance(value, bool) or not isinstance(value, numbers):
+        what = "a whole number" if kind is int else "a number"
+        raise UserError(f"{name} is {value!r}; allowed: {what}, {bounds.least} to {bounds.most}")
+    bounds.check(name, kind(value))
+    return kind(value)
+
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "usual": ("train", "color_hard", "test"),
@@ -218,11 +198,13 @@ def why_not(name: str, task: str) -> str:
     >>> why_not("shift_hard", "walker_walk")
     ''
     """
+    if task not in DOMAIN_AND_TASK or task in ROBOT_TASKS:
+        return ""
     unseen = WITHOUT_SKY_AND_FLOOR + (WITHOUT_SKY if name == "video_easy" else ())
     if name in VIDEO_MODES and any(part in task for part in unseen):
         where = "sky" if name == "video_easy" else "sky and on the floor"
         return f"it shows its videos in the {where}, which the camera of {task} does not see"
-    domain, _ = DOMAIN_AND_TASK.get(task, ("", ""))
+    domain, _ = DOMAIN_AND_TASK[task]
     if "shift" in name and name in GEOMETRY_MODES and domain not in SHIFT_DOMAINS:
         return f"DMC-GB2 defines how far to shift for the tasks of {', '.join(SHIFT_DOMAINS)} only"
     return ""
@@ -242,57 +224,37 @@ def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]
     >>> parse_mode("video_hard")
     ('video_hard', {})
     """
-    name, colon, value = text.partition(":")
-    fitting = modes_of(task)
     if is_own_mode(text):
         return text, {}
-    if name not in fitting or text in GROUPS:
-        raise _unfit(text, name, task)
-    if not colon:
-        return name, {}
-    if name not in _AFTER_COLON:
-        raise UserError(
-            f"mode {text!r} has a value after its colon, which only distracting_cs and test take."
-        )
-    option, kind, check, example = _AFTER_COLON[name]
-    try:
-        number = kind(value)
-    except ValueError:
-        raise UserError(
-            f"mode {text!r} has no {option} after its colon; write {example}."
-        ) from None
-    return name, {option: check(number)}
-
-
-def _unfit(text: str, name: str, task: str | None) -> UserError:
-    """What to say of a mode that is unknown, or that the task does not have."""
+    name, colon, value = text.partition(":")
     fitting = modes_of(task)
-    if is_group(text):
+    if text in GROUPS:
         first = next((mode for mode in GROUPS[text] if mode.partition(":")[0] in fitting), "train")
-        return UserError(f"{text!r} stands for several modes; name one of them here, e.g. {first}.")
-    if task is not None and name in modes_of(None):
-        of_suite = task in DOMAIN_AND_TASK and task not in ROBOT_TASKS
-        because = why_not(name, task) if of_suite else ""
-        return UserError(
+        raise UserError(f"{text!r} stands for several modes; name one of them here, e.g. {first}.")
+    if name not in modes_of(None):
+        raise _unknown(text, fitting)
+    if name not in fitting:
+        because = why_not(name, task or "")
+        raise UserError(
             f"mode {text!r} does not fit {task}, which has {', '.join(fitting)}"
             + (f"; {because}." if because else ".")
         )
-    return _unknown(text, fitting)
+    if not colon:
+        return name, {}
+    try:
+        option, kind, *_ = _NUMBERS[name]
+        number = kind(value)
+    except (KeyError, ValueError):
+        raise UserError(
+            f"mode {text!r} has {value!r} after its colon; allowed: a number after two modes, as "
+            "in distracting_cs:0.3 and test:7"
+        ) from None
+    return name, {option: check_number(name, number)}
 
 
 def _unknown(text: str, allowed: Iterable[str]) -> UserError:
     unknown = unknown_name("mode", text, allowed)
     return UserError(f"{unknown}. A mode of your own is named as module:class.")
-
-
-def check_mode(text: str, task: str | None = None) -> None:
-    """Refuse an unknown mode, one that the task does not have, or a value that it does not take.
-
-    >>> check_mode("shift_easy", "robot_push")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    svea.core.errors.UserError: mode 'shift_easy' does not fit robot_push, which has train, ...
-    """
-    parse_mode(text, task)
 
 
 def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
@@ -311,14 +273,10 @@ def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
     >>> expand_modes(["distracting_cs:.10", "distracting_cs:0.1"])
     ['distracting_cs:0.1']
     """
-    expanded = [name for mode in modes for name in _members(mode, task)]
-    return list(dict.fromkeys(_spelled(mode, task) for mode in expanded))
-
-
-def _spelled(mode: str, task: str | None) -> str:
-    """A mode as records name it: a value after a colon has one spelling."""
-    name, options = parse_mode(mode, task)
-    return ":".join([name, *(f"{value:.12g}" for value in options.values())])
+    parsed = [parse_mode(name, task) for mode in modes for name in _members(mode, task)]
+    # A value after a colon has one spelling.
+    spelled = (":".join([name, *(f"{v:.12g}" for v in given.values())]) for name, given in parsed)
+    return list(dict.fromkeys(spelled))
 
 
 def _members(mode: str, task: str | None) -> list[str]:
@@ -336,15 +294,6 @@ def _members(mode: str, task: str | None) -> list[str]:
             f"{', '.join(fitting)}."
         )
     return members
-
-
-def is_group(text: str) -> bool:
-    """Whether a name stands for several modes.
-
-    >>> is_group("geometry"), is_group("rotate_easy")
-    (True, False)
-    """
-    return text in GROUPS
 
 
 def family(mode: str) -> str:
@@ -391,30 +340,18 @@ def label_mode(mode: str, other_task: str) -> str:
     >>> label_mode("train", "")
     'train'
     """
-    if not other_task:
-        return mode
-    return other_task if mode == "train" else f"{other_task}+{mode}"
+    return mode if not other_task else other_task if mode == "train" else f"{other_task}+{mode}"
 
 
 def mode_of_label(label: str, other_task: str) -> str:
-    """The mode that `label_mode` named.
-
-    >>> mode_of_label("my_worlds:at_night+picture_video", "my_worlds:at_night")
-    'picture_video'
-    """
+    """The mode that `label_mode` named."""
     return "train" if label == other_task else label.removeprefix(f"{other_task}+")
 
 
 def modes_for(
     task: str, modes: Iterable[str], on_problem: Callable[[str, UserError], None]
 ) -> list[str]:
-    """The modes of a task that a user means, as far as it has them.
-
-    Args:
-        task: whose modes.
-        modes: as typed.
-        on_problem: called with each mode that the task does not have.
-    """
+    """The modes of a task that a user means; those that it does not have are problems."""
     found: list[str] = []
     for mode in modes:
         try:

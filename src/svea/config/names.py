@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from svea.config.modes import is_foreign
@@ -29,31 +28,28 @@ NUMBERS = {"overlay_drift": ("drift", between(0, 64))}
 """What a whole number after a name and a colon sets: `overlay_drift:12`."""
 
 
-def parse_augmentation(
-    spec: str, known: Collection[str] = AUGMENTATION_NAMES
-) -> tuple[tuple[str, ...], ...]:
+def parse_augmentation(spec: str) -> tuple[tuple[str, ...], ...]:
     """The ways that samples may go, each a sequence of names.
 
     Names are joined by `+` (one after the other) and `|` (each sample goes one of the ways, all
-    equally likely); `+` binds tighter. `none` changes nothing. A name is one of `known`, with a
-    number after a colon where `NUMBERS` has it, or `module:name` of a user's own, which is imported
-    where it is needed.
+    equally likely); `+` binds tighter. `none` changes nothing. A name may
+    have a number after a colon where `NUMBERS` has it, or be `module:name` of a user's own, which
+    is imported where it is needed.
 
     >>> parse_augmentation("conv+cutout|affine-jitter")
     (('conv', 'cutout'), ('affine_jitter',))
-    >>> parse_augmentation("conv|my_module:gamma")
-    (('conv',), ('my_module:gamma',))
-    >>> parse_augmentation("conv+overlay-drift:12")
-    (('conv', 'overlay_drift:12'),)
+    >>> parse_augmentation("conv+overlay-drift:12|my_module:gamma")
+    (('conv', 'overlay_drift:12'), ('my_module:gamma',))
     """
     ways = _split(spec)
-    if not all(name for way in ways for name in way):
-        raise UserError(
-            f"augmentation {spec!r} has an empty name; allowed: names with one + or | between them"
-        )
-    for name in (split_number(name)[0] for way in ways for name in way):
-        if name != "none" and name not in known and not is_import_path(name):
-            unknown = unknown_name("augmentation", name, [*known, "none"])
+    for name in _names(spec):
+        if not name:
+            raise UserError(
+                f"augmentation {spec!r} has an empty name; allowed: names with + or | between them"
+            )
+        plain, _ = split_number(name)
+        if plain != "none" and plain not in AUGMENTATION_NAMES and not is_import_path(plain):
+            unknown = unknown_name("augmentation", plain, [*AUGMENTATION_NAMES, "none"])
             raise UserError(f"{unknown}; or one of your own as module:name")
     if len({"crop" in way for way in ways}) > 1:
         raise UserError(
@@ -69,15 +65,14 @@ def spelled(spec: str) -> str:
     >>> spelled(" conv + overlay-drift:012 | overlay_drift:6")
     'conv+overlay_drift:12|overlay_drift'
     """
-    return "|".join("+".join(map(_spelled_name, way)) for way in _split(spec))
 
+    def one(name: str) -> str:
+        plain, _, text = name.partition(":")
+        if plain not in NUMBERS or not text.isdecimal():
+            return name  # what is wrong with it is said elsewhere
+        return plain if int(text) == DRIFT else f"{plain}:{int(text)}"
 
-def _spelled_name(name: str) -> str:
-    """A name without a number that is the usual one; what is wrong with it is said elsewhere."""
-    plain, _, text = name.partition(":")
-    if plain not in NUMBERS or not text.isdecimal():
-        return name
-    return plain if int(text) == DRIFT else f"{plain}:{int(text)}"
+    return "|".join("+".join(map(one, way)) for way in _split(spec))
 
 
 def uses_pictures(spec: str) -> bool:
@@ -86,7 +81,7 @@ def uses_pictures(spec: str) -> bool:
     >>> uses_pictures("conv|overlay-drift:12+cutout"), uses_pictures("conv")
     (True, False)
     """
-    return any(name.partition(":")[0] in WITH_PICTURES for way in _split(spec) for name in way)
+    return any(name.partition(":")[0] in WITH_PICTURES for name in _names(spec))
 
 
 def own_names(spec: str) -> list[str]:
@@ -95,7 +90,7 @@ def own_names(spec: str) -> list[str]:
     >>> own_names("conv|my_module:gamma+overlay_drift:12")
     ['my_module:gamma']
     """
-    return [name for way in _split(spec) for name in way if is_import_path(split_number(name)[0])]
+    return [name for name in _names(spec) if is_import_path(split_number(name)[0])]
 
 
 def split_number(name: str) -> tuple[str, dict[str, Any]]:
@@ -107,15 +102,12 @@ def split_number(name: str) -> tuple[str, dict[str, Any]]:
     plain, colon, text = name.partition(":")
     if not colon or (is_import_path(name) and plain not in NUMBERS):
         return name, {}
-    if plain not in NUMBERS:
-        some = ", ".join(f"{one}:{DRIFT}" for one in NUMBERS)
-        raise UserError(f"augmentation {name!r}: only some names take a number: {some}")
-    what, bounds = NUMBERS[plain]
-    if not text.isdecimal():
+    if plain not in NUMBERS or not text.isdecimal():
         raise UserError(
-            f"augmentation {name!r}: {what} is {text!r}; allowed: a whole number, "
-            f"{bounds.least} to {bounds.most}"
+            f"augmentation {name!r} has {text!r} after its colon; allowed: a whole number after "
+            f"{', '.join(NUMBERS)}"
         )
+    what, bounds = NUMBERS[plain]
     bounds.check(f"augmentation {name!r}: {what}", int(text))
     return plain, {what: int(text)}
 
@@ -123,36 +115,15 @@ def split_number(name: str) -> tuple[str, dict[str, Any]]:
 def check_drift(
     size: int, drift: int = DRIFT, frames: int = FRAMES, side: int = OVERLAY_SIDE
 ) -> None:
-    """Refuse a drift that leads out of the pictures.
-
-    Args:
-        size: of the observations in pixels.
-        drift: at most, in pixels per frame.
-        frames: in a stack.
-        side: of the pictures in pixels.
-    """
-    needed = drift_canvas(size, drift, frames)
+    """Refuse a drift in pixels per frame that leads observations of a size out of the pictures."""
+    needed = size + 2 * frames * drift  # windows drift in both directions
     if needed > side:
-        most = (side - size) // (2 * frames)
-        cure = f"use overlay_drift:{most} or less"
-        if most < 1:
-            cure = (
-                "use overlay, which does not drift, or observations of at most "
-                f"{side - drift_canvas(0, 1, frames)} pixels with overlay_drift:1"
-            )
         raise UserError(
             f"overlay_drift: {frames} frames of {size}x{size} pixels that drift by up to {drift} "
-            f"pixels each need pictures of {needed}x{needed}, but they are {side}x{side}; {cure}"
+            f"pixels each need pictures of {needed}x{needed}, but they are {side}x{side}; allowed: "
+            f"overlay_drift:{max(0, side - size) // (2 * frames)} or less, or overlay, which does "
+            "not drift"
         )
-
-
-def drift_canvas(size: int, drift: int, frames: int) -> int:
-    """The side of the picture over which windows drift in both directions.
-
-    >>> drift_canvas(84, drift=6, frames=3)
-    120
-    """
-    return size + 2 * frames * drift
 
 
 def drifts(spec: str) -> list[int]:
@@ -161,7 +132,7 @@ def drifts(spec: str) -> list[int]:
     >>> drifts("conv|overlay_drift:12|overlay_drift")
     [12, 6]
     """
-    named = [split_number(name) for way in _split(spec) for name in way]
+    named = map(split_number, _names(spec))
     return [number.get("drift", DRIFT) for name, number in named if name == "overlay_drift"]
 
 
@@ -172,21 +143,20 @@ def _split(spec: str) -> tuple[tuple[str, ...], ...]:
     )
 
 
+def _names(spec: str) -> list[str]:
+    return [name for way in _split(spec) for name in way]
+
+
 ENCODERS: dict[str, dict[str, dict[str, Any]]] = {
-    "cnn": {"paper": {}, "quick": {}},
+    "cnn": {},
     "vit": {
-        "paper": {
-            "image_size": 96,
-            "shift": 6,
-            "batch_size": 512,
-            "decisions": 300_000,
-            "replay": 300_000,
-        },
+        "paper": {"image_size": 96, "shift": 6, "batch_size": 512, "decisions": 300_000,
+                  "replay": 300_000},
         "quick": {"network": {"width": 64, "depth": 2, "heads": 4}},
     },
-    "drqv2": {"paper": {"network": {"layers": 4}}, "quick": {}},
-    "frames": {"paper": {}, "quick": {"network": {"frame_layers": 2}}},
-}
+    "drqv2": {"paper": {"network": {"layers": 4}}},
+    "frames": {"quick": {"network": {"frame_layers": 2}}},
+}  # fmt: skip
 """What an encoder changes, by preset: everything that the paper changes for its ViT."""
 
 
@@ -223,52 +193,39 @@ def find_method(name: str) -> Method:
     return found
 
 
-def _check_recipe(name: str, row: str | Recipe | None) -> None:
+def _check_recipe(method: str, row: str | Recipe | None) -> None:
     """Refuse a row that does not exist, or one of a user's own that cannot be fed."""
     if row is None:
         return
     if not isinstance(row, Recipe):
         if row not in RECIPES:
-            raise unknown_name(f"recipe of method {name!r}:", str(row), RECIPES)
+            raise unknown_name(f"recipe of method {method!r}:", str(row), RECIPES)
         return
     if not row.prediction or not row.policy:
         raise UserError(
-            f"method {name!r}: prediction is {row.prediction} and policy is {row.policy}; allowed: "
-            "one view or more for each"
+            f"method {method!r}: prediction is {row.prediction} and policy is {row.policy}; "
+            "allowed: one view or more for each"
         )
     for view in sorted(row.views - {*VIEWS}):
-        raise unknown_name(f"view of method {name!r}:", str(view), [*VIEWS, OWN])
-    for _, coefficient in row.prediction:
-        number = isinstance(coefficient, int | float) and coefficient > 0
-        if not number and coefficient not in ("alpha", "beta"):
+        raise unknown_name(f"view of method {method!r}:", str(view), [*VIEWS, OWN])
+    for _, weight in row.prediction:
+        if weight not in ("alpha", "beta") and not (isinstance(weight, int | float) and weight > 0):
             raise UserError(
-                f"method {name!r}: a coefficient of its prediction is {coefficient!r}; allowed: a "
+                f"method {method!r}: a coefficient of its prediction is {weight!r}; allowed: a "
                 "number above 0, 'alpha' or 'beta'"
             )
 
 
-def check_encoder(name: str) -> None:
-    """Refuse a name that is neither an encoder nor can be a user's own, `module:class`."""
-    if name not in ENCODERS and not is_own_encoder(name):
-        unknown = unknown_name("encoder", name, ENCODERS)
-        raise UserError(f"{unknown}; or one of your own as module:class")
-
-
-def is_own_encoder(name: str) -> bool:
-    """Whether an encoder is a user's own.
-
-    >>> is_own_encoder("my_networks:Small"), is_own_encoder("cnn")
-    (True, False)
-    """
-    return is_import_path(name)
-
-
-def is_whole(name: str) -> bool:
+def is_whole(encoder: str) -> bool:
     """Whether an encoder has no last convolutions that PAD's task could have for itself."""
-    return name == "vit" or is_own_encoder(name)
+    return encoder == "vit" or is_import_path(encoder)
 
 
 def encoder_defaults(encoder: str, preset: str) -> dict[str, Any]:
-    """What an encoder decides; a user's own decides nothing."""
-    check_encoder(encoder)
-    return ENCODERS[encoder][preset] if encoder in ENCODERS else {}
+    """What an encoder decides; a user's own, `module:class`, decides nothing."""
+    if is_import_path(encoder):
+        return {}
+    if encoder not in ENCODERS:
+        unknown = unknown_name("encoder", encoder, ENCODERS)
+        raise UserError(f"{unknown}; or one of your own as module:class")
+    return ENCODERS[encoder].get(preset, {})

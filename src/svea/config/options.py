@@ -83,15 +83,10 @@ class DDPGOptions(AgentOptions):
     """Hyperparameters of DDPG; the defaults are DrQ-v2's."""
 
     n_step: Annotated[int, between(1, 100)] = 3
-    """Decisions of reward before the target bootstraps."""
     learning_rate: Positive = 1e-4
-    """Adam's learning rate for encoder, Q-functions and policy."""
     encoder_tau: Share = 1.0
-    """How fast the target's encoder and projection follow; 1: it has no encoder of its own."""
     actor_every: Every = 1
-    """The policy is updated in every n-th update."""
     target_every: Every = 1
-    """The target network is updated in every n-th update."""
     noise_start: Annotated[float, at_least(0)] = 1.0
     """Standard deviation of the exploration noise at the start."""
     noise_end: Annotated[float, at_least(0)] = 0.1
@@ -107,7 +102,6 @@ class DQNOptions(AgentOptions):
     """Hyperparameters of DQN."""
 
     learning_rate: Positive = 3e-4
-    """Adam's learning rate for encoder and Q-function."""
     double: bool = True
     """Choose the successor's action by the online network (double Q-learning)."""
     dueling: bool = False
@@ -199,9 +193,8 @@ def output_size(image_size: int, layers: int, strided_layers: int) -> int:
         size = (size - 3) // (2 if layer < strided_layers else 1) + 1
         if size < 1:
             raise UserError(
-                f"images of {image_size} pixels are too small for {layers} layers "
-                f"({strided_layers} of them strided): nothing is left after layer {layer + 1}. "
-                "Use larger images (--image-size) or fewer layers (--network.layers)"
+                f"images of {image_size} pixels are too small for {layers} layers: nothing is left "
+                f"after layer {layer + 1}; use a larger --image-size or fewer --network.layers"
             )
     return size
 

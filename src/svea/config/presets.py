@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from svea.config.checks import check
+from svea.config.checks import KINDS, check
 from svea.config.modes import ACTION_REPEAT, EPISODE_FRAMES, ROBOT_TASKS, is_foreign
 from svea.config.names import encoder_defaults, find_method, is_whole, own_modules, spelled
 from svea.config.run import MAY_CHANGE, Config, Role, fields, flat
@@ -29,11 +29,9 @@ REMOVED = {"updates_per_decision": 1.0}
 
 
 def from_dict(values: dict[str, Any], to_train: bool = True) -> Config:
-    """A Config from nested dictionaries, as in config.json; unknown names are refused.
+    """A checked Config from nested dictionaries, as in config.json; unknown names are refused.
 
-    Args:
-        values: of the fields.
-        to_train: False where an agent only acts: its augmentation may then be unknown.
+    Where an agent only acts (`to_train` is False), its augmentation may be unknown.
     """
     return check(build(stored(values)), to_train)
 
@@ -51,7 +49,8 @@ def build(values: dict[str, Any]) -> Config:
         if path in DEFAULTS:
             given.setdefault(group, {})[name] = value
         elif not any(known.startswith(f"{path}.") for known in DEFAULTS):
-            raise _unknown(path, group)
+            siblings = [known for known in DEFAULTS if known.rpartition(".")[0] == group]
+            raise unknown_name("option", path, siblings or DEFAULTS, DEFAULTS)
         elif value != {}:
             raise UserError(f"{path} is {value!r}; allowed: named values")
     if "task" not in values:
@@ -61,17 +60,6 @@ def build(values: dict[str, Any]) -> Config:
         name: dataclasses.replace(getattr(config, name), **own) for name, own in given.items()
     }
     return dataclasses.replace(config, **groups)
-
-
-def _unknown(path: str, group: str) -> UserError:
-    """The error that names the options of the same group, and those of any group like it."""
-    start = f"{group}." if group else ""
-    near = {
-        start + known.removeprefix(start).partition(".")[0]
-        for known in DEFAULTS
-        if known.startswith(start)
-    }
-    return unknown_name("option", path, near or DEFAULTS, DEFAULTS)
 
 
 def stored(values: dict[str, Any]) -> dict[str, Any]:
@@ -115,26 +103,25 @@ def parse_settings(words: Iterable[str]) -> dict[str, Any]:
     for word in words:
         name, equals, text = word.partition("=")
         name = name.strip().lstrip("-").replace("-", "_")
-        if not equals:
-            raise UserError(f"--set is {word!r}; allowed: name=value, e.g. decisions=500000")
+        if not equals or name in values:
+            raise UserError(f"--set has {word!r}; allowed: name=value, once for each option")
         if name not in DEFAULTS:
             raise unknown_name("option", name, DEFAULTS)
-        if name in values:
-            raise UserError(f"--set gives {name} twice")
-        values[name] = _read(name, text.strip())
+        kind = DEFAULTS[name].type
+        read = _READERS.get(kind, str)
+        try:
+            values[name] = read(text.strip())
+        except (ValueError, KeyError):
+            raise UserError(f"{name} is {text!r}; allowed: {KINDS[kind]}") from None
     return values
 
 
-def _read(name: str, text: str) -> Any:
-    """The text of an option as its type; its bounds are checked with the whole configuration."""
-    kind = DEFAULTS[name].type
-    try:
-        if kind is bool:
-            return {"true": True, "false": False}[text.lower()]
-        return kind(text) if kind in (int, float) else text
-    except (ValueError, KeyError):
-        allowed = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
-        raise UserError(f"{name} is {text!r}; allowed: {allowed}") from None
+_READERS: dict[type, Callable[[str], Any]] = {
+    bool: lambda text: {"true": True, "false": False}[text.lower()],
+    int: int,
+    float: float,
+}
+"""From text to an option's type; bounds are checked with the whole configuration."""
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -146,13 +133,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "image_size": 48,
         "batch_size": 64,
         "shift": 2,
-        "network": {
-            "layers": 4,
-            "filters": 16,
-            "strided_layers": 2,
-            "projection": 50,
-            "hidden": 256,
-        },
+        "network.layers": 4,
+        "network.filters": 16,
+        "network.strided_layers": 2,
+        "network.projection": 50,
+        "network.hidden": 256,
         "sac": {"n_step": 3, "discount": 0.97, "q_tau": 0.02, "target_every": 1},
         "ddpg": {"learning_rate": 1e-3, "noise_decisions": 3_000},
         "dqn": {"learning_rate": 1e-3, "epsilon_decisions": 3_000},
@@ -196,17 +181,14 @@ def resolve(task: str | Factory, **explicit: Any) -> Config:
         raise unknown_name("preset", preset, PRESETS)
     chosen = find_method(method)
     encoder = encoder or chosen.encoder
-    layers = [
+    values = {"task": task, "encoder": encoder}
+    for layer in (
         PRESETS[preset],
         encoder_defaults(encoder, preset),
         method_defaults(chosen, preset, encoder),
-        task_defaults(task),
-        sgqn_quantile(task) if explicit.get("auxiliary", chosen.auxiliary) == "sgqn" else {},
-        vit_coefficients(task, chosen) if encoder == "vit" else {},
+        task_defaults(task, chosen, encoder, explicit.get("auxiliary", chosen.auxiliary)),
         explicit,
-    ]
-    values = {"task": task, "encoder": encoder}
-    for layer in layers:
+    ):
         values |= flat(layer)
     return build(values)
 
@@ -214,42 +196,38 @@ def resolve(task: str | Factory, **explicit: Any) -> Config:
 def method_defaults(chosen: Method, preset: str, encoder: str) -> dict[str, Any]:
     """What a method decides; a ViT and a user's own encoder are shared whole by all branches."""
     own_heads = chosen.own_heads and not is_whole(encoder)
-    longer = {"n_step": chosen.n_step} if chosen.n_step else {}
-    return {
-        **{base: dict(longer) for base in ("sac", "ddpg", "dqn")},
+    longer = {f"{base}.n_step": chosen.n_step for base in ("sac", "ddpg", "dqn") if chosen.n_step}
+    return longer | {
         "augment": chosen.augment,
         "auxiliary": chosen.auxiliary,
         "mask": chosen.mask,
         "crop": CROP[preset] if chosen.crop else 0,
-        "network": {"head_layers": OWN_HEADS[preset] if own_heads else 0},
+        "network.head_layers": OWN_HEADS[preset] if own_heads else 0,
     }
 
 
-def vit_coefficients(task: str, chosen: Method) -> dict[str, Any]:
-    """The paper's alpha and beta for its ViT, where the method mixes two streams."""
-    if not chosen.recipe_for(chosen.augment).is_mixed:
-        return {}
-    alpha, beta = {"walker": (1.0, 1.0), "robot_push": (1.0, 0.5)}.get(
-        task if task.startswith("robot") else task.split("_")[0], (0.5, 0.5)
-    )
-    return {"recipe": {"alpha": alpha, "beta": beta}}
+VIT_COEFFICIENTS = {
+    "walker_walk": (1.0, 1.0), "walker_stand": (1.0, 1.0), "walker_run": (1.0, 1.0),
+    "robot_push": (1.0, 0.5),
+}  # fmt: skip
+"""The paper's alpha and beta for its ViT, where they are not 0.5."""
 
 
-def sgqn_quantile(task: str) -> dict[str, Any]:
-    """SGQN's quantile by task: small bodies take fewer pixels."""
-    return {"sgqn": {"quantile": 0.98}} if task.startswith(("cartpole", "ball_in_cup")) else {}
-
-
-def task_defaults(task: str) -> dict[str, Any]:
+def task_defaults(task: str, chosen: Method, encoder: str, auxiliary: str) -> dict[str, Any]:
     """What a task decides; a user's own environment has no test modes and no action repeat.
 
     It has no time limit either: a robot that takes long must not be killed and driven again.
     """
+    own: dict[str, Any] = {}
+    if encoder == "vit" and chosen.recipe_for(chosen.augment).is_mixed:
+        own["recipe.alpha"], own["recipe.beta"] = VIT_COEFFICIENTS.get(task, (0.5, 0.5))
     if is_foreign(task):
-        return {"action_repeat": 1, "eval_mode": "train", "step_timeout": 0.0}
-    own: dict[str, Any] = {"episode_frames": EPISODE_FRAMES.get(task, 1_000)}
+        return own | {"action_repeat": 1, "eval_mode": "train", "step_timeout": 0.0}
+    if auxiliary == "sgqn" and task.startswith(("cartpole", "ball_in_cup")):
+        own["sgqn.quantile"] = 0.98  # small bodies take fewer pixels
     if task in ROBOT_TASKS:
         own["eval_mode"] = "test"
+    own["episode_frames"] = EPISODE_FRAMES.get(task, 1_000)
     return own | {"action_repeat": ACTION_REPEAT.get(task, 4)}
 
 
@@ -259,14 +237,18 @@ FIRST = ("base", "encoder", "preset", "augment")
 
 
 def run_name(config: Config) -> str:
-    """The default name of a run's folder.
+    """The default name of a run's folder: the task, the method, and what is not at its default.
 
     >>> from svea.config import configure
     >>> options = {"recipe.K": 2, "envs": 4, "rendering": "fast"}
     >>> run_name(configure("walker_walk", preset="quick", **options))
     'walker_walk-svea-quick-envs4-K2-fast-0'
     """
-    return bounded("-".join([*_first_words(config), *_differing(config)]), config.seed, LONGEST)
+    method = find_method(config.method)
+    usual = {"base": "sac", "encoder": method.encoder, "preset": "paper", "augment": method.augment}
+    values = {name: str(getattr(config, name)) for name in FIRST}
+    first = [config.task, config.method, *(v for name, v in values.items() if v != usual[name])]
+    return bounded("-".join([*first, *_differing(config)]), config.seed, LONGEST)
 
 
 def bounded(name: str, last: object, longest: int) -> str:
@@ -275,7 +257,7 @@ def bounded(name: str, last: object, longest: int) -> str:
     >>> bounded("walker walk " * 9, 0, longest=30)
     'walker_walk_walker_-197854a9-0'
     """
-    end, name = f"-{last}", _plain(name)
+    end, name = f"-{last}", re.sub(r"[^\w.+=-]+", "_", name)
     if len(f"{name}{end}".encode()) > longest:
         digest = sha256(name)[:8]
         room = longest - len(end) - len(digest) - 1
@@ -283,30 +265,16 @@ def bounded(name: str, last: object, longest: int) -> str:
     return f"{name}{end}"
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^\w.+=-]+", "_", name)
-
-
-def _first_words(config: Config) -> list[str]:
-    """Task and method, and what is unusual among FIRST."""
-    method = find_method(config.method)
-    usual = {"base": "sac", "encoder": method.encoder, "preset": "paper", "augment": method.augment}
-    values = {name: str(getattr(config, name)) for name in FIRST}
-    return [config.task, config.method, *(v for name, v in values.items() if v != usual[name])]
-
-
-def _differing(config: Config) -> list[str]:
+def _differing(config: Config) -> Iterator[str]:
     """A word for every other option that decides what is learned and is not at its default."""
     chosen = {name: getattr(config, name) for name in ("preset", "base", "encoder", "method")}
     usual = {option.path: option.value for option in fields(resolve(config.task, **chosen))}
     leaves = Counter(path.rpartition(".")[2] for path in usual)
-    words = []
     for option in fields(config):
         decides = option.role is Role.WHAT and option.path not in ("task", "method", *FIRST)
         if decides and option.value != usual[option.path]:
             leaf = option.path.rpartition(".")[2]
-            words.append(_word(option.path if leaves[leaf] > 1 else leaf, option.value))
-    return words
+            yield _word(option.path if leaves[leaf] > 1 else leaf, option.value)
 
 
 def _word(name: str, value: Any) -> str:

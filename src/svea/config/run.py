@@ -13,7 +13,7 @@ import typing
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from svea.config.modes import expand_modes
 from svea.config.names import spelled
@@ -43,22 +43,16 @@ class Role(enum.Enum):
     WHERE = "where files lie; may change when a run is resumed"
 
 
-@dataclass(frozen=True)
-class Field:
-    """An option.
-
-    Attributes:
-        path: its dotted name, such as `sac.learning_rate`.
-        type: int, float, bool, str, or a Literal.
-        bounds: of a number.
-        role: its own, or that of the group it is in.
-        value: in the configuration it was read from.
-    """
+class Field(NamedTuple):
+    """An option of a configuration."""
 
     path: str
+    """Its dotted name, such as `sac.learning_rate`."""
     type: Any
+    """int, float, bool, str, or a Literal."""
     bounds: Bounds | None
     role: Role
+    """Its own, or that of the group it is in."""
     value: Any
 
 
@@ -79,8 +73,8 @@ def _declared(kind: Hashable) -> dict[str, tuple[Any, Bounds | None, Role | None
     found = {}
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
         plain, *notes = typing.get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
-        bounds = next((note for note in notes if isinstance(note, Bounds)), None)
-        found[name] = plain, bounds, next((note for note in notes if isinstance(note, Role)), None)
+        by_kind = {type(note): note for note in notes}
+        found[name] = plain, by_kind.get(Bounds), by_kind.get(Role)
     return found
 
 
@@ -268,13 +262,7 @@ class Config:
     def environment_in(
         self, mode: str, data_dir: str | None = None, task: str = ""
     ) -> dict[str, Any]:
-        """The arguments of ``make_env`` in a mode.
-
-        Args:
-            mode: how the world looks.
-            data_dir: folder with benchmark data; default: the run's, then SVEA_DATA.
-            task: another task than the run's.
-        """
+        """The arguments of ``make_env`` in a mode, perhaps with other data or another task."""
         chosen = self.environment | {"mode": mode} | ({"task": task} if task else {})
         return chosen | {"data_dir": data_dir} if data_dir else chosen
 

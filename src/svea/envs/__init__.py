@@ -19,7 +19,6 @@ from svea.config.modes import (
     ROBOT_MODES,
     ROBOT_TASKS,
     TASKS,
-    check_mode,
     check_task,
     expand_modes,
     is_foreign,

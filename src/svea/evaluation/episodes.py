@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from svea.config.modes import check_mode
+from svea.config.modes import parse_mode
 from svea.core.errors import UserError
 from svea.core.seeds import ALL, check_count
 
@@ -49,7 +49,7 @@ def check_episodes(episodes: object, modes: Collection[str] | None = None) -> No
         if mode == DEFAULT:
             check_count("episodes", count)
             continue
-        check_mode(str(mode))
+        parse_mode(str(mode))
         check_count(f"episodes of {mode}", count)
         if modes is not None and mode not in modes:
             raise UserError(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from svea.config.modes import expand_modes, in_order, is_group
+from svea.config.modes import GROUPS, expand_modes, in_order
 from svea.core.errors import UserError, unknown_name
 from svea.core.words import interval, number, plural, rate
 from svea.results import stats
@@ -335,7 +335,7 @@ def _spelled_out(modes: Sequence[str], pairs: Sequence[Match]) -> list[str]:
     common = in_order(m for pair in pairs for m in pair.ours.modes if m in pair.theirs.modes)
     asked: list[str] = []
     for mode in modes:
-        members = [one for one in expand_modes([mode]) if one in common] if is_group(mode) else []
+        members = [one for one in expand_modes([mode]) if one in common] if mode in GROUPS else []
         asked += members or [mode]
     return list(dict.fromkeys(asked)) if modes else common
 

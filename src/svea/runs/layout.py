@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from svea.config import Config, milestones, options
-from svea.config.names import is_own_encoder
 from svea.core.files import PARTIAL
+from svea.core.importing import is_import_path
 from svea.runs import schema
 
 CONFIG = "config.json"
@@ -146,7 +146,7 @@ def agent_bytes(config: Config) -> int:
     features = size.filters * side * side
     if config.encoder == "vit":
         features = size.width
-    elif is_own_encoder(config.encoder):
+    elif is_import_path(config.encoder):
         features = OWN_FEATURES
     projection = features * size.projection
     heads = 3 * (size.projection + size.hidden + 2) * size.hidden

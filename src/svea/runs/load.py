@@ -14,10 +14,11 @@ from svea.agents import BASES, Agent, make_agent, pictures_of
 from svea.agents.auxiliary import PAD
 from svea.augment import Augment, augmentation
 from svea.config import Config, from_dict
-from svea.config.names import is_own_encoder, own_modules, own_names
+from svea.config.names import own_modules, own_names
 from svea.core import files
 from svea.core import importing as modules
 from svea.core.errors import StorageError, UserError
+from svea.core.importing import is_import_path
 from svea.runs import checkpoint, layout, schema, tensors, zoo
 from svea.runs.records import parse_line
 from svea.speed import EXACT, choose_device
@@ -112,7 +113,7 @@ def _check_sizes(
 
     An encoder of a user's own is made once, with the agent: nothing is known of it before.
     """
-    if is_own_encoder(config.encoder):
+    if is_import_path(config.encoder):
         return
     with torch.device("meta"):
         described = make_agent(config, actions, "meta", lambda x, generator=None: x)

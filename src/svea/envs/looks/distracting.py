@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from svea.config.modes import check_intensity
+from svea.config.modes import check_number
 from svea.data import clips
 from svea.data.clips import DAVIS
 from svea.data.decode import SIDE as GENERATED_SIDE
@@ -58,7 +58,7 @@ class DistractingMode(WorldsMode):
             videos: A folder of your own videos (or folders of frames), or `procedural` to show
                 generated clips though there is a data folder.
         """
-        self._intensity = check_intensity(intensity)
+        self._intensity = check_number("distracting_cs", intensity)
         self._clips = clips.find("distracting_cs", data_dir, videos, clip_count(self._intensity))
         self._side = SKY_SIDE if self._clips.files else GENERATED_SIDE
         super().__init__("distracting_cs", self._clips.worlds)

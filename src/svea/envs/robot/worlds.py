@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from svea.config.modes import WORLDS, check_world
+from svea.config.modes import WORLDS, check_number
 from svea.core.files import sha256
 from svea.envs.looks import Mode, Scene, WorldsMode
 from svea.envs.looks.colors import texture
@@ -100,7 +100,7 @@ class RobotTestMode(WorldsMode):
         """Show one world, from 0 to 24, or all."""
         made_with = {"source": "stored", "sha256": sha256(_file().read_bytes())}
         super().__init__("test", range(WORLDS), **ARM, **made_with)
-        self._only = None if world is None else check_world(world)
+        self._only = None if world is None else check_number("test", world)
         self._world = -1
 
     @property
