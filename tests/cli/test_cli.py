@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exit_codes import call
+from exit_codes import call, in_a_process
 from tiny_runs import tiny
 
 from svea import __version__, cli
@@ -25,18 +25,6 @@ from svea.core.errors import UserError
 from svea.core.outcome import exhausted, one_line_warning
 from svea.methods import METHODS
 from svea.training import train
-
-
-def in_a_process(*arguments: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(p for p in sys.path if p)
-    return subprocess.run(
-        [sys.executable, "-m", "svea", *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": path},
-        check=False,
-        timeout=120,
-    )
 
 
 def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,14 +256,26 @@ def test_what_a_limit_keeps_from_starting_is_one_sentence(
     limit: str, at_most: int, words: str, tmp_path: Path
 ) -> None:
     number = getattr(resource, limit)
-    done = subprocess.run(
-        [sys.executable, "-m", "svea", "train", "walker_walk", "--preset", "quick",
-         "--decisions", "100", "--warmup", "50", "--out", str(tmp_path / "run")],
+    few = ["--preset", "quick", "--decisions", "100", "--warmup", "50"]
+    done = in_a_process(
+        "train", "walker_walk", *few, "--out", str(tmp_path / "run"),
         preexec_fn=lambda: resource.setrlimit(number, (at_most, at_most)),
-        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2 and words in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "unbuffered"), [("--help", "1"), ("methods", ""), ("export --help", "")]
+)
+def test_a_reader_that_closes_the_pipe_ends_a_command_silently(words: str, unbuffered: str) -> None:
+    """As `svea --help | head -3` does: while something is printed, or at Python's end."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    variables = {"PYTHONUNBUFFERED": unbuffered}
+    done = in_a_process(*words.split(), variables=variables, stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("error", [ImportError("no name"), RuntimeError("a bug"), OSError("x")])

@@ -8,21 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from exit_codes import in_a_process
 from fake_runs import write_run
 
 OLD = {
     "ascii": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     "io-encoding": {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
 }
-
-
-def in_locale(kind: str, *arguments: str | bytes) -> subprocess.CompletedProcess[bytes]:
-    paths = os.pathsep.join(p for p in sys.path if p)
-    return subprocess.run(
-        [sys.executable, "-m", "svea", *arguments],
-        capture_output=True, check=False, timeout=120,
-        env=os.environ | OLD[kind] | {"PYTHONPATH": paths},
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +43,9 @@ def test_tables_are_printed(
     arguments: str, shown: bytes, kind: str, runs: Path, tmp_path: Path
 ) -> None:
     names = {"RUNS": str(runs), "PAGE": str(tmp_path / "page.html"), "OUT": str(tmp_path / "out")}
-    done = in_locale(kind, *(names.get(word, word) for word in arguments.split()))
+    done = in_a_process(
+        *(names.get(word, word) for word in arguments.split()), variables=OLD[kind], text=False
+    )
     assert done.returncode == 0, done.stderr
     assert shown in done.stdout
     assert b"Traceback" not in done.stderr
@@ -76,6 +70,9 @@ def test_scores_keep_their_plus_minus(runs: Path) -> None:
 
 
 def test_a_message_with_a_path_that_is_not_text(tmp_path: Path) -> None:
-    done = in_locale("ascii", "export", os.fsencode(tmp_path) + b"/a\xff\xc2\xb1", "shared")
+    done = in_a_process(
+        "export", os.fsencode(tmp_path) + b"/a\xff\xc2\xb1", "shared", variables=OLD["ascii"],
+        text=False,
+    )  # fmt: skip
     assert done.returncode == 2 and done.stderr.startswith(b"svea: ")
     assert b"Traceback" not in done.stderr

@@ -61,19 +61,20 @@ def answer(arguments: list[str], ends: bool = False) -> int:
 
     `ends` says that the process ends with it.
     """
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(overview())
-        return 0
-    if arguments[0] in ("-V", "--version", "version"):
-        print(f"svea {__version__}")
-        return 0
     warnings.formatwarning = one_line_warning
     importing.trust_typed(arguments)
-    return exit_code(lambda: run_verb(arguments[0], arguments[1:]), arguments[0], ends)
+    verb, *rest = arguments or ["help"]
+    return exit_code(lambda: run_verb(verb, rest), verb, ends)
 
 
 def run_verb(verb: str, arguments: list[str]) -> int:
     """Import the module of a verb, read its arguments, and run it."""
+    if verb in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if verb in ("-V", "--version", "version"):
+        print(f"svea {__version__}")
+        return 0
     if verb not in VERBS:
         raise unknown_name("verb", verb, VERBS)
     module, _, name = VERBS[verb][0].partition(":")

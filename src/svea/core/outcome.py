@@ -20,8 +20,13 @@ def exit_code(work: Callable[[], int | None], name: str, ends: bool = False) -> 
         name: of it, for a message.
         ends: whether the process ends with it.
     """
+    code = 0
     try:
-        return work() or 0
+        try:
+            code = work() or 0
+        finally:  # also after help, which ends with SystemExit: what fails now fails below
+            sys.stdout.flush()
+        return code
     except SveaError as error:
         _say(f"{error} (details: {error.details})" if error.details else str(error))
         if not error.details:  # e.g. the traceback of a worker
@@ -31,9 +36,9 @@ def exit_code(work: Callable[[], int | None], name: str, ends: bool = False) -> 
         if error.name is None or error.name.partition(".")[0] == "svea":
             raise
         _say(f"{name} needs {error.name}, which is not installed: {install_hint()}")
-    except BrokenPipeError:  # `svea methods | head`
-        sys.stderr.close()
-        return 0
+    except BrokenPipeError:  # `svea methods | head`: Python's own flush at its end would fail, too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code
     except Stopped as stopped:
         _say(str(stopped))
         return stopped.exit_code
