@@ -15,7 +15,7 @@ import functools
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -85,29 +85,22 @@ CLIP_SETS = {
 def data_folder(given: str | os.PathLike[str] | None = None) -> Path | None:
     """The data folder: the argument, else the variable `SVEA_DATA`, else None.
 
-    Raises:
-        UserError: It does not exist.
+    One that does not exist is a UserError.
     """
     chosen = given if given is not None else os.environ.get(VARIABLE) or None
-    if chosen is None:
-        return None
     origin = "data_dir" if given is not None else f"the variable {VARIABLE}"
-    return existing_folder(chosen, origin)
+    return None if chosen is None else existing_folder(chosen, origin)
 
 
-def existing_folder(folder: str | os.PathLike[str], origin: str) -> Path:
-    """A folder that must exist.
-
-    Args:
-        folder: Its path.
-        origin: What named it, for the error.
-    """
+def existing_folder(
+    folder: str | os.PathLike[str],
+    origin: str,
+    cure: str = "name one that exists, or make one with `svea data get NAME FOLDER`",
+) -> Path:
+    """A folder that must exist; the error says what named it (the origin), and the cure."""
     path = Path(folder).expanduser()
     if not path.is_dir():
-        raise UserError(
-            f"{origin} is {os.fspath(folder)!r}, which is not a folder; name one that exists, or "
-            "make one with `svea data get NAME FOLDER`."
-        )
+        raise UserError(f"{origin} is {os.fspath(folder)!r}, which is not a folder; {cure}.")
     return path
 
 
@@ -164,11 +157,8 @@ class Clips:
     def open(self, index: int, side: int = SIDE, smooth: bool = True) -> Clip:
         """Make a clip, or begin to decode it; at once when it was decoded before.
 
-        Args:
-            index: Which one.
-            side: Of its frames in pixels; generated ones are always at `SIDE`.
-            smooth: Whether files are smoothed when they are scaled; else they are shown as the
-                benchmark does (`decode.resample`).
+        The side of its frames is in pixels; generated ones are always at `SIDE`. Files are
+        `smooth` when they are scaled, or shown as the benchmark does (`decode.resample`).
         """
         if not self.files:
             return procedural_clip(self.names[index], index)
@@ -194,16 +184,16 @@ class Clips:
             return found | {"version": VERSION}
         if self.missing:
             found |= {"of": len(self) + len(self.missing), "missing": list(self.missing)}
-        stored = [_StoredClip.at(file) for file in self.files]
-        if sizes := sorted({clip.size for clip in stored if clip.size}):
+        every, own, hashes = zip(
+            *(_stored(file, *_state(file)) for file in self.files), strict=True
+        )
+        if sizes := sorted(filter(None, set(every))):
             found |= {"stored": [f"{width} x {height}" for width, height in sizes]}
         if self.published:
-            found |= self._identified([clip.file_sha256 for clip in stored])
-        named = zip(self.names, stored, strict=True)
-        lines = "".join(f"{name} {clip.sha256}\n" for name, clip in named)
-        return found | {"sha256": files.sha256(lines)}
+            found |= self._identified(own)
+        return found | {"sha256": _sha256_of(self.names, hashes)}
 
-    def _identified(self, hashes: list[str]) -> dict[str, Any]:
+    def _identified(self, hashes: Sequence[str]) -> dict[str, Any]:
         """How many of a benchmark's files these are by their hashes, and what to call the rest."""
         known = [bool(start) for start in self.published]
         same = [
@@ -223,7 +213,7 @@ def find(
         name: The mode, a key of `CLIP_SETS`.
         data_dir: The data folder, if there is one.
         videos: A folder of the user's own, or `procedural`; it beats the data folder.
-        first: Only the first clips of the set.
+        first: Only so many clips, from the first on.
     """
     if videos is not None and str(videos) != PROCEDURAL:
         return in_folder(videos).first(first)
@@ -257,15 +247,10 @@ def source_of(provenance: Mapping[str, Any]) -> str:
 def in_folder(folder: str | Path) -> Clips:
     """Find the videos and the folders of frames in a folder, in the order of their names.
 
-    Raises:
-        UserError: It is not a folder, or has none.
+    None is a UserError.
     """
-    path = Path(folder).expanduser()
-    if not path.is_dir():
-        raise UserError(
-            f"videos is {str(folder)!r}, which is not a folder; give a folder of videos or of "
-            f"folders of frames, or {PROCEDURAL!r}."
-        )
+    cure = f"give a folder of videos or of folders of frames, or {PROCEDURAL!r}"
+    path = existing_folder(folder, "videos", cure)
     found = [entry for entry in sorted(path.iterdir()) if _is_clip(entry)]
     if not found:
         raise UserError(
@@ -278,16 +263,9 @@ def in_folder(folder: str | Path) -> Clips:
 def in_data_folder(
     source: str, data_dir: Path, names: Sequence[str], patterns: Sequence[str]
 ) -> Clips:
-    """Find a benchmark's clips in a data folder.
+    """Find a benchmark's clips in a data folder, by names and patterns as in `ClipSet`.
 
-    Args:
-        source: The benchmark's name.
-        data_dir: The data folder.
-        names: The clips that the benchmark has.
-        patterns: Where a clip may lie below the data folder, with `{}` for its name.
-
-    Raises:
-        UserError: It has none of them.
+    None of them is a UserError.
     """
     found: dict[str, Path] = {}
     for name in names:
@@ -361,14 +339,16 @@ class _FileClip:
     def _read(self) -> None:
         """Decode to the end; runs in its own thread, so every problem is kept for who waits."""
         problem = ""
+        on_start = functools.partial(setattr, self, "_stop")
+        path, size = self._path, (self._side, self._smooth)
         try:
-            for frame in self._read_pictures() if self._path.is_dir() else self._read_video():
+            video = not path.is_dir() and read_video(path, MOST_FRAMES, on_start, *size)
+            for frame in video or _read_pictures(path, *size):
                 with self._arrived:
                     self._frames.append(frame)
                     self._arrived.notify_all()
             if (count := len(self._frames)) < _FEWEST_FRAMES:
-                problem = f"has {count} frames, and a video needs {_FEWEST_FRAMES} or more"
-                problem = self._unusable(problem)
+                raise DecodeError(f"has {count} frames, and a video needs {_FEWEST_FRAMES} or more")
         except DecodeError as damage:
             problem = self._unusable(str(damage))
         except FfmpegError as broken:  # whatever the file
@@ -379,18 +359,14 @@ class _FileClip:
             self.problem, self._done = self.problem or problem, True
             self._arrived.notify_all()
 
-    def _read_pictures(self) -> Iterator[np.ndarray]:
-        """Decode a folder of pictures."""
-        for file in _pictures(self._path):
-            try:
-                yield read_frame(file, self._side, self._smooth)
-            except DecodeError as error:
-                raise DecodeError(f"has a bad frame: {file.name} {error}") from error
 
-    def _read_video(self) -> Iterator[np.ndarray]:
-        """Decode a video file."""
-        on_start = functools.partial(setattr, self, "_stop")
-        return read_video(self._path, MOST_FRAMES, on_start, self._side, self._smooth)
+def _read_pictures(folder: Path, side: int, smooth: bool) -> Iterator[np.ndarray]:
+    """Decode a folder of pictures."""
+    for file in _pictures(folder):
+        try:
+            yield read_frame(file, side, smooth)
+        except DecodeError as error:
+            raise DecodeError(f"has a bad frame: {file.name} {error}") from error
 
 
 _cache: OrderedDict[tuple[Path, int, int, int, bool], _FileClip] = OrderedDict()
@@ -419,31 +395,23 @@ def _state(path: Path) -> tuple[int, int]:
     return state.st_mtime_ns, state.st_size
 
 
-@dataclass(frozen=True)
-class _StoredClip:
-    """What a clip's files are, for records."""
+@functools.lru_cache(4096)
+def _stored(path: Path, changed: int, size: int) -> tuple[tuple[int, int] | None, str, str]:
+    """What a clip's files are, for records; read once, as long as they do not change.
 
-    size: tuple[int, int] | None
-    """Width and height of its frames, where that is cheap to know."""
-    file_sha256: str
-    """Of a file; nothing of a folder, which is no file of a benchmark's."""
-    sha256: str
-    """Of its files' names and hashes."""
+    Width and height of its frames, where that is cheap to know; the hash of a file, empty for a
+    folder, which is no file of a benchmark's; and that of its files' names and hashes.
+    """
+    every = _pictures(path) if path.is_dir() else [path]
+    try:
+        hashes = [files.file_sha256(file, decode.MOST_BYTES) for file in every]
+    except OSError as error:
+        raise UserError(f"the video {path} cannot be read: {error.strerror}.") from error
+    own = "" if path.is_dir() else hashes[0]
+    return stored_size(every[0]), own, _sha256_of((file.name for file in every), hashes)
 
-    @classmethod
-    def at(cls, path: Path) -> _StoredClip:
-        """What lies there now; read once, as long as it does not change."""
-        return cls._read(path, *_state(path))
 
-    @classmethod
-    @functools.lru_cache(4096)
-    def _read(cls, path: Path, changed: int, size: int) -> _StoredClip:
-        every = _pictures(path) if path.is_dir() else [path]
-        try:
-            hashes = [files.file_sha256(file, decode.MOST_BYTES) for file in every]
-        except OSError as error:
-            raise UserError(f"the video {path} cannot be read: {error.strerror}.") from error
-        named = zip(every, hashes, strict=True)
-        lines = "".join(f"{file.name} {sha256}\n" for file, sha256 in named)
-        own = "" if path.is_dir() else hashes[0]
-        return cls(stored_size(every[0]), own, files.sha256(lines))
+def _sha256_of(names: Iterable[str], hashes: Iterable[str]) -> str:
+    """One hash of several, each with its name."""
+    named = zip(names, hashes, strict=True)
+    return files.sha256("".join(f"{name} {sha256}\n" for name, sha256 in named))

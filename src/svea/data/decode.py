@@ -66,12 +66,8 @@ class DecodeError(Exception):
 def read_picture(path: Path, side: int = OVERLAY_SIDE) -> np.ndarray:
     """Decode the middle square of a picture at `(side, side, 3)` uint8.
 
-    Args:
-        path: The file; it must be of one of the common formats, whatever its name says.
-        side: Of the square to make.
-
-    Raises:
-        DecodeError: It is damaged, too large or too small, or not a picture.
+    It must be of one of the common formats, whatever its name says. A DecodeError if it is damaged,
+    too large or too small, or not a picture.
     """
     from PIL import Image
 
@@ -89,11 +85,7 @@ def read_picture(path: Path, side: int = OVERLAY_SIDE) -> np.ndarray:
 
 
 def read_frame(path: Path, side: int, smooth: bool) -> np.ndarray:
-    """Decode a picture of a clip at `(side, side, 3)`, stretched to a square; see `read_video`.
-
-    Raises:
-        DecodeError: As in `read_picture`.
-    """
+    """Decode a picture of a clip at `(side, side, 3)`, stretched to a square; see `read_video`."""
     from PIL import Image
 
     def resize(picture: Any) -> np.ndarray:
@@ -111,10 +103,6 @@ def resample(frame: np.ndarray, side: int) -> np.ndarray:
     Each pixel is a mean of the 2 x 2 pixels around its place in the frame, weighted by distance; of
     a larger frame most pixels are not seen, and what is fine aliases. In the benchmark's arithmetic
     (`interpolate(frame / 255, mode="bilinear", align_corners=False) * 255`, cut off to bytes).
-
-    Args:
-        frame: `(height, width, 3)` uint8.
-        side: Of the square to make.
     """
     if frame.shape[:2] == (side, side):
         return frame
@@ -138,15 +126,6 @@ def _neighbours(length: int, side: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     first = np.minimum(place.astype(np.intp), length - 1)
     weight = (place - first.astype(np.float32)).clip(0, 1)
     return first, np.minimum(first + 1, length - 1), weight
-
-
-def check_picture(path: Path) -> None:
-    """Decode a picture for overlay at its full size.
-
-    Raises:
-        DecodeError: As in `read_picture`.
-    """
-    _decode(path, SMALLEST_SIDE, lambda picture: picture.load())
 
 
 def _decode(path: Path, smallest: int, use: Callable[[Any], Any]) -> Any:
@@ -186,12 +165,8 @@ def ffmpeg_command(
 ) -> list[str]:
     """The command that decodes a video to frames on its standard output, each frame it has once.
 
-    Args:
-        path: The video; it may only be what its name says: no playlists, no network.
-        filters: ffmpeg's video filters.
-        frames: At most this many.
-        before: Further options of the input.
-        form: What is written: raw frames, whose size the filters must set, or `PPM`.
+    The video may only be what its name says: no playlists, no network. With options `before` the
+    input. The form is raw frames, whose size the filters must set, or `PPM`.
     """
     command = [ffmpeg.executable(), "-nostdin", "-v", "error", "-threads", "1"]
     command += ["-protocol_whitelist", "file", "-format_whitelist", "mov,mp4,matroska,webm,avi"]
@@ -207,18 +182,11 @@ def read_video(
     side: int,
     smooth: bool,
 ) -> Iterator[np.ndarray]:
-    """Decode a video frame by frame at `(side, side, 3)`, stretched to a square.
+    """Decode at most so many frames of a video at `(side, side, 3)`, stretched to a square.
 
-    Args:
-        path: The video.
-        frames: At most this many.
-        on_start: Called with a function that stops the decoder.
-        side: Of a frame in pixels.
-        smooth: Scaled by the decoder, which smooths; else from the full frame by `resample`.
-
-    Raises:
-        DecodeError: It is damaged, or not a video.
-        FfmpegError: ffmpeg itself does not work.
+    They are scaled by the decoder, which is `smooth`, or from the full frame by `resample`. With
+    the function that `on_start` gets, the decoder is stopped. A DecodeError if the video is damaged
+    or none, an FfmpegError if ffmpeg itself does not work.
     """
     limits = ("-xerror", "-timelimit", str(SECONDS))
     filters = f"scale={side}:{side}:flags=bilinear" if smooth else "null"
@@ -255,9 +223,6 @@ def read_key_frames(path: Path, frames: int = 64, side: int = OVERLAY_SIDE) -> n
     """The key frames of a video, `(count, side, side, 3)`: the frames between cost no decoding.
 
     The middle square of each; none if the video is damaged or takes too long.
-
-    Raises:
-        FfmpegError: ffmpeg itself does not work.
     """
     square = f"crop='min(iw,ih)':'min(iw,ih)',scale={side}:{side}"
     frame_bytes = side * side * 3
@@ -315,11 +280,7 @@ def _track_size(movie: bytes) -> tuple[int, int] | None:
 
 
 def try_decoder() -> None:
-    """Let ffmpeg make a video of a few frames, and decode it as a background is.
-
-    Raises:
-        FfmpegError: It cannot.
-    """
+    """Let ffmpeg make a video of a few frames, and decode it as a background is."""
     source = ["-f", "lavfi", "-i", "testsrc=size=32x32:rate=5", "-frames:v", "3"]
     program, seconds = ffmpeg.executable(), ffmpeg.SILENT_SECONDS
     with tempfile.TemporaryDirectory() as folder:

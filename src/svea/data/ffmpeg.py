@@ -15,6 +15,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
+from svea.core import process
 from svea.core.errors import UserError
 from svea.core.words import one_line
 
@@ -48,11 +49,7 @@ def unusable(path: str, problem: str) -> FfmpegError:
 
 
 def executable() -> str:
-    """The ffmpeg to use: found, and asked for its version once.
-
-    Raises:
-        FfmpegError: There is none, it cannot start, or it does not answer.
-    """
+    """The ffmpeg to use: found, and asked for its version once."""
     try:
         from imageio_ffmpeg import get_ffmpeg_exe
 
@@ -64,55 +61,45 @@ def executable() -> str:
 
 
 def encoder() -> str:
-    """The ffmpeg to use, if it can encode H.264.
-
-    Raises:
-        FfmpegError: It cannot, or as in `executable`.
-    """
+    """The ffmpeg to use, if it can encode H.264."""
     found = executable()
-    if H264.encode() not in output(found, "-hide_banner", "-encoders", seconds=START_SECONDS):
+    if H264 not in output(found, "-hide_banner", "-encoders", seconds=START_SECONDS):
         raise unusable(found, f"it was built without {H264}, so it cannot write videos")
     return found
 
 
 @functools.lru_cache(16)
-def output(path: str, *arguments: str, seconds: float) -> bytes:
-    """What a program prints, which must not fail.
-
-    Raises:
-        FfmpegError: It cannot start, fails, or does not answer in time.
-    """
+def output(path: str, *arguments: str, seconds: float) -> str:
+    """What a program prints, which must start, not fail, and answer in time."""
     try:
-        with Process([path, *arguments], silent_seconds=seconds) as process:
-            printed = process.read(1 << 20)
-            problem = process.finish()
-    except Silent:
-        problem = f"it did not answer within {seconds:g} s"
-    if problem:
-        raise unusable(path, problem)
-    return printed
+        done = process.run([path, *arguments], seconds)
+    except OSError as error:
+        raise _not_started(path, error) from error
+    except subprocess.TimeoutExpired:
+        raise unusable(path, f"it did not answer within {seconds:g} s") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        raise unusable(path, lines[-1] if lines else f"exit status {done.returncode}")
+    return done.stdout
+
+
+def _not_started(path: str, error: OSError) -> FfmpegError:
+    reason = error.strerror or error
+    return FfmpegError(f"ffmpeg ({path}) cannot be started: {reason}. {_CURE}")
 
 
 class Process:
     """A running ffmpeg, from whose output is read or to whose input is written.
 
-    Reading and writing wait for at most `silent_seconds`. Leaving the block stops the program and
-    its children, however it is left.
+    Where it neither gives, takes nor ends anything for `silent_seconds` (default `SILENT_SECONDS`),
+    it is stopped, and `Silent` is raised. Leaving the block stops the program and its children,
+    however it is left.
     """
 
     def __init__(
         self, command: Sequence[str], takes_input: bool = False, silent_seconds: float | None = None
     ) -> None:
-        """Start it.
-
-        Args:
-            command: the program and its arguments.
-            takes_input: whether something will be written to it.
-            silent_seconds: how long to wait for it; default `SILENT_SECONDS`.
-
-        Raises:
-            FfmpegError: It cannot be started.
-        """
+        """Start it; whether something will be written to it has to be known."""
         self._seconds = SILENT_SECONDS if silent_seconds is None else silent_seconds
         try:
             self._process = subprocess.Popen(
@@ -123,10 +110,7 @@ class Process:
                 process_group=0,  # so that what it starts is stopped with it
             )
         except OSError as error:
-            reason = error.strerror or error
-            raise FfmpegError(
-                f"ffmpeg ({command[0]}) cannot be started: {reason}. {_CURE}"
-            ) from error
+            raise _not_started(command[0], error) from error
         assert self._process.stdout
         self._output = self._process.stdout.fileno()
         self._message = b""  # the end of what it complains of
@@ -146,11 +130,7 @@ class Process:
         self._process.wait()
 
     def read(self, size: int) -> bytes:
-        """This many bytes of its output; fewer only at its end.
-
-        Raises:
-            Silent: It gave nothing for too long; it has been stopped.
-        """
+        """This many bytes of its output; fewer only at its end."""
         parts, missing = [], size
         while missing and self._ready(self._output):
             part = os.read(self._output, min(missing, 2**20))
@@ -164,9 +144,6 @@ class Process:
         """Give it input; False where it takes no more, for a reason that `finish` tells.
 
         What it puts out meanwhile (its progress) is dropped.
-
-        Raises:
-            Silent: It took nothing for too long; it has been stopped.
         """
         assert self._process.stdin is not None
         target, view = self._process.stdin.fileno(), memoryview(data)
@@ -183,11 +160,7 @@ class Process:
         return True
 
     def finish(self) -> str:
-        """End its input, wait for its end, and return what went wrong; nothing if all is well.
-
-        Raises:
-            Silent: It did not end; it has been stopped.
-        """
+        """End its input, wait for its end, and return what went wrong; nothing if all is well."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()

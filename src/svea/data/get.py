@@ -12,14 +12,14 @@ import contextlib
 import re
 import shutil
 import tarfile
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from svea.core import files
 from svea.core.errors import StorageError, UserError, unknown_name
@@ -30,7 +30,10 @@ SECONDS = 30
 """A server that is silent for longer has dropped the connection."""
 
 _WORK = ".downloads"
-_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, ValueError)
+_DAMAGE = (
+    *(shutil.ReadError, zipfile.BadZipFile, tarfile.TarError, zlib.error),
+    *(EOFError, RuntimeError, ValueError),
+)
 OnBytes = Callable[[int, int], None]
 """Called with the bytes that have arrived, and with their number in all (0: unknown)."""
 
@@ -104,21 +107,11 @@ def get_data(
     on_bytes: OnBytes = lambda done, total: None,
     sources: Mapping[str, Source] = SOURCES,
 ) -> dict[str, Any]:
-    """Download a data set into a data folder, in the layout that svea reads.
+    """Download a data set into a data folder, made if need be, in the layout that svea reads.
 
-    Args:
-        name: One of `SOURCES`.
-        folder: The data folder; made if need be.
-        on_bytes: Called while the archive arrives.
-        sources: What there is to get.
-
-    Returns:
-        What `downloads.json` says of it: url, date, bytes, sha256, the published checksum, and the
-        hash of each file.
-
-    Raises:
-        UserError: The name is unknown, or the folder has this data set.
-        StorageError: Download, archive or disk failed.
+    Returns what `downloads.json` says of it: url, date, bytes, sha256, the published checksum, and
+    the hash of each file. A UserError if the name is unknown or the folder has this data set, a
+    StorageError if download, archive or disk failed.
     """
     if name not in sources:
         raise unknown_name("data set", name, sources)
@@ -136,7 +129,8 @@ def get_data(
         work.mkdir(parents=True, exist_ok=True)
         busy = UserError(f"another process downloads into {work}; wait for its end.")
         with files.locked(work, busy):
-            _keep_only(archive)
+            for entry in set(work.iterdir()) - {archive}:  # what a killed download left
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
             fetch(source, archive, on_bytes)
             staging = work / "unpacked"
             unpack(source, archive, staging / source.into)
@@ -151,12 +145,7 @@ def get_data(
 
 
 def fetch(source: Source, archive: Path, on_bytes: OnBytes = lambda done, total: None) -> None:
-    """Download an archive and compare its checksum; one that is there already is kept.
-
-    Raises:
-        DownloadError: No network, or the server refuses, or sends another file than was published.
-        StorageError: The disk is full.
-    """
+    """Download an archive and compare its checksum; one that is there already is kept."""
     import pooch
     import requests
 
@@ -181,19 +170,18 @@ def fetch(source: Source, archive: Path, on_bytes: OnBytes = lambda done, total:
 def unpack(source: Source, archive: Path, target: Path) -> None:
     """Write the files of an archive that svea reads into a new folder.
 
-    Raises:
-        ArchiveError: The archive is damaged, or has none of the files. It is deleted.
+    An ArchiveError if it is damaged, or has none of the files; it is deleted.
     """
-    count = 0
+    only_below: dict[str, Any] = {"filter": "data"} if source.kind == "tar" else {}
     try:
-        for name, open_member in _members(archive, source.kind):
-            if not (match := re.fullmatch(source.pattern, name.removeprefix("./"))):
-                continue
-            count, path = count + 1, target / match[1]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as file:
-                file.writelines(_pieces(open_member))
-        if not count:
+        with tempfile.TemporaryDirectory(dir=archive.parent) as whole:
+            shutil.unpack_archive(archive, whole, source.kind, **only_below)
+            for path in filter(Path.is_file, Path(whole).rglob("*")):
+                if match := re.fullmatch(source.pattern, path.relative_to(whole).as_posix()):
+                    kept = target / match[1]
+                    kept.parent.mkdir(parents=True, exist_ok=True)
+                    path.rename(kept)
+        if not target.exists():
             raise ValueError("it has none of the files looked for")
     except _DAMAGE as error:
         archive.unlink()
@@ -201,37 +189,6 @@ def unpack(source: Source, archive: Path, target: Path) -> None:
             f"the archive {archive} is damaged or not the expected one: {error or type(error)}. "
             "It was deleted; run the command again."
         ) from error
-
-
-def _members(archive: Path, kind: str) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
-    """The name of each plain file of an archive, and how to open it."""
-    if kind == "tar":
-        with tarfile.open(archive, "r:") as tar:
-            for entry in tar:
-                if entry.isreg():
-                    yield entry.name, partial(tar.extractfile, entry)  # type: ignore[misc]
-    else:
-        with zipfile.ZipFile(archive) as packed:
-            yield from ((name, partial(packed.open, name)) for name in packed.namelist())
-
-
-def _pieces(open_member: Callable[[], IO[bytes]]) -> Iterator[bytes]:
-    """A member piece by piece; flipped bits also show as OSError, of which no disk is guilty."""
-    try:
-        with open_member() as content:
-            while piece := content.read(2**20):
-                yield piece
-    except OSError as error:
-        raise ValueError(str(error)) from error
-
-
-def _keep_only(archive: Path) -> None:
-    """Remove what a killed download left next to its archive."""
-    for entry in archive.parent.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        elif entry != archive or not entry.is_file():
-            entry.unlink()
 
 
 class _Bytes:

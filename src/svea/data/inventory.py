@@ -22,7 +22,7 @@ from svea.data.decode import (
     PICTURE_ENDINGS,
     VIDEO_ENDINGS,
     DecodeError,
-    check_picture,
+    read_picture,
 )
 
 MOST_PICTURES = 50_000
@@ -68,11 +68,7 @@ class Finding:
 
 
 def inventory(root: Path) -> list[Part]:
-    """Find what a data folder has, by the names that the loaders use; nothing is decoded.
-
-    Raises:
-        StorageError: A folder in it cannot be read.
-    """
+    """Find what a data folder has, by the names that the loaders use; nothing is decoded."""
     with files.reading(root):
         return [*(_find_clips(root, name) for name in CLIP_SETS), _find_pictures(root)]
 
@@ -80,12 +76,8 @@ def inventory(root: Path) -> list[Part]:
 def check(folder: Path, on_file: Callable[[Path], None] = lambda path: None) -> Iterator[Finding]:
     """Decode and hash everything that svea would read in a data folder.
 
-    Args:
-        folder: With benchmark data.
-        on_file: Called with each clip and picture that was looked at.
-
-    Raises:
-        UserError: It is not a folder, or has nothing that svea reads.
+    `on_file` is called with each clip and picture that was looked at. A UserError if it is not a
+    folder, or has nothing that svea reads.
     """
     root = existing_folder(folder, "FOLDER")
     parts = inventory(root)
@@ -128,11 +120,7 @@ def read_record(root: Path) -> dict[str, Any]:
 
 
 def content_sha256(path: Path) -> str:
-    """A file's sha256; of a folder, that of what `sha256sum` prints for its pictures.
-
-    Raises:
-        StorageError: It cannot be read.
-    """
+    """A file's sha256; of a folder, that of what `sha256sum` prints for its pictures."""
     with files.reading(path):
         if not path.is_dir():
             return files.file_sha256(path, MOST_BYTES)
@@ -186,9 +174,8 @@ def _check_clips(part: Part, on_file: Callable[[Path], None]) -> Looked:
 
 def _check_clip(path: Path) -> tuple[str, str]:
     """Decode a clip to its end, within the limits that the modes set."""
-    found = clips.Clips("", ("",), (path,))
     try:
-        return f"{len(found.open(0))} frames", ""
+        return f"{len(clips.Clips('', ('',), (path,)).open(0))} frames", ""
     except UserError as error:
         return "", str(error)
 
@@ -213,7 +200,7 @@ def _problem_of(path: Path) -> str:
     if path.suffix.lower() in VIDEO_ENDINGS:
         return _check_clip(path)[1]
     try:
-        check_picture(path)
+        read_picture(path)
     except DecodeError as error:
         return str(error)
     return ""
