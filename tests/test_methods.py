@@ -21,11 +21,6 @@ def test_the_usual_augmentation_is_seen_by_something(name: str) -> None:
     assert method.about
 
 
-def test_drq_with_an_augmentation_is_naive_augmentation() -> None:
-    assert METHODS["drq"].recipe_for("none") is RECIPES["drq"]
-    assert METHODS["drq"].recipe_for("conv") is RECIPES["drq+aug"]
-
-
 def test_views_row_in_svea_and_sada() -> None:
     row = views_row("svea")
     assert row["Q-prediction"] == "weak alpha, strong beta"

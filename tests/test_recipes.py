@@ -44,9 +44,3 @@ def test_own_targets_refuse_k() -> None:
     assert row.target == row.prediction and row.own_target
     with pytest.raises(UserError, match=r"recipe\.K is 2.*allowed is K=1"):
         streams(RECIPES["mix-all"], RecipeOptions(K=2))
-
-
-def test_only_methods_without_strong_view_are_not_strong() -> None:
-    assert {name for name, row in RECIPES.items() if not row.is_strong} == {
-        "sac", "drq", "clean-target",
-    }  # fmt: skip

@@ -19,8 +19,6 @@ from rederivation import (
     make_agent,
     make_batch,
     mlp,
-    moved,
-    poison,
     project,
     record_inputs,
     trunk,
@@ -30,10 +28,8 @@ from rederivation import (
 from torch import Tensor
 
 from svea.agents import DQN, SAC, Agent
-from svea.agents.auxiliary import CURL, PAD, SODA, two_layers
+from svea.agents.auxiliary import CURL, PAD, SODA
 from svea.config.options import CURLOptions, PADOptions, SODAOptions
-from svea.networks import CNN
-from svea.networks.parts import own_head, without_last
 from svea.replay import Batch
 
 RATE, TAU = 2e-3, 0.3  # a slow branch that is fast enough for the difference to show
@@ -203,94 +199,6 @@ def test_updates_with_discrete_actions(task: str) -> None:
 # What a task's loss may move ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_a_tasks_step_moves_its_own_parameters_and_the_trunk_alone(task: str) -> None:
-    own = 1 if task in ("pad", "rotation") else 0
-    agent, batch = with_own_layers(task, own) if own else with_task(task), make_batch()
-    before = weights_of(agent)
-    now, successor = agent.views(batch.observations), agent.views(batch.next_observations)
-    agent.auxiliary.update(batch, now, successor, make_batch(9))
-    followers = ("auxiliary.target_",) if task == "soda" else ()
-    trained = shared_only(own) if own else TRAINED[task]
-    allowed = {name for name in before if name.startswith((*trained, *followers))}
-    changed = moved(agent, before)
-    assert changed <= allowed
-    assert {name for name in allowed if name.endswith("weight")} <= changed
-
-
-@pytest.mark.parametrize("task", ["curl", "soda"])
-def test_no_gradient_flows_into_the_slow_branch(task: str) -> None:
-    agent, batch = with_task(task), make_batch()
-    if task == "curl":
-        slow = [*agent.target_trunk.parameters(), *agent.target_critic.parameters()]
-    else:
-        task_networks = agent.auxiliary
-        slow = [
-            *task_networks.target_trunk.parameters(),
-            *task_networks.target_projection.parameters(),
-        ]
-    assert not any(parameter.requires_grad for parameter in slow)
-    for parameter in slow:
-        parameter.requires_grad_(True)  # even if they asked for it
-    views = agent.views(batch.observations), agent.views(batch.next_observations)
-    loss, _ = agent.auxiliary.loss(batch, *views, make_batch(9))
-    gradients = torch.autograd.grad(loss, slow, allow_unused=True)
-    assert all(gradient is None for gradient in gradients)
-
-
-@pytest.mark.parametrize("task", ["pad", "rotation"])
-def test_pads_branch_shares_the_trunk_but_not_its_last_convolutions(task: str) -> None:
-    agent = with_own_layers(task, 1)
-    last, own = agent.trunk.layers[-1].weight, agent.auxiliary.head.layers[-1].weight
-    assert last.shape == own.shape and not torch.equal(last, own)
-    trained = {
-        name: {id(p) for p in optimiser.param_groups[0]["params"]}
-        for name, optimiser in agent.optimisers.items()
-    }
-    owners = {name for name, parameters in trained.items() if id(last) in parameters}
-    assert owners == {"critic"}, "the policy's loss stops before it, and the task has its own"
-    assert {name for name, parameters in trained.items() if id(own) in parameters} == {"auxiliary"}
-    first = agent.trunk.layers[0].weight
-    assert {n for n, parameters in trained.items() if id(first) in parameters} == {
-        "critic",
-        "auxiliary",
-    }
-
-
-@pytest.mark.parametrize("drqv2", [False, True])
-def test_the_shared_part_and_a_head_with_the_trunks_weights_are_the_trunk(drqv2: bool) -> None:
-    whole = CNN(image_size=36, layers=5, filters=4, strided_layers=2, drqv2=drqv2)
-    with torch.no_grad():
-        for parameter in whole.parameters():
-            parameter.normal_(0, 0.3)
-    shared, head = without_last(whole, 2), own_head(whole, 2)
-    convolutions = [layer for layer in whole.layers if isinstance(layer, torch.nn.Conv2d)]
-    own = [layer for layer in head.layers if isinstance(layer, torch.nn.Conv2d)]
-    for mine, its in zip(own, convolutions[3:], strict=True):
-        mine.load_state_dict(its.state_dict())
-    images = torch.rand(3, 9, 36, 36)
-    assert shared(images).shape == (3, shared.features)
-    torch.testing.assert_close(head(shared(images)), whole(images))
-    assert {id(p) for p in shared.parameters()} < {id(p) for p in whole.parameters()}
-
-
-def test_the_policy_and_q_functions_of_soda_never_see_the_strong_view() -> None:
-    """SODA's own loss does; nothing else is harmed by a poisoned view."""
-    agent, batch = with_task("soda", strong=poison), make_batch()
-    losses = agent.update(batch, agent.schedule(2), make_batch(9, rows=8))
-    assert torch.isfinite(losses["critic_loss"]) and torch.isfinite(losses["actor_loss"])
-    assert torch.isnan(losses["auxiliary_loss"])
-
-
-def test_sodas_branches_see_different_crops_and_only_one_is_strong() -> None:
-    agent, own = with_task("soda"), make_batch(9, rows=8)
-    online, slow = record_inputs(agent.trunk), record_inputs(agent.auxiliary.target_trunk)
-    views = agent.views(own.observations)
-    agent.auxiliary.loss(make_batch(), views, views, own)
-    torch.testing.assert_close(online[0], view(own.observations, "strong", 0))
-    torch.testing.assert_close(slow[0], view(own.observations, "weak", 1))
-
-
 def test_sodas_batch_norms_stay_in_training_and_are_not_averaged() -> None:
     agent = with_task("soda")
     norm, slow = agent.auxiliary.projection[1], agent.auxiliary.target_projection[1]
@@ -301,30 +209,17 @@ def test_sodas_batch_norms_stay_in_training_and_are_not_averaged() -> None:
     assert not torch.allclose(norm.running_mean, slow.running_mean, rtol=0.1)
 
 
-def test_sodas_little_networks() -> None:
-    kinds = [type(layer).__name__ for layer in two_layers(20, 7)]
-    assert kinds == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
-    paper = two_layers(14_112, 100)
-    assert sum(p.numel() for p in paper.parameters()) == 14_112 * 100 + 100 + 200 + 100 * 100 + 100
-
-
 def test_curls_contrast_begins_uniform_and_its_positive_is_a_view_nobody_has_seen() -> None:
     agent, batch = with_task("curl"), make_batch()
     bilinear = agent.auxiliary.bilinear
     assert bilinear.shape == (10, 10) and bilinear.min() >= 0 and bilinear.max() < 1
     seen = record_inputs(agent.target_trunk)
-    losses = agent.update(batch, agent.schedule(1))
+    first = agent.update(batch, agent.schedule(1))
     torch.testing.assert_close(seen[-1], view(batch.observations, "weak", 1))
-    assert 0 <= float(losses["auxiliary_accuracy"]) <= 1
-
-
-def test_curl_is_found_more_often_with_training() -> None:
-    agent = with_task("curl")
-    first = agent.update(make_batch(), agent.schedule(1))
     for _ in range(60):
         last = agent.update(make_batch(), agent.schedule(1))
     assert last["auxiliary_loss"] < 0.5 * first["auxiliary_loss"]
-    assert float(last["auxiliary_accuracy"]) == 1
+    assert float(first["auxiliary_accuracy"]) < float(last["auxiliary_accuracy"]) == 1
 
 
 @pytest.mark.parametrize(("task", "every"), [("curl", 1), ("soda", 2), ("pad", 2)])

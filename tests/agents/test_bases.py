@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-import rederivation
 import torch
 from rederivation import (
     CHOICES,
-    COINCIDING,
     OPTIONS,
-    SIZE,
     TABLE,
     A,
     B,
-    CountingWeak,
     PlainDDPG,
     PlainDQN,
     PlainSAC,
     Reference,
-    assert_coincide,
     make_agent,
     make_batch,
     mlp,
@@ -34,21 +28,17 @@ from rederivation import (
     q_table,
     q_values,
     record_inputs,
-    same_weights,
     trunk,
     view,
     weights_of,
 )  # fmt: skip
 from torch import Tensor
-from torch.nn import functional as F
 
 from svea.agents import DDPG, DQN, SAC, Agent
 from svea.agents import make_agent as configured_agent
-from svea.agents.learning import check_update, not_finite, restore_generator
-from svea.augment import overlay_drift
+from svea.agents.learning import check_update, restore_generator
 from svea.config import configure
 from svea.core.errors import NumericsError, UserError
-from svea.networks import FrameCNN
 from svea.recipes import RECIPES, RecipeOptions
 
 BASES = [SAC, DDPG, DQN]
@@ -132,57 +122,6 @@ def test_the_target_has_a_trunk_only_where_the_encoder_follows_slowly(
     check(agent, reference)
 
 
-def drifting(weak: Tensor, pictures: Tensor, speed: Tensor) -> Tensor:
-    """Half observation, half a window whose corner moves with the frame."""
-    out = weak / 2
-    for sample in range(B):
-        for frame in range(3):
-            top, left = (3 + frame * int(step) for step in speed[sample])
-            window = pictures[sample, :, top : top + SIZE, left : left + SIZE]
-            out[sample, 3 * frame : 3 * frame + 3] += window / 2
-    return out
-
-
-def frame_by_frame(w: dict[str, Tensor], images: Tensor, name: str = "trunk") -> Tensor:
-    """One layer for each frame by itself, one for all of them."""
-    first, last = f"{name}.single.layers.0", f"{name}.joint.layers.0"
-    maps = [
-        F.conv2d(frame, w[f"{first}.weight"], w[f"{first}.bias"], stride=2).clamp(min=0)
-        for frame in images.split(3, dim=1)
-    ]
-    return F.conv2d(torch.cat(maps, 1), w[f"{last}.weight"], w[f"{last}.bias"]).flatten(1)
-
-
-def test_updates_of_simgrl_equal_a_plain_rederivation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SVEA with a drifting overlay and the frame-wise encoder."""
-    pictures = torch.rand(B, 3, SIZE + 6, SIZE + 6, generator=torch.Generator())
-    speed = torch.tensor([[1, -1], [0, 1], [-1, -1]] * B)[:B]
-    monkeypatch.setattr(
-        rederivation, "strong_of", partial(drifting, pictures=pictures, speed=speed)
-    )
-    monkeypatch.setattr(rederivation, "trunk", frame_by_frame)
-    draw = {"picture": pictures, "speed": speed, "margin": 3, "weight": 0.5}
-    encoder = partial(FrameCNN, image_size=SIZE, layers=2, filters=8, frame_layers=1)
-    strong = lambda images, generator: overlay_drift.apply(images, draw)  # noqa: E731
-    check(make_agent("svea", encoder=encoder, strong=strong), PlainSAC("svea"))
-
-
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize(("special", "plain"), COINCIDING)
-def test_special_cases_coincide(
-    special: tuple[str, RecipeOptions], plain: tuple[str, RecipeOptions], base: type[Agent]
-) -> None:
-    assert_coincide(base, special, plain)
-
-
-def test_svea_differs_from_drq_in_views_alone() -> None:
-    svea, drq = make_agent("svea"), make_agent("drq")
-    assert same_weights(svea, drq)  # the same networks from the same seed: no extra parameters
-    svea.update(make_batch(), svea.schedule(2))
-    drq.update(make_batch(), drq.schedule(2))
-    assert not same_weights(svea, drq)
-
-
 # Who sees which view ------------------------------------------------------------------------------
 
 
@@ -208,60 +147,6 @@ def test_in_a_whole_svea_update_the_successor_is_seen_once_and_weakly(base: type
     assert [len(images) for images in of_trunk] == [B, 2 * B, B]  # target, both streams, policy
     torch.testing.assert_close(of_target[0], view(batch.next_observations, "weak", 0))
     torch.testing.assert_close(of_trunk[2], view(batch.observations, "weak", 0))
-
-
-@pytest.mark.parametrize("base", [SAC, DDPG])
-@pytest.mark.parametrize("recipe", ["drq", "svea", "mix-all", "sada"])
-def test_each_loss_moves_its_own_networks_alone(recipe: str, base: type[Agent]) -> None:
-    agent, batch = make_agent(recipe, base=base), make_batch()
-    now, successor = agent.views(batch.observations), agent.views(batch.next_observations)
-    before = weights_of(agent)
-    agent.update_actor(now)
-    of_policy = {name for name in before if name.startswith(("actor.", "log_temperature"))}
-    assert moved(agent, before) == of_policy
-    for network in (agent.trunk, agent.critic):
-        assert all(p.grad is None or not p.grad.any() for p in network.parameters())
-    before = weights_of(agent)
-    agent.update_critic(batch, now, successor)
-    assert moved(agent, before) == {n for n in before if n.startswith(("trunk.", "critic."))}
-
-
-def test_unaugmented_and_policy_stream_see_the_same_shift_and_none_is_strong() -> None:
-    weak = CountingWeak()
-    agent, batch = make_agent("svea", weak=weak), make_batch()
-    agent.update(batch, agent.schedule(2))
-    assert weak.calls(batch.observations) == weak.calls(batch.next_observations) == 1
-    agent = make_agent("svea", strong=poison)
-    assert torch.isfinite(agent.update_actor(agent.views(batch.observations))["actor_loss"])
-
-
-def test_only_a_real_end_stops_bootstrapping() -> None:
-    agent, batch = make_agent("svea"), make_batch()
-    batch.discounts = torch.full((B,), 0.99)
-    batch.discounts[0] = 0  # what the replay says of a real end
-    target = agent.q_target(batch, agent.views(batch.next_observations))[0]
-    assert target[0] == batch.rewards[0]
-    assert (target[1:] != batch.rewards[1:]).all()
-
-
-def test_double_q_learning_asks_the_online_network() -> None:
-    images = make_batch(discrete=True).next_observations / 255
-    options = [replace(OPTIONS[DQN], double=double) for double in (True, False)]
-    agents = [telling(make_agent("drq", base=DQN, options=each)) for each in options]
-    double, single = (agent.value(images) for agent in agents)
-    assert (double < single).all(), "a maximum is the most that any choice is worth"
-
-
-def test_ddpgs_policy_gets_a_gradient_also_where_its_actions_are_cut_off() -> None:
-    agent = make_agent("drq", base=DDPG)
-    features = agent.trunk(view(make_batch().observations, "clean", 0)).detach()
-    with torch.no_grad():
-        agent.actor.mlp.output.bias.fill_(2.0)
-    agent.noise.fill_(50.0)  # all noise is cut at 0.3: 0.96 + 0.3 is over the border
-    actions = agent.noisy_actions(features, torch.Generator().manual_seed(0))
-    assert (actions == 1).any()
-    (gradient,) = torch.autograd.grad(actions[actions == 1].sum(), agent.actor.mlp.output.bias)
-    assert (gradient > 0).all()
 
 
 # Acting -------------------------------------------------------------------------------------------
@@ -416,9 +301,3 @@ def test_an_update_that_is_not_finite_is_refused_by_name(bad: float) -> None:
             tensor.data.copy_(kept)
     agent.device = torch.device("meta")  # as a GPU's, a loss there cannot be read without waiting
     check_update(agent, {"critic_loss": torch.empty((), device="meta")})
-
-
-def test_counters_and_generators_are_no_numbers_to_check() -> None:
-    tensors = {"step": torch.tensor(3), "generator": torch.zeros(4, dtype=torch.uint8)}
-    assert not_finite(tensors) == []
-    assert not_finite(tensors | {"w": torch.tensor([1.0, torch.nan])}) == ["w"]

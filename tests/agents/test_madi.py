@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from rederivation import (
-    SIZE,
     PlainDDPG,
     PlainDQN,
     PlainSAC,
@@ -26,10 +24,9 @@ from torch import nn
 
 from svea.agents import DDPG, DQN, SAC, Agent
 from svea.agents import make_agent as configured_agent
-from svea.config import ENCODERS, configure
+from svea.config import configure
 from svea.config.options import MaDiOptions
-from svea.core.errors import UserError
-from svea.networks import CNN, Masker, Trunk
+from svea.networks import Masker
 from svea.recipes import RecipeOptions
 from svea.runs.load import load_agent, write_export
 
@@ -81,23 +78,6 @@ def test_a_mask_that_keeps_everything_is_svea_bit_for_bit(base: type[Agent]) -> 
     assert all(torch.equal(behind_mask[name], tensor) for name, tensor in plain.items())
 
 
-def test_the_q_loss_alone_trains_the_masker_and_the_target_uses_the_same_one() -> None:
-    agent, batch = make_agent("svea", **WITH_MASK), make_batch()
-    assert "target_masker" not in agent.networks
-    start = deepcopy(agent.masker.state_dict())
-    now, successor = agent.views(batch.observations), agent.views(batch.next_observations)
-    agent.update_actor(now)
-    agent.update_target()
-    assert all(
-        torch.equal(start[name], tensor) for name, tensor in agent.masker.state_dict().items()
-    )
-    seen = record_inputs(agent.target_trunk)
-    agent.update_critic(batch, now, successor)
-    assert not any(torch.equal(start[n], t) for n, t in agent.masker.state_dict().items())
-    weights = {f"masker.{name}": tensor for name, tensor in start.items()}
-    torch.testing.assert_close(seen[0], masked(weights, view(batch.next_observations, "weak", 0)))
-
-
 def test_acting_and_q_values_see_masked_pictures() -> None:
     agent, batch = make_agent("svea", **WITH_MASK), make_batch()
     seen = record_inputs(agent.trunk)
@@ -118,18 +98,6 @@ def test_a_gradient_that_is_not_finite_moves_neither_encoder_nor_masker() -> Non
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_an_encoder_that_takes_no_frames_is_refused_with_the_cure() -> None:
-    class Depth(CNN):
-        pass
-
-    def encoder() -> Trunk:
-        return Depth(channels=4, image_size=SIZE, layers=2, filters=4)
-
-    agent = make_agent("svea")
-    with pytest.raises(UserError, match=r"4 channels.* 3"):
-        SAC(encoder, 2, agent.streams, agent.view_maker, **WITH_MASK)
-
-
 # From a configuration to a file -------------------------------------------------------------------
 
 
@@ -140,14 +108,6 @@ def config_of(encoder: str = "cnn", **changes: Any) -> Any:
         "walker_walk", method="madi", encoder=encoder, image_size=16, shift=1, network=small,
         overlay_dir="procedural", **changes,
     )  # fmt: skip
-
-
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_it_stands_before_every_encoder(encoder: str) -> None:
-    agent = configured_agent(config_of(encoder), actions=6)
-    assert isinstance(agent.masker, Masker)
-    assert agent.act(np.zeros((9, 16, 16), np.uint8)).shape == (6,)
-    assert agent.optimisers["masker"].param_groups[0]["lr"] == 1e-3
 
 
 @pytest.mark.parametrize("small", [False, True])
@@ -167,14 +127,3 @@ def test_exports_carry_the_masker(small: bool, tmp_path: Path) -> None:
     np.testing.assert_allclose(loaded.act(image), agent.act(image), atol=close)
     masks = [a.masker.masks(torch.as_tensor(image) / 255) for a in (agent, loaded)]  # type: ignore[union-attr]
     torch.testing.assert_close(masks[0], masks[1], atol=close, rtol=0)
-
-
-def test_runs_from_before_there_were_masks_are_the_runs_without_one() -> None:
-    from svea.config import differences, to_dict
-
-    stored = to_dict(configure("walker_walk"))
-    for name in ("mask", "madi"):
-        del stored[name]
-    assert differences(stored, to_dict(configure("walker_walk"))) == []
-    asked = to_dict(configure("walker_walk", mask="madi"))
-    assert differences(stored, asked) == ["mask: 'none' there, 'madi' here"]

@@ -16,7 +16,6 @@ from svea.agents.auxiliary import PAD
 from svea.config import Config, configure
 from svea.config.names import uses_pictures
 from svea.methods import METHODS
-from svea.recipes import RecipeOptions
 from svea.replay import Batch
 from svea.runs.load import export, load_agent
 from svea.training import train
@@ -164,30 +163,6 @@ def test_pad_has_as_many_parameters_as_the_reference() -> None:
 # Views --------------------------------------------------------------------------------------------
 
 
-def places(config: Config) -> Tensor:
-    """A batch whose pixels say where they are: 10 * row + column."""
-    size = config.rendered_size
-    picture = torch.arange(size)[:, None] * 10 + torch.arange(size)
-    return picture.to(torch.uint8).expand(200, 9, size, size)
-
-
-@pytest.mark.parametrize("method", ["rad", "curl", "pad", "soda", "svea-rad", "rad+aug"])
-def test_crops(method: str) -> None:
-    """Clean is the centre of the larger picture, weak any window of it, strong of that window."""
-    config = small(method, crop=4)
-    agent, stored = agent_of(config), places(config)
-    views = agent.views(stored)
-    clean, weak = ((255 * views[name, 0]).round() for name in ("clean", "weak"))
-    assert clean.shape == weak.shape == (200, 9, SIZE, SIZE)
-    assert torch.equal(clean.to(torch.uint8), stored[:, :, 2:-2, 2:-2])
-    corners = weak[:, 0, 0, 0].long()
-    assert {(int(c) // 10, int(c) % 10) for c in corners} == {
-        (y, x) for y in range(5) for x in range(5)
-    }
-    torch.testing.assert_close(weak[:, 0, 3, 2] - weak[:, 0, 0, 0], torch.full((200,), 32.0))
-    assert views["strong", 0].shape == weak.shape
-
-
 def test_crops_act_on_the_centre() -> None:
     config = small("rad")
     agent, rendered = agent_of(config), batch_for(agent_of(config), config, 0).observations
@@ -197,26 +172,6 @@ def test_crops_act_on_the_centre() -> None:
     centre = rendered.clone()
     centre[:, :, 8:12, 8:12] = 0
     assert not np.array_equal(agent.act(rendered), agent.act(centre))
-
-
-def test_shifts_keep_the_size_and_clean_is_the_stored_picture() -> None:
-    config = small("svea")
-    agent, stored = agent_of(config), places(config)
-    views = agent.views(stored)
-    assert torch.equal(views["clean", 0], stored / 255)
-    offsets = (255 * views["weak", 0]).round()[:, 0, 5, 5].long() - 55
-    assert {int(o) for o in offsets} == {10 * y + x for y in range(-2, 3) for x in range(-2, 3)}
-
-
-def test_naive_augmentation_and_drqs_numbers_of_views() -> None:
-    naive = agent_of(small("drq", augment="conv", **{"recipe.K": 2, "recipe.M": 3})).streams
-    assert naive.prediction == (("strong", 0), ("strong", 1), ("strong", 2))
-    assert naive.weights == (1 / 3, 1 / 3, 1 / 3)
-    assert naive.target == (("strong", 0), ("strong", 1)) and naive.policy == (("strong", 0),)
-    assert agent_of(small("rad", augment="conv")).streams == agent_of(small("rad+aug")).streams
-    assert agent_of(small("drq")).streams == agent_of(small("rad")).streams
-    default, one = (agent_of(small("drq", recipe=o)) for o in (RecipeOptions(), {"K": 1, "M": 1}))
-    assert default.streams == one.streams
 
 
 # Through files ------------------------------------------------------------------------------------

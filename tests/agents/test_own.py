@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import own_networks
@@ -12,7 +11,6 @@ from torch import nn
 
 from svea.agents import make_agent
 from svea.agents.agent import Agent
-from svea.cli import main
 from svea.cli.train import train_flags
 from svea.config import configure, from_dict, to_dict
 from svea.config.names import find_method
@@ -82,16 +80,6 @@ def test_every_kind_of_update_trains_it(options: dict[str, Any]) -> None:
 def test_what_is_not_an_encoder_is_named(name: str, named: str) -> None:
     with pytest.raises(UserError, match=f"'own_networks:{name}'.*{named}"):
         small_agent(encoder=f"own_networks:{name}")
-
-
-@pytest.mark.parametrize("name", ["Depth", "SaysDepth"])
-def test_a_masker_before_an_encoder_of_other_channels_is_refused(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = ["--method", "madi", "--encoder", f"own_networks:{name}", "--out", str(tmp_path / "r")]
-    small = ["--preset", "quick", "--image-size", "16", "--overlay-dir", "procedural"]
-    assert main(["train", "toy:make", *own, *small]) == 2
-    assert "`channels`" in capsys.readouterr().err
 
 
 def test_pads_task_shares_an_own_encoder_whole() -> None:

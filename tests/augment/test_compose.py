@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from augmented import BANK, LARGE_BANK, SIDE, observations, seeded
+from augmented import BANK, LARGE_BANK, observations, seeded
 
 from svea import augment
 from svea.augment import AUGMENTATIONS, Augmentation, augmentation
 from svea.augment.images import ImageBank
 from svea.augment.registry import try_out
+from svea.config import names
 from svea.core.errors import UserError
 
 
@@ -17,6 +18,7 @@ def mark(monkeypatch, name: str, value: float) -> None:
     """Register an augmentation that adds a value, for one test."""
     added = Augmentation(name, lambda x, generator=None: {}, lambda x: x + value)
     monkeypatch.setitem(AUGMENTATIONS, name, added)
+    monkeypatch.setattr(names, "AUGMENTATION_NAMES", names.AUGMENTATION_NAMES | {name})
 
 
 def test_plus_is_a_sequence():
@@ -100,18 +102,6 @@ def test_a_number_sets_the_drift():
 def test_bad_compositions_are_named(spec, named, own_augments):
     with pytest.raises(UserError, match=named):
         augmentation(spec)
-
-
-def test_conv_and_overlay_drift_one_per_sample_or_both():
-    x, images = observations(), lambda: LARGE_BANK
-    generator = seeded(3)
-    both = augment.overlay_drift(augment.conv(x, generator), generator, images=LARGE_BANK, drift=4)
-    assert torch.equal(augmentation("conv+overlay_drift:4", images)(x, seeded(3)), both)
-    still = torch.full((6, 9, SIDE, SIDE), 0.5)
-    y = augmentation("conv|overlay_drift:4", images)(still, seeded(3))
-    # a convolution leaves a grey picture flat in each channel; a picture does not
-    flat = (y[:, :, :1, :1] - y).abs().amax((1, 2, 3)) < 1e-5
-    assert flat.sum() == 3
 
 
 def test_the_ways_of_a_choice_have_one_size():

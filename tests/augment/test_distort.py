@@ -107,13 +107,6 @@ def test_jitter_keeps_grey_images_grey(level, seed):
     torch.testing.assert_close(y[:, 0], y[:, 2], atol=1e-4, rtol=0)
 
 
-def test_affine_jitter_without_strength_changes_nothing():
-    x = observations()
-    off = dict.fromkeys(("degrees", "shear", "brightness", "contrast", "saturation", "hue"), 0)
-    y = augment.affine_jitter(x, seeded(0), scale=(1, 1), **off)
-    torch.testing.assert_close(y, x, atol=1e-5, rtol=0)
-
-
 def test_rotation_turns_by_quarters_and_uses_all_four():
     x = observations(64)
     draw = augment.rotation.draw(x, seeded(0))

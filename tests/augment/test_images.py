@@ -11,7 +11,6 @@ import pytest
 import torch
 from PIL import Image
 from torch import Generator, Tensor
-from torch.nn import functional as F
 
 from svea.augment import images
 from svea.augment.images import TRIES, ImageBank, crop_sizes, resize_all
@@ -83,14 +82,6 @@ def test_a_folder_is_read_with_its_subfolders_in_a_fixed_order(tmp_path):
     assert bank.source == f"2 pictures from {tmp_path.name}"
     assert torch.equal(bank.pictures[0], torch.from_numpy(square).permute(2, 0, 1))
     assert torch.equal(bank.pictures, ImageBank.folder(tmp_path).pictures)
-
-
-def test_pictures_are_cut_to_their_central_square(tmp_path):
-    wide = np.zeros((SIDE, 3 * SIDE, 3), np.uint8)
-    wide[:, SIDE : 2 * SIDE] = (10, 20, 30)
-    Image.fromarray(wide).save(tmp_path / "wide.png")
-    picture = ImageBank.folder(tmp_path).pictures[0]
-    assert torch.equal(picture, torch.tensor([10, 20, 30]).byte().view(3, 1, 1).expand_as(picture))
 
 
 def test_grey_transparent_and_palette_pictures_become_rgb(tmp_path):
@@ -203,18 +194,6 @@ def test_draws_are_pictures_in_range_and_follow_the_generator(bank):
     assert torch.equal(first, bank.draw(16, 50, 84, seeded(0)))
     assert not torch.equal(first, bank.draw(16, 50, 84, seeded(1)))
     assert len({picture.numpy().tobytes() for picture in first}) == 16
-
-
-@pytest.mark.parametrize("size", [(84, 84), (48, 100), (200, 200)])
-def test_a_draw_of_the_whole_picture_is_an_antialiased_resize(bank, size, monkeypatch):
-    for name, value in {"AREA": (1, 1), "ASPECT": (1, 1), "FLIP": 0}.items():
-        monkeypatch.setattr(images, name, value)
-    one = ImageBank(bank.pictures[5:6], "one")
-    y = one.draw(1, *size, seeded(0))
-    expected = F.interpolate(
-        one.pictures.float() / 255, size, mode="bilinear", antialias=True, align_corners=False
-    )
-    torch.testing.assert_close(y, expected, atol=1.1 / 255, rtol=0)  # bytes twice
 
 
 def test_draws_are_the_references_pixels(bank):

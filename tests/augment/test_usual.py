@@ -74,18 +74,12 @@ def test_conv_weights_are_standard_normal():
     assert abs(weight.mean()) < 0.01 and abs(weight.std() - 1) < 0.01
 
 
-def test_overlay_is_half_observation_half_picture():
-    x = observations()
+@pytest.mark.parametrize("parameters", [{}, {"weight": 0.0}, {"weight": 0.3}, {"weight": 1.0}])
+def test_overlay_is_a_weighted_mean_of_observation_and_picture(parameters):
+    x, weight = observations(), parameters.get("weight", 0.5)
     picture = BANK.draw(4, SIDE, SIDE, seeded(5))
-    expected = 0.5 * x + 0.5 * picture.repeat(1, 3, 1, 1)
-    torch.testing.assert_close(augment.overlay(x, seeded(5), images=BANK), expected)
-
-
-def test_overlay_weight_runs_from_observation_to_picture():
-    x = observations()
-    torch.testing.assert_close(augment.overlay(x, seeded(5), images=BANK, weight=0.0), x)
-    only = augment.overlay(x, seeded(5), images=BANK, weight=1.0)
-    torch.testing.assert_close(only[:, 3:6], BANK.draw(4, SIDE, SIDE, seeded(5)))
+    expected = (1 - weight) * x + weight * picture.repeat(1, 3, 1, 1)
+    torch.testing.assert_close(augment.overlay(x, seeded(5), images=BANK, **parameters), expected)
 
 
 def drift_of(x, seed=5, drift=4):
@@ -105,13 +99,6 @@ def test_overlay_drift_moves_a_window_over_one_picture():
             window = large[sample, :, top : top + SIDE, left : left + SIDE]
             part = slice(3 * frame, 3 * frame + 3)
             torch.testing.assert_close(y[sample, part], 0.5 * x[sample, part] + 0.5 * window)
-
-
-def test_overlay_drift_without_speed_is_overlay():
-    x = observations()
-    still = augment.overlay_drift.draw(x, seeded(5), images=LARGE_BANK, drift=0)
-    expected = augment.overlay(x, seeded(5), images=LARGE_BANK)
-    torch.testing.assert_close(augment.overlay_drift.apply(x, still), expected)
 
 
 def test_overlay_drift_draws_every_speed_equally_often_on_each_axis():

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
-from svea.core.errors import UserError
-from svea.networks import CNN, HeadCNN
-from svea.networks.parts import without_last
+from svea.networks import CNN, FrameCNN
+from svea.networks.parts import own_head, without_last
 
 
 def convolutions(trunk: CNN) -> list[nn.Conv2d]:
@@ -23,14 +25,6 @@ def test_the_papers_trunk() -> None:
     assert [layer.stride[0] for layer in layers] == [2] + [1] * 10
     assert {layer.kernel_size for layer in layers} == {(3, 3)}
     assert {layer.padding for layer in layers} == {(0, 0)}
-
-
-def test_no_activation_after_the_last_convolution() -> None:
-    trunk = CNN(image_size=16, layers=2, filters=8)
-    kinds = [type(layer) for layer in trunk.layers]
-    assert kinds == [nn.Conv2d, nn.ReLU, nn.Conv2d]
-    with torch.no_grad():
-        assert (trunk(torch.rand(4, 9, 16, 16)) < 0).any()
 
 
 @pytest.mark.parametrize("layer", range(3))
@@ -54,41 +48,33 @@ def test_features_are_the_size_of_the_output(size: int, layers: int, strided: in
         assert trunk(torch.zeros(1, 9, size, size)).shape == (1, trunk.features)
 
 
-def test_too_small_images_are_refused_with_a_cure() -> None:
-    with pytest.raises(UserError, match=r"16 pixels are too small for 11 layers.*--image-size"):
-        CNN(image_size=16)
-
-
-# A head of its own (PAD), and DrQ-v2's form ----------------------------------------------------
-
-
-@pytest.mark.parametrize("drqv2", [False, True])
-@pytest.mark.parametrize("heads", [1, 2, 3])
-def test_trunk_and_head_are_the_unsplit_network(heads: int, drqv2: bool) -> None:
-    torch.manual_seed(1)
-    whole = CNN(image_size=24, layers=4, filters=4, drqv2=drqv2)
-    with torch.no_grad():
-        for parameter in whole.parameters():
-            parameter.copy_(torch.randn(parameter.shape) * 0.3)
-    trunk = CNN(image_size=24, layers=4 - heads, filters=4, drqv2=drqv2)
-    head = HeadCNN(trunk.maps, heads, drqv2)
-    split = [
-        layer for part in (trunk, head) for layer in part.layers if isinstance(layer, nn.Conv2d)
-    ]
-    for mine, its in zip(split, convolutions(whole), strict=True):
-        mine.load_state_dict(its.state_dict())
-    images = torch.rand(3, 9, 24, 24)
-    assert head.features == whole.features
-    torch.testing.assert_close(head(trunk(images)), whole(images))
-
-
 def test_pads_split_of_the_papers_encoder() -> None:
-    trunk = without_last(CNN(), 3)
-    head = HeadCNN(trunk.maps, 3)
+    trunk, head = without_last(CNN(), 3), own_head(CNN(), 3)
     assert trunk.maps == CNN(layers=8).maps and trunk.features == CNN(layers=8).features
     assert head.features == CNN().features == 14_112
     parameters = [p for network in (trunk, head) for p in network.parameters()]
     assert sum(p.numel() for p in parameters) == 95_104
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize(
+    "whole", [CNN, partial(CNN, drqv2=True), partial(FrameCNN, frame_layers=2)]
+)
+def test_the_shared_part_and_a_head_with_the_trunks_weights_are_the_trunk(
+    whole: Any, heads: int
+) -> None:
+    trunk = whole(image_size=36, layers=5, filters=4, strided_layers=2)
+    for parameter in trunk.parameters():
+        nn.init.normal_(parameter, 0, 0.3)
+    shared, head = without_last(trunk, heads), own_head(trunk, heads)
+    last = [layer for layer in trunk.modules() if isinstance(layer, nn.Conv2d)][-heads:]
+    own = [layer for layer in head.modules() if isinstance(layer, nn.Conv2d)]
+    for mine, its in zip(own, last, strict=True):
+        mine.load_state_dict(its.state_dict())
+    images = torch.rand(3, 9, 36, 36)
+    assert shared(images).shape == (3, shared.features) and head.features == trunk.features
+    torch.testing.assert_close(head(shared(images)), trunk(images))
+    assert {id(p) for p in shared.parameters()} < {id(p) for p in trunk.parameters()}
 
 
 @torch.no_grad()

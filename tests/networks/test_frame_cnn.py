@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from svea.core.errors import UserError
-from svea.networks import FrameCNN, HeadCNN
-from svea.networks.parts import without_last
+from svea.networks import FrameCNN
 
 
 def small(**changes: int) -> FrameCNN:
@@ -52,40 +50,8 @@ def test_it_is_the_same_layers_one_frame_at_a_time() -> None:
         assert (y < 0).any(), "no ReLU after the last layer"
 
 
-def test_a_frame_gives_the_same_maps_wherever_it_stands_but_their_order_counts() -> None:
-    trunk, x = small(), images()
-    turned = x.unflatten(1, (3, 3)).roll(1, dims=1).flatten(1, 2)
-    maps = [trunk.single(each.unflatten(1, (3, 3)).flatten(0, 1)) for each in (x, turned)]
-    torch.testing.assert_close(maps[0].unflatten(0, (2, 3)).roll(1, 1).flatten(0, 1), maps[1])
-    assert (trunk(x) - trunk(turned)).abs().max() > 1e-3
-
-
-def test_early_layers_have_no_tap_from_one_frame_to_another() -> None:
-    trunk, x = small(), images(1).requires_grad_()
-    maps = trunk.single(x.unflatten(1, (3, 3)).flatten(0, 1))
-    maps[1].sum().backward()
-    assert x.grad is not None
-    assert [bool(each.any()) for each in x.grad.split(3, dim=1)] == [False, True, False]
-
-
 @pytest.mark.parametrize(("strided", "frame_layers", "side"), [(1, 2, 5), (2, 1, 1), (2, 2, 1)])
 def test_strides_run_over_both_parts(strided: int, frame_layers: int, side: int) -> None:
     """24 pixels: 11, 9, 7, 5 with one stride; 11, 5, 3, 1 with two."""
     trunk = small(strided_layers=strided, frame_layers=frame_layers)
     assert trunk.maps == (6, side, side) and trunk(images()).shape == (2, trunk.features)
-
-
-def test_too_small_images_are_named_at_their_size() -> None:
-    with pytest.raises(UserError, match="16 pixels are too small for 11 layers"):
-        FrameCNN(image_size=16)
-
-
-def test_trunk_and_head_are_the_unsplit_network() -> None:
-    whole, x = small(), images()
-    shared, head = without_last(whole, 1), HeadCNN((6, 7, 7), 1).double()
-    assert shared.maps == (6, 7, 7) and shared.input_shape == whole.input_shape
-    head.layers[1].load_state_dict(whole.joint.layers[-1].state_dict())
-    torch.testing.assert_close(head(shared(x)), whole(x))
-    assert len(whole.joint.layers) == 3, "the whole stays whole"
-    own = {id(p) for p in whole.parameters()}
-    assert {id(p) for p in shared.parameters()} < own

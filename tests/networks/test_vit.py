@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from svea.core.errors import UserError
 from svea.networks import ViT
 
 SMALL = {"image_size": 16, "patch": 4, "width": 12, "depth": 2, "heads": 3, "mlp_ratio": 2.0}
@@ -110,25 +109,6 @@ def test_features_and_attention_equal_a_slow_rederivation() -> None:
         torch.testing.assert_close(maps[row], expected_maps, rtol=1e-4, atol=1e-6)
 
 
-def test_attention_is_a_share_of_every_token() -> None:
-    maps = small().attention(torch.rand(3, 9, 16, 16))
-    torch.testing.assert_close(maps.sum(-1), torch.ones(maps.shape[:-1]))
-    assert maps.min() > 0 and not maps.requires_grad
-
-
-@torch.no_grad()
-def test_a_patch_holds_all_frames_and_its_place_matters() -> None:
-    network, images = small(), torch.rand(1, 9, 16, 16)
-    before = network._embed(images)
-    changed = images.clone()
-    changed[0, 7, 5, 10] += 1  # the newest frame, in the second row's third patch
-    after = network._embed(changed)
-    different = (before != after).any(-1)[0].nonzero().flatten().tolist()
-    assert different == [1 + 4 * (5 // 4) + 10 // 4]
-    flipped = network(images.flip(-1))
-    assert not torch.allclose(flipped, network(images)), "positions are learned"
-
-
 def test_initialisation() -> None:
     torch.manual_seed(0)
     network = ViT()
@@ -150,15 +130,3 @@ def test_every_parameter_learns() -> None:
     network = small()
     network(torch.rand(2, 9, 16, 16)).square().sum().backward()
     assert all(p.grad is not None and p.grad.any() for p in network.parameters())
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"image_size": 84}, r"84 pixels do not split into patches of 8.*--image-size (80|88)"),
-        ({"width": 100}, r"100 dimensions do not split into 8 heads.*--network.width"),
-    ],
-)
-def test_sizes_that_do_not_split_are_refused(changes: dict[str, int], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        ViT(**changes)  # type: ignore[arg-type]

@@ -197,13 +197,6 @@ TABLE: dict[str, tuple[dict[str, Any], str, list[str], list[str]]] = {
     "sada": ({"weak": "a", "strong": "b"}, "weak", ["weak", "strong"], ["weak", "weak"]),
 }
 
-COINCIDING = [  # pairs of recipes that are one and the same
-    (("svea", RecipeOptions(alpha=1, beta=0)), ("drq", RecipeOptions())),
-    (("svea", RecipeOptions(alpha=0, beta=1)), ("augmented-prediction", RecipeOptions())),
-    (("drq", RecipeOptions(K=1, M=1)), ("drq", RecipeOptions())),
-    (("svea", RecipeOptions(alpha=0.5, beta=0.5)), ("svea", RecipeOptions())),
-]
-
 Value = Callable[[Weights, Tensor, Tensor], Tensor]  # of weights, successors and noise
 Heads = Callable[[Weights, Tensor, Tensor], list[Tensor]]  # of weights, features and actions
 
@@ -510,21 +503,6 @@ def moments_of(agent: Any, group: str) -> dict[str, Tensor]:
 def moved(agent: Agent, before: Weights) -> set[str]:
     """The names of what has changed."""
     return {name for name, now in weights_of(agent).items() if not torch.equal(now, before[name])}
-
-
-def same_weights(one: Agent, two: Agent) -> bool:
-    first, second = weights_of(one), weights_of(two)
-    assert first.keys() == second.keys()
-    return all(torch.allclose(first[name], second[name], rtol=1e-5, atol=1e-6) for name in first)
-
-
-def assert_coincide(base: type[Agent], *recipes: tuple[str, RecipeOptions]) -> None:
-    """Two recipes lead to the same weights."""
-    one, two = (make_agent(*recipe, base) for recipe in recipes)
-    for decision in range(4):
-        for agent in (one, two):
-            agent.update(make_batch(decision, base.discrete), agent.schedule(decision))
-    assert same_weights(one, two)
 
 
 def record_inputs(network: torch.nn.Module) -> list[Tensor]:

@@ -98,7 +98,7 @@ class Agent(Trainable):
             self.trunk = encoder().to(self.device)
             self.build()
             self.auxiliary = make_auxiliary(self) if make_auxiliary else None
-            self.masker = Masker(masker.filters, self.trunk).to(device) if masker else None
+            self.masker = Masker(masker.filters).to(device) if masker else None
         self.target_trunk = frozen_copy(self.trunk) if self.has_target_trunk else self.trunk
         self.target_critic = frozen_copy(self.critic)
         trained = parameters_of([self.trunk, self.critic])

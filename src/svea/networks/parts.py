@@ -187,19 +187,9 @@ class Masker(nn.Module):
         (torch.Size([2, 9, 84, 84]), torch.Size([2, 3, 84, 84]))
     """
 
-    def __init__(self, filters: int = 32, encoder: Trunk | None = None) -> None:
-        """Build the network.
-
-        Args:
-            filters: of the first two convolutions.
-            encoder: that it will stand before; refused if it does not take RGB frames.
-        """
+    def __init__(self, filters: int = 32) -> None:
+        """Build the network; its first two convolutions have this many filters."""
         super().__init__()
-        if encoder is not None and encoder.input_shape[0] % COLOURS:
-            raise UserError(
-                f"a masker stands before an encoder of RGB frames; {type(encoder).__name__} takes "
-                f"{encoder.input_shape[0]} channels, allowed: a multiple of {COLOURS}"
-            )
         self.layers = nn.Sequential(
             nn.Conv2d(COLOURS, filters, 3, padding=1),
             nn.ReLU(),

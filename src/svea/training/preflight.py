@@ -107,7 +107,7 @@ def update_seconds(config: Config, device: torch.device) -> float:
     """
     with torch.random.fork_rng(devices=[]):  # the run's draws do not depend on this trunk's
         trunk = make_encoder(config).to(device)
-        masker = Masker(config.madi.filters, trunk).to(device) if config.mask == "madi" else None
+        masker = Masker(config.madi.filters).to(device) if config.mask == "madi" else None
     if device.type == "cpu" and choose_speed(config.speed, device) == "compiled":
         compute_in_c([trunk])
     images = torch.zeros(TIMED_IMAGES, *trunk.input_shape, device=device)
