@@ -23,7 +23,6 @@ from svea.cli.train import train_flags
 from svea.config import configure
 from svea.core.errors import UserError
 from svea.core.outcome import exhausted, one_line_warning
-from svea.core.process import environment
 from svea.methods import METHODS
 from svea.training import train
 
@@ -34,8 +33,6 @@ def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
         shown = capsys.readouterr().out
         assert all(f"svea {verb} " in shown for verb in cli.VERBS)
         assert max(map(len, shown.splitlines())) <= 80
-    assert call(["--version"]) == 0
-    assert capsys.readouterr().out == f"svea {__version__}\n"
 
 
 def test_without_a_word_there_is_a_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,18 +53,26 @@ def test_help_has_no_lines_that_end_early(capsys: pytest.CaptureFixture[str]) ->
     assert all(len(line) > 40 for line in lines[first : first + 4])
 
 
-def test_every_verb_explains_itself_most_with_an_example(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    parts = ["bench update", "data get", "analyze q-gap", "analyze saliency", "analyze tid"]
-    by_example = {"train", "eval", "watch", "report", "compare", "sweep", "paper", "export", *parts}
-    for verb in [*cli.VERBS, *parts]:
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["--version"]) == 0
+    assert capsys.readouterr().out == f"svea {__version__}\n"
+
+
+@pytest.mark.parametrize("verb", list(cli.VERBS))
+def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"svea {verb}" in shown
+    words = " ".join(shown.replace("│", " ").split())
+    assert not re.search(r"\(default: (None|''|)\)", words), "says nothing"
+
+
+def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    verbs = ["train", "eval", "watch", "report", "compare", "sweep", "paper", "export"]
+    parts = {"bench": ["update"], "data": ["get"], "analyze": ["q-gap", "saliency", "tid"]}
+    for verb in verbs + [f"{one} {part}" for one in parts for part in parts[one]]:
         assert call([*verb.split(), "--help"]) == 0
-        shown = capsys.readouterr().out
-        assert f"svea {verb}" in shown
-        words = " ".join(shown.replace("│", " ").split())
-        assert not re.search(r"\(default: (None|''|)\)", words), "says nothing"
-        assert verb not in by_example or f"Example: svea {verb}" in shown
+        assert f"Example: svea {verb}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -141,24 +146,33 @@ def test_mistakes_are_one_message_on_stderr_and_exit_code_two(
     assert list(tmp_path.iterdir()) == [], "nothing was made"
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (ModuleNotFoundError("No module named 'torch'", name="torch"), "methods needs torch, "),
-        (PermissionError(errno.EACCES, "Permission denied", "a/b"),
-         "cannot use 'a/b': Permission denied\n"),
-    ],
-)  # fmt: skip
-def test_what_python_could_not_do_is_one_message(
-    error: Exception, message: str, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fails() -> int:
-        raise error
+def test_a_mistake_in_a_real_process() -> None:
+    done = in_a_process("train", "waler_walk")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("svea: unknown task 'waler_walk'. Did you mean 'walker_walk'")
+    assert done.stderr.count("\n") == 1
 
-    monkeypatch.setattr("svea.cli.lists.methods", fails)
+
+def test_a_missing_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing() -> int:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr("svea.cli.lists.methods", missing)
     assert call(["methods"]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith(f"svea: {message}") and err.count("\n") == 1
+    assert "methods needs torch" in capsys.readouterr().err
+
+
+def test_a_folder_that_may_not_be_read_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forbidden(run: str) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", "their/run")
+
+    monkeypatch.setattr("svea.cli.evaluate.report_page", forbidden)
+    assert call(["report", "--run", "their/run"]) == 2
+    assert capsys.readouterr().err == "svea: cannot use 'their/run': Permission denied\n"
 
 
 # A run through the verbs --------------------------------------------------------------------------
@@ -275,7 +289,10 @@ def test_a_signal_after_the_last_word_does_not_look_like_a_kill() -> None:
         "import os, sys; from svea.cli import main; sys.argv = ['svea', '--version']; "
         f"done = main(); os.kill(os.getpid(), {int(signal.SIGTERM)}); sys.exit(done)"
     )
-    ended = subprocess.run([sys.executable, "-c", code], env=environment(), check=False)
+    path = os.pathsep.join(p for p in sys.path if p)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, check=False
+    )
     assert ended.returncode == 0
 
 

@@ -26,8 +26,7 @@ import svea
 from svea.cli import main
 from svea.cli.evaluate import evaluate, print_scores
 from svea.core import terminal
-from svea.core.errors import StorageError
-from svea.core.process import environment
+from svea.core.errors import StorageError, UserError
 from svea.evaluation import requests
 from svea.results.groups import group_runs
 from svea.results.read import read_run
@@ -143,21 +142,30 @@ def test_modes_may_have_numbers_of_their_own(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("RUN --episodes 20 train=0", "episodes of train is 0"),
-        ("RUN --modes train --episodes 20 picture_colors=5", "5 for picture_colors"),
+        ("20 train=0", "episodes of train is 0"),
+        ("20 picture_colors=5", "5 for picture_colors"),
+    ],
+)
+def test_bad_numbers_of_episodes_are_refused_before_anything_is_played(
+    words: str, message: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", str(run), "--modes", "train", "--episodes", *words.split()]) == 2
+    assert message in capsys.readouterr().err and read_records(run) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
         ("--episodes 20 zoo:walker_walk-svea", "before --episodes"),
         ("--modes train --episodes 20 runs/misspelt", "before --episodes"),
         ("--modes train runs/misspelt", "no run to evaluate"),
-        ("RUN --jobs 0", "jobs is 0"),
-        ("RUN --jobs 5000", "jobs is 5000"),
-        ("RUN --modes", "no modes"),
     ],
 )
-def test_mistakes_are_refused_before_anything_is_played(
-    words: str, message: str, run: Path, capsys: pytest.CaptureFixture[str]
+def test_agents_after_a_flag_of_many_words_are_shown_the_right_order(
+    words: str, typed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["eval", *words.replace("RUN", str(run)).split()]) == 2
-    assert message in capsys.readouterr().err and read_records(run) == []
+    assert main(["eval", *words.split()]) == 2
+    assert typed in capsys.readouterr().err
 
 
 def test_an_export_in_a_folder_next_to_its_run_is_left_out_and_named(
@@ -257,18 +265,25 @@ def test_an_unexpected_error_of_one_agent_comes_after_the_records_of_the_others(
     assert [len(read_records(run)) for run in three] == [0, 2, 2]
 
 
-def evaluating(runs: list[Path], *words: str, **variables: str) -> subprocess.Popen[str]:
-    """A process in which all agents play at once."""
-    command = [sys.executable, "-m", "svea", "eval", *map(str, runs), "--modes", "train"]
-    command += ["--envs", "1", "--jobs", "3", "--trust", *words]
-    return subprocess.Popen(
-        command, env=environment() | variables, stderr=subprocess.PIPE, text=True
-    )
+@pytest.mark.parametrize("flags", [{"jobs": 0}, {"jobs": 5000}, {"episodes": 0}, {"modes": ()}])
+def test_nothing_to_play_is_refused(run: Path, flags: dict[str, Any]) -> None:
+    with pytest.raises(UserError):
+        verb(run, **flags)
+    with pytest.raises(UserError):
+        verb()
 
 
-def test_ctrl_c_stops_all_agents_and_the_same_command_continues(three: list[Path]) -> None:
+def test_ctrl_c_stops_all_agents_and_the_same_command_continues(
+    three: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SIGINT from outside, in a process of its own: signals come to its main thread alone."""
-    child = evaluating(three, "--episodes", "4000")
+    arguments = ["eval", *map(str, three), "--modes", "train", "--envs", "1", "--jobs", "3"]
+    arguments += ["--trust"]
+    command = [sys.executable, "-m", "svea", *arguments, "--episodes", "4000"]
+    path = os.pathsep.join(p for p in sys.path if p)
+    child = subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
+    )
     try:
         deadline = time.monotonic() + 60
         while not all(len(read_records(run)) > 3 for run in three):
@@ -322,9 +337,12 @@ def test_a_second_ctrl_c_ends_all_processes_at_once(three: list[Path], tmp_path:
     for run in three:
         stored = json.loads((run / "config.json").read_text())
         (run / "config.json").write_text(json.dumps(stored | {"step_timeout": 600.0}))
-    path = os.pathsep.join([str(tmp_path / "modules"), environment()["PYTHONPATH"]])
-    words = ["--task", "stuck:make", "--episodes", "400"]
-    child = evaluating(three, *words, PYTHONPATH=path, STUCK_FOLDER=str(folder))
+    path = os.pathsep.join([str(tmp_path / "modules"), *(p for p in sys.path if p)])
+    arguments = ["eval", *map(str, three), "--modes", "train", "--envs", "1", "--jobs", "3"]
+    command = [sys.executable, "-m", "svea", *arguments]
+    command += ["--task", "stuck:make", "--episodes", "400", "--trust"]
+    environment = os.environ | {"PYTHONPATH": path, "STUCK_FOLDER": str(folder)}
+    child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 90
         while len(list(folder.iterdir())) < 3:

@@ -61,23 +61,22 @@ def as_toml(value: Any) -> str:
     return json.dumps(value)
 
 
-KEYS = [
-    "tasks",
-    "methods",
-    "augments",
-    "seeds",
-    "set",
-    "modes",
-    "episodes",
-    "export",
-    "grid",
-    "title",
-]
-
-
 @WITHIN
 @given(
-    name=st.sampled_from(KEYS),
+    name=st.sampled_from(
+        [
+            "tasks",
+            "methods",
+            "augments",
+            "seeds",
+            "set",
+            "modes",
+            "episodes",
+            "export",
+            "grid",
+            "title",
+        ]
+    ),
     value=ANYTHING,
 )
 def test_any_value_in_a_toml_file(
@@ -105,9 +104,6 @@ def test_any_value_in_a_toml_file(
         (b"tasks = ['walker_walk']\nmodes = 3", "modes is 3"),
         (b"tasks = ['walker_walk']\nexport = 3", "export is 3; allowed: the name of a"),
         (b"tasks = ['walker_walk']\nset.data_dir = 5", "data_dir is 5"),
-        (b"taks = ['walker_walk']", "Did you mean 'tasks'"),
-        (b"methods = ['svea']", "names no tasks"),
-        (b"grid = [3]", "grid is [3]"),
     ],
     ids=str,
 )  # fmt: skip
@@ -119,8 +115,6 @@ def test_malformed_files_are_one_message(
     code, err = run(capsys, "sweep", str(file), "--dry-run", "--out", str(tmp_path / "o"))
     assert code == 2 and words in err, err
     assert err.count("svea: ") == 1
-    code, err = run(capsys, "sweep", str(file.rename(tmp_path / "a.yaml")))
-    assert code == 2 and ".toml" in err
 
 
 # study.json, journals and logs --------------------------------------------------------------------
@@ -163,8 +157,9 @@ def test_a_status_over_edited_files(
         "journal": journal,
     }[which]
     before = file.read_bytes()
-    parsed = list(map(json.loads, before.splitlines() if which != "study.json" else [before]))
-    content = parsed if which != "study.json" else parsed[0]
+    content = (
+        json.loads(before) if which == "study.json" else list(map(json.loads, before.splitlines()))
+    )
     content = edited(content, data.draw(st.sampled_from(leaves(content))), new)
     lines = content if which != "study.json" and isinstance(content, list) else [content]
     file.write_text("\n".join(map(json.dumps, lines)))

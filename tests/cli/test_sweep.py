@@ -62,23 +62,41 @@ def test_a_second_driver_says_who_works_on_the_study(
     assert said[-1] == "1 run: 0 queued, 1 running, 0 done, 0 failed"
 
 
+def test_a_study_that_is_done_says_what_to_type_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--tasks", "walker_walk", "--set", "decisions=100", "--out", str(tmp_path / "s")]
+    study = open_study(tmp_path / "s", short(methods=("svea",)))
+    study.save()
+    folder = study.folder
+    write_finished(folder, study.runs[0])
+    assert cli.main(["sweep", *flags]) == 0
+    assert f"next: `svea eval {folder}`, `svea report {folder}`\n" in capsys.readouterr().out
+
+
+def test_a_dry_run_says_what_follows_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--modes", "train", "color_hard", "--episodes", "20", "color_hard=all"]
+    flags += ["--export", "e", "--out", str(tmp_path), "--dry-run"]
+    assert cli.main(["sweep", "--tasks", "walker_walk", *flags]) == 0
+    shown = capsys.readouterr().out
+    assert f"then exported to {Path('e').absolute()}/NAME\n" in shown
+    assert "then evaluated; episodes in brackets: train (20), color_hard (all)\n" in shown
+
+
 def test_a_dry_run_lists_everything_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    grid = "--tasks walker_walk cartpole_swingup --methods svea drq --seeds 0-4 --export e"
+    grid = "--tasks walker_walk cartpole_swingup --methods svea drq --seeds 0-4"
     flags = "--set decisions=1000 replay=1000 --jobs 4 --dry-run"
-    after = "--modes train color_hard --episodes 20 color_hard=all"
-    assert cli.main(f"sweep {grid} {flags} {after}".split()) == 0
+    assert cli.main(f"sweep {grid} {flags}".split()) == 0
     shown = capsys.readouterr().out
     assert shown.count("svea train ") == 20
     assert "queued   svea train walker_walk --method svea --seed 3\n" in shown
-    assert (
-        f"each with --decisions 1000 --replay 1000 --out {tmp_path}/runs/sweep/runs/NAME\n"
-        f"then exported to {tmp_path}/e/NAME\n"
-        "then evaluated; episodes in brackets: train (20), color_hard (all)\n"
-        "20 runs, 0 done, 20,000 decisions left\n"
-    ) in shown
+    common = f"each with --decisions 1000 --replay 1000 --out {tmp_path}/runs/sweep/runs/NAME\n"
+    assert f"{common}20 runs, 0 done, 20,000 decisions left\n" in shown
     assert list(tmp_path.iterdir()) == []
 
 
@@ -163,7 +181,6 @@ def asked_for(capsys: pytest.CaptureFixture[str], out: Path, *flags: str) -> tup
     said = capsys.readouterr().out
     assert call(["sweep", "status", str(out)]) == 0
     shown = capsys.readouterr().out
-    assert flags or f"next: `svea eval {out}`, `svea report {out}`\n" in said
     return tuple(re.findall(r"1 run: .*", text)[-1] for text in (said, shown))  # type: ignore[return-value]
 
 

@@ -12,9 +12,11 @@ from svea.results.tables import (
     Column,
     Row,
     Table,
+    aggregate_table,
     records_to_csv,
     return_tables,
-    success_tables,
+    success_table,
+    to_csv,
     to_latex,
     to_markdown,
     to_rows,
@@ -96,7 +98,7 @@ def test_cameras_share_a_table_with_a_row_per_task_and_mode(tmp_path):
 
 def test_success_is_printed_like_the_papers(tmp_path):
     folder = write_run(tmp_path / "r", task="robot_push", final={"test": 10}, success={"test": 0.4})
-    (table,) = success_tables(gather([folder]).successes)
+    table = success_table(gather([folder]).successes)
     assert texts(table)["robot_push, test", "svea + conv"] == ("0.40", "0.48†")
     assert "Not a replication" in table.notes[-1]
 
@@ -107,7 +109,7 @@ def test_tasks_are_pooled_by_setting(tmp_path):
         for task, level in (("walker_walk", 300), ("finger_spin", 500))
     ]
     evidence = gather(folders)
-    table, _ = return_tables(evidence.results, evidence.aggregates)
+    table = aggregate_table(evidence.aggregates, {"svea + conv": "svea"})
     ((head, shown),) = table.lines()
     assert head.text == "train, 2 DMControl tasks"
     assert shown.line == "400 [371, 431]"  # one seed each: over worlds, as a single task
@@ -162,4 +164,4 @@ def test_terminal_rows_and_csv_show_the_same_table():
     assert to_rows(TABLE) == [
         {"Task": "walker_walk", "svea | conv": "812 ± 20 (≈760 ± 145†)", "drq": ""}
     ]
-    assert records_to_csv(TABLE.records) == "task,mean,std,more\nwalker_walk,812.25,,\nb,,,1\n"
+    assert to_csv(TABLE) == "task,mean,std,more\nwalker_walk,812.25,,\nb,,,1\n"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +190,11 @@ def test_damaged_and_long_logs_do_not_hide_the_rest(tmp_path: Path) -> None:
     write_journal(tmp_path, run, "failed").open("ab").write(b'[1]\n{"event": "en')
     state = read_state(tmp_path, run)
     assert (state.state, state.failures, state.progress.decision) == ("done", 0, 100)
+
+
+def test_status_and_supervision_do_not_import_torch() -> None:
+    """It would take longer than the status of thousands of runs, and its memory in every worker."""
+    code = "import sys, svea.studies.supervise, svea.cli.sweep; sys.exit('torch' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, env=environment, check=False).returncode == 0

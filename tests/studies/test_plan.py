@@ -76,6 +76,7 @@ def test_seeds_and_settings_as_text() -> None:
 @pytest.mark.parametrize(
     ("grid", "words"),
     [
+        (Grid(["waler_walk"]), ["'waler_walk'", "'walker_walk'"]),
         (Grid(["walker_walk"], ["sveaa"]), ["'sveaa'"]),
         (Grid(["walker_walk"], augments=["covn"]), ["'covn'", "'conv'"]),
         (Grid(["walker_walk"], augments=["none"]), ["svea", "none"]),
@@ -147,3 +148,20 @@ def test_episodes_of_a_mode_need_a_task_that_is_evaluated_in_it() -> None:
         plan_runs([suite], SHORT, modes=["usual"], episodes=episodes)
     with pytest.raises(UserError, match=r"modes to evaluate \(none\); leave it out, or add it"):
         plan_runs([suite], SHORT, episodes={"train": 5})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "word"),
+    [
+        ("study.toml", "tasks = [", "TOMLDecodeError"),
+        ("study.toml", "taks = ['walker_walk']", "Did you mean 'tasks'"),
+        ("study.toml", "methods = ['svea']", "names no tasks"),
+        ("study.toml", "grid = [3]", "grid"),
+        ("study.yaml", "", ".toml"),
+        ("other", "", "no study file"),
+    ],
+)
+def test_bad_study_files_are_refused(name: str, text: str, word: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=word):
+        read_study_file(tmp_path / name)

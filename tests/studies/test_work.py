@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -97,21 +97,28 @@ def test_disk_is_mostly_the_replay(tmp_path: Path) -> None:
     assert estimate(kept).file_bytes - estimate(unsaved).file_bytes == 10 * replay
 
 
-def test_only_files_of_unfinished_runs_make_room_on_a_disk(
+def test_a_study_that_the_disk_cannot_hold_is_refused(tmp_path: Path) -> None:
+    study = Study(tmp_path / "not" / "there", short())
+    states = read_states(study)
+    found = dataclasses.replace(estimate_cost(states, 1), file_bytes=10**18)
+    with pytest.raises(UserError, match=r"1020000000\.0 GB"):
+        Work(study, "local", Resources(), states, found).require_space()
+
+
+def test_files_of_finished_runs_do_not_make_room_for_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = Study(tmp_path, short(seeds="0-1"))
-    done, half = (
-        write_finished(tmp_path, run, at) for run, at in zip(study.runs, (None, 50), strict=True)
-    )
+    replay = write_finished(tmp_path, study.runs[0]) / "replay"
+    replay.mkdir()
+    states = read_states(study)
+    found = estimate_cost(states, 1)
+    with (replay / "segment").open("wb") as file:
+        file.truncate(found.file_bytes)
     usage = files.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(files.shutil, "disk_usage", lambda path: usage._replace(free=10**6))
-    for folder, fits in ((done, False), (half, True)):
-        (folder / "replay").mkdir()
-        with (folder / "replay/segment").open("wb") as file:
-            file.truncate(Work(study, "local", Resources()).cost.file_bytes)
-        with contextlib.nullcontext() if fits else pytest.raises(UserError, match="will need"):
-            Work(study, "local", Resources()).require_space()
+    with pytest.raises(UserError):
+        Work(study, "local", Resources(), states, found).require_space()
 
 
 def test_the_cost_in_words(tmp_path: Path) -> None:

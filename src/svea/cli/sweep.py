@@ -244,7 +244,7 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
 
 def run_study(study: Study, flags: EngineFlags, confirm: bool = False) -> int:
     """Run a study, perhaps after a question, or list what it would run; returns the exit code."""
-    work = Work(study, flags.on, flags)
+    work = Work.left_of(study, flags.on, flags)
     limit = flags.seconds("none") if flags.on == "local" else math.inf
     if flags.dry_run:
         for line in dry_run_lines(study, work.states):

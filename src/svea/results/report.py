@@ -31,21 +31,17 @@ from svea.core import files, words
 from svea.core.errors import UserError
 from svea.core.words import duration, number, plural, rate
 from svea.results import figures as drawing
-from svea.results import plots, published
+from svea.results import plots, published, tables
 from svea.results.figures import ReportFigure
 from svea.results.groups import Group, all_caveats, group_runs
 from svea.results.read import Run, find_runs, read_runs
 from svea.results.summary import Aggregate, Result, aggregate, mean_curve, summarise
 from svea.results.tables import (
-    Column,
     Table,
+    aggregate_table,
     list_results,
-    record,
-    records_to_csv,
     return_tables,
-    success_tables,
-    to_latex,
-    to_markdown,
+    success_table,
 )
 from svea.runs import layout, zoo
 
@@ -76,6 +72,12 @@ class Evidence:
     def runs(self) -> list[Run]:
         """Every run, group by group."""
         return [run for group in self.groups for run in group.runs]
+
+    def return_tables(self) -> list[Table]:
+        """Returns with settings side by side: over all tasks, then by mode or task."""
+        methods = {group.label: group.method for group in self.groups}
+        over_tasks = aggregate_table(self.aggregates, methods)
+        return [*([over_tasks] if over_tasks else []), *return_tables(self.results)]
 
 
 def gather(
@@ -156,15 +158,15 @@ def write_figures(evidence: Evidence, folder: Path) -> None:
         name = _unused(one.name, contents)
         contents[f"{name}.png"] = plots.to_png(one.figure, dpi=200)
         contents[f"{name}.pdf"] = plots.to_pdf(one.figure)
-        contents[f"{name}.csv"] = records_to_csv(one.numbers)
-    returns = return_tables(evidence.results, evidence.aggregates)
-    for table in [*returns, *success_tables(evidence.successes)]:
+        contents[f"{name}.csv"] = tables.records_to_csv(one.numbers)
+    success = success_table(evidence.successes)
+    for table in [*evidence.return_tables(), *([success] if success else [])]:
         name = _unused(f"table-{table.name}", contents)
-        contents[f"{name}.tex"] = to_latex(table)
-        contents[f"{name}.md"] = to_markdown(table)
-    contents["results.csv"] = records_to_csv(map(record, evidence.results))
-    if evidence.successes:
-        contents["success.csv"] = records_to_csv(map(record, evidence.successes))
+        contents[f"{name}.tex"] = tables.to_latex(table)
+        contents[f"{name}.md"] = tables.to_markdown(table)
+    contents["results.csv"] = tables.to_csv(list_results(evidence.results, evidence.successes))
+    if success is not None:
+        contents["success.csv"] = tables.to_csv(success)
     for name, content in contents.items():
         files.write_whole(folder / name, content.encode() if isinstance(content, str) else content)
 
@@ -243,6 +245,7 @@ def render(evidence: Evidence, generated: datetime, title: str = "") -> str:
     caveats: dict[str, list[str]] = {p: [] for p in (*evidence.problems, *left_out)}
     caveats |= all_caveats(groups)
     results = list_results(evidence.results, evidence.successes)
+    success = success_table(evidence.successes)
     several = len(groups) > 1  # one setting alone has all of it in the table of all results
     steps = next_steps(groups, evidence.results)
     sections = [
@@ -253,8 +256,8 @@ def render(evidence: Evidence, generated: datetime, title: str = "") -> str:
         Section("caveats", "Caveats", shown=caveats),
         _topic(evidence, drawing.LEARNING, "Learning"),
         _topic(evidence, drawing.GENERALISATION, "Generalisation",
-               return_tables(evidence.results, evidence.aggregates) if several else ()),
-        _topic(evidence, drawing.ROBOT, "Robot", success_tables(evidence.successes)),
+               evidence.return_tables() if several else ()),
+        _topic(evidence, drawing.ROBOT, "Robot", [success] if success else ()),
         _topic(evidence, drawing.Q_VALUES, "Q-values"),
         Section("results", "Results", shown=results.rows),
         Section("saliency", "Saliency", "Saliency", kind="modes pictures",
@@ -325,8 +328,8 @@ def _topic(evidence: Evidence, topic: str, name: str, shown: Sequence[Table] = (
 
 def _without_repetition(table: Table) -> Table:
     """The table without its task and setting where all rows have the same."""
-    once = [Column(name) for name in ("task", "setting")]
-    same = {one.title for one in once if len({row.cell(one).text for row in table.rows}) == 1}
+    once = ("task", "setting")
+    same = {name for name in once if len({row.cells[name].text for row in table.rows}) == 1}
     return replace(table, columns=tuple(one for one in table.columns if one.title not in same))
 
 

@@ -151,7 +151,6 @@ class Aggregate:
     """How one setting does in one mode over several tasks, each of them a stratum."""
 
     label: str
-    method: str
     mode: str
     suite: str
     tasks: tuple[str, ...]
@@ -168,12 +167,12 @@ def aggregate(groups: Sequence[Group]) -> list[Aggregate]:
     Returns are pooled as they are, so only within a suite: every task of DMControl pays 0 to 1,000
     an episode, every robot task at most 50.
     """
-    pooled: dict[tuple[str, str, str, str], dict[str, stats.SeedsAndWorlds]] = {}
+    pooled: dict[tuple[str, str, str], dict[str, stats.SeedsAndWorlds]] = {}
     for group in groups:
         for mode in group.modes:
             by_world = stats.SeedsAndWorlds.of([run.final_by_world(mode) for run in group.runs])
             if by_world.scores.size:
-                setting = (group.label, group.method, mode, suite(group.task))
+                setting = (group.label, mode, suite(group.task))
                 pooled.setdefault(setting, {})[group.task] = by_world
     return [
         Aggregate(

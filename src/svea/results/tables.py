@@ -82,15 +82,11 @@ class Table:
 
     @classmethod
     def of(
-        cls,
-        name: str,
-        rows: Iterable[Mapping[str, Cell | str]],
-        notes: Sequence[str] = (),
-        titles: Sequence[str] = (),
+        cls, name: str, rows: Iterable[Mapping[str, Cell | str]], notes: Sequence[str] = ()
     ) -> Table:
-        """A table whose rows name their columns; `titles` are shown, or those of the first row."""
+        """A table whose rows name their columns; the first row's are shown."""
         lines = [{k: Cell(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
-        columns = map(Column, titles or (lines[0] if lines else ()))
+        columns = [Column(title) for title in (lines[0] if lines else ())]
         return cls(name, "", tuple(columns), tuple(map(Row, lines)), tuple(notes))
 
     def lines(self) -> list[list[Cell]]:
@@ -199,31 +195,36 @@ def notes_on_marks(results: Iterable[Result], *, brief: bool = False) -> list[st
 
 def all_results(groups: Sequence[Group], modes: Collection[str] | None = None) -> Table:
     """A row per setting and mode (of `modes`, if given), then one over the tasks of a suite."""
-    returns = [one for group in groups for one in summarise(group)]
-    successes = [one for group in groups for one in summarise(group, "success")]
-    return list_results(
-        [one for one in returns if modes is None or one.mode in modes],
-        [one for one in successes if modes is None or one.mode in modes],
-        [one for one in aggregate(groups) if modes is None or one.mode in modes],
-    )
+    returns = [result for group in groups for result in summarise(group)]
+    successes = [result for group in groups for result in summarise(group, "success")]
+    return list_results(returns, successes, aggregate(groups), modes)
 
 
 def list_results(
-    returns: Sequence[Result], successes: Sequence[Result], aggregates: Sequence[Aggregate] = ()
+    returns: Sequence[Result],
+    successes: Sequence[Result],
+    aggregates: Sequence[Aggregate] = (),
+    modes: Collection[str] | None = None,
 ) -> Table:
     """The same from results that are there already."""
+    returns, successes = (
+        [one for one in results if modes is None or one.mode in modes]
+        for results in (returns, successes)
+    )
     succeeded = {(one.group, one.mode): one for one in successes}
-    rows = [
-        Row(_cells(one, succeeded.get((one.group, one.mode))), one.group.task, one.group.method)
-        for one in returns
-    ]
-    rows += [Row(_pooled(one)) for one in aggregates]
-    rows = [replace(r, cells={k: c for k, c in r.cells.items() if c.text}) for r in rows]
+    rows = []
+    for one in returns:
+        success = succeeded.get((one.group, one.mode))
+        made = {name: make(one, success) for name, (_, make) in COLUMNS.items()}
+        rows.append(Row(_there(made), one.group.task, one.group.method))
+    pooled = [one for one in aggregates if modes is None or one.mode in modes]
+    rows += [Row(_there(_pooled(one))) for one in pooled]
     named = {name for row in rows for name in row.cells}
+    columns = [Column(name, kind=kind) for name, (kind, _) in COLUMNS.items() if name in named]
     return Table(
         name="results",
         title="All results",
-        columns=tuple(Column(name, kind=kind) for name, kind in COLUMNS.items() if name in named),
+        columns=tuple(columns),
         rows=tuple(rows),
         notes=tuple(_list_notes(named, [*returns, *successes])),
         records=tuple(map(record, returns)),
@@ -241,35 +242,12 @@ def brief(table: Table) -> Table:
     return replace(table, columns=tuple(columns), rows=tuple(rows), notes=())
 
 
-def _cells(one: Result, success: Result | None) -> dict[str, Cell]:
-    """The cells of a result; where there is nothing to show, one without text."""
-    times = f"({one.times_random:.1f}×)" if math.isfinite(one.times_random) else ""
-    seen = f"{one.worlds_seen or '?'} of {one.worlds}" if one.worlds else ""
-    compared = one if one.paper or success is None else success
-    cells = {
-        "task": Cell(one.group.task),
-        "setting": Cell(one.group.label),
-        "mode": Cell(one.mode, _pictures(one)),
-        MEAN: replace(cell(one), paper=""),
-        "mean [95 %]": _ends(one.interval),
-        "IQM": _known(one.iqm.point),
-        "area": _known(one.area.point),
-        "random": _known(one.random, number, times),
-        "of train": _known(one.percent_of_train, "{:.0f} %".format),
-        "seeds": _known(one.seeds, str),
-        "episodes": _known(one.episodes, str),
-        "worlds": Cell(seen, value=one.worlds_seen),
-    }
-    if success is not None:
-        ends = interval(success.interval.low, success.interval.high, rate)
-        cells["success [95 %]"] = Cell(rate(success.mean), ends, value=success.mean)
-    if paper := compared.paper:
-        text = papers(paper, compared.is_replication)
-        cells["paper"] = Cell(text, paper.table, value=paper.mean)
-    return cells
+def _there(cells: Mapping[str, Cell | None]) -> dict[str, Cell]:
+    """The cells of a row that has no others."""
+    return {name: cell for name, cell in cells.items() if cell is not None}
 
 
-def _pooled(one: Aggregate) -> dict[str, Cell]:
+def _pooled(one: Aggregate) -> dict[str, Cell | None]:
     """The cells of a setting in a mode, over tasks."""
     return {
         "task": Cell(f"all {len(one.tasks)} {one.suite} tasks"),
@@ -282,9 +260,9 @@ def _pooled(one: Aggregate) -> dict[str, Cell]:
     }
 
 
-def _known(value: float, form: Callable[[Any], str] = number, note: str = "") -> Cell:
-    """A number with a note; an empty cell where there is none."""
-    return Cell(form(value), note, value=value) if math.isfinite(value) else Cell("")
+def _known(value: float, form: Callable[[Any], str] = number, note: str = "") -> Cell | None:
+    """A number with a note; no cell where there is none."""
+    return Cell(form(value), note, value=value) if math.isfinite(value) else None
 
 
 def _ends(one: Interval) -> Cell:
@@ -292,27 +270,63 @@ def _ends(one: Interval) -> Cell:
     return Cell(interval(one.low, one.high) or "–", value=one.low)
 
 
-def _pictures(one: Result) -> str:
-    """What the pictures of a mode were made of, such as `6 of 10 clips`."""
+def _mode(result: Result, _: Result | None) -> Cell:
+    """The mode, with what its pictures were made of, such as `6 of 10 clips`."""
     try:
-        described = describe(one.group.runs[0].provenance[one.mode])
+        described = describe(result.group.runs[0].provenance[result.mode])
     except (KeyError, TypeError, ValueError):  # damaged
-        return ""
-    return described.removeprefix(one.mode).strip()
+        described = result.mode
+    return Cell(result.mode, described.removeprefix(result.mode).strip())
+
+
+def _worlds(result: Result, _: Result | None) -> Cell | None:
+    """How many of a mode's worlds were shown."""
+    seen = f"{result.worlds_seen or '?'} of {result.worlds}"
+    return Cell(seen, value=result.worlds_seen) if result.worlds else None
+
+
+def _random(result: Result, _: Result | None) -> Cell | None:
+    """The random policy's return, and how many times ours is."""
+    times = f"({result.times_random:.1f}×)" if math.isfinite(result.times_random) else ""
+    return _known(result.random, number, times)
+
+
+def _success(_: Result, success: Result | None) -> Cell | None:
+    """The share of episodes that succeeded."""
+    if success is None:
+        return None
+    ends = interval(success.interval.low, success.interval.high, rate)
+    return Cell(rate(success.mean), ends, value=success.mean)
+
+
+def _papers(result: Result, success: Result | None) -> Cell | None:
+    """The paper's number, of the return or else of success."""
+    compared = result if result.paper or success is None else success
+    if compared.paper is None:
+        return None
+    text = papers(compared.paper, compared.is_replication)
+    return Cell(text, compared.paper.table, value=compared.paper.mean)
 
 
 MEAN = "mean ± std"
-COLUMNS: dict[str, Kind] = {
-    "task": "text",
-    "setting": "text",
-    "mode": "text",
-    MEAN: "main",
-    **dict.fromkeys(("mean [95 %]", "IQM", "area", "random", "of train"), "number"),
-    **dict.fromkeys(("success [95 %]", "seeds", "episodes", "worlds"), "number"),
-    "paper": "paper",
+COLUMNS: dict[str, tuple[Kind, Callable[[Result, Result | None], Cell | None]]] = {
+    "task": ("text", lambda one, _: Cell(one.group.task)),
+    "setting": ("text", lambda one, _: Cell(one.group.label)),
+    "mode": ("text", _mode),
+    MEAN: ("main", lambda one, _: replace(cell(one), paper="")),
+    "mean [95 %]": ("number", lambda one, _: _ends(one.interval)),
+    "IQM": ("number", lambda one, _: _known(one.iqm.point)),
+    "area": ("number", lambda one, _: _known(one.area.point)),
+    "random": ("number", _random),
+    "of train": ("number", lambda one, _: _known(one.percent_of_train, "{:.0f} %".format)),
+    "success [95 %]": ("number", _success),
+    "seeds": ("number", lambda one, _: _known(one.seeds, str)),
+    "episodes": ("number", lambda one, _: _known(one.episodes, str)),
+    "worlds": ("number", _worlds),
+    "paper": ("paper", _papers),
 }
-"""The columns in their order; the mean comes first of the numbers, since a phone shows the
-beginning of a row. A column without any cell is left out."""
+"""The columns in their order, each with its cells; the mean comes first of the numbers, since a
+phone shows the beginning of a row. A column without any cell is left out."""
 
 BRIEF = {
     "task": "task",
@@ -345,7 +359,7 @@ def _list_notes(names: Collection[str], results: Sequence[Result]) -> Iterable[s
 # Settings side by side ----------------------------------------------------------------------------
 
 
-def return_tables(results: Sequence[Result], aggregates: Sequence[Aggregate] = ()) -> list[Table]:
+def return_tables(results: Sequence[Result]) -> list[Table]:
     """Returns, settings side by side: over modes for one task, else over tasks for each mode."""
     tasks = list(dict.fromkeys(result.group.task for result in results))
     if len(tasks) == 1:
@@ -355,8 +369,7 @@ def return_tables(results: Sequence[Result], aggregates: Sequence[Aggregate] = (
     for mode in in_order(result.mode for result in results):
         members = [result for result in results if result.mode == mode]
         families.setdefault(family(mode), []).extend(members)
-    pooled = [_aggregate_table(aggregates)] if aggregates else []
-    return pooled + [_over_tasks(name, members, tasks) for name, members in families.items()]
+    return [_over_tasks(name, members, tasks) for name, members in families.items()]
 
 
 def _over_tasks(name: str, results: Sequence[Result], tasks: Sequence[str]) -> Table:
@@ -375,10 +388,13 @@ def _over_tasks(name: str, results: Sequence[Result], tasks: Sequence[str]) -> T
     return side_by_side(*about, corner, results, task_and_mode)
 
 
-def success_tables(successes: Sequence[Result]) -> list[Table]:
-    """Success rates of every task and mode in one table; none where no task knows success."""
-    about = "success", "Success rate", "Task, mode", successes
-    return [side_by_side(*about, lambda s: f"{s.group.task}, {s.mode}")] if successes else []
+def success_table(successes: Sequence[Result]) -> Table | None:
+    """Success rates of every task and mode; None where no task knows success."""
+    if not successes:
+        return None
+    return side_by_side(
+        "success", "Success rate", "Task, mode", successes, lambda s: f"{s.group.task}, {s.mode}"
+    )
 
 
 def side_by_side(
@@ -389,43 +405,51 @@ def side_by_side(
     row_of: Callable[[Result], str],
 ) -> Table:
     """A row for each of what `row_of` says, a column for each setting."""
-    placed = [(row_of(one), one.group.task, one.group, cell(one)) for one in results]
+    placed = [(row_of(one), one.group.task, one.group.label, cell(one)) for one in results]
+    methods = {one.group.label: one.group.method for one in results}
     notes = (SPREAD, *notes_on_marks(results, brief=True))
-    return _matrix(name, title, corner, placed, notes, tuple(map(record, results)))
+    table = _matrix(name, title, corner, methods, placed, notes)
+    return replace(table, records=tuple(map(record, results)))
 
 
 def _matrix(
     name: str,
     title: str,
     corner: str,
-    placed: Sequence[tuple[str, str, Group | Aggregate, Cell]],
-    notes: tuple[str, ...],
-    records: tuple[Record, ...] = (),
+    methods: Mapping[str, str],
+    placed: Iterable[tuple[str, str, str, Cell]],
+    notes: Sequence[str],
 ) -> Table:
-    """Cells by row, with its task, and by setting."""
-    rows: dict[str, Row] = {}
-    for head, task, who, shown in placed:
-        row = rows.setdefault(head, Row({corner: Cell(head)}, task))
-        rows[head] = replace(row, cells={**row.cells, who.label: shown})
-    settings = sorted({(who.label, who.method) for _, _, who, _ in placed})
-    columns = (Column(corner, kind="text"), *(Column(*one) for one in settings))
-    return Table(name, title, columns, tuple(rows.values()), notes, records)
+    """Cells by row, with its task, and by setting; `methods` has the method of each setting."""
+    rows: dict[str, dict[str, Cell]] = {}
+    tasks: dict[str, str] = {}
+    for head, task, label, shown in placed:
+        rows.setdefault(head, {corner: Cell(head)})[label] = shown
+        tasks.setdefault(head, task)
+    columns = (Column(corner, kind="text"), *(Column(*one) for one in sorted(methods.items())))
+    lines = tuple(Row(cells, tasks[head]) for head, cells in rows.items())
+    return Table(name, title, columns, lines, tuple(notes))
 
 
-def _aggregate_table(aggregates: Sequence[Aggregate]) -> Table:
-    """Interquartile means over tasks and seeds."""
-    placed = [
-        (
-            f"{one.mode}, {len(one.tasks)} {one.suite} tasks", "", one,
-            Cell(number(one.iqm.point), interval(one.iqm.low, one.iqm.high), value=one.iqm.point),
-        )
-        for one in aggregates
-    ]  # fmt: skip
+def aggregate_table(aggregates: Sequence[Aggregate], methods: Mapping[str, str]) -> Table | None:
+    """Interquartile means over tasks and seeds; None where no setting has several tasks.
+
+    `methods` has the method of each setting, by its label.
+    """
+    if not aggregates:
+        return None
+    placed = []
+    for one in aggregates:
+        head, ends = f"{one.mode}, {len(one.tasks)} {one.suite} tasks", one.iqm
+        shown = Cell(number(ends.point), interval(ends.low, ends.high), value=ends.point)
+        placed.append((head, "", one.label, shown))
     note = (
         "IQM: the mean of the middle half of all tasks' seeds, with its 95 % interval; seeds and "
         "worlds are resampled within each task."
     )
-    return _matrix("returns-over-tasks", "Over tasks: IQM of returns", "Mode", placed, (note,))
+    shown_methods = {one.label: methods[one.label] for one in aggregates}
+    title = "Over tasks: IQM of returns"
+    return _matrix("returns-over-tasks", title, "Mode", shown_methods, placed, [note])
 
 
 # Writers ------------------------------------------------------------------------------------------
@@ -474,6 +498,11 @@ def to_latex(table: Table) -> str:
             "",
         ]
     )
+
+
+def to_csv(table: Table) -> str:
+    """The unrounded numbers behind a table."""
+    return records_to_csv(table.records)
 
 
 def records_to_csv(records: Iterable[Record]) -> str:

@@ -17,7 +17,7 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -205,19 +205,10 @@ class Progress:
         return max(self.decision, self.saved)
 
     @property
-    def left(self) -> dict[str, Any]:
-        """What is left to do, by step in their order; what follows training waits for it."""
-        after = {
-            "exported": self.missing_export,
-            "evaluated": self.missing_modes,
-            "analysed": self.missing_analyses,
-        }
-        return {"trained": not self.trained} | {k: self.trained and v for k, v in after.items()}
-
-    @property
     def done(self) -> bool:
         """Whether nothing is left to do."""
-        return not any(self.left.values())
+        missing = self.missing_modes or self.missing_analyses or self.missing_export
+        return self.trained and not missing
 
 
 @dataclass(frozen=True)
@@ -271,19 +262,22 @@ def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunSta
 def read_progress(study: Path, run: PlannedRun) -> Progress:
     """How far a run of a study is: its newest checkpoint, and the end of its log."""
     folder = run_folder(study, run)
-    log, saved = folder / layout.METRICS, layout.newest_checkpoint(folder)
-    newest: dict[str, Any] = next(_newest_records(log), {})
+    lines = _last_lines(folder / layout.METRICS)
+    newest = next(_records(reversed(lines)), {})
     evaluations = [
-        r for r in _newest_records(log, b'"return_mean"') if _is_number(r["return_mean"])
+        record
+        for record in _records(line for line in lines if b'"return_mean"' in line)
+        if _is_number(record.get("return_mean"))
     ]
-    evaluated = evaluations[0]["decision"] if evaluations else -1
+    evaluated = evaluations[-1]["decision"] if evaluations else -1
+    saved = layout.newest_checkpoint(folder)
     # Without evaluations during training, none is waited for.
     trained = min(saved, evaluated if run.config.eval_every else saved) >= run.decisions
     seconds = newest.get("seconds")
     return Progress(
         decision=newest.get("decision", 0),
         seconds=seconds if _is_number(seconds) and seconds > 0 else None,
-        returns={str(r.get("mode")): r["return_mean"] for r in reversed(evaluations)},
+        returns={str(r.get("mode")): r["return_mean"] for r in evaluations},
         trained=trained,
         missing_modes=_missing_modes(folder, run, saved) if trained else run.modes,
         missing_analyses=tuple(
@@ -344,14 +338,18 @@ def _wanted(episodes: int | str, provenances: Sequence[Any]) -> int:
     return episodes_of_all(worlds if isinstance(worlds, int) else 1)
 
 
-def _newest_records(path: Path, about: bytes = b"") -> Iterator[dict[str, Any]]:
-    """The whole lines among the last bytes of a log, newest first; only those with some bytes."""
+def _last_lines(path: Path) -> list[bytes]:
+    """The whole lines among the last bytes of a log."""
     try:
         tail = files.read_tail(path, TAIL_BYTES)
+        return tail.splitlines()[len(tail) == TAIL_BYTES :]  # the first may have begun before
     except OSError:
-        return
-    for line in reversed(tail.splitlines()[len(tail) == TAIL_BYTES :]):  # one is cut, perhaps
-        record = parse_line(line) if about in line else None
+        return []
+
+
+def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The lines of a log that are whole."""
+    for record in map(parse_line, lines):
         if record is not None and _is_number(record.get("decision")):
             yield record
 

@@ -85,7 +85,7 @@ def supervise(
         )
         must_stop = must_stop or functools.partial(is_cancelled, study)
         group = _Group(study, attempts, execute, must_stop, time_is_up, at_once)
-        for step in Progress().left:
+        for step in STEPS:
             group.bring_through(step, mine)
     return [read_state(study, run, attempts).state if run in mine else "running" for run in runs]
 
@@ -99,10 +99,25 @@ def groups(runs: Sequence[Any], size: int) -> list[Sequence[Any]]:
     return [runs[start : start + size] for start in range(0, len(runs), size)]
 
 
-def _alike(step: str, run: PlannedRun, left: Any) -> str:
+STEPS = ("trained", "exported", "evaluated", "analysed")
+"""What is done for a run, one after the other."""
+
+
+def is_left(step: str, progress: Progress) -> bool:
+    """Whether a step is still to be done, and can be."""
+    missing = {
+        "exported": progress.missing_export,
+        "evaluated": progress.missing_modes,
+        "analysed": progress.missing_analyses,
+    }
+    return progress.trained and bool(missing[step]) if step in missing else not progress.trained
+
+
+def _alike(step: str, run: PlannedRun, progress: Progress) -> str:
     """What is the same for runs that one process does a step for."""
     if step == "evaluated":
-        return repr((left, run.episodes, _device(run), run.values.get("data_dir")))
+        where = [run.values.get(name) for name in ("device", "data_dir")]
+        return repr((progress.missing_modes, run.episodes, where))
     return run.name if step == "analysed" else ""
 
 
@@ -132,8 +147,8 @@ class _Group:
         alike: dict[str, list[tuple[PlannedRun, Progress]]] = {}
         for run in runs:
             now = read_progress(self.study, run)
-            if (left := now.left[step]) and self._failures(step, run) < self.attempts:
-                alike.setdefault(_alike(step, run, left), []).append((run, now))
+            if is_left(step, now) and self._failures(step, run) < self.attempts:
+                alike.setdefault(_alike(step, run, now), []).append((run, now))
         return list(alike.values())
 
     def _failures(self, step: str, run: PlannedRun) -> int:
@@ -156,21 +171,21 @@ class _Group:
                 own = files.descriptor(journal_path(self.study, run, ".log"), APPEND)
                 with os.fdopen(own, "a") as notes:
                     notes.write(f"{step} together with {names[0]}: its lines are in {log.name}\n")
-        call = self._call(step, [run for run, _ in runs], runs[0][1].left[step])
+        call = self._call(step, [run for run, _ in runs], runs[0][1])
         code = self.execute(call, log, functools.partial(self._must_stop, step))
         stopped = self._must_stop(step)
         for run, before in runs:
             self._conclude(step, run, before, code, stopped, log)
 
-    def _call(self, step: str, runs: Sequence[PlannedRun], left: Any) -> Call:
-        """What does a step for runs of which the same is left."""
-        does: dict[str, Callable[..., int | None]] = {
-            "trained": train, "exported": export, "evaluated": evaluate, "analysed": analyse,
-        }  # fmt: skip
-        more = [left] if step in ("evaluated", "analysed") else []
+    def _call(self, step: str, runs: Sequence[PlannedRun], progress: Progress) -> Call:
+        """What does a step for runs that lack the same."""
         if step == "evaluated":
-            more.append(min(self.at_once, len(runs) * len(left)) if len(runs) > 1 else 1)
-        return functools.partial(does[step], self.study, runs, *more)
+            modes = progress.missing_modes
+            jobs = min(self.at_once, len(runs) * len(modes)) if len(runs) > 1 else 1
+            return functools.partial(evaluate, self.study, runs, modes, jobs)
+        if step == "analysed":
+            return functools.partial(analyse, self.study, runs, progress.missing_analyses)
+        return functools.partial(train if step == "trained" else export, self.study, runs)
 
     def _conclude(
         self, step: str, run: PlannedRun, before: Progress, code: int, stopped: bool, log: Path
@@ -182,7 +197,7 @@ class _Group:
             code, reason = last["code"], f"exit code {last['code']}: {last['reason']}"
         else:
             reason = _reason(code, log)
-        outcome = _outcome(code, not after.left[step], before != after, stopped)
+        outcome = _outcome(code, not is_left(step, after), before != after, stopped)
         if outcome not in ("failed", "refused"):
             reason = ""
         end = {"step": step, "outcome": outcome, "code": code, "reason": reason}

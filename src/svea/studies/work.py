@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import statistics
@@ -71,27 +72,36 @@ def sweep(
     chosen = [grids] if isinstance(grids, Grid) else grids
     runs = plan_runs(chosen, options, modes=[*modes], episodes=episodes, export=export)
     study = open_study(Path(out), runs, attempts=attempts)
-    work = Work(study, on, resources or Resources())
+    work = Work.left_of(study, on, resources or Resources())
     work.require()
     work.run(refresh)
     return read_states(study)
 
 
+@dataclass(frozen=True)
 class Work:
     """What is left of a study, and what does it."""
 
-    def __init__(self, study: Study, on: str, resources: Resources) -> None:
+    study: Study
+    on: str
+    resources: Resources
+    states: list[RunState]
+    cost: Cost
+
+    @classmethod
+    def left_of(cls, study: Study, on: str, resources: Resources) -> Work:
         """Read the study's folders, and estimate."""
         if on not in ENGINES:
             raise unknown_name("engine", on, ENGINES)
         resources.check(on)
-        self.study, self.resources = study, resources
-        self.states = read_states(study)
-        self.cost = _cost(self.states, on, resources)
-        going = [state for state in self.states if state.state in ("queued", "running")]
-        self.due = going + [state for state in self.states if state.is_tried_again]
+        states = read_states(study)
+        return cls(study, on, resources, states, _cost(states, on, resources))
+
+    @functools.cached_property
+    def due(self) -> list[RunState]:
         """The runs to work on: also failed ones that the same command tries again."""
-        self._engine: Any = importlib.import_module(ENGINES[on])
+        going = [state for state in self.states if state.state in ("queued", "running")]
+        return going + [state for state in self.states if state.is_tried_again]
 
     def require(self) -> None:
         """Refuse, before anything starts, what this machine, engine or disk cannot do."""
@@ -118,13 +128,15 @@ class Work:
     def run(self, refresh: Callable[[], None] = lambda: None) -> list[str] | None:
         """Write the plan and do what is due; returns the ids of jobs that are only submitted."""
         self.study.save()
-        if not self.due:
-            return None
         runs = [state.run for state in self.due]
-        submitted: list[str] | None = self._engine.run_study(
-            self.study, runs, self.resources, refresh
-        )
+        submitted: list[str] | None = []
+        if runs:
+            submitted = self._engine.run_study(self.study, runs, self.resources, refresh)
         return submitted
+
+    @property
+    def _engine(self) -> Any:
+        return importlib.import_module(ENGINES[self.on])
 
 
 def _require_exports(study: Study, states: list[RunState]) -> None:
@@ -219,7 +231,8 @@ def _cost(states: list[RunState], on: str, resources: Resources) -> Cost:
     gpus: float | None = max(resources.gpus, 0.0)
     if on == "local":
         slots = find_slots([state.run.config for state in unfinished(states)], resources)
-        at_once, gpus = len(slots), len({slot[GPU] for slot in slots if GPU in slot}) / len(slots)
+        at_once, used = len(slots), {slot[GPU] for slot in slots if GPU in slot}
+        gpus = len(used) / at_once
     elif on == "ray":
         gpus = None if resources.gpus < 0 else gpus  # one, if the cluster has GPUs
         at_once = resources.jobs or max(int(usable_cores() // (resources.cpus or 1)), 1)
