@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from svea.core.words import interval, number, plural
+from svea.core.words import number, plural
 from svea.data.clips import DMCGB, source_of
 from svea.envs import GEOMETRY_MODES, LIGHT_MODES, PAPER_TASKS
 from svea.methods import METHODS
 from svea.results import plots, published, stats
 from svea.results.groups import Group, changed_settings, group_runs, settings_of
 from svea.results.read import Curve, Run, by_world
-from svea.results.tables import Cell, Column, Table
+from svea.results.tables import Cell, Column, Table, estimate
 from svea.runs.records import Record, is_agent, latest, read_records
 
 MODES = ("train", "color_hard", "video_easy", "video_hard", "distracting_cs:0.1",
@@ -282,9 +282,9 @@ def mean_cell(returns: Sequence[stats.Episodes]) -> Cell:
     ends = mean_interval(returns)
     if ends is None:
         return Cell(NOT_EVALUATED)
-    lacking = sum(not seed for seeds in returns for seed in seeds)
+    lacking, shown = sum(not seed for seeds in returns for seed in seeds), estimate(ends)
     without = f", without {plural(lacking, 'seed')}" if lacking else ""
-    return Cell(number(ends.point), f"{interval(ends.low, ends.high)}{without}")
+    return replace(shown, note=shown.note + without)
 
 
 def mean_interval(returns: Sequence[stats.Episodes]) -> stats.Interval | None:

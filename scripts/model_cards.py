@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from svea.core.words import interval, number, plural, size
+from svea.core.words import interval, plural, size
 from svea.data.clips import source_of
 from svea.envs import describe
 from svea.results import stats
 from svea.results.read import Run, by_world
-from svea.results.tables import Cell, Table, to_markdown
+from svea.results.tables import Cell, Table, estimate, to_markdown
 from svea.runs.records import Record
 
 RETURN = "return [95 %]"
@@ -62,7 +62,7 @@ def model_card(card: dict[str, Any], name: str, modes: Sequence[str]) -> str:
     rows = [
         {
             "mode": Cell(one["shown"]),
-            RETURN: Cell(number(one["mean"]), interval(one["low"], one["high"])),
+            RETURN: return_cell(one),
             "episodes": Cell(str(one["episodes"])),
             "worlds": Cell(str(one["worlds"])),
         }
@@ -96,6 +96,11 @@ def model_card(card: dict[str, Any], name: str, modes: Sequence[str]) -> str:
     body = "\n\n".join(part if part.startswith(("#", "|", " ")) else wrap(part) for part in parts)
     front = yaml.safe_dump(front_matter(card, name), sort_keys=False, allow_unicode=True, width=100)
     return f"---\n{front}---\n\n{body}\n"
+
+
+def return_cell(one: dict[str, Any]) -> Cell:
+    """One of a card's returns, with its interval."""
+    return estimate(stats.Interval(one["mean"], one["low"], one["high"]))
 
 
 def _files(card: dict[str, Any]) -> str:

@@ -36,12 +36,12 @@ from comparison import (
     table,
     training_curves,
 )
-from model_cards import RETURN, model_card, returns_of, wrap
+from model_cards import RETURN, model_card, return_cell, returns_of, wrap
 from PIL import Image, PngImagePlugin
 from published_runs import QUICK, provenance, read_published
 
 from svea.core import files
-from svea.core.words import interval, number, plural, size
+from svea.core.words import number, plural, size
 from svea.data.clips import DMCGB, source_of
 from svea.envs import describe
 from svea.evaluation.play import fingerprint
@@ -53,6 +53,7 @@ from svea.results.summary import Result, summarise_mode
 from svea.results.tables import (
     Cell,
     Table,
+    estimate,
     notes_of,
     notes_on_marks,
     papers,
@@ -244,7 +245,9 @@ class Results:
         for run in self.runs:
             for line in (r for r in run.metrics if r.get("kind") == "eval"):
                 name = f"{run.task} {run.method} s{run.seed}, {describe(line['provenance'])}"
-                columns.setdefault(name, {})[line["decision"]] = _mean_of(line["returns"])
+                columns.setdefault(name, {})[line["decision"]] = estimate(
+                    stats.bootstrap_interval([line["returns"]], stats.mean)
+                )
                 sizes.add(line["episodes"])
         decisions = sorted({d for column in columns.values() for d in column})
         rows = [(f"{d:,}", *(column.get(d, "–") for column in columns.values())) for d in decisions]
@@ -264,7 +267,7 @@ class Results:
         for folder, card in self.cards.items():
             returns = {one["mode"]: one for one in card["returns"] if one["mode"] in MODES}
             counts |= {one["episodes"] for one in returns.values()}
-            cells = [_return_cell(returns.get(mode)) for mode in MODES]
+            cells = [return_cell(returns[m]) if m in returns else NOT_EVALUATED for m in MODES]
             name, decisions = f"`{zoo.PREFIX}{folder.name}`", f"{card['decisions']:,}"
             rows.append((name, decisions, *cells, size(card["size"])))
         note = (
@@ -367,8 +370,7 @@ class Results:
         result = summarise_mode(replace(group, runs=evaluated), mode) if evaluated else None
         if result is None:
             return Cell(NOT_EVALUATED), None
-        ends = result.interval
-        return Cell(number(result.mean), interval(ends.low, ends.high)), result
+        return estimate(replace(result.interval, point=result.mean)), result
 
     def _paper(
         self, task: str, mode: str, result: Result | None, group: Group | None = None
@@ -516,19 +518,6 @@ def _paired(one: str, before: Returns, other: str, now: Returns) -> dict[str, Ce
         other: Cell(number(float(np.mean([now[s] for s in seeds])))),
         "difference [95 %]": Cell(f"{gaps.point:+.1f}", f"[{gaps.low:+.1f}, {gaps.high:+.1f}]"),
     }
-
-
-def _mean_of(returns: Sequence[float]) -> Cell:
-    """A mean with its interval over episodes."""
-    ends = stats.bootstrap_interval([returns], stats.mean)
-    return Cell(number(ends.point), interval(ends.low, ends.high))
-
-
-def _return_cell(one: dict[str, Any] | None) -> Cell:
-    """A return of a card, or that there is none."""
-    if one is None:
-        return Cell(NOT_EVALUATED)
-    return Cell(number(one["mean"]), interval(one["low"], one["high"]))
 
 
 def digest(numbers: str) -> str:

@@ -8,6 +8,7 @@ import math
 import pytest
 from fake_runs import write_run
 
+from svea.results import tables
 from svea.results.groups import all_caveats, caveat_notes, caveats_of, group_runs
 from svea.results.read import read_run
 from svea.results.summary import aggregate, summarise
@@ -175,9 +176,8 @@ def test_a_result_over_some_worlds_is_partial_next_to_the_papers(
     assert row["worlds"].text == worlds
     assert row["paper"].text == ("760 ± 145" if is_whole else "760 ± 145†")
     assert any(f"here: partial: {worlds} worlds" in note for note in table.notes) is not is_whole
-    assert (table.records[1]["worlds_seen"], table.records[1]["worlds"]) == tuple(
-        map(int, worlds.split(" of "))
-    )
+    line = tables.record(result)
+    assert f"{line['worlds_seen']} of {line['worlds']}" == worlds
 
 
 def test_intervals_over_seeds_and_over_worlds_are_both_given(tmp_path):
@@ -186,7 +186,7 @@ def test_intervals_over_seeds_and_over_worlds_are_both_given(tmp_path):
     (result,) = summarise(group)
     assert result.mean_over_seeds.low == result.mean_over_seeds.high == pytest.approx(300)
     assert result.interval.low < 295 < 305 < result.interval.high
-    (line,) = all_results([group]).records
+    line = tables.record(result)
     assert line["mean_low"] == pytest.approx(300)
     assert line["mean_low_over_worlds"] == result.interval.low
     (alone,) = summarise(groups_of(runs[0])[0])
@@ -362,7 +362,7 @@ def test_overlays_pictures_keep_a_result_from_being_a_replication(tmp_path, pict
     assert result.is_replication is not bool(departure)
     assert caveats_of(group) == ([f"not a replication: {departure}"] if departure else [])
     table = all_results([group])
-    assert table.records[1]["differs_from_paper"] == departure
+    assert tables.record(result)["differs_from_paper"] == departure
     assert any(departure in note for note in table.notes) or not departure
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,6 +15,10 @@ from hypothesis import strategies as st
 
 from svea.results import stats
 
+difference, chance_of = (
+    partial(stats.contrast_interval, c) for c in (stats.difference, stats.chance)
+)
+
 
 def rng() -> np.random.Generator:
     """A fixed generator."""
@@ -21,7 +26,7 @@ def rng() -> np.random.Generator:
 
 
 def test_mean_and_std_are_over_seeds_not_over_pooled_episodes():
-    mean, std = stats.mean_and_std_over_seeds([[0, 10], [20, 20, 20, 20, 20]])
+    mean, std = stats.mean_and_std(stats.seed_scores([[0, 10], [20, 20, 20, 20, 20]]))
     assert mean == 12.5  # pooled episodes would give 110 / 7
     assert std == pytest.approx(math.sqrt(2 * 7.5**2))
 
@@ -155,8 +160,8 @@ def test_what_a_world_does_to_all_tasks_widens_the_interval():
 
 def test_a_difference_draws_worlds_once_for_all_tasks():
     ours, theirs = by_world([[0.0, 10.0, 50.0, 400.0]]), by_world([[0.0, 0.0, 0.0, 0.0]])
-    one = stats.mean_difference([ours], [theirs])
-    assert stats.mean_difference([ours] * 3, [theirs] * 3) == one
+    one = difference([ours], [theirs])
+    assert difference([ours] * 3, [theirs] * 3) == one
 
 
 def test_one_seed_is_resampled_over_worlds_alone():
@@ -176,12 +181,12 @@ def test_a_single_score_has_no_interval_instead_of_one_without_width():
         stats.bootstrap_interval([alone, [7.0]], stats.mean),
     ):
         assert found.point == 7 and math.isnan(found.low) and math.isnan(found.high)
-    gain = stats.mean_difference([stats.SeedsAndWorlds.of([{"0": [7.0]}], [{"b": []}])],
+    gain = difference([stats.SeedsAndWorlds.of([{"0": [7.0]}], [{"b": []}])],
                                  [in_another])  # fmt: skip
     assert gain.point == 2 and math.isnan(gain.low) and math.isnan(gain.high)
-    chance = stats.probability_of_improvement([[7.0]], [[5.0]])
+    chance = chance_of([[7.0]], [[5.0]])
     assert chance.point == 1 and math.isnan(chance.low)
-    assert stats.probability_of_improvement([[7.0]], [[5.0, 8.0]]).low == 0, "theirs can be drawn"
+    assert chance_of([[7.0]], [[5.0, 8.0]]).low == 0, "theirs can be drawn"
     assert stats.bootstrap_interval([[7.0], [5.0, 6.0]], stats.mean).low < 6
 
 
@@ -198,26 +203,26 @@ def test_an_interval_over_worlds_depends_on_the_records_alone():
 
 def test_area_under_a_straight_line_is_its_mean_height():
     x = np.array([0.0, 10, 100])  # uneven on purpose
-    assert stats.area_under_curve(x, 3 * x + 1) == pytest.approx(151)
+    assert stats.area_under_curve(x, 3 * x + 1, until=100) == pytest.approx(151)
     assert stats.area_under_curve(x, 3 * x + 1, until=50) == pytest.approx(76)
 
 
 def test_probability_of_improvement_is_mann_whitney_u():
     x, y = rng().normal(1, 1, 12), rng().normal(0, 1, 9)
-    ours = stats.probability_of_improvement([x], [y])
+    ours = chance_of([x], [y])
     u = scipy.stats.mannwhitneyu(x, y).statistic
     assert ours.point == pytest.approx(u / (12 * 9))
     assert ours.low < ours.point < ours.high
 
 
 def test_probability_of_improvement_counts_ties_half_and_averages_tasks():
-    interval = stats.probability_of_improvement([[1, 1], [5, 6]], [[1, 1], [0, 0]])
+    interval = chance_of([[1, 1], [5, 6]], [[1, 1], [0, 0]])
     assert (interval.low, interval.point, interval.high) == (0.75, 0.75, 0.75)
 
 
 def test_the_difference_of_means_has_the_width_of_its_closed_form():
     x, y = rng().normal(3, 2, 80), rng().normal(1, 1, 50)
-    ours = stats.mean_difference([x], [y], resamples=20_000)
+    ours = difference([x], [y], resamples=20_000)
     assert ours.point == pytest.approx(x.mean() - y.mean())
     error = math.sqrt(x.var() / 80 + y.var() / 50)  # of the bootstrap's normal limit
     width = 2 * scipy.stats.norm.ppf(0.975) * error
@@ -225,9 +230,9 @@ def test_the_difference_of_means_has_the_width_of_its_closed_form():
 
 
 def test_differences_are_averaged_over_tasks_and_resampled_within_them():
-    interval = stats.mean_difference([[1, 1], [900, 900]], [[0, 0], [890, 890]])
+    interval = difference([[1, 1], [900, 900]], [[0, 0], [890, 890]])
     assert (interval.low, interval.point, interval.high) == (5.5, 5.5, 5.5)
-    assert math.isnan(stats.mean_difference([[1]], [[]]).point)
+    assert math.isnan(difference([[1]], [[]]).point)
 
 
 def test_a_difference_over_worlds_has_the_variance_of_its_closed_form():
@@ -236,7 +241,7 @@ def test_a_difference_over_worlds_has_the_variance_of_its_closed_form():
     x = 500 + shared + generator.normal(0, 20, (6, 1)) + generator.normal(0, 30, 40)
     y = 400 + shared + generator.normal(0, 10, (4, 1))
     ours, theirs = by_world(x), by_world(y)
-    found = stats.mean_difference([ours], [theirs], resamples=40_000)
+    found = difference([ours], [theirs], resamples=40_000)
     assert found.point == pytest.approx(x.mean() - y.mean())
     gaps = x.mean(axis=0) - y.mean(axis=0)
     variance = x.mean(axis=1).var() / 6 + y.mean(axis=1).var() / 4 + gaps.var() / 40
@@ -248,7 +253,7 @@ def test_sides_that_were_judged_in_other_worlds_are_compared_too():
     left, right = [{"a": [1.0], "b": [3.0]}], [{"b": [3.0], "c": [3.0]}]
     sides = stats.SeedsAndWorlds.of(left, right), stats.SeedsAndWorlds.of(right, left)
     assert sides[0].totals.shape == sides[1].totals.shape == (1, 3)
-    found = stats.mean_difference(sides[:1], sides[1:])
+    found = difference(sides[:1], sides[1:])
     assert (found.low, found.point, found.high) == (-2, -1, 0)
-    chance = stats.probability_of_improvement(sides[:1], sides[1:])
+    chance = chance_of(sides[:1], sides[1:])
     assert (chance.low, chance.point, chance.high) == (0, 0, 0.5)

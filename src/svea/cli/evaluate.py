@@ -71,10 +71,10 @@ def evaluate(
     policies = POLICIES if random_policy else POLICIES[:1]
     other = name_task(task)
     request = Request(modes, count, seed, policies, envs, device, data_dir or None, other, jobs)
-    found = look_for_runs(runs)
-    scoring = Scoring(found.runs, request, again)
-    if found.copies:
-        exports = listed(list(map(str, found.copies)), most=3)
+    folders, copies = look_for_runs(runs)
+    scoring = Scoring(folders, request, again)
+    if copies:
+        exports = listed(list(map(str, copies)), most=3)
         note(f"left out: {exports}, exported from runs that are evaluated; name an export itself "
              "to evaluate it, too")  # fmt: skip
     _play(scoring)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,13 +15,13 @@ from numpy.typing import NDArray
 
 from svea.config.modes import GROUPS, expand_modes, in_order
 from svea.core.errors import UserError, unknown_name
-from svea.core.words import interval, number, plural, rate
+from svea.core.words import plural, rate
 from svea.results import stats
 from svea.results.groups import Group, caveat_notes, group_runs, suite
 from svea.results.read import read_runs
 from svea.results.stats import Interval
 from svea.results.summary import areas
-from svea.results.tables import Cell, Table, show
+from svea.results.tables import Cell, Table, estimate, show
 from svea.runs import zoo
 
 Measure = Literal["return", "area", "success"]
@@ -52,7 +54,9 @@ class Intervals:
         cls, ours: Sequence[stats.Scores], theirs: Sequence[stats.Scores], one_scale: bool
     ) -> Intervals:
         """Compare two sides, given by match."""
-        chance, difference = stats.probability_of_improvement, stats.mean_difference
+        difference, chance = (
+            partial(stats.contrast_interval, by) for by in (stats.difference, stats.chance)
+        )
         each = list(zip(ours, theirs, strict=True))
         return cls(
             differences=tuple(difference([x], [y]) for x, y in each),
@@ -104,10 +108,9 @@ class Comparison:
         for kind, found in {"": self.over_seeds, "_over_worlds": self.over_worlds}.items():
             if found is None:
                 continue
-            pairs = zip(found.differences, found.chances, strict=True)
-            for one, (gain, chance) in zip(
-                [*matches, whole], [*pairs, (found.difference, found.chance)], strict=True
-            ):
+            gains = [*found.differences, found.difference]
+            chances = [*found.chances, found.chance]
+            for one, gain, chance in zip([*matches, whole], gains, chances, strict=True):
                 one |= {f"difference{kind}": _ends(gain), f"probability{kind}": _ends(chance)}
         head = {"mode": self.mode, "measure": self.measure, "matches": matches}
         return {**head, **whole, "wins": self.wins}
@@ -282,39 +285,26 @@ def compare_in(pairs: Sequence[Match], mode: str, measure: Measure) -> Compariso
     if not scored:
         return None
     competing, ours, theirs = zip(*scored, strict=True)
-    scales = {"success" if measure == "success" else suite(pair.ours.task) for pair in competing}
-    over_worlds = None
+    one_scale = measure == "success" or len({suite(pair.ours.task) for pair in competing}) == 1
+    over_seeds, over_worlds = Intervals.of(ours, theirs, one_scale), None
     if measure != "area":
-        by_world = [_by_world(pair, mode, measure) for pair in competing]
-        x, y = zip(*by_world, strict=True)
-        over_worlds = Intervals.of(x, y, len(scales) == 1)
-    over_seeds = Intervals.of(ours, theirs, len(scales) == 1)
+        x, y = zip(*(_by_world(pair, mode, measure) for pair in competing), strict=True)
+        over_worlds = Intervals.of(x, y, one_scale)
     return Comparison(mode, measure, competing, ours, theirs, over_seeds, over_worlds)
 
 
-def _by_world(
-    pair: Match, mode: str, measure: str
-) -> tuple[stats.SeedsAndWorlds, stats.SeedsAndWorlds]:
+def _by_world(pair: Match, mode: str, measure: str) -> Iterator[stats.SeedsAndWorlds]:
     """The episodes of each side by seed and world, with the worlds of both."""
     sides = [[r.final_by_world(mode, measure) for r in g.runs] for g in (pair.ours, pair.theirs)]
-    ours, theirs = sides
-    return stats.SeedsAndWorlds.of(ours, theirs), stats.SeedsAndWorlds.of(theirs, ours)
+    return itertools.starmap(stats.SeedsAndWorlds.of, (sides, sides[::-1]))
 
 
-def _scores(
-    pair: Match, mode: str, measure: Measure
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _scores(pair: Match, mode: str, measure: Measure) -> list[NDArray[np.float64]]:
     """A score per seed of each side; areas of both sides end at the same decision."""
     sides = pair.ours.runs, pair.theirs.runs
     if measure == "area":
-        ends = [float(curve.decisions[-1]) for runs in sides for run in runs
-                if (curve := run.evaluation_curve(mode)).decisions.size]  # fmt: skip
-        ours, theirs = (areas(runs, mode, min(ends, default=0.0)) for runs in sides)
-    else:
-        ours, theirs = (
-            stats.seed_scores([run.finals(mode, measure) for run in runs]) for runs in sides
-        )
-    return ours, theirs
+        return [areas(runs, mode, beside=[*sides[0], *sides[1]]) for runs in sides]
+    return [stats.seed_scores([run.finals(mode, measure) for run in runs]) for runs in sides]
 
 
 def _about_intervals(made: Sequence[Comparison]) -> list[str]:
@@ -341,43 +331,29 @@ def _spelled_out(modes: Sequence[str], pairs: Sequence[Match]) -> list[str]:
 
 
 def _rows(found: Comparison, ours: str, theirs: str) -> Iterator[dict[str, Cell]]:
-    """The rows of one mode."""
-    form = show(found.measure)
-
-    def row(
-        name: str, a: float, b: float, seeds: str, gain: Interval | None, chance: Interval
-    ) -> dict[str, Cell]:
-        return {
+    """The rows of one mode: a row for each match, and one over all where there are several."""
+    form, shown, alone = show(found.measure), found.shown, found.single_pairs
+    names = [match.name for match in found.matches]
+    sides = [[x.mean() for x in side] for side in (found.ours, found.theirs)]
+    seeds = [[x.size for x in side] for side in (found.ours, found.theirs)]
+    gains, chances = list[Interval | None](shown.differences), list(shown.chances)
+    if len(names) > 1:
+        has_scale = shown.difference is not None  # returns of several suites have no common one
+        names.append(f"all {len(names)}")
+        sides = [[*side, np.mean(side) if has_scale else math.nan] for side in sides]
+        seeds = [[*side, sum(side)] for side in seeds]
+        gains, chances = [*gains, shown.difference], [*chances, shown.chance]
+        alone = (*alone, any(alone))
+    each = zip(names, *sides, *seeds, gains, chances, alone, strict=True)
+    for name, a, b, n, m, gain, chance, is_single in each:
+        # Over worlds alone, ends would make one pair of seeds look certain.
+        certain = replace(chance, low=math.nan, high=math.nan) if is_single else chance
+        yield {
             "task": Cell(name),
             "mode": Cell(found.mode),
             f"{found.measure} of {ours}": Cell(form(a), value=a),
             f"of {theirs}": Cell(form(b), value=b),
-            "seeds": Cell(seeds),
-            "difference [95 %]": _interval(gain, form) if gain else Cell("–"),
-            f"P({ours} > {theirs}) [95 %]": _interval(chance, rate),
+            "seeds": Cell(f"{n}, {m}"),
+            "difference [95 %]": estimate(gain, form) if gain else Cell("–"),
+            f"P({ours} > {theirs}) [95 %]": estimate(certain, rate),
         }
-
-    shown, alone = found.shown, found.single_pairs
-    chances = [_of_one_pair(c) if one else c for c, one in zip(shown.chances, alone, strict=True)]
-    sides = zip(found.ours, found.theirs, strict=True)
-    each = zip(found.matches, sides, shown.differences, chances, strict=True)
-    for match, (x, y), gain, chance in each:
-        yield row(match.name, x.mean(), y.mean(), f"{x.size}, {y.size}", gain, chance)
-    if len(found.matches) > 1:
-        a, b = (float(np.mean([x.mean() for x in side])) for side in (found.ours, found.theirs))
-        if shown.difference is None:  # returns of several suites have no common scale
-            a = b = math.nan
-        n, m = (sum(x.size for x in side) for side in (found.ours, found.theirs))
-        name = f"all {len(found.matches)}"
-        chance = _of_one_pair(shown.chance) if any(alone) else shown.chance
-        yield row(name, a, b, f"{n}, {m}", shown.difference, chance)
-
-
-def _of_one_pair(chance: Interval) -> Interval:
-    """Without its ends: over worlds alone they would make one pair of seeds look certain."""
-    return replace(chance, low=math.nan, high=math.nan)
-
-
-def _interval(one: Interval, form: Callable[[float], str] = number) -> Cell:
-    """A value with the ends of its interval."""
-    return Cell(form(one.point), interval(one.low, one.high, form), value=one.point)

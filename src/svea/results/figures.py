@@ -6,6 +6,7 @@ figure. The page, `--figures` and the paper's pages show the same objects, so th
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -63,8 +64,7 @@ def report_figures(
     found: list[ReportFigure] = []
     for task in dict.fromkeys(group.task for group in groups):
         members = [group for group in groups if group.task == task]
-        here = [result for result in results if result.group.task == task]
-        there = [success for success in successes if success.group.task == task]
+        here, there = ([r for r in rs if r.group.task == task] for rs in (results, successes))
         found += learning(task, members, looks)
         found += generalisation(task, members, here, looks)
         found += distracting(task, members, here, looks)
@@ -90,11 +90,8 @@ def learning(
     alone = len(groups) == 1 and not modes
     modes = modes or list(dict.fromkeys(mode for group in groups for mode in group.modes))
     drawn: list[tuple[Group, str, MeanCurve, Series]] = []
-    for group in groups:
-        for mode in modes:
-            band = mean_curve(run.evaluation_curve(mode) for run in group.runs)
-            if band is None:
-                continue
+    for group, mode in itertools.product(groups, modes):
+        if band := mean_curve(run.evaluation_curve(mode) for run in group.runs):
             one = _line(group.label, band, looks)
             if alone:
                 dots = [run.episode_curve() for run in group.runs] if mode == "train" else []
@@ -102,21 +99,16 @@ def learning(
             drawn.append((group, mode, band, one))
     top = max((_highest(one) for *_, one in drawn), default=0.0) * 1.05 or None
     bounded = task in EPISODE_FRAMES and not task.startswith("lqr") and task not in ROBOT_TASKS
-    for subject in [None] if alone else modes:
-        chosen = [one for one in drawn if subject in (None, one[1])]
-        if not chosen:
-            continue
-        group = chosen[0][0]
-        figure = plots.curves(
-            [one for *_, one in chosen],
-            title=f"{task}: {subject or 'learning curve'}",
-            action_repeat=group.runs[0].action_repeat,
-            random=random_return(group, subject or "train"),
-            height="episode return (of 1,000)" if bounded else "episode return",
-            top=top,  # the same for train and test: the eye compares them
-        )
-        name = f"learning-{task}" + (f"-{subject}" if subject else "")
-        yield _of_lines(name, LEARNING, task, figure, "mean return of evaluations", chosen)
+    for subject in [""] if alone else modes:
+        if chosen := [one for one in drawn if subject in ("", one[1])]:
+            about = "-".join(filter(None, ("learning", task, subject))), LEARNING, task
+            yield _of_lines(
+                *(*about, chosen, "mean return of evaluations"),
+                title=f"{task}: {subject or 'learning curve'}",
+                random=random_return(chosen[0][0], subject or "train"),
+                height="episode return (of 1,000)" if bounded else "episode return",
+                top=top,  # the same for train and test: the eye compares them
+            )
 
 
 def wall_time(task: str, groups: Sequence[Group], mode: str, looks: Looks) -> Figure | None:
@@ -130,44 +122,41 @@ def wall_time(task: str, groups: Sequence[Group], mode: str, looks: Looks) -> Fi
 
 def variance_curves(task: str, groups: Sequence[Group], looks: Looks) -> Iterator[ReportFigure]:
     """The variance of the Q-target over training."""
-    curves = {group: mean_curve(run.variance_curve() for run in group.runs) for group in groups}
+    key = "q_target_variance"
     drawn = [
-        (group, "q_target_variance", band, _line(group.label, band, looks))
-        for group, band in curves.items()
-        if band is not None
+        (group, key, band, _line(group.label, band, looks))
+        for group in groups
+        if (band := mean_curve(run.evaluation_curve(None, key) for run in group.runs))
     ]
     if not any(band.curve.decisions.size > 1 for _, _, band, _ in drawn):
         return  # a point is not a curve
     heights = np.concatenate([band.curve.returns for _, _, band, _ in drawn])
     positive = heights[heights > 0]
     log = positive.size > 0 and bool(positive.max() > SPAN_FOR_LOG * positive.min())
-    figure = plots.curves(
-        [line for *_, line in drawn],
-        title=f"{task}: variance of the Q-target",
-        action_repeat=drawn[0][0].runs[0].action_repeat,
-        height="variance",
-        log=log,
-    )
     what = "variance of the Q-target over draws of the view it is fed"
-    one = _of_lines(f"q-target-variance-{task}", Q_VALUES, task, figure, what, drawn)
-    yield replace(one, caption=one.caption + (" Logarithmic scale." if log else ""))
+    about, title = (
+        (f"q-target-variance-{task}", Q_VALUES, task),
+        f"{task}: variance of the Q-target",
+    )
+    yield _of_lines(*about, drawn, what, title=title, height="variance", log=log)
 
 
 def _line(label: str, band: MeanCurve, looks: Looks) -> Series:
-    """A line with its band."""
     return Series(label, band.curve, band.interval(), (), *looks[label])
 
 
 def _of_lines(
-    name: str, topic: str, task: str, figure: Figure, what: str, chosen: Lines
+    name: str, topic: str, task: str, chosen: Lines, what: str, log: bool = False, **drawn: Any
 ) -> ReportFigure:
     """A figure of curves: what its lines, bands and dots are, and their points."""
     several = any(band.seeds > 1 for _, _, band, _ in chosen)
     spread = "bands: 95 % bootstrap interval over seeds" if several else "one seed, no band"
     dots = "; dots: training episodes" if any(len(s.episodes) for *_, s in chosen) else ""
+    repeat = chosen[0][0].runs[0].action_repeat
+    figure = plots.curves([line for *_, line in chosen], action_repeat=repeat, log=log, **drawn)
     methods = tuple(group.method for group, *_ in chosen)
     numbers = [row for group, mode, band, _ in chosen for row in _points(group, mode, band)]
-    caption = f"Lines: {what}; {spread}{dots}."
+    caption = f"Lines: {what}; {spread}{dots}." + (" Logarithmic scale." if log else "")
     return ReportFigure(name, topic, task, figure, caption, methods, numbers)
 
 
@@ -239,55 +228,38 @@ def _per_mode(
     return _bars(*about, title=title, random=random)
 
 
-_ANALYSES = (
-    (
-        "q-variance",
-        "view",
-        "variance",
-        "variance of the Q-target by view",
-        "Variance over draws of a view: the one that feeds the run's Q-target, and its strong one.",
+_ANALYSES = {
+    ("q-variance", "view", "variance", "variance of the Q-target by view"): (
+        "Variance over draws of a view: the one that feeds the run's Q-target, and its strong one."
     ),
-    (
-        "q-gap",
-        "augment",
-        "gap",
-        "Q-value gap by augmentation",
-        "Mean |Q(s, a) − Q(augmented s, a)| of the trained agent.",
+    ("q-gap", "augment", "gap", "Q-value gap by augmentation"): (
+        "Mean |Q(s, a) − Q(augmented s, a)| of the trained agent."
     ),
-    (
-        "tid",
-        "mode",
-        "score",
-        "TID score by mode",
+    ("tid", "mode", "score", "TID score by mode"): (
         "Overlap of the pixels that raise Q most with those that MuJoCo's segmentation gives the "
-        "task, 0 to 1.",
+        "task, 0 to 1."
     ),
-    (
-        "tid-action",
-        "mode",
-        "score",
-        "TID score of the action by mode",
+    ("tid-action", "mode", "score", "TID score of the action by mode"): (
         "The same of the pixels that change the action's length most, for agents that are stored "
-        "without Q-functions.",
+        "without Q-functions."
     ),
-)
-"""File, category, value, title and caption of what `svea analyze` wrote."""
+}
+"""Captions of what `svea analyze` wrote, by file, category, value and title."""
 
 
 def q_bars(task: str, groups: Sequence[Group], looks: Looks) -> Iterator[ReportFigure]:
     """The analyses of trained agents: variance by view, gap by augmentation."""
-    for name, category, value, title, about in _ANALYSES:
+    for (name, category, value, title), about in _ANALYSES.items():
         cells: Heights = {}
         for group in groups:
             for key, values in analysed(group.runs, name, category, value).items():
                 interval = stats.bootstrap_interval([values], stats.mean)
                 cells[group, key] = (float(np.mean(values)), interval, None)
-        if not cells:
-            continue
-        found = list(dict.fromkeys(key for _, key in cells))
-        caption = f"{about} Mean over seeds; whiskers: 95 % bootstrap interval over seeds."
-        of, head = (name, Q_VALUES, task, caption), f"{task}: {title}"
-        yield _bars(*of, groups, found, looks, cells, title=head, height=value)
+        if cells:
+            found = list(dict.fromkeys(key for _, key in cells))
+            caption = f"{about} Mean over seeds; whiskers: 95 % bootstrap interval over seeds."
+            of, head = (name, Q_VALUES, task, caption), f"{task}: {title}"
+            yield _bars(*of, groups, found, looks, cells, title=head, height=value)
 
 
 def analysed(runs: Sequence[Run], name: str, category: str, value: str) -> dict[str, list[float]]:
@@ -307,8 +279,11 @@ def distracting(
     """Return over the intensity of the distractions, where it was evaluated at several."""
     if not _spans(results):
         return
-    series, methods, rows = [], [], list[Record]()
+    series, rows = [], list[Record]()
+    having = {r.group for r in results if _intensity(r) is not None}
+    groups = [group for group in groups if group in having]
     for group in groups:
+        own = [(x, r) for r in results if r.group is group and (x := _intensity(r)) is not None]
         numbers: list[Record] = [
             {
                 "task": task,
@@ -320,19 +295,14 @@ def distracting(
                 "seeds": r.seeds,
                 "paper": r.paper.mean if r.paper else math.nan,
             }
-            for r in results
-            if r.group is group and (intensity := _intensity(r)) is not None
+            for intensity, r in sorted(own, key=lambda pair: pair[0])
         ]
-        if not numbers:
-            continue
-        numbers.sort(key=lambda row: row["intensity"])
         names = ("intensity", "mean", "low", "high", "paper")
         x, mean, low, high, paper = (np.array([row[key] for row in numbers]) for key in names)
         known = np.isfinite(paper)
         theirs = Curve(x[known], paper[known]) if known.any() else None
         look = looks[group.label]
         series.append(Series(group.label, Curve(x, mean), (low, high), (), *look, theirs))
-        methods.append(group.method)
         rows += numbers
     caption = f"Bands: 95 % bootstrap interval of the mean {OVER}.{_without(results)}"
     if any(one.paper is not None for one in series):
@@ -341,8 +311,8 @@ def distracting(
         caption += "; ours is not a replication, see the table." if smaller else "."
     title = f"{task}: {DISTRACTING} over intensity"
     figure = plots.curves(series, title=title, width=plots.INTENSITY, height="mean episode return")
-    name = f"distracting-{task}"
-    yield ReportFigure(name, GENERALISATION, task, figure, caption, tuple(methods), rows)
+    about, methods = (f"distracting-{task}", GENERALISATION, task), (g.method for g in groups)
+    yield ReportFigure(*about, figure, caption, tuple(methods), rows)
 
 
 def _without(results: Iterable[Result]) -> str:

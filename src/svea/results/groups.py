@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -127,9 +128,8 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     for run in sorted(runs, key=lambda run: (run.seed is None, run.seed or 0, run.name)):
         key = json.dumps([run.task, settings_of(run)], sort_keys=True)
         alike.setdefault(method_label(run), {}).setdefault(key, []).append(run)
-    groups = [
-        group for label, seeds in alike.items() for group in _labelled(label, [*seeds.values()])
-    ]
+    labelled = (_labelled(label, [*seeds.values()]) for label, seeds in alike.items())
+    groups = itertools.chain.from_iterable(labelled)
     return sorted(groups, key=lambda group: (group.task, group.label))
 
 
@@ -175,7 +175,6 @@ def _labelled(method: str, several: Sequence[list[Run]]) -> list[Group]:
 
 
 def _differing(settings: Sequence[Settings]) -> list[str]:
-    """Names of settings that are not the same everywhere."""
     names = {name for own in settings for name in own}
     return [name for name in names if len(_values(settings, [name])) > 1]
 
@@ -233,18 +232,13 @@ def changed_settings(run: Run) -> list[str]:
         paper = _paper_settings(run.task, run.method, run.augment, run.encoder)
     except UserError:  # a damaged record, or a method of this version no longer
         return ["method"]
-    own = settings_of(run)
-    compared = fields_with(Role.WHAT) - MACHINE
-    return sorted(
-        name
-        for name in own.keys() & paper.keys()
-        if name.partition(".")[0] in compared and own[name] != paper[name]
-    )
+    own, compared = settings_of(run), fields_with(Role.WHAT) - MACHINE
+    changed = {name for name in own.keys() & paper.keys() if own[name] != paper[name]}
+    return sorted(name for name in changed if name.partition(".")[0] in compared)
 
 
 @lru_cache
 def _paper_settings(task: str, method: str, augment: str, encoder: str) -> Settings:
-    """The settings of preset `paper`."""
     config = to_dict(resolve(task, method=method, augment=augment, encoder=encoder))
     return settings_of(Run(Path(), config, [], []))
 
@@ -265,10 +259,8 @@ def all_caveats(
 ) -> Caveats:
     """All caveats of groups and warnings about their runs, equal ones once.
 
-    Args:
-        groups: those that are shown.
-        modes: the modes that are shown; all if None.
-        warnings_only: what is missing, damaged or too few; not how settings differ from the paper.
+    They are about the modes that are shown, all if None; `warnings_only`: what is missing, damaged
+    or too few, not how settings differ from the paper.
     """
     about: Caveats = {}
     for group in groups:
@@ -295,8 +287,10 @@ def caveat_notes(
 ) -> list[str]:
     """All of them as lines below a table, each with what it is about."""
     found = all_caveats(groups, modes, warnings_only)
-    about = {text: listed(who, most=3, between="; ") for text, who in found.items()}
-    return [text + (f" ({who})" if who else "") for text, who in about.items()]
+    return [
+        f"{text} ({listed(who, most=3, between='; ')})" if who else text
+        for text, who in found.items()
+    ]
 
 
 def caveats_of(group: Group) -> list[str]:
@@ -321,15 +315,9 @@ def caveats_of(group: Group) -> list[str]:
 
 
 def differently_made(runs: Sequence[Run], modes: Collection[str] | None = None) -> list[str]:
-    """Sentences about what runs of a task do not share: renderers, versions, clips.
-
-    Args:
-        runs: whose results stand next to each other, or in one mean.
-        modes: the modes that are shown; all if None.
-    """
+    """Sentences about what runs of a task do not share: renderers, versions, clips."""
     differ: dict[str, list[str]] = {}
-    found = in_order(mode for run in runs for mode in run.modes)
-    for mode in found if modes is None else [mode for mode in found if mode in modes]:
+    for mode in _shown(in_order(mode for run in runs for mode in run.modes), modes):
         made = [run.provenance[mode] for run in runs if mode in run.provenance]
         for name, several in MADE_WITH.items():
             if len(values := told_apart(name, (made_with(one, name) for one in made))) > 1:
@@ -342,27 +330,25 @@ def differently_made(runs: Sequence[Run], modes: Collection[str] | None = None) 
 
 def few_episodes(group: Group, modes: Collection[str] | None = None) -> list[str]:
     """A sentence about modes with so few episodes that an interval says little; or none."""
-    shown = [mode for mode in group.modes if modes is None or mode in modes]
-    counts = {mode: few for mode in shown if (few := _few_in(group, mode))}
-    if not counts:
-        return []
-    told = ", ".join(f"{few} in {mode}" for mode, few in counts.items())
-    return [
-        f"few episodes: {told}; intervals of so few are too narrow, and one episode has none. "
-        f"`svea eval --episodes {USUAL}` plays more"
-    ]
+    counts = {mode: _few_in(group, mode) for mode in _shown(group.modes, modes)}
+    told = ", ".join(f"{few} in {mode}" for mode, few in counts.items() if few)
+    what = "intervals of so few are too narrow, and one episode has none"
+    cure = f"`svea eval --episodes {USUAL}` plays more"
+    return [f"few episodes: {told}; {what}. {cure}"] if told else []
+
+
+def _shown(found: Sequence[str], modes: Collection[str] | None) -> list[str]:
+    return [mode for mode in found if modes is None or mode in modes]
 
 
 def _few_in(group: Group, mode: str) -> str:
     """How many episodes of a mode are too few for an interval; empty where they are enough."""
-    returns, successes = (
-        [values for run in group.runs if (values := run.finals(mode, unit)).size]
-        for unit in ("return", "success")
-    )
-    if not returns:
+    units = ("return", "success")
+    scores = [[s for run in group.runs if (s := run.finals(mode, unit)).size] for unit in units]
+    counts = [len(episodes) for episodes in scores[0]]
+    if not counts:
         return ""
-    fewest, played = min(map(len, returns)), sum(map(len, returns))
-    if fewest < FEW_EPISODES:
-        return f"{fewest} per seed" if len(returns) > 1 else str(fewest)
-    alike = any(scores and not np.ptp(np.concatenate(scores)) for scores in (returns, successes))
-    return f"{played} with one outcome" if alike and played < USUAL else ""
+    if min(counts) < FEW_EPISODES:
+        return f"{min(counts)} per seed" if len(counts) > 1 else str(min(counts))
+    alike = any(seeds and not np.ptp(np.concatenate(seeds)) for seeds in scores)
+    return f"{sum(counts)} with one outcome" if alike and sum(counts) < USUAL else ""

@@ -41,9 +41,7 @@ LINES: tuple[Any, ...] = (
     *((0, dashes) for dashes in ((8, 3), (6, 2, 1, 2, 1, 2), (2, 2), (3, 1, 3, 4))),
 )
 HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\", "||||", "oo")
-INK = "#333a45"
-GRID = "#d9dde3"
-PAPER = "#fefefe"
+INK, GRID, PAPER = "#333a45", "#d9dde3", "#fefefe"
 CSS_VARIABLES = {
     INK: "--ink-soft",
     GRID: "--line",
@@ -229,15 +227,8 @@ def curves(
 ) -> Figure:
     """A quantity against decisions, hours or intensity, with one line per series.
 
-    Args:
-        series: the lines.
-        title: printed above the axes.
-        width: what the x axis shows.
-        height: what the y axis shows.
-        action_repeat: frames per decision, for an upper axis that counts frames.
-        random: the random policy's level, drawn dotted; nan for none.
-        log: whether the y axis is logarithmic.
-        top: where the y axis ends, so that figures next to each other have the same.
+    With `action_repeat`, an upper axis counts frames. `width` and `height` name the axes, `random`
+    is the random policy's level, and the y axis ends at `top`: figures next to each other share it.
     """
     with matplotlib.rc_context(STYLE):
         figure, axes = new_figure(title)
@@ -273,16 +264,7 @@ def grouped_bars(
     random: Sequence[float] = (),
     top: float | None = None,
 ) -> Figure:
-    """Bars by category, such as modes, one per group, with intervals, random and paper levels.
-
-    Args:
-        bars: one per group, with a value per category.
-        categories: what stands below the bars.
-        title: printed above the axes.
-        height: what the y axis shows.
-        random: the random policy's level in each category, drawn dotted; nan for none.
-        top: where the y axis ends, for quantities that have an end.
-    """
+    """Bars by category, such as modes, one per group, with intervals, random and paper levels."""
     with matplotlib.rc_context(STYLE):
         figure, axes = new_figure(title)
         centres = np.arange(len(categories), dtype=float)

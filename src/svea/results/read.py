@@ -50,18 +50,18 @@ class Curve:
 
 
 class Setting:
-    """A name from the configuration, or else from the evaluation records."""
+    """A name from the configuration, or else from the evaluation records.
+
+    `default` stands where neither says; `spell` gives several spellings one name.
+    """
 
     def __init__(self, default: str, spell: Callable[[str], str] = str) -> None:
-        """`default` stands where neither says; `spell` gives several spellings one name."""
         self.default, self.spell = default, spell
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """The attribute is called as the field of the configuration is."""
         self.name = name
 
     def __get__(self, run: Run | None, owner: type) -> str:
-        """The run's setting."""
         given = run.told(self.name) if run else None
         return self.spell(self.default if given is None else str(given))
 
@@ -151,10 +151,9 @@ class Run:
         return max(filter(is_number, (r.get("seconds") for r in self.metrics)), default=None)
 
     @property
-    def command(self) -> str | None:
-        """The command line that made the run."""
-        given = self.config.get("command")
-        return str(given) if given else None
+    def command(self) -> str:
+        """The command line that made the run; empty where it is not recorded."""
+        return str(self.config.get("command") or "")
 
     @cached_property
     def modes(self) -> list[str]:
@@ -180,13 +179,9 @@ class Run:
         told = (r for r in records if isinstance(r.get("provenance"), dict) and "mode" in r)
         return {str(r["mode"]): r["provenance"] for r in told}
 
-    def evaluation_curve(self, mode: str, key: str = "return_mean") -> Curve:
-        """Mean return, or another of its numbers, at each evaluation during training."""
-        return _curve((r for r in self.evaluations if r.get("mode") == mode), key)
-
-    def variance_curve(self) -> Curve:
-        """Variance of the Q-target at each evaluation during training, where it was logged."""
-        return _curve(self.evaluations, "q_target_variance")
+    def evaluation_curve(self, mode: str | None, key: str = "return_mean") -> Curve:
+        """Mean return, or another number, at each evaluation in training (None: of all modes)."""
+        return _curve((r for r in self.evaluations if mode in (None, r.get("mode"))), key)
 
     def episode_curve(self) -> Curve:
         """Return of each training episode."""
@@ -233,12 +228,13 @@ class Run:
     def _last_evaluation(self, mode: str) -> list[Record]:
         """The episodes of the last evaluation during training, as records of `eval.jsonl`."""
         last = next((r for r in reversed(self.evaluations) if r.get("mode") == mode), {})
-        listed, worlds = last.get("returns"), last.get("worlds")
-        returns = listed if isinstance(listed, list) and listed else [last.get("return_mean")]
+        returns, worlds = last.get("returns"), last.get("worlds")
+        if not isinstance(returns, list) or not returns:
+            returns = [last.get("return_mean")]
         if not isinstance(worlds, list) or len(worlds) != len(returns):
             worlds = [None] * len(returns)
-        shown = enumerate(zip(returns, worlds, strict=True))
-        return [{"return": value, "world": world, "seed": k} for k, (value, world) in shown]
+        pairs = zip(returns, worlds, strict=True)
+        return [{"return": one, "world": at, "seed": k} for k, (one, at) in enumerate(pairs)]
 
 
 def by_world(records: Iterable[Record], unit: str = "return") -> dict[str, list[float]]:
@@ -268,7 +264,6 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def _decision(record: Record) -> float:
-    """When a record was made; 0 where it does not say."""
     given = record.get("decision")
     return given if is_number(given) else 0
 
@@ -289,26 +284,17 @@ def _curve(records: Iterable[Record], key: str) -> Curve:
 BEFORE_EVAL = "not yet evaluated by `svea eval`: returns come from the last evaluation in training"
 
 
-@dataclass(frozen=True)
-class Found:
-    """The run folders among paths."""
-
-    runs: list[Path]
-    copies: dict[Path, Path]
-    """The exports that were left out, each with its run, which is among `runs`."""
-
-
 def find_runs(paths: Iterable[Path]) -> list[Path]:
     """The run folders among paths, each once; `look_for_runs` says which."""
-    return look_for_runs(paths).runs
+    return look_for_runs(paths)[0]
 
 
-def look_for_runs(paths: Iterable[Path]) -> Found:
-    """Find the run folders among paths, each once, however it is spelled.
+def look_for_runs(paths: Iterable[Path]) -> tuple[list[Path], dict[Path, Path]]:
+    """The run folders among paths, and the exports that are left out, each with its run.
 
     A folder that is not a run stands for the runs beneath it, a name of the zoo for its working
     copy. An export whose run is found too is left out, because the same agent is not a second
-    seed; one that is named itself stays.
+    seed; one that is named itself stays. No run is found twice, however it is spelled.
     """
     found: dict[str, Path] = {}  # by their real paths
     named = set()
@@ -321,7 +307,7 @@ def look_for_runs(paths: Iterable[Path]) -> Found:
     exports = [f for real, f in found.items() if layout.is_export(f) and real not in named]
     runs = {_settings(f): f for f in found.values() if exports and not layout.is_export(f)}
     copies = {f: runs[settings] for f in exports if (settings := _settings(f)) in runs}
-    return Found([folder for folder in found.values() if folder not in copies], copies)
+    return [folder for folder in found.values() if folder not in copies], copies
 
 
 def _runs_beneath(path: Path) -> list[Path]:
@@ -346,12 +332,7 @@ def _settings(folder: Path) -> str:
 
 
 def read_run(folder: Path) -> Run:
-    """Read a run folder.
-
-    Raises:
-        UserError: The folder does not exist or holds nothing that a run writes.
-        StorageError: A file in it is not a plain one, or larger than any that svea writes.
-    """
+    """Read a run folder; an error if it is none, or a file is larger than any that svea writes."""
     folder = Path(folder)
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "not there"
@@ -382,14 +363,10 @@ def read_run(folder: Path) -> Run:
 
 
 def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """Read every run among paths; what cannot be read is named, the rest is returned.
-
-    Raises:
-        UserError: No path leads to a run.
-    """
+    """Every run among paths, of which there must be one, and what cannot be read."""
     runs, problems = [], []
-    found = look_for_runs(paths)
-    for folder in found.runs:
+    folders, copies = look_for_runs(paths)
+    for folder in folders:
         try:
             runs.append(read_run(folder))
         except UserError as error:
@@ -400,7 +377,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     problems += [
         f"{export} is left out as an export of {run}, but it is evaluated and its run is not. Name "
         "the export instead of the run, or evaluate the run"
-        for export, run in found.copies.items()
+        for export, run in copies.items()
         if run in lacking and any(map(is_agent, read_records(export)))
     ]
     return runs, problems
@@ -410,15 +387,15 @@ def _read_json(path: Path, limit: int, warnings: list[str]) -> Record:
     """A JSON object, or an empty one and a warning."""
     try:
         content = files.read_json(path, limit)
-        if not isinstance(content, dict):
-            raise ValueError("not a JSON object")
+        if isinstance(content, dict):
+            return content
+        why = "cannot be read (not a JSON object); it is left out"
     except FileNotFoundError:
-        warnings.append(f"{path.name} is missing")
-        return {}
+        why = "is missing"
     except (OSError, ValueError) as error:
-        warnings.append(f"{path.name} cannot be read ({error}); it is left out")
-        return {}
-    return content
+        why = f"cannot be read ({error}); it is left out"
+    warnings.append(f"{path.name} {why}")
+    return {}
 
 
 def _read_rows(path: Path, warnings: list[str]) -> list[Record]:
@@ -460,10 +437,10 @@ def _read_lines(
 
 def _contradictions(run: Run) -> Iterator[str]:
     """Warnings about what the run's files say about the run."""
-    bad = sum(not is_number(r.get("return")) for r in run.episodes)
+    returns = [r.get("return") for r in run.episodes]
     for kind, key in (("episode", "return"), ("eval", "return_mean")):
-        bad += sum(not is_number(r.get(key)) for r in run.metrics if r.get("kind") == kind)
-    if bad:
+        returns += [r.get(key) for r in run.metrics if r.get("kind") == kind]
+    if bad := sum(not is_number(value) for value in returns):
         yield f"{plural(bad, 'return')} not finite or not plausible; left out of every statistic"
     if run.decisions_planned is not None and not run.finished:
         yield f"unfinished: {run.decisions_done:,} of {run.decisions_planned:,} decisions"

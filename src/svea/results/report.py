@@ -16,7 +16,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -75,8 +75,7 @@ class Evidence:
 
     def return_tables(self) -> list[Table]:
         """Returns with settings side by side: over all tasks, then by mode or task."""
-        methods = {group.label: group.method for group in self.groups}
-        over_tasks = aggregate_table(self.aggregates, methods)
+        over_tasks = aggregate_table(self.aggregates)
         return [*([over_tasks] if over_tasks else []), *return_tables(self.results)]
 
 
@@ -164,9 +163,9 @@ def write_figures(evidence: Evidence, folder: Path) -> None:
         name = _unused(f"table-{table.name}", contents)
         contents[f"{name}.tex"] = tables.to_latex(table)
         contents[f"{name}.md"] = tables.to_markdown(table)
-    contents["results.csv"] = tables.to_csv(list_results(evidence.results, evidence.successes))
+    contents["results.csv"] = tables.records_to_csv(map(tables.record, evidence.results))
     if success is not None:
-        contents["success.csv"] = tables.to_csv(success)
+        contents["success.csv"] = tables.records_to_csv(map(tables.record, evidence.successes))
     for name, content in contents.items():
         files.write_whole(folder / name, content.encode() if isinstance(content, str) else content)
 
@@ -198,25 +197,13 @@ Blocks = list[tuple[Group, list[tuple[Run, list[Picture]]]]]
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page that the bar links to; empty ones are left out."""
+    """A part of the page that the bar links to; one without content is left out."""
 
     anchor: str
     name: str
     """In the bar."""
-    title: str = ""
-    shown: Any = ()
-    """What there is to show, if it is none of the following."""
-    figures: dict[str, list[tuple[Markup, ReportFigure]]] = field(default_factory=dict)
-    """By task, each as SVG and with what is said about it."""
-    tables: Sequence[Table] = ()
-    lead: str = ""
-    kind: str = ""
-    blocks: Blocks = field(default_factory=list)
-
-    @property
-    def notes(self) -> list[str]:
-        """How to read the tables, each sentence once."""
-        return list(dict.fromkeys(note for table in self.tables for note in table.notes))
+    content: Any
+    """What the part of the template with the name of the anchor shows."""
 
 
 Tile = tuple[str, ...]
@@ -244,42 +231,34 @@ def render(evidence: Evidence, generated: datetime, title: str = "") -> str:
     sources, left_out = embed(groups)
     caveats: dict[str, list[str]] = {p: [] for p in (*evidence.problems, *left_out)}
     caveats |= all_caveats(groups)
-    results = list_results(evidence.results, evidence.successes)
+    results = _without_repetition(list_results(evidence.results, evidence.successes))
     success = success_table(evidence.successes)
-    several = len(groups) > 1  # one setting alone has all of it in the table of all results
-    steps = next_steps(groups, evidence.results)
+    # One setting alone has all of it in the table of all results.
+    returns = evidence.return_tables() if len(groups) > 1 else []
     sections = [
-        Section("gallery", "Gallery", "What it does", kind="modes",
-                blocks=_blocks(groups, lambda run: _mode_pictures(run, sources)),
-                lead="Videos of the final policy in each mode, and frames of them."),
-        Section("overview", "Overview", shown=runs),
-        Section("caveats", "Caveats", shown=caveats),
+        Section("gallery", "Gallery", _blocks(groups, lambda run: _mode_pictures(run, sources))),
+        Section("overview", "Overview", runs),
+        Section("caveats", "Caveats", caveats),
         _topic(evidence, drawing.LEARNING, "Learning"),
-        _topic(evidence, drawing.GENERALISATION, "Generalisation",
-               evidence.return_tables() if several else ()),
-        _topic(evidence, drawing.ROBOT, "Robot", [success] if success else ()),
+        _topic(evidence, drawing.GENERALISATION, "Generalisation", returns),
+        _topic(evidence, drawing.ROBOT, "Robot", [success] if success else []),
         _topic(evidence, drawing.Q_VALUES, "Q-values"),
-        Section("results", "Results", shown=results.rows),
-        Section("saliency", "Saliency", "Saliency", kind="modes pictures",
-                blocks=_blocks(groups, lambda run: _analysis_pictures(run, sources)),
-                lead="Where the encoder looks: what in the picture its answer depends on."),
-        Section("next", "What next", shown=steps),
-        Section("runs", "Runs", shown=runs),
-    ]  # fmt: skip
+        Section("results", "Results", results if results.rows else None),
+        Section("saliency", "Saliency", _blocks(groups, lambda r: _analysis_pictures(r, sources))),
+        Section("next", "What next", next_steps(groups, evidence.results)),
+        Section("runs", "Runs", runs),
+    ]
     return _template().render(
         title=title or _title(groups),
         date=generated.strftime("%Y-%m-%d %H:%M %Z").strip(),
-        sections=[s for s in sections if s.shown or s.figures or s.tables or s.blocks],
+        sections=[section for section in sections if section.content],
         groups=groups,
         runs=runs,
         tasks=sorted({group.task for group in groups}),
         methods=sorted({group.method for group in groups}),
         study=study(runs) if len(runs) > 1 else None,
         cards=[card(group, evidence, brief=len(groups) > FEW_CARDS) for group in groups],
-        caveats=caveats,
         few_caveats=FEW_CAVEATS,
-        next_steps=steps,
-        results=_without_repetition(results),
         citation=published.CITATION,
     )
 
@@ -316,14 +295,13 @@ def _title(groups: Sequence[Group]) -> str:
 
 
 def _topic(evidence: Evidence, topic: str, name: str, shown: Sequence[Table] = ()) -> Section:
-    """The figures of a topic, task by task, and the tables below them."""
+    """The figures of a topic, task by task and each with its SVG, and the tables below them."""
     charts: dict[str, list[tuple[Markup, ReportFigure]]] = {}
     for place, one in enumerate(evidence.figures):
         if one.topic == topic:
             svg = Markup(plots.to_svg(one.figure, f"f{place}"))
             charts.setdefault(one.task, []).append((svg, one))
-    title = "Robot: success" if topic == drawing.ROBOT else name
-    return Section(topic, name, title, figures=charts, tables=shown)
+    return Section(topic, name, (charts, shown) if charts or shown else None)
 
 
 def _without_repetition(table: Table) -> Table:
@@ -354,7 +332,7 @@ def next_steps(groups: Sequence[Group], results: Sequence[Result]) -> list[tuple
         why = "There are no videos: they show what a return cannot."
         steps.append((why, f"svea eval {names} --modes train color_hard --videos"))
     if all(len(group.runs) == 1 for group in groups):
-        command = re.sub(r" (--seeds?|--out|-o)[ =]\S+( \d+)*", "", runs[0].command or "")
+        command = re.sub(r" (--seeds?|--out|-o)[ =]\S+( \d+)*", "", runs[0].command)
         if not command.startswith("svea train "):  # what a study was given, its runs do not know
             train = ["train", runs[0].task, "--method", runs[0].method, "--preset", runs[0].preset]
             command = shlex.join(["svea", *train])

@@ -22,7 +22,8 @@ TAIL = (1 - 0.95) / 2  # of what was drawn, beyond each end of an interval
 
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Reduces the last axis of an array; the leading axes are bootstrap resamples."""
-
+Contrast = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+"""Compares two sides on one task in the same way."""
 
 Episodes = Sequence[Mapping[str, Sequence[float]]]
 """For each seed, its values by world."""
@@ -121,6 +122,7 @@ class SeedsAndWorlds:
 
 Scores = ArrayLike | SeedsAndWorlds
 """Of one task: a score per seed, or all episodes by seed and world."""
+NO_INTERVAL = Interval(math.nan, math.nan, math.nan)
 
 
 def _samples(strata: Sequence[Scores]) -> list[SeedsAndWorlds]:
@@ -132,29 +134,17 @@ def _samples(strata: Sequence[Scores]) -> list[SeedsAndWorlds]:
     ]  # fmt: skip
 
 
-NO_INTERVAL = Interval(math.nan, math.nan, math.nan)
-
-
 def seed_scores(returns_by_seed: Sequence[ArrayLike]) -> NDArray[np.float64]:
     """The mean return over episodes of each seed; a seed without episodes has no score."""
     episodes = [np.asarray(returns, dtype=np.float64) for returns in returns_by_seed]
     return np.array([returns.mean() for returns in episodes if returns.size])
 
 
-def mean_and_std_over_seeds(returns_by_seed: Sequence[ArrayLike]) -> tuple[float, float]:
-    """Mean ± standard deviation as the paper reports it: over the seeds' mean returns.
+def mean_and_std(values: ArrayLike) -> tuple[float, float]:
+    """The mean, and the standard deviation as the paper reports it, over seeds' mean returns.
 
     The paper does not name the divisor; we take n - 1, the larger of the two. One seed has no
     spread, so its deviation is nan rather than a flattering zero.
-
-    >>> mean_and_std_over_seeds([[1, 3], [4, 4], [6]])
-    (4.0, 2.0)
-    """
-    return mean_and_std(seed_scores(returns_by_seed))
-
-
-def mean_and_std(values: ArrayLike) -> tuple[float, float]:
-    """The mean, and the standard deviation with divisor n - 1; nan where there are too few.
 
     >>> mean_and_std([1, 2, 3])
     (2.0, 1.0)
@@ -183,8 +173,7 @@ def interquartile_mean(values: ArrayLike) -> NDArray[np.float64]:
 def mean_of_strata(sizes: Sequence[int]) -> Statistic:
     """The mean over tasks of their means over seeds: a task with more seeds counts no more.
 
-    Args:
-        sizes: How many scores each task has, in the order of the scores.
+    `sizes`: how many scores each task has, in the order of the scores.
     """
     ends = np.cumsum(sizes)[:-1]
     return lambda scores: np.mean(
@@ -232,59 +221,49 @@ def bootstrap_band(
     return low, high
 
 
-def area_under_curve(decisions: ArrayLike, returns: ArrayLike, until: float | None = None) -> float:
+def area_under_curve(
+    decisions: NDArray[np.float64], returns: NDArray[np.float64], until: float
+) -> float:
     """Sample efficiency: the trapezoid area under a training curve over its width.
 
-    The result is in units of return (the mean height of the curve). With `until`, the curve is
-    cut there, so that runs of different length compare; a shorter curve has no such area: nan.
+    The result is in units of return (the mean height of the curve). The curve is cut at `until`,
+    so that runs of different length compare; a shorter curve has no such area: nan.
     """
-    x, y = np.asarray(decisions, dtype=np.float64), np.asarray(returns, dtype=np.float64)
-    if until is not None:
-        if x.size == 0 or until > x[-1] or until <= x[0]:
-            return math.nan
-        height = np.interp(until, x, y)
-        x, y = np.append(x[x < until], until), np.append(y[x < until], height)
-    if x.size < 2 or x[-1] <= x[0]:
+    x, y = decisions, returns
+    if x.size == 0 or until > x[-1] or until <= x[0]:
         return math.nan
+    height = np.interp(until, x, y)
+    x, y = np.append(x[x < until], until), np.append(y[x < until], height)
     return float(np.trapezoid(y, x) / (x[-1] - x[0]))
 
 
-def probability_of_improvement(
-    ours: Sequence[Scores], theirs: Sequence[Scores], *, resamples: int = 2000
-) -> Interval:
-    """The chance that a run of ours beats one of theirs on the same task, averaged over tasks.
+def difference(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much higher our mean is than theirs, as a `Contrast`."""
+    return mean(x) - mean(y)
 
-    Ties count half (the Mann-Whitney U statistic over its maximum). Both sides have one entry per
-    task, in the same order: an array with a score per seed, of which seeds are drawn within each
-    task and side; or `SeedsAndWorlds` with the same worlds, which are drawn for both sides at once.
+
+def chance(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The chance that a run of ours beats one of theirs: over all pairs, the share where x > y.
+
+    Ties count half (the Mann-Whitney U statistic over its maximum).
     """
-    return _averaged_over_tasks(_share_of_wins, ours, theirs, resamples)
+    x, y = x[..., :, None], y[..., None, :]  # (..., n, 1), (..., 1, m)
+    return (x > y).mean(axis=(-2, -1)) + 0.5 * (x == y).mean(axis=(-2, -1))
 
 
-def mean_difference(
-    ours: Sequence[Scores], theirs: Sequence[Scores], *, resamples: int = 2000
-) -> Interval:
-    """How much higher our mean is than theirs on the same task, averaged over tasks.
-
-    The arguments are those of `probability_of_improvement`.
-    """
-    return _averaged_over_tasks(_gain, ours, theirs, resamples)
-
-
-def _averaged_over_tasks(
-    compare: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]],
-    ours: Sequence[Scores],
-    theirs: Sequence[Scores],
-    resamples: int,
+def contrast_interval(
+    contrast: Contrast, ours: Sequence[Scores], theirs: Sequence[Scores], *, resamples: int = 2000
 ) -> Interval:
     """A comparison of two sides, averaged over tasks; nan unless both have scores on every task.
 
-    Its interval is nan where no side has more than one score to draw.
+    Both sides have one entry per task, in the same order: an array with a score per seed, of which
+    seeds are drawn within each task and side; or `SeedsAndWorlds` with the same worlds, which are
+    drawn for both sides at once. The ends are nan where no side has two scores to draw from.
     """
     pairs = list(zip(_samples(ours), _samples(theirs), strict=True))
     if not pairs or any(one.scores.size == 0 for pair in pairs for one in pair):
         return NO_INTERVAL
-    point = float(np.mean([compare(x.scores, y.scores) for x, y in pairs]))
+    point = float(np.mean([contrast(x.scores, y.scores) for x, y in pairs]))
     if all(one.draws < 2 for pair in pairs for one in pair):
         return Interval(point, math.nan, math.nan)
     generator, drawn = np.random.default_rng(BOOTSTRAP_SEED), DrawnWorlds()
@@ -292,22 +271,10 @@ def _averaged_over_tasks(
     for x, y in pairs:  # seeds apart, worlds at once: what a world does to both is no difference
         worlds = x.draw_worlds(generator, resamples, drawn)
         sides = (side.resample(generator, resamples, drawn, worlds) for side in (x, y))
-        compared.append(compare(*sides))
+        compared.append(contrast(*sides))
     return _percentiles(point, np.mean(compared, axis=0))
 
 
-def _gain(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The difference of the means over the last axes."""
-    return mean(x) - mean(y)
-
-
-def _share_of_wins(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Over all pairs on the last axes, the share where x > y, ties counting half."""
-    x, y = x[..., :, None], y[..., None, :]  # (..., n, 1), (..., 1, m)
-    return (x > y).mean(axis=(-2, -1)) + 0.5 * (x == y).mean(axis=(-2, -1))
-
-
 def _percentiles(point: float, drawn: NDArray[np.float64]) -> Interval:
-    """The central 95 % of the resampled statistics."""
     low, high = np.quantile(drawn, [TAIL, 1 - TAIL])
     return Interval(point, float(low), float(high))

@@ -106,9 +106,9 @@ def summarise_mode(group: Group, mode: str, unit: Unit = "return") -> Result | N
     scores = [run.finals(mode, unit) for run in present]
     if not scores:
         return None
-    mean, std = stats.mean_and_std_over_seeds(scores)
     by_world = stats.SeedsAndWorlds.of([run.final_by_world(mode, unit) for run in group.runs])
     seeds, is_return = stats.seed_scores(scores), unit == "return"
+    mean, std = stats.mean_and_std(seeds)
     one_mean, one_iqm = (seeds, seeds) if len(scores) > 1 else (by_world, scores[0])
     return Result(
         group=group,
@@ -126,14 +126,18 @@ def summarise_mode(group: Group, mode: str, unit: Unit = "return") -> Result | N
         worlds=max(run.worlds_of(mode) for run in present),
         area=stats.bootstrap_interval([areas(group.runs, mode) if is_return else []], stats.mean),
         random=random_return(group, mode) if is_return else math.nan,
-        train=stats.mean_and_std_over_seeds([r.finals("train", unit) for r in group.runs])[0],
+        train=_mean_over_seeds([run.finals("train", unit) for run in group.runs]),
         paper=_paper(group.runs[0], mode, unit),
     )
 
 
 def random_return(group: Group, mode: str) -> float:
     """The random policy's mean return in a mode, over the runs it was evaluated with."""
-    return stats.mean_and_std_over_seeds([run.random_returns(mode) for run in group.runs])[0]
+    return _mean_over_seeds([run.random_returns(mode) for run in group.runs])
+
+
+def _mean_over_seeds(returns: Sequence[NDArray[np.float64]]) -> float:
+    return stats.mean_and_std(stats.seed_scores(returns))[0]
 
 
 def _paper(run: Run, mode: str, unit: Unit) -> PaperResult | None:
@@ -151,6 +155,7 @@ class Aggregate:
     """How one setting does in one mode over several tasks, each of them a stratum."""
 
     label: str
+    method: str
     mode: str
     suite: str
     tasks: tuple[str, ...]
@@ -167,12 +172,12 @@ def aggregate(groups: Sequence[Group]) -> list[Aggregate]:
     Returns are pooled as they are, so only within a suite: every task of DMControl pays 0 to 1,000
     an episode, every robot task at most 50.
     """
-    pooled: dict[tuple[str, str, str], dict[str, stats.SeedsAndWorlds]] = {}
+    pooled: dict[tuple[str, str, str, str], dict[str, stats.SeedsAndWorlds]] = {}
     for group in groups:
         for mode in group.modes:
             by_world = stats.SeedsAndWorlds.of([run.final_by_world(mode) for run in group.runs])
             if by_world.scores.size:
-                setting = (group.label, mode, suite(group.task))
+                setting = (group.label, group.method, mode, suite(group.task))
                 pooled.setdefault(setting, {})[group.task] = by_world
     return [
         Aggregate(
@@ -230,15 +235,16 @@ def mean_curve(curves: Iterable[Curve]) -> MeanCurve | None:
     return MeanCurve(Curve(grid, heights.mean(axis=0)), heights)
 
 
-def areas(runs: Sequence[Run], mode: str, until: float | None = None) -> NDArray[np.float64]:
-    """The area under each run's evaluation curve, up to one decision that all reach.
+def areas(runs: Sequence[Run], mode: str, beside: Sequence[Run] = ()) -> NDArray[np.float64]:
+    """The area under each run's evaluation curve, up to the last decision that all reach.
 
-    `until` is where they end; by default, the last decision that all runs were evaluated at.
+    The runs `beside` them are of all, too.
     """
-    curves = [run.evaluation_curve(mode) for run in runs]
-    curves = [curve for curve in curves if curve.decisions.size]
-    if until is None:
-        until = min((float(curve.decisions[-1]) for curve in curves), default=0.0)
+    curves, others = (
+        [curve for run in some if (curve := run.evaluation_curve(mode)).decisions.size]
+        for some in (runs, beside)
+    )
+    until = min((float(curve.decisions[-1]) for curve in (*curves, *others)), default=0.0)
     found = np.array([stats.area_under_curve(c.decisions, c.returns, until) for c in curves])
     return found[np.isfinite(found)]
 

@@ -56,7 +56,7 @@ class Column:
 class Row:
     """Cells by the titles of their columns, with what a page filters by."""
 
-    cells: Mapping[str, Cell]
+    cells: dict[str, Cell]
     task: str = ""
     method: str = ""
 
@@ -67,7 +67,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells, with how to read them and the numbers behind them."""
+    """Rows of cells, with how to read them."""
 
     name: str
     """For a file."""
@@ -77,8 +77,6 @@ class Table:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     """How to read it, a sentence each."""
-    records: tuple[Record, ...] = ()
-    """The unrounded numbers behind it."""
 
     @classmethod
     def of(
@@ -108,6 +106,11 @@ SPREAD = "Mean over seeds, ± standard deviation over seeds where there are seve
 def show(unit: str) -> Callable[[float], str]:
     """How numbers of a unit are written."""
     return rate if unit == "success" else number
+
+
+def estimate(one: Interval, form: Callable[[float], str] = number) -> Cell:
+    """A value with the ends of its interval."""
+    return Cell(form(one.point), interval(one.low, one.high, form), value=one.point)
 
 
 def papers(paper: PaperResult | None, is_replication: bool = True) -> str:
@@ -227,7 +230,6 @@ def list_results(
         columns=tuple(columns),
         rows=tuple(rows),
         notes=tuple(_list_notes(named, [*returns, *successes])),
-        records=tuple(map(record, returns)),
     )
 
 
@@ -243,7 +245,6 @@ def brief(table: Table) -> Table:
 
 
 def _there(cells: Mapping[str, Cell | None]) -> dict[str, Cell]:
-    """The cells of a row that has no others."""
     return {name: cell for name, cell in cells.items() if cell is not None}
 
 
@@ -292,11 +293,7 @@ def _random(result: Result, _: Result | None) -> Cell | None:
 
 
 def _success(_: Result, success: Result | None) -> Cell | None:
-    """The share of episodes that succeeded."""
-    if success is None:
-        return None
-    ends = interval(success.interval.low, success.interval.high, rate)
-    return Cell(rate(success.mean), ends, value=success.mean)
+    return success and estimate(replace(success.interval, point=success.mean), rate)
 
 
 def _papers(result: Result, success: Result | None) -> Cell | None:
@@ -405,51 +402,41 @@ def side_by_side(
     row_of: Callable[[Result], str],
 ) -> Table:
     """A row for each of what `row_of` says, a column for each setting."""
-    placed = [(row_of(one), one.group.task, one.group.label, cell(one)) for one in results]
-    methods = {one.group.label: one.group.method for one in results}
+    placed = [(row_of(one), one.group.task, one.group, cell(one)) for one in results]
     notes = (SPREAD, *notes_on_marks(results, brief=True))
-    table = _matrix(name, title, corner, methods, placed, notes)
-    return replace(table, records=tuple(map(record, results)))
+    return _matrix(name, title, corner, placed, notes)
 
 
 def _matrix(
     name: str,
     title: str,
     corner: str,
-    methods: Mapping[str, str],
-    placed: Iterable[tuple[str, str, str, Cell]],
+    placed: Iterable[tuple[str, str, Group | Aggregate, Cell]],
     notes: Sequence[str],
 ) -> Table:
-    """Cells by row, with its task, and by setting; `methods` has the method of each setting."""
-    rows: dict[str, dict[str, Cell]] = {}
-    tasks: dict[str, str] = {}
-    for head, task, label, shown in placed:
-        rows.setdefault(head, {corner: Cell(head)})[label] = shown
-        tasks.setdefault(head, task)
+    """Cells by the head of their row, with its task, and by setting."""
+    rows: dict[str, Row] = {}
+    methods: dict[str, str] = {}
+    for head, task, setting, shown in placed:
+        rows.setdefault(head, Row({corner: Cell(head)}, task)).cells[setting.label] = shown
+        methods[setting.label] = setting.method
     columns = (Column(corner, kind="text"), *(Column(*one) for one in sorted(methods.items())))
-    lines = tuple(Row(cells, tasks[head]) for head, cells in rows.items())
-    return Table(name, title, columns, lines, tuple(notes))
+    return Table(name, title, columns, tuple(rows.values()), tuple(notes))
 
 
-def aggregate_table(aggregates: Sequence[Aggregate], methods: Mapping[str, str]) -> Table | None:
-    """Interquartile means over tasks and seeds; None where no setting has several tasks.
-
-    `methods` has the method of each setting, by its label.
-    """
+def aggregate_table(aggregates: Sequence[Aggregate]) -> Table | None:
+    """Interquartile means over tasks and seeds; None where no setting has several tasks."""
     if not aggregates:
         return None
     placed = []
     for one in aggregates:
-        head, ends = f"{one.mode}, {len(one.tasks)} {one.suite} tasks", one.iqm
-        shown = Cell(number(ends.point), interval(ends.low, ends.high), value=ends.point)
-        placed.append((head, "", one.label, shown))
+        head = f"{one.mode}, {len(one.tasks)} {one.suite} tasks"
+        placed.append((head, "", one, estimate(one.iqm)))
     note = (
         "IQM: the mean of the middle half of all tasks' seeds, with its 95 % interval; seeds and "
         "worlds are resampled within each task."
     )
-    shown_methods = {one.label: methods[one.label] for one in aggregates}
-    title = "Over tasks: IQM of returns"
-    return _matrix("returns-over-tasks", title, "Mode", shown_methods, placed, [note])
+    return _matrix("returns-over-tasks", "Over tasks: IQM of returns", "Mode", placed, [note])
 
 
 # Writers ------------------------------------------------------------------------------------------
@@ -459,10 +446,7 @@ _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 
 def to_rows(table: Table) -> list[dict[str, str]]:
     """For a terminal: a dictionary per row, by the titles of the columns."""
-    titles = [column.title for column in table.columns]
-    return [
-        dict(zip(titles, (cell.line for cell in cells), strict=True)) for cells in table.lines()
-    ]
+    return [{one.title: row.cell(one).line for one in table.columns} for row in table.rows]
 
 
 def to_markdown(table: Table) -> str:
@@ -498,11 +482,6 @@ def to_latex(table: Table) -> str:
             "",
         ]
     )
-
-
-def to_csv(table: Table) -> str:
-    """The unrounded numbers behind a table."""
-    return records_to_csv(table.records)
 
 
 def records_to_csv(records: Iterable[Record]) -> str:
