@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from svea.methods import METHODS
 from svea.results import plots, published, stats
 from svea.results.groups import Group, changed_settings, group_runs, settings_of
 from svea.results.read import Curve, Run, by_world
-from svea.results.tables import Cell, Column, Table, estimate
+from svea.results.tables import Cell, Table, estimate
 from svea.runs.records import Record, is_agent, latest, read_records
 
 MODES = ("train", "color_hard", "video_easy", "video_hard", "distracting_cs:0.1",
@@ -48,20 +49,16 @@ def table(
     name: str, titles: Sequence[str], rows: Iterable[Sequence[Cell | str]], note: str
 ) -> Table:
     """A table of texts and cells, with how to read it."""
-    made = Table.of(name, (dict(zip(titles, row, strict=True)) for row in rows), [note])
-    return replace(made, columns=tuple(map(Column, titles)))
+    return Table.of(name, (dict(zip(titles, row, strict=True)) for row in rows), [note])
 
 
 class Comparison:
-    """Tables of what was played with agents of 100,000 decisions."""
+    """Tables of what was played with agents of 100,000 decisions.
+
+    `shown` is compared; `tried` decided about candidates, with seeds that `shown` does not have.
+    """
 
     def __init__(self, shown: Iterable[Group], tried: Iterable[Group]) -> None:
-        """Take the runs.
-
-        Args:
-            shown: what is compared.
-            tried: runs that decided about candidates, with seeds that `shown` does not have.
-        """
         self.shown, self.tried = records_at_100k(shown), records_at_100k(tried)
 
     def means(self, left_out: Collection[str] = ()) -> Table:
@@ -98,21 +95,14 @@ class Comparison:
 
     def seeds(self) -> Table:
         """Each seed, where a setting has several on a task."""
-        each = [
-            (task, f"`{label}`", records)
-            for label, tasks in self.shown.items()
-            for task in TASKS
-            for records in (tasks.get(task, []) if len(tasks.get(task, [])) > 1 else ())
-        ]
-        rows = [
-            (task, label, str(records[0]["run_seed"]), *_means([[records]], MODES))
-            for task, label, records in each
-        ]
-        note = (
-            "Mean return of one agent with its 95 % interval over worlds (train: episodes), "
-            f"{_played([[[records]] for *_, records in each], MODES)} episodes per cell. "
-            f"{RECODED_CLIPS}"
-        )
+        rows, played = [], list[list[Seeds]]()
+        for label, task in itertools.product(self.shown, TASKS):
+            seeds = self.shown[label].get(task, [])
+            for records in seeds if len(seeds) > 1 else ():
+                seed = str(records[0]["run_seed"])
+                rows.append((task, f"`{label}`", seed, *_means([[records]], MODES)))
+                played.append([[records]])
+        note = f"{_of_one_agent(played, MODES)} {RECODED_CLIPS}"
         return table("seeds", ("task", "setting", "seed", *MODES), rows, note)
 
     def candidates(self) -> Table:
@@ -163,7 +153,7 @@ class Comparison:
         drawn = []
         for color, (label, tasks) in enumerate(_whole(self.shown)):
             ends = [mean_interval(_each(tasks, mode)) or stats.NO_INTERVAL for mode in DRAWN]
-            values, lows, highs = zip(*((e.point, e.low, e.high) for e in ends), strict=True)
+            values, lows, highs = zip(*map(astuple, ends), strict=True)
             many = "seed" if _seeds(tasks) == "1" else "seeds"
             name = f"{label} ({_seeds(tasks)} {many})"
             drawn.append(plots.Bar(name, values, lows, highs, color))
@@ -268,7 +258,6 @@ def _each(tasks: Sequence[Seeds], mode: str) -> list[stats.Episodes]:
 
 
 def _means(tasks: Sequence[Seeds], modes: Sequence[str]) -> list[Cell]:
-    """The mean over tasks in each mode."""
     return [mean_cell(_each(tasks, mode)) for mode in modes]
 
 
@@ -305,14 +294,7 @@ def _candidate(name: str, label: str, tasks: Sequence[Seeds]) -> tuple[Cell | st
     )
     four = float(np.mean(tests))
     seeds = from_to({records[0]["run_seed"] for seeds in tasks for records in seeds})
-    return (
-        name,
-        f"`{label}`",
-        seeds,
-        *_means(tasks, modes),
-        number(four),
-        kept(four, float(train)),
-    )
+    return name, f"`{label}`", seeds, *_means(tasks, modes), number(four), kept(four, float(train))
 
 
 def kept(four: float, train: float) -> str:
@@ -334,7 +316,6 @@ def _played(found: Iterable[Iterable[Seeds]], modes: Sequence[str]) -> str:
 
 
 def _seeds(tasks: Sequence[Seeds]) -> str:
-    """How many seeds a task has."""
     return from_to({len(seeds) for seeds in tasks})
 
 
@@ -374,8 +355,9 @@ def caption(groups: Iterable[Group]) -> str:
 def _runs_of(groups: Iterable[Group]) -> dict[tuple[str, str], list[Run]]:
     """Runs of the settings in `LEARNING` by setting and task, of any length."""
     runs: dict[tuple[str, str], list[Run]] = {}
-    for group in (group for group in groups if group.label in LEARNING):
-        runs.setdefault((group.label, group.task), []).extend(group.runs)
+    for group in groups:
+        if group.label in LEARNING:
+            runs.setdefault((group.label, group.task), []).extend(group.runs)
     return runs
 
 
@@ -398,8 +380,12 @@ def agents_on_the_way(groups: Iterable[Group]) -> Table:
             about = (group.task, f"`{group.label}`", str(run.seed), f"{decision:,}")
             rows.append((*about, *_means([[records]], MEANS)))
             played.append([[records]])
-    note = (
+    titles = ("task", "setting", "seed", "decisions", *MEANS)
+    return table("kept", titles, rows, _of_one_agent(played, MEANS))
+
+
+def _of_one_agent(played: Sequence[Sequence[Seeds]], modes: Sequence[str]) -> str:
+    return (
         "Mean return of one agent with its 95 % interval over worlds (train: episodes), "
-        f"{_played(played, MEANS)} episodes per cell."
+        f"{_played(played, modes)} episodes per cell."
     )
-    return table("kept", ("task", "setting", "seed", "decisions", *MEANS), rows, note)

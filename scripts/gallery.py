@@ -23,7 +23,7 @@ from PIL import Image
 
 from svea.config.modes import GEOMETRY_MODES, LIGHT_MODES, MODES, PICTURE_MODES
 from svea.core import files
-from svea.evaluation.film import Recording, record, write_video
+from svea.evaluation.film import record, write_video
 from svea.runs import zoo
 from svea.runs.load import load_agent, load_config
 
@@ -72,19 +72,14 @@ def write_clip(clip: dict[str, Any]) -> None:
     run = zoo.source(zoo.PREFIX + clip["agent"])
     config = load_config(run)
     recording = record(load_agent(run), config, clip["mode"], size=SIZE)
-    first, last = stretch(recording, config.task)
-    write_video(FOLDER / clip["file"], recording.pictures[first:last], recording.rate)
+    first = round(BEGIN[config.task] * recording.rate)
+    shown = recording.pictures[first : first + round(SECONDS * recording.rate)]
+    write_video(FOLDER / clip["file"], shown, recording.rate)
     still = io.BytesIO()
-    Image.fromarray(recording.pictures[first]).save(still, "webp", quality=60, method=6)
+    Image.fromarray(shown[0]).save(still, "webp", quality=60, method=6)
     files.replace(FOLDER / clip["still"], [still.getvalue()])
     size = sum((FOLDER / clip[key]).stat().st_size for key in ("file", "still"))
     print(f"{clip['file']}: {size / 1e3:.0f} kB", flush=True)
-
-
-def stretch(recording: Recording, task: str) -> tuple[int, int]:
-    """The decisions that a clip shows."""
-    first = round(BEGIN[task] * recording.rate)
-    return first, first + round(SECONDS * recording.rate)
 
 
 if __name__ == "__main__":

@@ -24,12 +24,9 @@ QUICK = (
 
 
 def returns_of(run: Run, decision: int, stored: str) -> Iterator[dict[str, Any]]:
-    """What an agent's episodes come to, mode by mode.
+    """What the episodes of a run's agent come to, mode by mode.
 
-    Args:
-        run: what it comes from.
-        decision: up to which it learned.
-        stored: the fingerprint of its weights in the zoo.
+    It learned up to `decision`; `stored` is the fingerprint of its weights in the zoo.
     """
     found: dict[str, list[Record]] = {}
     for record in run.agent_episodes:
@@ -54,10 +51,7 @@ def returns_of(run: Run, decision: int, stored: str) -> Iterator[dict[str, Any]]
 def model_card(card: dict[str, Any], name: str, modes: Sequence[str]) -> str:
     """The page of one agent, with the front matter that Hugging Face's hub reads.
 
-    Args:
-        card: what is known about the agent.
-        name: of the agent in the zoo.
-        modes: in which it should be evaluated.
+    `card` is what is known about it; it should be evaluated in `modes`.
     """
     rows = [
         {
@@ -104,18 +98,12 @@ def return_cell(one: dict[str, Any]) -> Cell:
 
 
 def _files(card: dict[str, Any]) -> str:
-    """What is stored of an agent."""
     about = f"({size(card['size'])}, SHA-256 in config.json)"
-    how = "large layers in 8 bits, the rest in half precision."
+    how, holds = "large layers in 8 bits, the rest in half precision.", "holds encoder and policy"
     if card["critic"]:
-        return (
-            f"`actor.safetensors` holds encoder and policy, `critic.safetensors` the Q-functions "
-            f"{about}: {how}"
-        )
-    return (
-        f"`actor.safetensors` {about} holds encoder and policy: {how} The Q-functions are not "
-        "stored."
-    )
+        critic = f"`critic.safetensors` the Q-functions {about}: {how}"
+        return f"`actor.safetensors` {holds}, {critic}"
+    return f"`actor.safetensors` {about} {holds}: {how} The Q-functions are not stored."
 
 
 def _limits(card: dict[str, Any], modes: Sequence[str]) -> Iterator[str]:

@@ -35,10 +35,7 @@ def read_published(folder: Path, said: Mapping[str, Any] = SAID) -> list[Run]:
 
     `svea report` shows what can be read and warns. What is published must not become less in
     silence: without its records a row would show another run, and a lost line an episode less.
-
-    Args:
-        folder: with a folder for each run.
-        said: what pages say of all of them.
+    `said` is what pages say of all runs.
     """
     runs, problems = [], []
     for place in find_runs([folder]):
@@ -63,7 +60,6 @@ def provenance(run: Run) -> dict[str, Any]:
 
 
 def _problems(run: Run, said: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a run's files."""
     yield from (w for w in run.warnings if not w.startswith(KNOWN) and PLAYED_AGAIN not in w)
     if missing := [name for name in ("task", "seed", "decisions") if name not in run.config]:
         yield f"config.json lacks {', '.join(missing)}"

@@ -86,14 +86,12 @@ Returns = dict[Any, float]
 
 
 class Results:
-    """Everything in results/, and the pages made from it."""
+    """Everything in results/, and the pages made from it.
+
+    `root` is the repository, or a copy of its pages, results and zoo.
+    """
 
     def __init__(self, root: Path = ROOT) -> None:
-        """Read the runs.
-
-        Args:
-            root: of the repository, or of a copy of its pages, results and zoo.
-        """
         self.root = root
         self.runs = read_published(root / "results/runs")
         self.groups = named_groups(self.runs)
@@ -167,9 +165,7 @@ class Results:
     def long(self, labels: Sequence[str] = (), both: bool = False) -> Table:
         """Runs of the paper's length: a row per task and setting, a column for every mode.
 
-        Args:
-            labels: settings that are shown; none given: all.
-            both: only tasks on which all of them have run.
+        Of some settings (all, unless given); `both`: of tasks on which all of them have run.
         """
         groups = [group for group in self._long_groups() if group.label in labels or not labels]
         rows, shown = [], []
@@ -184,7 +180,6 @@ class Results:
         return table("long", ("task", "setting", "decisions", *MODES), rows, note)
 
     def _long_groups(self) -> list[Group]:
-        """What was to have the paper's length."""
         return [group for group in self.groups if group.runs[0].config["decisions"] >= LONG]
 
     def long_kinds(self) -> Table:
@@ -424,15 +419,13 @@ class Results:
     def figures(self) -> Iterator[tuple[Path, str, Any]]:
         """Where each figure lies, a hash of the numbers it draws, and the figure."""
         images = self.root / "docs/images"
-        bars = self.comparison.bars()
+        bars, lines = self.comparison.bars(), list(training_curves(self.groups))
         title = f"Mean return over {len(TASKS)} tasks after {COMPARED_AT:,} decisions"
         drawn = repr([(b.label, np.round([b.values, b.lows, b.highs], 1).tolist()) for b in bars])
         figure = plots.grouped_bars(bars, DRAWN, title=title)
         yield images / "results-means.png", digest(drawn), figure
-        lines = list(training_curves(self.groups))
         drawn = repr([(line.label, np.round(line.curve.returns, 1).tolist()) for line in lines])
-        title = f"Training return, mean over {len(TASKS)} tasks"
-        figure = plots.curves(lines, title=title)
+        figure = plots.curves(lines, title=f"Training return, mean over {len(TASKS)} tasks")
         yield images / "results-learning.png", digest(drawn), figure
         drawable = [r.folder for r in self.runs if any(m.get("kind") == "eval" for m in r.metrics)]
         for one in gather(drawable).figures:
@@ -469,7 +462,6 @@ def _behind(result: Result | None) -> tuple[str, ...]:
 
 
 def _made(run: Run) -> dict[str, Cell]:
-    """How a run was made."""
     about = provenance(run)
     return {
         "run": Cell(run.folder.name),

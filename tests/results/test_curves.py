@@ -30,7 +30,7 @@ def test_hours_to_a_return_are_read_off_the_mean_curve(tmp_path: Path) -> None:
     write_run(tmp_path / "a", seed=0, final={"train": 300})
     write_run(tmp_path / "b", seed=1, final={"train": 500})
     write_run(tmp_path / "c", method="drq", augment="none", final={"train": 200}, decisions=12_000)
-    drq, svea = to_rows(walltimes([tmp_path]).table)
+    drq, svea = to_rows(walltimes([tmp_path])[0])
     assert (svea["setting"], svea["ms per decision"], svea["last return"]) == (
         "svea + conv", "100", "400",
     )  # fmt: skip

@@ -12,10 +12,10 @@ from svea.results.tables import (
     Column,
     Row,
     Table,
-    aggregate_table,
+    aggregate_tables,
     records_to_csv,
     return_tables,
-    success_table,
+    success_tables,
     to_latex,
     to_markdown,
     to_rows,
@@ -97,7 +97,7 @@ def test_cameras_share_a_table_with_a_row_per_task_and_mode(tmp_path):
 
 def test_success_is_printed_like_the_papers(tmp_path):
     folder = write_run(tmp_path / "r", task="robot_push", final={"test": 10}, success={"test": 0.4})
-    table = success_table(gather([folder]).successes)
+    (table,) = success_tables(gather([folder]).successes)
     assert texts(table)["robot_push, test", "svea + conv"] == ("0.40", "0.48†")
     assert "Not a replication" in table.notes[-1]
 
@@ -108,7 +108,7 @@ def test_tasks_are_pooled_by_setting(tmp_path):
         for task, level in (("walker_walk", 300), ("finger_spin", 500))
     ]
     evidence = gather(folders)
-    table = aggregate_table(evidence.aggregates)
+    (table,) = aggregate_tables(evidence.aggregates)
     ((head, shown),) = table.lines()
     assert head.text == "train, 2 DMControl tasks"
     assert shown.line == "400 [371, 431]"  # one seed each: over worlds, as a single task

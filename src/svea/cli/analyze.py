@@ -77,8 +77,8 @@ def walltime(
         files.output_file(out)
     with Steps("runs") as steps:
         steps.doing("reading runs")
-        found = analyses.walltimes(runs, mode, level, out)
-    return print_results(found.table, found.notes, found.problems)
+        table, problems = analyses.walltimes(runs, mode, level, out)
+    return print_results(table, problems=problems)
 
 
 def saliency(
@@ -154,8 +154,8 @@ def _show(analyse: Callable[..., analyses.Analysed]) -> int:
     with starting():
         import svea.evaluation.analysis  # noqa: F401  (seconds, so that something is shown)
     with Steps("runs") as steps:
-        found = analyse(steps=steps)
-    return print_results(found.table, found.notes, found.problems)
+        table, problems = analyse(steps=steps)
+    return print_results(table, problems=problems)
 
 
 PARTS = {

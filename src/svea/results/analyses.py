@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,15 +25,8 @@ if TYPE_CHECKING:
 Rows = list[dict[str, Any]]
 Analysis = Callable[[Path], tuple[int, dict[str, Any]]]
 """Of one run: its decision and its row."""
-
-
-@dataclass(frozen=True)
-class Analysed:
-    """A table, notes on it, and what could not be analysed."""
-
-    table: Table
-    notes: list[str]
-    problems: list[SveaError] = field(default_factory=list)
+Analysed = tuple[Table, list[SveaError]]
+"""A table with its notes, and what could not be analysed."""
 
 
 def q_variances(runs: Sequence[Path], **options: Any) -> Analysed:
@@ -42,31 +35,28 @@ def q_variances(runs: Sequence[Path], **options: Any) -> Analysed:
 
     def row(sample: Sample) -> dict[str, Any]:
         found = {one["view"]: one for one in q_variance(sample)}
-        strong = found.get("strong")
         return {
             "target sees": found["target"]["sees"],
             "variance": found["target"]["variance"],
-            "of strong view": strong["variance"] if strong else math.nan,
+            "of strong view": found.get("strong", {}).get("variance", math.nan),
         }
 
-    table, problems = _of_samples("q-variance", runs, row, **options)
     note = "variance of the Q-target over draws of its view, mean over transitions"
-    return Analysed(table, [note], problems)
+    return _of_samples("q-variance", runs, row, [note], **options)
 
 
 def q_gaps(runs: Sequence[Path], augmentations: Sequence[str], **options: Any) -> Analysed:
     """The Q-value gap: a row per run with a column per augmentation; means over seeds."""
     from svea.evaluation.analysis import q_gap
 
-    notes = {"mean |Q(s, a) - Q(aug(s), a)|": None}
+    notes = ["mean |Q(s, a) - Q(aug(s), a)|"]
 
     def row(sample: Sample) -> dict[str, Any]:
         gaps = q_gap(sample, augmentations)
-        notes.update({one["why"]: None for one in gaps if one["gap"] is None})
+        notes.extend(one["why"] for one in gaps if one["gap"] is None)
         return {one["augment"]: math.nan if one["gap"] is None else one["gap"] for one in gaps}
 
-    table, problems = _of_samples("q-gap", runs, row, gap=True, **options)
-    return Analysed(table, list(notes), problems)
+    return _of_samples("q-gap", runs, row, notes, gap=True, **options)
 
 
 def tid_scores(
@@ -76,49 +66,50 @@ def tid_scores(
     from svea.evaluation.analysis import tid
 
     unfit: list[SveaError] = []
+    notes = ["score: overlap of what raises Q most with the task's own pixels, 0 to 1"]
+    of_action = "of action: stored without Q-functions, so of what changes the action's length"
 
     def analyse(run: Path) -> tuple[int, dict[str, Any]]:
         rows = tid(run, modes, on_problem=lambda mode, error: unfit.append(error), **options)
         if not rows:
             raise UserError(f"{run}: none of the modes {', '.join(modes)} could be played")
+        if rows[0]["of"] == "action":
+            notes.append(of_action)
         return rows[0]["decision"], {"of": rows[0]["of"]} | {
             f"{row['mode']} {value}": row[value] for row in rows for value in ("score", "variance")
         }
 
-    table, problems = _table("tid", runs, analyse, steps)
-    notes = ["score: overlap of what raises Q most with the task's own pixels, 0 to 1"]
-    if any(cell.text == "action" for cells in table.lines() for cell in cells):
-        notes += ["of action: stored without Q-functions, so of what changes the action's length"]
-    notes += ["variance: over the frames of a stack, of 100 times each frame's overlap"]
-    return Analysed(table, notes, problems + unfit)
+    table, problems = _table("tid", runs, analyse, notes, steps)
+    over = "variance: over the frames of a stack, of 100 times each frame's overlap"
+    return replace(table, notes=(*table.notes, over)), problems + unfit
 
 
 def _of_samples(
     name: str,
     runs: Sequence[Path],
     row: Callable[[Sample], dict[str, Any]],
-    *,
-    transitions: int,
-    draws: int,
-    seed: int,
-    device: str,
-    gap: bool = False,
+    notes: Sequence[str],
     steps: Steps | None = None,
-) -> tuple[Table, list[SveaError]]:
+    **options: Any,
+) -> Analysed:
     """The table of an analysis of transitions from each run's replay, as `Sample` has them."""
     from svea.evaluation.analysis import Sample
 
     def analyse(run: Path) -> tuple[int, dict[str, Any]]:
-        sample = Sample.of(run, transitions, draws, seed, device, gap)
+        sample = Sample.of(run, **options)
         return sample.agent.decision, row(sample)
 
-    return _table(name, runs, analyse, steps)
+    return _table(name, runs, analyse, notes, steps)
 
 
 def _table(
-    name: str, runs: Sequence[Path], analyse: Analysis, steps: Steps | None
-) -> tuple[Table, list[SveaError]]:
-    """A row per run, means over seeds, and what could not be analysed; `steps` shows how far."""
+    name: str,
+    runs: Sequence[Path],
+    analyse: Analysis,
+    notes: Sequence[str],
+    steps: Steps | None,
+) -> Analysed:
+    """A row per run and means over seeds; `analyse` may add to the notes, `steps` shows how far."""
     if not runs:
         raise UserError("no run to analyse; name at least one folder made by `svea train`")
     analysed: dict[Path, dict[str, Any]] = {}
@@ -141,7 +132,7 @@ def _table(
     rows = [one for members in groups.values() for one in members]
     rows += [_mean_row(setting, members) for setting, members in groups.items() if members[1:]]
     cells = [{title: _cell(value) for title, value in one.items()} for one in rows]
-    return Table.of(name, cells), problems
+    return Table.of(name, cells, list(dict.fromkeys(notes))), problems
 
 
 def _mean_row(setting: str, members: Rows) -> dict[str, Any]:
@@ -158,8 +149,7 @@ def _mean_row(setting: str, members: Rows) -> dict[str, Any]:
 
 def _cell(value: Any) -> Cell:
     """Three digits of a number, a dash for none, text as it is."""
-    is_number = isinstance(value, float)
-    return Cell(significant(value), value=value) if is_number else Cell(str(value))
+    return Cell(significant(value), value=value) if isinstance(value, float) else Cell(str(value))
 
 
 def walltimes(
@@ -169,7 +159,7 @@ def walltimes(
 
     The common return is `level`, or nine tenths of the lowest of their best ones.
     """
-    found, notes = read_runs(runs)
+    found, unread = read_runs(runs)
     by_task: dict[str, dict[Group, Curve]] = {}
     for group in group_runs(found):
         if band := over_hours(group.runs, mode):
@@ -203,8 +193,8 @@ def walltimes(
         if out is not None:
             own = out if len(by_task) == 1 else out.with_stem(f"{out.stem}-{task}")
             _draw(own, task, list(curves), mode)
-    notes.append("hours are wall time, evaluations included, on whatever machine each run had")
-    return Analysed(Table.of("wall-time", rows), notes)
+    note = "hours are wall time, evaluations included, on whatever machine each run had"
+    return Table.of("wall-time", rows, [*unread, note]), []
 
 
 def _draw(out: Path, task: str, groups: Sequence[Group], mode: str) -> None:

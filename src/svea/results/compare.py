@@ -166,9 +166,6 @@ def compare(
         modes: which modes or groups of modes; default all that both have.
         measure: final return, area under the evaluation curve (sample efficiency), or success.
 
-    Raises:
-        UserError: A side is not known, or nothing was played on both.
-
     Example:
         >>> found = compare("svea", "drq", runs="runs", modes=["color_hard"])  # doctest: +SKIP
         >>> found.comparisons[0].shown.difference  # doctest: +SKIP
@@ -186,9 +183,9 @@ def compare(
     names = ("A", "B") if max(len(a), len(b)) > LONGEST_NAME else (a, b)
     shown = _spelled_out(modes, pairs)
     found = {mode: compare_in(pairs, mode, measure) for mode in shown}
-    made = tuple(one for one in found.values() if one is not None)
+    made = tuple(filter(None, found.values()))
     heads = [] if names[0] == a else [f"A: {a}; B: {b}"]
-    lacking = [mode for mode in shown if found[mode] is None]
+    lacking = (mode for mode in shown if found[mode] is None)
     heads += [f"{mode}: no {measure} on both sides of any task" for mode in lacking]
     groups = [pair.ours for pair in pairs] + [pair.theirs for pair in pairs]
     about = () if measure == "area" else shown
@@ -211,10 +208,7 @@ def compare(
 
 
 def find_side(text: str, beneath: Path) -> tuple[list[Group], list[str]]:
-    """The groups that a user means, and what could not be read on the way.
-
-    `text` is what `compare` takes for a side; names are looked up beneath a folder.
-    """
+    """The groups that a user means by a side of `compare`, and what could not be read."""
     if Path(text).exists() or zoo.is_name(text):
         runs, problems = read_runs([Path(text)])
         return group_runs(runs), problems
@@ -244,14 +238,8 @@ def matches(
 ) -> tuple[list[Match], list[str]]:
     """Pair the groups of two sides, and name what has no partner.
 
-    Args:
-        ours: one side.
-        theirs: the other.
-        names: what the user called them. Where augmentations do not pair, `drq` is the setting
-            with just that label, and not `drq + conv`, too.
-
-    Raises:
-        UserError: A side has several settings on one task, or nothing pairs.
+    `names` are what the user called the sides. Where augmentations do not pair, `drq` is the
+    setting with just that label, and not `drq + conv`, too.
     """
     by_augment = all(len({g.runs[0].augment for g in side}) > 1 for side in (ours, theirs))
 
@@ -280,11 +268,12 @@ def matches(
 
 def compare_in(pairs: Sequence[Match], mode: str, measure: Measure) -> Comparison | None:
     """Compare two sides in a mode; None where no match has scores on both sides."""
-    scored = [(pair, *_scores(pair, mode, measure)) for pair in pairs]
-    scored = [(pair, x, y) for pair, x, y in scored if x.size and y.size]
+    scored = [(pair, _scores(pair, mode, measure)) for pair in pairs]
+    scored = [(pair, sides) for pair, sides in scored if all(map(len, sides))]
     if not scored:
         return None
-    competing, ours, theirs = zip(*scored, strict=True)
+    competing, by_match = zip(*scored, strict=True)
+    ours, theirs = zip(*by_match, strict=True)
     one_scale = measure == "success" or len({suite(pair.ours.task) for pair in competing}) == 1
     over_seeds, over_worlds = Intervals.of(ours, theirs, one_scale), None
     if measure != "area":
@@ -334,13 +323,14 @@ def _rows(found: Comparison, ours: str, theirs: str) -> Iterator[dict[str, Cell]
     """The rows of one mode: a row for each match, and one over all where there are several."""
     form, shown, alone = show(found.measure), found.shown, found.single_pairs
     names = [match.name for match in found.matches]
-    sides = [[x.mean() for x in side] for side in (found.ours, found.theirs)]
-    seeds = [[x.size for x in side] for side in (found.ours, found.theirs)]
+    scores = found.ours, found.theirs
+    sides = [[float(x.mean()) for x in side] for side in scores]
+    seeds = [[x.size for x in side] for side in scores]
     gains, chances = list[Interval | None](shown.differences), list(shown.chances)
     if len(names) > 1:
         has_scale = shown.difference is not None  # returns of several suites have no common one
         names.append(f"all {len(names)}")
-        sides = [[*side, np.mean(side) if has_scale else math.nan] for side in sides]
+        sides = [[*side, float(np.mean(side)) if has_scale else math.nan] for side in sides]
         seeds = [[*side, sum(side)] for side in seeds]
         gains, chances = [*gains, shown.difference], [*chances, shown.chance]
         alone = (*alone, any(alone))

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 
 from svea.config.modes import EPISODE_FRAMES, ROBOT_TASKS, family, in_order
 from svea.envs import describe
-from svea.results import plots, published, stats
+from svea.results import plots, stats
 from svea.results.groups import Group
 from svea.results.plots import Bar, Series
 from svea.results.read import Curve, Run, is_number
@@ -34,9 +35,8 @@ SPAN_FOR_LOG = 30.0  # a ratio of largest to smallest from which a linear axis h
 
 Looks = Mapping[str, tuple[int, int]]
 """By the label of a setting: its colour, which is its method's, and its kind of line."""
-Height = tuple[float, stats.Interval, published.PaperResult | None]
-Heights = dict[tuple[Group, str], Height]
-"""By group and category."""
+Heights = dict[tuple[Group, str], tuple[float, float, float, float]]
+"""By group and category: a value, the ends of its interval, and the paper's."""
 Lines = Sequence[tuple[Group, str, MeanCurve, Series]]
 """Whose curve, of which mode or quantity, and how it is drawn."""
 
@@ -142,7 +142,7 @@ def variance_curves(task: str, groups: Sequence[Group], looks: Looks) -> Iterato
 
 
 def _line(label: str, band: MeanCurve, looks: Looks) -> Series:
-    return Series(label, band.curve, band.interval(), (), *looks[label])
+    return Series(label, band.curve, band.band, (), *looks[label])
 
 
 def _of_lines(
@@ -162,7 +162,7 @@ def _of_lines(
 
 def _points(group: Group, mode: str, band: MeanCurve) -> Iterator[Record]:
     """The points of a curve."""
-    columns = (band.curve.decisions, band.curve.returns, band.std, *band.interval())
+    columns = (band.curve.decisions, band.curve.returns, band.std, *band.band)
     names = ("decision", "mean", "std_over_seeds", "low", "high")
     who: Record = {"task": group.task, "setting": group.label, "mode": mode, "seeds": band.seeds}
     for values in zip(*(column.tolist() for column in columns), strict=True):
@@ -207,9 +207,10 @@ def _per_mode(
     """Bars of returns in the modes of a kind, or of success in all modes, with the paper's."""
     modes, is_success = in_order(result.mode for result in results), kind == "success"
     theirs = [r for r in results if r.paper and (r.is_replication or is_success)]
-    cells: Heights = {
-        (r.group, r.mode): (r.mean, r.interval, r.paper if r in theirs else None) for r in results
-    }
+    cells: Heights = {}
+    for r in results:
+        paper = r.paper.mean if r.paper and r in theirs else math.nan
+        cells[r.group, r.mode] = (r.mean, r.interval.low, r.interval.high, paper)
     caption = f"Whiskers: 95 % bootstrap interval of the mean {OVER}.{_without(results)}"
     if theirs:
         which = ", on robot tasks of its own: ours is not a replication" if is_success else ""
@@ -217,15 +218,14 @@ def _per_mode(
     if any(result.paper and result not in theirs for result in results):
         caption += " Where ours is not a replication, only the table has the paper's number."
     if is_success:
-        about = (kind, ROBOT, task, caption, groups, modes, looks, cells)
-        title = f"{task}: success rate"
-        return _bars(*about, title=title, height="share of episodes", top=1.04)
+        about = f"{task}: success rate", groups, modes, looks, cells
+        return _bars(kind, ROBOT, task, caption, *about, height="share of episodes", top=1.04)
     having = dict.fromkeys(result.group for result in results)
     levels = [[random_return(group, mode) for group in having] for mode in modes]
     random = [next(filter(math.isfinite, row), math.nan) for row in levels]
     title = f"{task}: return per mode" + (f", {kind}" if kind in KINDS else "")
-    about = (kind, GENERALISATION, task, caption, groups, modes, looks, cells)
-    return _bars(*about, title=title, random=random)
+    about = title, groups, modes, looks, cells
+    return _bars(kind, GENERALISATION, task, caption, *about, random=random)
 
 
 _ANALYSES = {
@@ -253,13 +253,13 @@ def q_bars(task: str, groups: Sequence[Group], looks: Looks) -> Iterator[ReportF
         cells: Heights = {}
         for group in groups:
             for key, values in analysed(group.runs, name, category, value).items():
-                interval = stats.bootstrap_interval([values], stats.mean)
-                cells[group, key] = (float(np.mean(values)), interval, None)
+                ends = stats.bootstrap_interval([values], stats.mean)
+                cells[group, key] = (float(np.mean(values)), ends.low, ends.high, math.nan)
         if cells:
             found = list(dict.fromkeys(key for _, key in cells))
             caption = f"{about} Mean over seeds; whiskers: 95 % bootstrap interval over seeds."
-            of, head = (name, Q_VALUES, task, caption), f"{task}: {title}"
-            yield _bars(*of, groups, found, looks, cells, title=head, height=value)
+            drawn = f"{task}: {title}", groups, found, looks, cells
+            yield _bars(name, Q_VALUES, task, caption, *drawn, height=value)
 
 
 def analysed(runs: Sequence[Run], name: str, category: str, value: str) -> dict[str, list[float]]:
@@ -280,22 +280,24 @@ def distracting(
     if not _spans(results):
         return
     series, rows = [], list[Record]()
-    having = {r.group for r in results if _intensity(r) is not None}
-    groups = [group for group in groups if group in having]
+    placed = sorted(
+        ((at, r) for r in results if (at := _intensity(r)) is not None), key=itemgetter(0)
+    )
+    groups = [group for group in groups if any(r.group is group for _, r in placed)]
     for group in groups:
-        own = [(x, r) for r in results if r.group is group and (x := _intensity(r)) is not None]
         numbers: list[Record] = [
             {
                 "task": task,
                 "setting": group.label,
-                "intensity": intensity,
+                "intensity": at,
                 "mean": r.mean,
                 "low": r.interval.low,
                 "high": r.interval.high,
                 "seeds": r.seeds,
                 "paper": r.paper.mean if r.paper else math.nan,
             }
-            for intensity, r in sorted(own, key=lambda pair: pair[0])
+            for at, r in placed
+            if r.group is group
         ]
         names = ("intensity", "mean", "low", "high", "paper")
         x, mean, low, high, paper = (np.array([row[key] for row in numbers]) for key in names)
@@ -343,6 +345,7 @@ def _bars(
     topic: str,
     task: str,
     caption: str,
+    title: str,
     groups: Sequence[Group],
     categories: Sequence[str],
     looks: Looks,
@@ -352,21 +355,14 @@ def _bars(
     """A figure with the bars of each group that has any; `drawn` is for `grouped_bars`."""
     having = {owner for owner, _ in cells}
     groups = [group for group in groups if group in having]
-    nothing: Height = (math.nan, stats.NO_INTERVAL, None)
     names = ("category", "value", "low", "high", "paper")
     bars, numbers = [], list[Record]()
     for group in groups:
-        heights = [cells.get((group, category), nothing) for category in categories]
-        columns = [
-            (name, value, ends.low, ends.high, paper.mean if paper else math.nan)
-            for name, (value, ends, paper) in zip(categories, heights, strict=True)
-        ]
+        columns = [(at, *cells.get((group, at), (math.nan,) * 4)) for at in categories]
         _, values, lows, highs, paper = zip(*columns, strict=True)
         bars.append(Bar(group.label, values, lows, highs, *looks[group.label], paper))
-        who: Record = {"task": group.task, "setting": group.label}
-        numbers += [
-            who | dict(zip(names, row, strict=True)) for row in columns if math.isfinite(row[1])
-        ]
+        rows = [dict(zip(names, row, strict=True)) for row in columns if math.isfinite(row[1])]
+        numbers += [{"task": group.task, "setting": group.label} | row for row in rows]
     methods = tuple(group.method for group in groups)
-    figure = plots.grouped_bars(bars, categories, **drawn)
+    figure = plots.grouped_bars(bars, categories, title=title, **drawn)
     return ReportFigure(f"{kind}-{task}", topic, task, figure, caption, methods, numbers)

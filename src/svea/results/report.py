@@ -38,10 +38,10 @@ from svea.results.read import Run, find_runs, read_runs
 from svea.results.summary import Aggregate, Result, aggregate, mean_curve, summarise
 from svea.results.tables import (
     Table,
-    aggregate_table,
+    aggregate_tables,
     list_results,
     return_tables,
-    success_table,
+    success_tables,
 )
 from svea.runs import layout, zoo
 
@@ -75,18 +75,13 @@ class Evidence:
 
     def return_tables(self) -> list[Table]:
         """Returns with settings side by side: over all tasks, then by mode or task."""
-        over_tasks = aggregate_table(self.aggregates)
-        return [*([over_tasks] if over_tasks else []), *return_tables(self.results)]
+        return [*aggregate_tables(self.aggregates), *return_tables(self.results)]
 
 
 def gather(
     folders: Sequence[Path], on_step: Callable[[str], None] = lambda doing: None
 ) -> Evidence:
-    """Read runs and compute what there is to show; `on_step` is called with what is done next.
-
-    Raises:
-        UserError: None of the folders is a run.
-    """
+    """Read runs and compute what there is to show; `on_step` is called with what is done next."""
     on_step("reading runs")
     runs, problems = read_runs([Path(folder) for folder in folders])
     on_step(f"computing intervals of {plural(len(runs), 'run')}")
@@ -158,13 +153,12 @@ def write_figures(evidence: Evidence, folder: Path) -> None:
         contents[f"{name}.png"] = plots.to_png(one.figure, dpi=200)
         contents[f"{name}.pdf"] = plots.to_pdf(one.figure)
         contents[f"{name}.csv"] = tables.records_to_csv(one.numbers)
-    success = success_table(evidence.successes)
-    for table in [*evidence.return_tables(), *([success] if success else [])]:
+    for table in [*evidence.return_tables(), *success_tables(evidence.successes)]:
         name = _unused(f"table-{table.name}", contents)
         contents[f"{name}.tex"] = tables.to_latex(table)
         contents[f"{name}.md"] = tables.to_markdown(table)
     contents["results.csv"] = tables.records_to_csv(map(tables.record, evidence.results))
-    if success is not None:
+    if evidence.successes:
         contents["success.csv"] = tables.records_to_csv(map(tables.record, evidence.successes))
     for name, content in contents.items():
         files.write_whole(folder / name, content.encode() if isinstance(content, str) else content)
@@ -232,7 +226,6 @@ def render(evidence: Evidence, generated: datetime, title: str = "") -> str:
     caveats: dict[str, list[str]] = {p: [] for p in (*evidence.problems, *left_out)}
     caveats |= all_caveats(groups)
     results = _without_repetition(list_results(evidence.results, evidence.successes))
-    success = success_table(evidence.successes)
     # One setting alone has all of it in the table of all results.
     returns = evidence.return_tables() if len(groups) > 1 else []
     sections = [
@@ -241,7 +234,7 @@ def render(evidence: Evidence, generated: datetime, title: str = "") -> str:
         Section("caveats", "Caveats", caveats),
         _topic(evidence, drawing.LEARNING, "Learning"),
         _topic(evidence, drawing.GENERALISATION, "Generalisation", returns),
-        _topic(evidence, drawing.ROBOT, "Robot", [success] if success else []),
+        _topic(evidence, drawing.ROBOT, "Robot", success_tables(evidence.successes)),
         _topic(evidence, drawing.Q_VALUES, "Q-values"),
         Section("results", "Results", results if results.rows else None),
         Section("saliency", "Saliency", _blocks(groups, lambda r: _analysis_pictures(r, sources))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -143,8 +144,8 @@ def _mean_over_seeds(returns: Sequence[NDArray[np.float64]]) -> float:
 def _paper(run: Run, mode: str, unit: Unit) -> PaperResult | None:
     """The paper's number for a run's setting: always on SAC, one view of each kind, no mask."""
     recipe = run.config.get("recipe")
-    views = [recipe.get(name, 1) for name in "KM"] if isinstance(recipe, dict) else []
-    if run.base != "sac" or run.mask != "none" or any(view != 1 for view in views):
+    views = {recipe.get(name, 1) for name in "KM"} if isinstance(recipe, dict) else {1}
+    if (run.base, run.mask, views) != ("sac", "none", {1}):
         return None
     found = published.lookup(run.task, mode, run.method, run.augment, run.encoder)
     return found if found is not None and found.unit == unit else None
@@ -211,11 +212,10 @@ class MeanCurve:
     @property
     def std(self) -> NDArray[np.float64]:
         """The standard deviation over seeds at each point; nan for one seed."""
-        if self.seeds < 2:
-            return np.full(self.heights.shape[1:], np.nan)
-        return self.heights.std(axis=0, ddof=1)
+        return self.heights.std(axis=0, ddof=1) if self.seeds > 1 else self.band[0]
 
-    def interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    @cached_property
+    def band(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper edge of the 95 % bootstrap interval of the mean; nan for one seed."""
         return stats.bootstrap_band(self.heights)
 
@@ -223,12 +223,9 @@ class MeanCurve:
 def mean_curve(curves: Iterable[Curve]) -> MeanCurve | None:
     """The mean of several seeds' curves, where all have been evaluated; None without a point."""
     present = [curve for curve in curves if curve.decisions.size]
-    if not present:
-        return None
-    first = max(curve.decisions[0] for curve in present)
-    last = min(curve.decisions[-1] for curve in present)
-    grid = np.unique(np.concatenate([curve.decisions for curve in present]))
-    grid = grid[(grid >= first) & (grid <= last)]
+    grid = np.unique(np.concatenate([np.empty(0), *(curve.decisions for curve in present)]))
+    for curve in present:
+        grid = grid[(grid >= curve.decisions[0]) & (grid <= curve.decisions[-1])]
     if not grid.size:
         return None
     heights = np.array([np.interp(grid, c.decisions, c.returns) for c in present])
@@ -273,8 +270,6 @@ def hours_to(curve: Curve, level: float) -> float:
     """When a curve over hours first reaches a return, between evaluations; nan if it never does."""
     x, y = curve.decisions, curve.returns
     for first in np.flatnonzero(y >= level)[:1]:
-        if first == 0 or y[first] == y[first - 1]:
-            return float(x[first])
-        share = (level - y[first - 1]) / (y[first] - y[first - 1])
-        return float(x[first - 1] + share * (x[first] - x[first - 1]))
+        around = slice(max(first - 1, 0), first + 1)
+        return float(np.interp(level, y[around], x[around]))
     return math.nan

@@ -293,7 +293,9 @@ def _random(result: Result, _: Result | None) -> Cell | None:
 
 
 def _success(_: Result, success: Result | None) -> Cell | None:
-    return success and estimate(replace(success.interval, point=success.mean), rate)
+    if success is None:
+        return None
+    return estimate(replace(success.interval, point=success.mean), rate)
 
 
 def _papers(result: Result, success: Result | None) -> Cell | None:
@@ -385,13 +387,12 @@ def _over_tasks(name: str, results: Sequence[Result], tasks: Sequence[str]) -> T
     return side_by_side(*about, corner, results, task_and_mode)
 
 
-def success_table(successes: Sequence[Result]) -> Table | None:
-    """Success rates of every task and mode; None where no task knows success."""
+def success_tables(successes: Sequence[Result]) -> list[Table]:
+    """Success rates of every task and mode, where a task knows success."""
     if not successes:
-        return None
-    return side_by_side(
-        "success", "Success rate", "Task, mode", successes, lambda s: f"{s.group.task}, {s.mode}"
-    )
+        return []
+    about = "success", "Success rate", "Task, mode", successes
+    return [side_by_side(*about, lambda one: f"{one.group.task}, {one.mode}")]
 
 
 def side_by_side(
@@ -424,10 +425,8 @@ def _matrix(
     return Table(name, title, columns, tuple(rows.values()), tuple(notes))
 
 
-def aggregate_table(aggregates: Sequence[Aggregate]) -> Table | None:
-    """Interquartile means over tasks and seeds; None where no setting has several tasks."""
-    if not aggregates:
-        return None
+def aggregate_tables(aggregates: Sequence[Aggregate]) -> list[Table]:
+    """Interquartile means over tasks and seeds, where a setting has several tasks."""
     placed = []
     for one in aggregates:
         head = f"{one.mode}, {len(one.tasks)} {one.suite} tasks"
@@ -436,7 +435,8 @@ def aggregate_table(aggregates: Sequence[Aggregate]) -> Table | None:
         "IQM: the mean of the middle half of all tasks' seeds, with its 95 % interval; seeds and "
         "worlds are resampled within each task."
     )
-    return _matrix("returns-over-tasks", "Over tasks: IQM of returns", "Mode", placed, [note])
+    about = "returns-over-tasks", "Over tasks: IQM of returns", "Mode"
+    return [_matrix(*about, placed, [note])] if placed else []
 
 
 # Writers ------------------------------------------------------------------------------------------
