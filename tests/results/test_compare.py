@@ -7,15 +7,16 @@ import math
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from fake_runs import write_run
+from fake_runs import change_records, write_run
 
 from svea.cli import main
 from svea.core import files
 from svea.core.errors import UserError
-from svea.results.compare import compare, compare_in, matches
+from svea.results.compare import Comparison, compare, compare_in, matches
 from svea.results.compare import find_side as find
 from svea.results.groups import Group
 from svea.results.tables import to_rows
@@ -25,31 +26,40 @@ def find_side(text: str, beneath: Path) -> list[Group]:
     return find(text, beneath)[0]
 
 
+def svea_and_drq(beneath: Path, mode: str, measure: Any = "return") -> Comparison:
+    pairs, _ = matches(find_side("svea", beneath), find_side("drq", beneath))
+    found = compare_in(pairs, mode, measure)
+    assert found is not None
+    return found
+
+
+def printed(capsys: pytest.CaptureFixture[str], beneath: Path, *flags: str) -> str:
+    """What `svea compare svea drq` prints."""
+    assert main(["compare", "svea", "drq", "--verbose", "--runs", str(beneath), *flags]) == 0
+    return capsys.readouterr().out
+
+
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """SVEA beats DrQ on walker in every seed, and loses to it on finger in every seed."""
     returns = {
-        ("walker_walk", "svea"): [300, 320, 340],
-        ("walker_walk", "drq"): [100, 120],
-        ("finger_spin", "svea"): [50, 60],
-        ("finger_spin", "drq"): [70, 80],
+        ("walker_walk", "svea", "conv"): [300, 320, 340],
+        ("walker_walk", "drq", "none"): [100, 120],
+        ("finger_spin", "svea", "conv"): [50, 60],
+        ("finger_spin", "drq", "none"): [70, 80],
     }
-    for (task, method), scores in returns.items():
+    for (task, method, augment), scores in returns.items():
         for seed, score in enumerate(scores):
-            augment = "conv" if method == "svea" else "none"
-            folder = tmp_path / "runs" / f"{task}-{method}-{seed}"
-            write_run(
-                folder, task=task, method=method, augment=augment, seed=seed,
-                final={"train": score, "color_hard": score / 2},
-            )  # fmt: skip
+            who = {"task": task, "method": method, "augment": augment, "seed": seed}
+            final = {"train": score, "color_hard": score / 2}
+            write_run(tmp_path / "runs" / f"{task}-{method}-{seed}", **who, final=final)
     return tmp_path / "runs"
 
 
 def test_scores_differences_and_chances(runs: Path) -> None:
     pairs, alone = matches(find_side("svea", runs), find_side("drq", runs))
     assert [pair.name for pair in pairs] == ["finger_spin", "walker_walk"] and not alone
-    found = compare_in(pairs, "color_hard", "return")
-    assert found is not None
+    found = svea_and_drq(runs, "color_hard")
     np.testing.assert_allclose(found.ours[1], [150, 160, 170])
     np.testing.assert_allclose(found.theirs[1], [50, 60])
     for kind in (found.over_seeds, found.over_worlds):
@@ -83,13 +93,11 @@ def test_returns_of_several_suites_have_no_common_difference(tmp_path: Path) -> 
             final, success = {"train": level * share}, {"train": share}
             folder = tmp_path / f"{task}-{method}"
             write_run(folder, task=task, method=method, final=final, success=success)
-    pairs, _ = matches(find_side("svea", tmp_path), find_side("drq", tmp_path))
-    returns, success = (compare_in(pairs, "train", by) for by in ("return", "success"))
-    assert returns is not None and success is not None and success.shown.difference is not None
+    returns, success = (svea_and_drq(tmp_path, "train", by) for by in ("return", "success"))
+    assert success.shown.difference is not None
     assert returns.shown.difference is None and returns.to_json()["difference"] is None
-    assert returns.shown.chance.point == 1.0 and success.shown.difference.point == pytest.approx(
-        0.5
-    )
+    assert returns.shown.chance.point == 1.0
+    assert success.shown.difference.point == pytest.approx(0.5)
     found = compare("svea", "drq", runs=tmp_path, modes=["train"])
     last = to_rows(found.table())[-1]
     assert (last["task"], last["return of svea"], last["difference [95 %]"]) == ("all 2", "–", "–")
@@ -99,16 +107,14 @@ def test_two_agents_are_compared_over_the_worlds_they_share(tmp_path: Path) -> N
     """One seed each. Worlds do 0 to 90 points to both, so only what differs counts."""
     levels = np.arange(10) * 10.0
     for method, gains in (("svea", [5.0, 6.0] * 5), ("drq", [0.0] * 10)):
-        records = write_run(tmp_path / method, method=method) / "eval.jsonl"
-        lines = [json.loads(line) for line in records.read_text().splitlines()]
-        for line in lines:
-            if line["mode"] == "color_hard" and line["policy"] == "agent":
-                world = line["episode"]
-                line |= {"world": world, "return": levels[world] + gains[world]}
-        records.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    pairs, _ = matches(find_side("svea", tmp_path), find_side("drq", tmp_path))
-    found = compare_in(pairs, "color_hard", "return")
-    assert found is not None and found.over_worlds is not None
+
+        def play(record: Any, gains: list[float] = gains) -> Any:
+            world = record["episode"]
+            return record | {"world": world, "return": levels[world] + gains[world]}
+
+        change_records(write_run(tmp_path / method, method=method), play)
+    found = svea_and_drq(tmp_path, "color_hard")
+    assert found.over_worlds is not None
     seeds, both = found.over_seeds.differences[0], found.over_worlds.differences[0]
     assert seeds.point == pytest.approx(5.5) and math.isnan(seeds.low), "one seed has no spread"
     assert 5 <= both.low < 5.5 < both.high <= 6
@@ -122,20 +128,18 @@ def test_one_episode_on_each_side_is_compared_without_an_interval(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for method, level in (("svea", 300.0), ("drq", 200.0)):
-        records = write_run(tmp_path / method, method=method, final={"train": level}) / "eval.jsonl"
-        lines = records.read_text().splitlines(keepends=True)
-        records.write_text(lines[0])
-    command = ["compare", "svea", "drq", "--verbose", "--runs", str(tmp_path)]
-    assert main(command) == 0
-    said = capsys.readouterr().out
+        run = write_run(tmp_path / method, method=method, final={"train": level})
+        change_records(run, lambda r: None if r["episode"] or r["policy"] == "random" else r)
+    said = printed(capsys, tmp_path)
     row = next(line for line in said.splitlines() if line.startswith("walker_walk"))
     assert "[" not in row and row.split()[-2:] == ["105", "1.00"]
     assert "note: few episodes: 1 in train" in said
-    assert main([*command, "--json"]) == 0
-    written = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(text))
+    written = json.loads(
+        printed(capsys, tmp_path, "--json"), parse_constant=lambda text: pytest.fail(text)
+    )
     assert written[0]["probability_over_worlds"] == {"point": 1.0, "low": None, "high": None}
-    assert main([*command, "--measure", "area"]) == 0
-    assert "few episodes" not in capsys.readouterr().out, "a curve is not of these episodes"
+    area = printed(capsys, tmp_path, "--measure", "area")
+    assert "few episodes" not in area, "a curve is not of these episodes"
 
 
 def test_areas_end_where_the_shortest_run_ends(tmp_path: Path) -> None:
@@ -204,13 +208,10 @@ def test_one_pair_of_seeds_is_not_shown_as_certain(
     for method, level in (("svea", 300.0), ("drq", 200.0)):
         write_run(tmp_path / "one" / method, method=method, final={"train": level})
     note = "where both sides have one seed, the interval of the difference is over worlds"
-    command = ["compare", "svea", "drq", "--verbose", "--modes", "train", "--runs"]
-    assert main([*command, str(tmp_path / "one")]) == 0
-    said = capsys.readouterr().out
+    said = printed(capsys, tmp_path / "one")
     row = next(line for line in said.splitlines() if line.startswith("walker_walk"))
     assert row.split()[-1] == "1.00" and row.count("[") == 1 and note in said
-    assert main([*command, str(runs)]) == 0
-    said = capsys.readouterr().out
+    said = printed(capsys, runs, "--modes", "train")
     assert "1.00 [1.00, 1.00]" in said and note not in said
 
 
@@ -233,6 +234,6 @@ def test_a_damaged_run_is_left_out_and_named(runs: Path) -> None:
     (damaged / "config.json").write_text("{")
     _, alone = matches(find_side(str(runs / "walker_walk-svea-0"), runs), find_side("drq", runs))
     assert alone == ["finger_spin: only on one side, left out"]
-    _, alone = matches(find_side(str(damaged.parent), runs)[:1], find_side("unknown method", runs)
-                       + find_side("drq", runs))  # fmt: skip
+    both = find_side("unknown method", runs) + find_side("drq", runs)
+    _, alone = matches(find_side(str(runs), runs)[:1], both)
     assert any("unknown task" in line for line in alone)

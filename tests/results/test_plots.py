@@ -39,17 +39,6 @@ def line(figure, gid):
     return found
 
 
-def test_lines_hold_the_curves():
-    figure = figure_of_two()
-    np.testing.assert_array_equal(line(figure, "series-0-line").get_xydata(), np.c_[X, X / 10])
-    np.testing.assert_array_equal(line(figure, "series-1-line").get_xydata(), np.c_[X, X / 20])
-    np.testing.assert_array_equal(
-        line(figure, "series-0-episodes").get_xydata(), np.c_[X + 50, X / 9]
-    )
-    assert line(figure, "series-1-line").get_linestyle() == "--"
-    assert line(figure, "series-1-line").get_color() == PALETTE[1]
-
-
 def test_a_long_legend_makes_the_figure_taller_and_not_the_axes_flat():
     many = [Series(f"a setting of many words, {i}", Curve(X, X * i), color=i) for i in range(9)]
     figure = curves(many, title="walker_walk", action_repeat=4)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
-from fake_runs import write_run
+from fake_runs import change_records, write_run, write_seeds
 
 from svea.results import tables
 from svea.results.groups import all_caveats, caveat_notes, caveats_of, group_runs
@@ -23,7 +22,7 @@ def groups_of(*folders):
 def test_seeds_group_and_settings_do_not(tmp_path):
     groups = groups_of(
         write_run(tmp_path / "a", seed=1, deterministic=True, speed="eager"),  # how, not what
-        write_run(tmp_path / "b", seed=0),
+        write_run(tmp_path / "b", seed=0, ddpg={"q_tau": 0.01}),  # which SAC has not
         write_run(tmp_path / "c", method="drq", augment="none"),
         write_run(tmp_path / "d", recipe={"alpha": 1.0, "beta": 0.5, "K": 1, "M": 1}),
     )
@@ -89,14 +88,6 @@ def test_a_label_means_the_same_on_every_task(tmp_path):
     assert aggregate(different) == [], "other settings are not pooled"
 
 
-def test_numbers_that_a_run_does_not_use_do_not_tell_it_apart(tmp_path):
-    (group,) = groups_of(
-        write_run(tmp_path / "a", base="sac", ddpg={"q_tau": 0.01}, pad={"every": 1}),
-        write_run(tmp_path / "b", base="sac", seed=1, ddpg={"q_tau": 0.05}, deterministic=False),
-    )
-    assert (group.label, len(group.runs)) == ("svea + conv", 2)
-
-
 def test_a_result_holds_the_known_numbers(tmp_path):
     (group,) = groups_of(
         write_run(tmp_path / "a", seed=0, final={"train": 400, "color_hard": 300}, random=50),
@@ -123,22 +114,15 @@ def test_the_papers_numbers_belong_to_its_own_base_and_single_views(tmp_path):
     assert summarise(group)[1].paper is None
 
 
-def test_one_seed_takes_its_interval_over_episodes(tmp_path):
-    (group,) = groups_of(write_run(tmp_path / "a"))
-    train = summarise(group)[0]
-    assert math.isnan(train.std)
-    assert train.iqm.low < 300 < train.iqm.high
-
-
 def in_worlds(run, seen, provenance):
     """Let every episode in color_hard show the next of some worlds."""
-    path = run / "eval.jsonl"
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    for record in records:
-        if record["mode"] == "color_hard":
-            record |= {"world": record["episode"] % seen, "provenance": provenance}
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return run
+
+    def change(record):
+        if record["mode"] != "color_hard":
+            return record
+        return record | {"world": record["episode"] % seen, "provenance": provenance}
+
+    return change_records(run, change)
 
 
 @pytest.mark.parametrize(
@@ -148,14 +132,7 @@ def in_worlds(run, seen, provenance):
         (10, {"source": "dmcgb", "worlds": 100}, "10 of 100"),
         (
             6,
-            {
-                "source": "dmcgb",
-                "missing": ["v"],
-                "worlds": 6,
-                "clips": 6,
-                "of": 10,
-                "identified": 6,
-            },
+            {"source": "dmcgb", "missing": ["v"], "clips": 6, "of": 10, "identified": 6},
             "6 of 10",
         ),
     ],
@@ -163,10 +140,7 @@ def in_worlds(run, seen, provenance):
 def test_a_result_over_some_worlds_is_partial_next_to_the_papers(
     tmp_path, seen, provenance, worlds
 ):
-    whole = {"preset": "paper", "decisions": 500_000}
-    runs = (in_worlds(write_run(tmp_path / f"{n}", seed=n, **whole), seen, provenance)
-            for n in range(5))  # fmt: skip
-    (group,) = groups_of(*runs)
+    (group,) = groups_of(*(in_worlds(run, seen, provenance) for run in write_seeds(tmp_path)))
     (result,) = (one for one in summarise(group) if one.mode == "color_hard")
     is_whole = worlds == "10 of 10"
     assert result.departures == (() if is_whole else (f"partial: {worlds} worlds",))
@@ -191,6 +165,10 @@ def test_intervals_over_seeds_and_over_worlds_are_both_given(tmp_path):
     assert line["mean_low_over_worlds"] == result.interval.low
     (alone,) = summarise(groups_of(runs[0])[0])
     assert alone.mean_over_seeds == alone.interval, "one seed: over worlds only"
+    assert math.isnan(alone.std) and alone.iqm.low < 300 < alone.iqm.high
+
+
+ROBOT = "a robot task of our own (the paper's were never released)"
 
 
 @pytest.mark.parametrize(
@@ -204,26 +182,15 @@ def test_intervals_over_seeds_and_over_worlds_are_both_given(tmp_path):
         (5, 500_000, "quick", {}, ("preset quick",)),
         (5, 500_000, "paper", {"image_size": 64}, ("other settings (image_size)",)),
         (5, 500_000, "paper", {"base": "ddpg"}, ("other settings (base)",)),
-        (
-            5,
-            500_000,
-            "paper",
-            {"task": "robot_reach"},
-            ("a robot task of our own (the paper's were never released)",),
-        ),
+        (5, 500_000, "paper", {"task": "robot_reach"}, (ROBOT,)),
         (5, 500_000, "paper", {"task": "cheetah_run", "image_size": 64}, ()),
     ],
 )
 def test_only_the_papers_size_and_settings_are_a_replication(
     tmp_path, seeds, decisions, preset, more, departures
 ):
-    folders = [
-        write_run(
-            tmp_path / str(s), seed=s, decisions=decisions, preset=preset, evaluations=2, **more
-        )
-        for s in range(seeds)
-    ]
-    (group,) = groups_of(*folders)
+    settings = {"decisions": decisions, "preset": preset} | more
+    (group,) = groups_of(*write_seeds(tmp_path, seeds, **settings))
     assert group.departures == departures
     test = summarise(group)[1]
     assert test.is_replication is (not departures and test.paper is not None)
@@ -239,11 +206,7 @@ def test_caveats_name_seeds_preset_and_generated_data(tmp_path):
 
 def keep_episodes(run, **counts):
     """Drop all but the first few episodes of some modes."""
-    path = run / "eval.jsonl"
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    kept = [record for record in records if record["episode"] < counts.get(record["mode"], 99)]
-    path.write_text("".join(json.dumps(record) + "\n" for record in kept))
-    return run
+    return change_records(run, lambda r: r if r["episode"] < counts.get(r["mode"], 99) else None)
 
 
 def few(groups, modes=None):
@@ -306,41 +269,15 @@ def test_tasks_are_strata_of_an_aggregate(tmp_path):
     assert one.iqm.point == pytest.approx(500)
 
 
-def test_tasks_with_a_seed_each_are_not_certain(tmp_path):
-    """Nothing can be drawn of one seed, and an interval without width would say too much."""
-    groups = groups_of(
-        write_run(tmp_path / "a", task="walker_walk", final={"train": 900}),
-        write_run(tmp_path / "b", task="finger_spin", final={"train": 100}),
-    )
-    (one,) = aggregate(groups)
-    assert one.iqm.low < one.iqm.point < one.iqm.high
-
-
 # What a result was made with ----------------------------------------------------------------------
 
-WHOLE = {"preset": "paper", "decisions": 500_000, "evaluations": 2}
-PLACES = {
-    "source": "places365_standard/train",
-    "count": 2048,
-    "side": 128,
-    "of": 1_803_460,
-    "sha256": "a" * 64,
-}
-
-
-def five(folder, **changes):
-    return [write_run(folder / str(seed), seed=seed, **(WHOLE | changes)) for seed in range(5)]
+PLACES = {"source": "places365_standard/train", "count": 2048, "side": 128}
+PLACES |= {"of": 1_803_460, "sha256": "a" * 64}
 
 
 def with_test_data(runs, provenance):
-    for run in runs:
-        path = run / "eval.jsonl"
-        records = [json.loads(line) for line in path.read_text().splitlines()]
-        for record in records:
-            if record["mode"] != "train":
-                record["provenance"] = provenance
-        path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return runs
+    told = {"provenance": provenance}
+    return [change_records(run, lambda r: r if r["mode"] == "train" else r | told) for run in runs]
 
 
 @pytest.mark.parametrize(
@@ -355,7 +292,7 @@ def with_test_data(runs, provenance):
 )
 def test_overlays_pictures_keep_a_result_from_being_a_replication(tmp_path, pictures, departure):
     more = {"pictures": pictures} if pictures else {}
-    (group,) = groups_of(*five(tmp_path, augment="overlay", **more))
+    (group,) = groups_of(*write_seeds(tmp_path, augment="overlay", **more))
     result = summarise(group)[1]
     assert result.paper is not None and result.paper.mean == 749
     assert result.departures == ((departure,) if departure else ())
@@ -390,7 +327,7 @@ def test_runs_with_other_pictures_are_other_groups_wherever_the_pictures_lay(tmp
     ],
 )
 def test_only_the_benchmarks_whole_test_data_makes_a_replication(tmp_path, provenance, departure):
-    (group,) = groups_of(*with_test_data(five(tmp_path), provenance))
+    (group,) = groups_of(*with_test_data(write_seeds(tmp_path), provenance))
     train, test = summarise(group)
     assert train.is_replication and test.departures == ((departure,) if departure else ())
     table = all_results([group])
@@ -421,10 +358,7 @@ def test_renderers_that_differ_are_a_caveat(tmp_path):
 
 
 def test_episodes_that_another_renderer_drew_are_a_caveat(tmp_path):
-    run = write_run(tmp_path / "run")
-    path = run / "eval.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    lines[0]["drawn_by"] = "OpenGL: Mesa 22"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    other = {"drawn_by": "OpenGL: Mesa 22"}
+    run = change_records(write_run(tmp_path / "run"), lambda r: r if r["episode"] else r | other)
     said = [text for text in all_caveats(groups_of(run)) if "drawn by OpenGL: Mesa 22" in text]
     assert len(said) == 1

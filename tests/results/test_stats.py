@@ -92,10 +92,6 @@ def test_an_interval_depends_on_the_scores_alone():
     assert (again.low, again.high) == (first.low, first.high)
 
 
-def test_bootstrap_of_nothing_is_nan():
-    assert math.isnan(stats.bootstrap_interval([[]], stats.mean).low)
-
-
 def by_world(table):
     """One episode per seed (row) and world (column)."""
     return stats.SeedsAndWorlds.of([{str(w): [x] for w, x in enumerate(row)} for row in table])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,13 @@ def write_run(
     return folder
 
 
+def write_seeds(folder: Path, count: int = 5, **settings: Any) -> list[Path]:
+    """Runs that differ in their seed alone; unless told otherwise, whole replications."""
+    whole: dict[str, Any] = {"preset": "paper", "decisions": 500_000, "evaluations": 2}
+    whole |= settings
+    return [write_run(folder / str(seed), seed=seed, **whole) for seed in range(count)]
+
+
 def write_analysis(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
     """What `svea analyze` leaves behind."""
     (folder / "analysis").mkdir(exist_ok=True)
@@ -138,6 +146,13 @@ def episodes(
 def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
     """JSON lines."""
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def change_records(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Path:
+    """Put what a function makes of each record of `eval.jsonl` in its place; None: nothing."""
+    records = map(json.loads, (folder / "eval.jsonl").read_text().splitlines())
+    write_lines(folder / "eval.jsonl", [one for one in map(change, records) if one is not None])
+    return folder
 
 
 def add_media(folder: Path, modes: tuple[str, ...] = ("train", "color_hard")) -> None:

@@ -209,16 +209,16 @@ def compare(
 
 def find_side(text: str, beneath: Path) -> tuple[list[Group], list[str]]:
     """The groups that a user means by a side of `compare`, and what could not be read."""
-    if Path(text).exists() or zoo.is_name(text):
-        runs, problems = read_runs([Path(text)])
-        return group_runs(runs), problems
-    if not beneath.is_dir():
+    is_folder = Path(text).exists() or zoo.is_name(text)
+    if not is_folder and not beneath.is_dir():
         raise UserError(
             f"{text!r} is not a folder, and neither is {str(beneath)!r}, where names are looked "
             "up; give a folder of runs, or --runs"
         )
-    runs, problems = read_runs([beneath])
+    runs, problems = read_runs([Path(text) if is_folder else beneath])
     groups = group_runs(runs)
+    if is_folder:
+        return groups, problems
     names = {g: (g.method, f"{g.method}+{g.runs[0].augment}", g.label) for g in groups}
     found = [g for g in groups if _plain(text) in map(_plain, names[g])]
     if not found:
@@ -297,7 +297,6 @@ def _scores(pair: Match, mode: str, measure: Measure) -> list[NDArray[np.float64
 
 
 def _about_intervals(made: Sequence[Comparison]) -> list[str]:
-    """What the intervals of a table are over."""
     if made[0].over_worlds is None:
         return ["[95 %]: bootstrap intervals over seeds"]
     over = ["[95 %]: bootstrap intervals over seeds and worlds (train: seeds and episodes)"]

@@ -161,7 +161,6 @@ def _of_lines(
 
 
 def _points(group: Group, mode: str, band: MeanCurve) -> Iterator[Record]:
-    """The points of a curve."""
     columns = (band.curve.decisions, band.curve.returns, band.std, *band.band)
     names = ("decision", "mean", "std_over_seeds", "low", "high")
     who: Record = {"task": group.task, "setting": group.label, "mode": mode, "seeds": band.seeds}

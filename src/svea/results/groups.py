@@ -317,7 +317,7 @@ def caveats_of(group: Group) -> list[str]:
 def differently_made(runs: Sequence[Run], modes: Collection[str] | None = None) -> list[str]:
     """Sentences about what runs of a task do not share: renderers, versions, clips."""
     differ: dict[str, list[str]] = {}
-    for mode in _shown(in_order(mode for run in runs for mode in run.modes), modes):
+    for mode in shown_modes(in_order(mode for run in runs for mode in run.modes), modes):
         made = [run.provenance[mode] for run in runs if mode in run.provenance]
         for name, several in MADE_WITH.items():
             if len(values := told_apart(name, (made_with(one, name) for one in made))) > 1:
@@ -330,14 +330,15 @@ def differently_made(runs: Sequence[Run], modes: Collection[str] | None = None) 
 
 def few_episodes(group: Group, modes: Collection[str] | None = None) -> list[str]:
     """A sentence about modes with so few episodes that an interval says little; or none."""
-    counts = {mode: _few_in(group, mode) for mode in _shown(group.modes, modes)}
+    counts = {mode: _few_in(group, mode) for mode in shown_modes(group.modes, modes)}
     told = ", ".join(f"{few} in {mode}" for mode, few in counts.items() if few)
     what = "intervals of so few are too narrow, and one episode has none"
     cure = f"`svea eval --episodes {USUAL}` plays more"
     return [f"few episodes: {told}; {what}. {cure}"] if told else []
 
 
-def _shown(found: Sequence[str], modes: Collection[str] | None) -> list[str]:
+def shown_modes(found: Sequence[str], modes: Collection[str] | None) -> list[str]:
+    """Those of `modes`, if they are given."""
     return [mode for mode in found if modes is None or mode in modes]
 
 

@@ -11,7 +11,7 @@ import math
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
@@ -130,12 +130,11 @@ def fit_heights(axes: Axes, *, log: bool = False, top: float | None = None) -> N
 
 def add_legend(figure: Figure, axes: Axes) -> None:
     """A frameless legend below, in as many columns as fit; a long one adds to the figure."""
-    handles, labels = axes.get_legend_handles_labels()
-    references = ("random policy", "paper")  # after our own
-    order = sorted(range(len(labels)), key=lambda i: labels[i] in references)
-    handles, labels = [handles[i] for i in order], [labels[i] for i in order]
-    if not handles:
+    entries = list(zip(*axes.get_legend_handles_labels(), strict=True))
+    if not entries:
         return
+    entries.sort(key=lambda entry: entry[1] in ("random policy", "paper"))  # after our own
+    handles, labels = zip(*entries, strict=True)
     widest = 40 + 6 * max(map(len, labels))  # points, about: the key and its text
     columns = max(1, min(len(labels), int(72 * SIZE[0] / widest)))
     legend = figure.legend(
@@ -155,9 +154,8 @@ def add_legend(figure: Figure, axes: Axes) -> None:
         if number := re.match(r"series-\d+(?!-paper)\b", _identity(handle)):
             key.set_gid(f"{number[0]}-key")  # type: ignore[union-attr]
             text.set_gid(f"{number[0]}-text")
-    rows = math.ceil(len(labels) / columns)
-    width, height = SIZE
-    figure.set_size_inches(width, height + 15 / 72 * max(0, rows - FEW_ROWS))
+    more = max(0, math.ceil(len(labels) / columns) - FEW_ROWS)
+    figure.set_size_inches(SIZE[0], SIZE[1] + 15 / 72 * more)
 
 
 def _identity(handle: Any) -> str:
@@ -192,9 +190,8 @@ class Series:
     episodes: Sequence[Curve] = ()
     """Training episodes of each seed, drawn faintly behind the line."""
     color: int = 0
-    """Place in the palette."""
+    """Place in the palette, and in `LINES`: what tells settings of one colour apart."""
     line: int = 0
-    """Place in `LINES`: what tells settings of one colour apart."""
     paper: Curve | None = None
     """The same line as the paper has it, drawn as open diamonds."""
 
@@ -210,7 +207,7 @@ class Bar:
     color: int = 0
     line: int = 0
     """Place in `HATCHES`: what tells settings of one colour apart."""
-    paper: Sequence[float] = field(default=())
+    paper: Sequence[float] = ()
     """The paper's number per category; nan where it has none."""
 
 
@@ -381,13 +378,9 @@ def to_pdf(figure: Figure) -> bytes:
 def to_svg(figure: Figure, name: str) -> str:
     """The figure as an `<svg>` element to put into a page; equal figures give equal text.
 
-    It has no size of its own, so it fills its container. What belongs to series n of a
-    figure carries `data-series="n"`, by which a page can show or hide it. `data-box` (left, top,
-    right, bottom of the axes) and `data-limits` (what is there in data) let a page read values off.
-
-    Args:
-        figure: The figure.
-        name: Unique within the page: it prefixes every id, so that figures do not mix.
+    It fills its container. Ids begin with `name`, so that the figures of a page do not mix. What
+    belongs to series n carries `data-series="n"`, by which a page can show or hide it; `data-box`
+    (of the axes: left, top, right, bottom) and `data-limits` (in data) let it read values off.
     """
     svg = _saved(figure, format="svg", metadata={"Date": None, "Creator": None}).decode()
     svg = svg[svg.index("<svg") :]  # a page has no use for the XML prologue
@@ -402,7 +395,6 @@ def to_svg(figure: Figure, name: str) -> str:
 
 
 def _saved(figure: Figure, **how: Any) -> bytes:
-    """The figure as a file's bytes."""
     buffer = io.BytesIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(buffer, **how)

@@ -173,16 +173,10 @@ def _cells() -> Iterator[PaperResult]:
                 yield PaperResult(*setting, *_mean_std(cell), about, approximate=True)
 
 
-def _all_results() -> dict[tuple[str, str, str, str, str], PaperResult]:
-    """Every cell by its setting; where tables repeat a cell (walker_walk), the first is kept."""
-    found: dict[tuple[str, str, str, str, str], PaperResult] = {}
-    for cell in _cells():
-        found.setdefault((cell.task, cell.mode, cell.method, cell.augment, cell.encoder), cell)
-    return found
-
-
-PAPER_RESULTS = _all_results()
-"""Every number, by (task, mode, method, augment, encoder)."""
+PAPER_RESULTS: dict[tuple[str, str, str, str, str], PaperResult] = {}
+"""Every number, by (task, mode, method, augment, encoder); of repeated ones the first table's."""
+for _one in _cells():
+    PAPER_RESULTS.setdefault((_one.task, _one.mode, _one.method, _one.augment, _one.encoder), _one)
 
 TASKS = frozenset(result.task for result in PAPER_RESULTS.values())
 """Every task that the paper has a number for."""

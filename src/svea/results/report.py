@@ -444,26 +444,25 @@ def embed(groups: Sequence[Group]) -> tuple[dict[Path, str], list[str]]:
 
 
 def _blocks(groups: Sequence[Group], pictures_of: Callable[[Run], Iterator[Picture]]) -> Blocks:
-    """The pictures of each group that has any."""
-    found = [(group, [(run, list(pictures_of(run))) for run in group.runs]) for group in groups]
-    blocks = [(group, [seed for seed in seeds if seed[1]]) for group, seeds in found]
-    return [(group, seeds) for group, seeds in blocks if seeds]
+    def seeds_of(group: Group) -> list[tuple[Run, list[Picture]]]:
+        return [(run, found) for run in group.runs if (found := list(pictures_of(run)))]
+
+    return [(group, seeds) for group in groups if (seeds := seeds_of(group))]
 
 
 def _mode_pictures(run: Run, sources: dict[Path, str]) -> Iterator[Picture]:
     """The video and frames of the final policy in each mode, with the return below."""
     videos, frames = run.media(".mp4"), run.media(".png")
+    mask = "; with the mask: white is kept" if run.mask == "madi" else ""
     for mode in sorted({*videos, *frames}, key=lambda m: (m != "train", m)):
         video, strip = (sources.get(of.get(mode, Path()), "") for of in (videos, frames))
         if video or strip:
             returns = run.finals(mode)
             mean = f": mean return {number(returns.mean())}" if returns.size else ""
-            mask = "; with the mask: white is kept" if run.mask == "madi" else ""
             yield Picture(mode, f"{mode}{mean}{mask}", video, strip)
 
 
 def _analysis_pictures(run: Run, sources: dict[Path, str]) -> Iterator[Picture]:
-    """The pictures that `svea analyze` wrote."""
     for file in _analyses(run):
         if file in sources:
             yield Picture(file.stem, file.stem.replace("-", " "), frames=sources[file])

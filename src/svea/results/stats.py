@@ -171,10 +171,7 @@ def interquartile_mean(values: ArrayLike) -> NDArray[np.float64]:
 
 
 def mean_of_strata(sizes: Sequence[int]) -> Statistic:
-    """The mean over tasks of their means over seeds: a task with more seeds counts no more.
-
-    `sizes`: how many scores each task has, in the order of the scores.
-    """
+    """The mean over tasks, which have `sizes` scores each: one with more seeds counts no more."""
     ends = np.cumsum(sizes)[:-1]
     return lambda scores: np.mean(
         [task.mean(axis=-1) for task in np.split(scores, ends, axis=-1)], axis=0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from svea.core.words import listed, plural
 from svea.data.clips import source_of
 from svea.results import published, stats
-from svea.results.groups import Group, suite
+from svea.results.groups import Group, shown_modes, suite
 from svea.results.published import PaperResult
 from svea.results.read import Curve, Run
 
@@ -92,9 +92,11 @@ class Result:
         return self.paper is not None and not self.departures
 
 
-def summarise(group: Group, unit: Unit = "return") -> list[Result]:
-    """One result per mode of a group that has any."""
-    found = (summarise_mode(group, mode, unit) for mode in group.modes)
+def summarise(
+    group: Group, unit: Unit = "return", modes: Collection[str] | None = None
+) -> list[Result]:
+    """One result per mode (of `modes`, if given) of a group that has any."""
+    found = (summarise_mode(group, mode, unit) for mode in shown_modes(group.modes, modes))
     return [result for result in found if result is not None]
 
 
@@ -167,15 +169,15 @@ class Aggregate:
     """95 % bootstrap intervals over seeds and worlds, resampled within each task."""
 
 
-def aggregate(groups: Sequence[Group]) -> list[Aggregate]:
-    """One row per setting, mode and suite that has results on several tasks.
+def aggregate(groups: Sequence[Group], modes: Collection[str] | None = None) -> list[Aggregate]:
+    """One row per setting, mode (of `modes`, if given) and suite with results on several tasks.
 
     Returns are pooled as they are, so only within a suite: every task of DMControl pays 0 to 1,000
     an episode, every robot task at most 50.
     """
     pooled: dict[tuple[str, str, str, str], dict[str, stats.SeedsAndWorlds]] = {}
     for group in groups:
-        for mode in group.modes:
+        for mode in shown_modes(group.modes, modes):
             by_world = stats.SeedsAndWorlds.of([run.final_by_world(mode) for run in group.runs])
             if by_world.scores.size:
                 setting = (group.label, group.method, mode, suite(group.task))

@@ -198,39 +198,26 @@ def notes_on_marks(results: Iterable[Result], *, brief: bool = False) -> list[st
 
 def all_results(groups: Sequence[Group], modes: Collection[str] | None = None) -> Table:
     """A row per setting and mode (of `modes`, if given), then one over the tasks of a suite."""
-    returns = [result for group in groups for result in summarise(group)]
-    successes = [result for group in groups for result in summarise(group, "success")]
-    return list_results(returns, successes, aggregate(groups), modes)
+    returns = [result for group in groups for result in summarise(group, "return", modes)]
+    successes = [result for group in groups for result in summarise(group, "success", modes)]
+    return list_results(returns, successes, aggregate(groups, modes))
 
 
 def list_results(
-    returns: Sequence[Result],
-    successes: Sequence[Result],
-    aggregates: Sequence[Aggregate] = (),
-    modes: Collection[str] | None = None,
+    returns: Sequence[Result], successes: Sequence[Result], aggregates: Sequence[Aggregate] = ()
 ) -> Table:
     """The same from results that are there already."""
-    returns, successes = (
-        [one for one in results if modes is None or one.mode in modes]
-        for results in (returns, successes)
-    )
     succeeded = {(one.group, one.mode): one for one in successes}
     rows = []
     for one in returns:
         success = succeeded.get((one.group, one.mode))
         made = {name: make(one, success) for name, (_, make) in COLUMNS.items()}
         rows.append(Row(_there(made), one.group.task, one.group.method))
-    pooled = [one for one in aggregates if modes is None or one.mode in modes]
-    rows += [Row(_there(_pooled(one))) for one in pooled]
+    rows += [Row(_there(_pooled(one))) for one in aggregates]
     named = {name for row in rows for name in row.cells}
     columns = [Column(name, kind=kind) for name, (kind, _) in COLUMNS.items() if name in named]
-    return Table(
-        name="results",
-        title="All results",
-        columns=tuple(columns),
-        rows=tuple(rows),
-        notes=tuple(_list_notes(named, [*returns, *successes])),
-    )
+    notes = tuple(_list_notes(named, [*returns, *successes]))
+    return Table("results", "All results", tuple(columns), tuple(rows), notes)
 
 
 def brief(table: Table) -> Table:
@@ -249,7 +236,6 @@ def _there(cells: Mapping[str, Cell | None]) -> dict[str, Cell]:
 
 
 def _pooled(one: Aggregate) -> dict[str, Cell | None]:
-    """The cells of a setting in a mode, over tasks."""
     return {
         "task": Cell(f"all {len(one.tasks)} {one.suite} tasks"),
         "setting": Cell(one.label),
@@ -281,7 +267,6 @@ def _mode(result: Result, _: Result | None) -> Cell:
 
 
 def _worlds(result: Result, _: Result | None) -> Cell | None:
-    """How many of a mode's worlds were shown."""
     seen = f"{result.worlds_seen or '?'} of {result.worlds}"
     return Cell(seen, value=result.worlds_seen) if result.worlds else None
 
@@ -449,23 +434,26 @@ def to_rows(table: Table) -> list[dict[str, str]]:
     return [{one.title: row.cell(one).line for one in table.columns} for row in table.rows]
 
 
+def _texts(table: Table) -> list[list[str]]:
+    """The titles of the columns, and below them the rows."""
+    rows = [[cell.line or "–" for cell in cells] for cells in table.lines()]
+    return [[column.title for column in table.columns], *rows]
+
+
 def to_markdown(table: Table) -> str:
     """For a README or a page of results."""
-    lines = [[column.title for column in table.columns], ["---"] * len(table.columns)]
-    lines += [[cell.line or "–" for cell in cells] for cells in table.lines()]
-    escaped = (
-        " | ".join(text.replace("|", r"\|").replace("\n", " ") for text in line) for line in lines
-    )
-    body = "\n".join(f"| {line} |" for line in escaped)
+    rule = ["---"] * len(table.columns)
+    lines = [
+        [text.replace("|", r"\|").replace("\n", " ") for text in line] for line in _texts(table)
+    ]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rule, *lines[1:]])
     parts = [f"**{table.title}**" if table.title else "", body, notes_of(table)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def to_latex(table: Table) -> str:
     """For a paper; it needs the package booktabs."""
-    lines = [[_tex(column.title) for column in table.columns]]
-    lines += [[_tex(cell.line or "–") for cell in cells] for cells in table.lines()]
-    head, *body = (" & ".join(line) + r" \\" for line in lines)
+    head, *body = (" & ".join(map(_tex, line)) + r" \\" for line in _texts(table))
     alignment = "".join("l" if column.kind == "text" else "r" for column in table.columns)
     return "\n".join(
         [
