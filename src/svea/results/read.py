@@ -107,10 +107,7 @@ class Run:
 
     @property
     def pictures(self) -> Record | None:
-        """The pictures that overlay mixed in during training; None where it was not used.
-
-        An empty record: the run does not say which.
-        """
+        """What overlay mixed in during training: empty if not recorded, None if it was not used."""
         if not uses_pictures(self.augment):
             return None
         given = self.told("pictures")
@@ -238,10 +235,7 @@ class Run:
 
 
 def by_world(records: Iterable[Record], unit: str = "return") -> dict[str, list[float]]:
-    """Returns, or successes, of episodes by the world they are from.
-
-    An episode without a world stands under its seed: it is the same for every agent.
-    """
+    """Returns, or successes, by world; without one, by the seed, which all agents share."""
     found: dict[str, list[float]] = {}
     for value, record in values(records, unit):
         name = record.get("world")
@@ -357,8 +351,8 @@ def read_run(folder: Path) -> Run:
     analyses = {path.stem: _read_rows(path, warnings) for path in paths}
     run = Run(folder, config, metrics, latest(recorded), analyses=analyses)
     warnings += _contradictions(run)
-    if BEFORE_EVAL in warnings and f"{EVALUATIONS} is missing" in warnings:
-        warnings.remove(f"{EVALUATIONS} is missing")  # said already
+    if BEFORE_EVAL in warnings:  # says it already
+        warnings = [text for text in warnings if text != f"{EVALUATIONS} is missing"]
     return replace(run, warnings=tuple(warnings))
 
 
@@ -421,11 +415,10 @@ def _read_lines(
                 warnings.append(f"{path.name} ends in half a line (still being written?); left out")
             elif line.strip():
                 damaged.append(number)
-    except FileNotFoundError:
-        warnings.append(f"{path.name} is missing")
-        return []
     except OSError as error:
-        warnings.append(f"{path.name} cannot be read ({error.strerror}); it is left out")
+        missing = isinstance(error, FileNotFoundError)
+        why = "is missing" if missing else f"cannot be read ({error.strerror}); it is left out"
+        warnings.append(f"{path.name} {why}")
         return []
     if damaged:
         where = f"{plural(len(damaged), 'damaged line')}, the first is line {damaged[0]}"

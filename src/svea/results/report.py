@@ -412,10 +412,7 @@ def _small_curves(group: Group) -> dict[str, str]:
 
 
 def embed(groups: Sequence[Group]) -> tuple[dict[Path, str], list[str]]:
-    """Media files as data URLs, as many as a page can carry; and what is left out, and why.
-
-    Pictures are re-encoded small; videos go in as they are.
-    """
+    """Media files as data URLs, as many as a page can carry; and what is left out, and why."""
     sources: dict[Path, str] = {}
     left_out: list[str] = []
     lacking: dict[str, None] = {}  # in order

@@ -101,10 +101,7 @@ def summarise(
 
 
 def summarise_mode(group: Group, mode: str, unit: Unit = "return") -> Result | None:
-    """The result of a group in a mode; None where there is none.
-
-    It depends on the records of the group's runs alone, so every verb shows the same numbers.
-    """
+    """The result of a group in a mode, from the records of its runs alone; None without any."""
     present = [run for run in group.runs if run.finals(mode, unit).size]
     scores = [run.finals(mode, unit) for run in present]
     if not scores:
@@ -172,8 +169,7 @@ class Aggregate:
 def aggregate(groups: Sequence[Group], modes: Collection[str] | None = None) -> list[Aggregate]:
     """One row per setting, mode (of `modes`, if given) and suite with results on several tasks.
 
-    Returns are pooled as they are, so only within a suite: every task of DMControl pays 0 to 1,000
-    an episode, every robot task at most 50.
+    Only within a suite returns have one scale: 0 to 1,000 in DMControl, at most 50 with a robot.
     """
     pooled: dict[tuple[str, str, str, str], dict[str, stats.SeedsAndWorlds]] = {}
     for group in groups:
@@ -235,10 +231,7 @@ def mean_curve(curves: Iterable[Curve]) -> MeanCurve | None:
 
 
 def areas(runs: Sequence[Run], mode: str, beside: Sequence[Run] = ()) -> NDArray[np.float64]:
-    """The area under each run's evaluation curve, up to the last decision that all reach.
-
-    The runs `beside` them are of all, too.
-    """
+    """The area under each run's evaluation curve, to where all, and those `beside` them, end."""
     curves, others = (
         [curve for run in some if (curve := run.evaluation_curve(mode)).decisions.size]
         for some in (runs, beside)
