@@ -47,8 +47,9 @@ def test_pictures_have_limits(tmp_path, monkeypatch):
 
 
 def test_key_frames_of_a_video_and_of_garbage(tmp_path, video):
-    assert read_key_frames(put(tmp_path / "v.mp4", video)).shape == (1, SIDE, SIDE, 3)
-    assert len(read_key_frames(put(tmp_path / "g.mp4", b"garbage"))) == 0
+    (frame,) = read_key_frames(put(tmp_path / "v.mp4", video))
+    assert frame.shape == (SIDE, SIDE, 3)
+    assert read_key_frames(put(tmp_path / "g.mp4", b"garbage")) == []
 
 
 @pytest.mark.parametrize("side", [84, 96, 100])

@@ -35,7 +35,7 @@ class Game:
     """A task without pictures: dm_control's own loop around it."""
 
     def __init__(self, name):
-        self.env = load("robot", name)
+        self.env = load(name)
         self.task, self.physics = self.env.task, self.env.physics
         self.data = self.physics.data.ptr
 

@@ -19,11 +19,8 @@ from svea.core import process
 from svea.core.errors import UserError
 from svea.core.words import one_line
 
-START_SECONDS = 10.0
-"""An ffmpeg that does not tell its version within this time is not usable."""
-
-SILENT_SECONDS = 20.0
-"""ffmpeg is stopped if for this long it neither gives nor takes anything."""
+START_SECONDS = 10.0  # an ffmpeg that does not tell its version within this time is not usable
+SILENT_SECONDS = 20.0  # ffmpeg is stopped if for this long it neither gives nor takes anything
 
 H264 = "libx264"
 """The encoder of our videos. Some builds of ffmpeg are without it, for its licence."""
@@ -99,7 +96,6 @@ class Process:
     def __init__(
         self, command: Sequence[str], takes_input: bool = False, silent_seconds: float | None = None
     ) -> None:
-        """Start it; whether something will be written to it has to be known."""
         self._seconds = SILENT_SECONDS if silent_seconds is None else silent_seconds
         try:
             self._process = subprocess.Popen(

@@ -41,7 +41,6 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
     """
 
     def __init__(self, env: gym.Env[Any, Any], mode: Mode, settings: Settings) -> None:
-        """Read the environment's spaces; refuse those that cannot be adapted."""
         super().__init__(env)
         self._layout = read_layout(env.observation_space)
         self._settings, self._episode = settings, StackedEpisode(settings)
@@ -59,13 +58,12 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         """Begin an episode; the very first one without a seed has that of `make_env`, if any."""
         seed = self._episode.choose_seed(seed)
         observation, info = self.env.reset(seed=seed, options=options)
-        self._episode.begin()
         self._stacked_before = None
         if self._mode is not None:
             self._mode.choose(seed, options or {})
             draws = self._looks.integers(2**63) if seed is None else seed
             self._mode.begin(None, np.random.default_rng([int(draws), _LOOKS]))
-        return self._episode.fill(self._show(self._newest(observation))), self._info(info)
+        return self._episode.begin(self._show(self._newest(observation))), self._info(info)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Repeat the action, sum its rewards, and show the picture it led to."""
@@ -100,7 +98,6 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         return own if self._mode is None else own | self._mode.provenance
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:
-        """What the environment tells, frames so far, and which look the mode shows."""
         shown = {} if self._mode is None else self._mode.info
         return info | {"frames": self._episode.frames} | shown
 
@@ -160,7 +157,6 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         return picture.transpose(2, 0, 1) if picture.ndim == 3 else picture[None]
 
     def _rescale(self, action: Any) -> Any:
-        """The environment's own action."""
         theirs = self.env.action_space
         if isinstance(theirs, gym.spaces.Discrete):
             return theirs.start + read_choice(action, int(theirs.n))
@@ -218,23 +214,17 @@ class Layout:
                 f"{self.shape}: make the two agree."
             )
         if self.scale is not None:
-            picture = self._bytes(picture)
+            rounded = np.rint(picture * self.scale)
+            if not (rounded.min() >= 0 and rounded.max() <= 255):  # written so that NaN fails
+                raise NumericsError(
+                    f"the environment showed values from {picture.min():g} to {picture.max():g}; "
+                    f"its observation space allows 0 to {255 / self.scale:g}."
+                )
+            picture = rounded.astype(np.uint8)
         if self.channel_axis is None:
             return picture
-        if self.channels == 1:
-            return picture.squeeze(self.channel_axis)
-        return np.moveaxis(picture, self.channel_axis, -1)
-
-    def _bytes(self, picture: np.ndarray) -> np.ndarray:
-        """Floats in the declared range, rounded to bytes."""
-        assert self.scale is not None
-        rounded = np.rint(picture * self.scale)
-        if not (rounded.min() >= 0 and rounded.max() <= 255):  # written so that NaN fails
-            raise NumericsError(
-                f"the environment showed values from {picture.min():g} to {picture.max():g}; its "
-                f"observation space allows 0 to {255 / self.scale:g}."
-            )
-        return rounded.astype(np.uint8)
+        moved = np.moveaxis(picture, self.channel_axis, -1)
+        return moved[..., 0] if self.channels == 1 else moved
 
 
 def _five(step: Any) -> Any:

@@ -37,11 +37,9 @@ class ColorMode(WorldsMode):
     """Shows one colour setting per episode."""
 
     def __init__(self, name: str) -> None:
-        """Load the benchmark's settings of one of `COLOR_MODES`."""
         self.settings = load_settings(name)
         count, digest = len(self.settings), sha256(json.dumps(self.settings).encode())
         super().__init__(name, range(count), source="dmcgb", settings=count, sha256=digest)
-        self._stars: np.ndarray | None = None
 
     def prepare(self, model: Any, domain: str) -> None:
         """Find what will be recoloured, and where the sky has stars."""
@@ -64,7 +62,8 @@ class ColorMode(WorldsMode):
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
         """Apply the episode's setting."""
-        self.apply(scene, self.settings[self.next_world(rng)])
+        self.next_world(rng)
+        self.apply(scene, self.setting)
 
     def apply(self, scene: Scene, setting: Setting) -> None:
         """Write a setting into the model and upload what can be seen of the two textures."""

@@ -23,6 +23,7 @@ What the public code does otherwise, or does not do at all:
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,24 +33,16 @@ from svea.envs.looks import Mode, Scene, WorldsMode
 NEARER = {"easy": 3.0, "hard": 9.0}
 """The smaller of the two steps of `light_position` in metres; the other is one more."""
 
-MOST_CHANGE = {"easy": 0.2, "hard": 10.0}
-"""Of a channel of `light_color`."""
-
-COLORS = 100
-"""Worlds of `light_color`."""
-
-SPEED = {"easy": 0.01, "hard": 0.05}
-"""Of `moving_light`, in metres per decision and axis."""
-
-TURNS_AT = {"easy": 5.0, "hard": 10.0}
-"""Metres from where it began, along each axis."""
+MOST_CHANGE = {"easy": 0.2, "hard": 10.0}  # of a channel of `light_color`
+COLORS = 100  # worlds of `light_color`
+SPEED = {"easy": 0.01, "hard": 0.05}  # of `moving_light`, in metres per decision and axis
+TURNS_AT = {"easy": 5.0, "hard": 10.0}  # metres from where it began, along each axis
 
 
 class LightPosition(WorldsMode):
     """Moves the lamps, to one of eight places per episode."""
 
     def __init__(self, name: str) -> None:
-        """Compute the eight places."""
         self.offsets = light_offsets(name.rpartition("_")[2])
         super().__init__(name, range(len(self.offsets)), source="stored")
 
@@ -62,7 +55,6 @@ class LightColor(WorldsMode):
     """Colours the lamps, one of 100 ways per episode."""
 
     def __init__(self, name: str) -> None:
-        """Take the strength from the name."""
         super().__init__(name, range(COLORS), source="stored")
         self._most = MOST_CHANGE[name.rpartition("_")[2]]
 
@@ -75,19 +67,14 @@ class LightColor(WorldsMode):
 
 
 class MovingLight(Mode):
-    """Moves the lamps along the diagonal, there and back."""
+    """Moves the lamps along the diagonal, there and back, always the same way."""
+
+    made_with: Mapping[str, Any] = {"source": "stored"}
 
     def __init__(self, name: str) -> None:
-        """Take speed and turning point from the name."""
         super().__init__(name)
         level = name.rpartition("_")[2]
         self._speed, self._turns_at = SPEED[level], TURNS_AT[level]
-        self._decisions = 0
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """The path is computed, and always the same."""
-        return super().provenance | {"source": "stored"}
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
         """Begin where the task's own lamps are."""

@@ -31,8 +31,7 @@ DRAWING = "SVEA_DRAWING"
 """The variable that says who draws: auto, cpu or opengl. It beats a run's own renderer."""
 AUTO, RASTER, OPENGL = RENDERERS = ("auto", "raster", "opengl")
 """Who draws, as a run's configuration names it."""
-PROGRAM = "svea raster"
-"""What records call the rasteriser, followed by its version."""
+PROGRAM = "svea raster"  # what records call the rasteriser, followed by its version
 
 _chosen: str | None = None  # the backend that this process chose, as opposed to the user
 fallen_back = False
@@ -74,7 +73,6 @@ def prepare_simulator() -> None:
 
 
 def _mujoco_gl() -> str:
-    """The backend of this process, if one is chosen."""
     return os.environ.get("MUJOCO_GL", "").strip().lower()
 
 
@@ -167,10 +165,8 @@ def undisturbed(gl: Any = None) -> Iterator[None]:
     """A region where an OpenGL context is current, and after which another one is so again.
 
     dm_control takes for granted that its own stays current. Nor is garbage collected in between:
-    whoever frees a context leaves none current.
-
-    Args:
-        gl: The context; `None` if the region itself changes which one is current.
+    whoever frees a context leaves none current. Without `gl`, the region itself changes which one
+    is current.
     """
     restore, collects = _restoring(), gc.isenabled()
     gc.disable()
@@ -214,7 +210,6 @@ def import_suite() -> Any:
 
 
 def _broken(backend: str, error: Exception) -> RendererError:
-    """What to say of a backend that does not work."""
     others = _BACKENDS.get(platform.system(), _BACKENDS["Linux"])
     return RendererError(
         f"the OpenGL backend {backend or 'default'!r} does not work here "
@@ -237,7 +232,6 @@ def is_software(renderer: str) -> bool:
 
 
 def _check_mujoco_version() -> None:
-    """Refuse the MuJoCo versions that dm_control does not work with."""
     installed = importlib.metadata.version("mujoco")
     major, minor = map(int, installed.split(".")[:2])
     if not (3, 17) <= (major, minor) < (4, 0):
@@ -260,7 +254,6 @@ def _configure_mesa() -> None:
 
 
 def _can_load(*names: str) -> bool:
-    """Whether one of these shared libraries loads."""
     for name in names:
         with contextlib.suppress(OSError):
             ctypes.CDLL(ctypes.util.find_library(name) or name)
