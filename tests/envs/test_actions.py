@@ -12,36 +12,22 @@ from svea.envs import make_env
 from svea.envs.dmc import MOST_ACTIONS, DiscreteActions
 
 
-class Wide(Toy):
-    """A toy with more dimensions of action, of which it remembers the last."""
-
-    def __init__(self, dimensions: int) -> None:
-        super().__init__()
-        self.action_space = type(self.action_space)(-1.0, 1.0, (dimensions,), np.float32)
-
-    def step(self, action):
-        self.received = action
-        return super().step(action)
-
-
 @pytest.mark.parametrize(("bins", "dimensions"), [(2, 1), (3, 2), (4, 3), (2, 12), (4096, 1)])
 def test_every_number_is_one_corner_of_a_grid(bins, dimensions):
-    env = DiscreteActions(Wide(dimensions), bins)
+    env = DiscreteActions(Toy(actions=dimensions), bins)
     assert env.action_space == Discrete(bins**dimensions)
-    env.reset(seed=0)
     for number in {0, 1, bins**dimensions // 2, bins**dimensions - 1}:
-        env.step(number)
         digits = [number // bins**place % bins for place in reversed(range(dimensions))]
         expected = [-1 + 2 * digit / (bins - 1) for digit in digits]
-        np.testing.assert_allclose(env.unwrapped.received, expected, atol=1e-6)
-        assert env.unwrapped.received.dtype == np.float32
+        np.testing.assert_allclose(env.action(number), expected, atol=1e-6)
+        assert env.action(number).dtype == np.float32
     assert len({tuple(vector) for vector in env.vectors.tolist()}) == bins**dimensions
 
 
 @pytest.mark.parametrize(("bins", "dimensions"), [(1, 1), (5, 6), (2, 13)])
 def test_too_few_and_too_many_are_refused_with_the_number(bins, dimensions):
     with pytest.raises(UserError, match=f"{bins}.*{MOST_ACTIONS}"):
-        DiscreteActions(Wide(dimensions), bins)
+        DiscreteActions(Toy(actions=dimensions), bins)
 
 
 def test_no_bins_for_what_is_already_discrete(examples_on_path):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import re
 
 import numpy as np
 import pytest
+from suite_models import recompiled
 
 from svea.config.modes import COLOR_MODES
 from svea.core.errors import UserError
@@ -22,28 +21,16 @@ GOLDEN = {
 }
 
 
-def recompiled(domain: str, setting):
-    """The domain's model compiled from XML edited the way the benchmark edits it."""
-    import mujoco
-
-    module = importlib.import_module(f"dm_control.suite.{domain}")
-    xml, assets = module.get_model_and_assets()
-    assets = {name: bytes(content) for name, content in assets.items()}
-
-    def color(key):
-        return " ".join(repr(v) for v in setting[key])
-
-    def edit(name, pattern, replacement):
-        text, count = re.subn(pattern, replacement, assets[name].decode())
-        assert count == 1
-        assets[name] = text.encode()
-
-    sky, materials = "./common/skybox.xml", "./common/materials.xml"
-    edit(sky, 'rgb1=".4 .6 .8"', f'rgb1="{color("skybox_rgb")}"')
-    edit(materials, 'rgb1=".1 .2 .3"', f'rgb1="{color("grid_rgb1")}"')
-    edit(materials, 'rgb2=".2 .3 .4"', f'rgb2="{color("grid_rgb2")}"')
-    edit(materials, 'name="self" rgba=".7 .5 .3 1"', f'name="self" rgba="{color("self_rgb")} 1"')
-    return mujoco.MjModel.from_xml_string(xml, assets)
+def edits(setting):
+    """How the benchmark edits the suite's XML."""
+    color = {key: " ".join(map(repr, channels)) for key, channels in setting.items()}
+    body = 'name="self" rgba="{} 1"'.format
+    return [
+        ("./common/skybox.xml", 'rgb1=".4 .6 .8"', f'rgb1="{color["skybox_rgb"]}"'),
+        ("./common/materials.xml", 'rgb1=".1 .2 .3"', f'rgb1="{color["grid_rgb1"]}"'),
+        ("./common/materials.xml", 'rgb2=".2 .3 .4"', f'rgb2="{color["grid_rgb2"]}"'),
+        ("./common/materials.xml", body(".7 .5 .3"), body(color["self_rgb"])),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -63,11 +50,8 @@ def test_pixels_are_those_of_a_recompiled_model(domain, rendering, monkeypatch):
     env.step(env.action_space.high)
     for setting in env.unwrapped.mode.settings[:2]:
         env.unwrapped.mode.apply(scene, setting)
-        model = recompiled(domain, setting)
+        model, data = recompiled(domain, edits(setting), scene.data)
         model.site_rgba[:] = scene.model.site_rgba  # finger_spin hides its target
-        data = mujoco.MjData(model)
-        data.qpos[:] = scene.data.qpos
-        mujoco.mj_forward(model, data)
         renderer = Renderer(model, data, size=84, rendering=rendering)
         visible = scene.renderer.visible_sky_faces()
         skies = (texture(each, each.tex("skybox").id) for each in (scene.model, model))

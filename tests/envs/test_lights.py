@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from typing import Any
 from unittest.mock import Mock
@@ -10,22 +9,13 @@ from unittest.mock import Mock
 import mujoco
 import numpy as np
 import pytest
+from suite_models import undisturbed
 
 from svea.envs import make_env
 from svea.envs.looks import lights
 
 SMALL = {"image_size": 16, "rendering": "fast"}
 STEPS = {"easy": (3, 4), "hard": (9, 10)}
-
-
-def own_lights(env: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Places and directions of the task's own lights in the present state."""
-    scene = env.unwrapped._scene
-    data = copy.copy(scene.data)
-    mujoco.mj_kinematics(scene.model, data)
-    mujoco.mj_comPos(scene.model, data)
-    mujoco.mj_camlight(scene.model, data)
-    return data.light_xpos.copy(), data.light_xdir.copy()
 
 
 @pytest.mark.parametrize(
@@ -39,10 +29,10 @@ def test_lights_move_to_each_of_eight_places(task: str, level: str) -> None:
     for world in range(8):
         assert env.reset(seed=world)[1]["world"] == world
         for _ in range(2):
-            places, directions = own_lights(env)
-            moved = env.unwrapped._scene.data.light_xpos - places
+            own, data = undisturbed(env), env.unwrapped._scene.data
+            moved = data.light_xpos - own.light_xpos
             np.testing.assert_allclose(moved, moved[:1].repeat(len(moved), axis=0), atol=1e-12)
-            np.testing.assert_array_equal(env.unwrapped._scene.data.light_xdir, directions)
+            np.testing.assert_array_equal(data.light_xdir, own.light_xdir)
             env.step(env.action_space.high)
         seen.append(tuple(moved[0].round(9)))
     assert sorted(seen) == sorted(itertools.product(STEPS[level], repeat=3))
@@ -98,7 +88,7 @@ def test_a_light_drifts_by_decisions(level: str, speed: float) -> None:
     for _ in range(2):  # the second episode begins where the first did
         env.reset(seed=1)
         for decision in range(5):
-            moved = env.unwrapped._scene.data.light_xpos - own_lights(env)[0]
+            moved = env.unwrapped._scene.data.light_xpos - undisturbed(env).light_xpos
             np.testing.assert_allclose(moved, np.full((1, 3), decision * speed), atol=1e-12)
             env.step(env.action_space.high)
     assert "worlds" not in env.unwrapped.provenance

@@ -50,10 +50,13 @@ def test_an_own_environment_looks_different_and_is_the_same(mode: str) -> None:
     np.testing.assert_array_equal(looks[0][1][3:], looks[0][2][:6])
 
 
-def test_without_seeds_looks_differ() -> None:
+def test_the_seed_or_an_option_chooses_the_world_and_without_them_looks_differ() -> None:
     envs = [make_env(**TOY, mode="picture_colors") for _ in range(3)]
     worlds = {tuple(env.reset()[1]["world"] for _ in range(3)) for env in envs}
     assert len(worlds) == 3, "one in 10**6 by chance"
+    assert envs[0].reset(seed=207)[1]["world"] == 7
+    assert envs[0].reset(seed=207, options={"world": 12})[1]["world"] == 12
+    assert describe(provenance_of(envs[0])) == "picture_colors"
 
 
 def test_colors_are_a_hundred_settings_that_keep_grey_grey() -> None:
@@ -63,14 +66,6 @@ def test_colors_are_a_hundred_settings_that_keep_grey_grey() -> None:
         matrix, offset = color_setting(world)
         red, green, blue = matrix @ np.full(3, 100.0) + offset
         assert red == pytest.approx(green, abs=0.5) and green == pytest.approx(blue, abs=0.5)
-
-
-def test_the_seed_chooses_the_world_and_so_does_an_option() -> None:
-    env = make_env(**TOY, mode="picture_colors")
-    assert env.reset(seed=207)[1]["world"] == 7
-    assert env.reset(seed=207, options={"world": 12})[1]["world"] == 12
-    provenance = provenance_of(env)
-    assert provenance["worlds"] == SETTINGS and describe(provenance) == "picture_colors"
 
 
 def test_a_video_moves_by_a_frame_per_decision_at_its_weight() -> None:
@@ -135,13 +130,10 @@ def test_what_is_not_a_mode_is_named(mode: str) -> None:
         make_env(**TOY, mode=mode)
 
 
-def test_a_mode_that_shows_no_bytes_is_named() -> None:
+def test_a_mode_that_shows_no_bytes_is_named_and_a_weight_is_a_share() -> None:
     env = make_env(**TOY, mode="own_looks:FloatMode")
     with pytest.raises(UserError, match=r"FloatMode.*float64"):
         env.reset(seed=0)
-
-
-@pytest.mark.parametrize("weight", [-0.1, 1.5, "0.5", float("nan"), True])
-def test_a_weight_is_a_share(weight: Any) -> None:
-    with pytest.raises(UserError, match="weight"):
-        make_env(**TOY, mode="picture_video", weight=weight)
+    for weight in (-0.1, 1.5, "0.5", float("nan"), True):
+        with pytest.raises(UserError, match="weight"):
+            make_env(**TOY, mode="picture_video", weight=weight)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import colorsys
-import importlib
-import re
 
 import numpy as np
 import pytest
 from PIL import Image
 from small_media import full_frames, write_video
+from suite_models import recompiled
 
 from svea.core.errors import UserError
 from svea.data.clips import in_folder
@@ -68,22 +67,6 @@ def test_green_is_the_benchmarks_green():
     assert 0.1 < found.mean() < 0.9 and clear.mean() > 0.95
 
 
-def recompiled_green(domain, mode):
-    """The domain's model compiled from XML edited the way the benchmark edits it."""
-    import mujoco
-
-    module = importlib.import_module(f"dm_control.suite.{domain}")
-    xml, assets = module.get_model_and_assets()
-    assets = {name: bytes(content) for name, content in assets.items()}
-    files = ["./common/skybox.xml"] + ["./common/materials.xml"] * (mode == "video_hard")
-    for name in files:
-        text = assets[name].decode()
-        texture = re.search(r"<texture.*?/>", text, re.DOTALL).group()
-        green = re.sub(r'(rgb1|rgb2|markrgb)="[^"]*"', r'\1=".2 .8 .2"', texture)
-        assets[name] = text.replace(texture, green).encode()
-    return mujoco.MjModel.from_xml_string(xml, assets)
-
-
 @pytest.mark.parametrize(
     ("domain", "task", "mode", "rendering"),
     [("walker", "walk", "video_hard", "full"), ("cartpole", "balance", "video_easy", "fast")],
@@ -93,10 +76,11 @@ def test_the_screen_is_that_of_a_recompiled_model(domain, task, mode, rendering)
 
     env = make_env(f"{domain}_{task}", mode, rendering=rendering).unwrapped
     env.reset(seed=0)
-    scene, model = env._scene, recompiled_green(domain, mode)
-    data = mujoco.MjData(model)
-    data.qpos[:] = scene.data.qpos
-    mujoco.mj_forward(model, data)
+    scene, files = env._scene, ["skybox", "materials"][: 1 + (mode == "video_hard")]
+    green = r'(rgb1|rgb2|markrgb)="[^"]*"', r'\1=".2 .8 .2"'
+    model, data = recompiled(
+        domain, [(f"./common/{file}.xml", *green) for file in files], scene.data
+    )
     mujoco.mj_forward(scene.model, scene.data)
     renderer = Renderer(model, data, size=84, rendering=rendering)
     np.testing.assert_array_equal(scene.renderer.draw(), renderer.draw())
@@ -172,16 +156,12 @@ def test_random_order_is_drawn_from_the_seed(counting_videos):
 
 
 @pytest.mark.parametrize(("name", "count"), [("video_easy", 10), ("video_hard", 100)])
-def test_the_embedded_default(name, count):
-    mode = VideoMode(name)
+def test_clips_are_generated_without_a_data_folder_and_not_made_up_with_one(name, count, tmp_path):
     expected = {"mode": name, "source": "procedural", "clips": count, "version": 1}
     shown = {"order": "random", "worlds": count, "shown": "84 x 84"}
-    assert mode.provenance == expected | shown
-
-
-def test_a_data_folder_without_clips_is_no_reason_to_make_some_up(tmp_path):
+    assert VideoMode(name).provenance == expected | shown
     with pytest.raises(UserError, match=r"video0\.mp4"):
-        VideoMode("video_easy", tmp_path)
+        VideoMode(name, tmp_path)
 
 
 @pytest.fixture
@@ -235,17 +215,4 @@ def test_a_damaged_clip_is_reported_by_reset(tmp_path):
     env = make_env("cartpole_balance", "video_easy", videos=tmp_path, **SMALL)
     with pytest.raises(UserError, match=r"clip\.mp4"):
         env.reset(seed=0)
-    env.close()
-
-
-@pytest.mark.parametrize("mode", ["video_easy", "video_hard"])
-def test_the_benchmarks_own_clips(data_dir, mode):
-    env = make_env("cartpole_balance", mode, data_dir=data_dir, **SMALL)
-    first, _ = env.reset(seed=1)
-    again, _ = env.reset(seed=1)
-    np.testing.assert_array_equal(first, again)
-    provenance = env.unwrapped.provenance
-    assert provenance["source"] == "dmcgb" and len(provenance["sha256"]) == 64
-    total = {"video_easy": 10, "video_hard": 100}[mode]
-    assert provenance["clips"] + len(provenance.get("missing", [])) == total
     env.close()

@@ -69,9 +69,7 @@ class ColorMode(WorldsMode):
         """Write a setting into the model and upload what can be seen of the two textures."""
         model = scene.model
         model.mat_rgba[self._agent, :3] = setting["self_rgb"]
-        fill_checker(
-            texture(model, self._grid), setting["grid_rgb1"], setting["grid_rgb2"], GRID_LINE
-        )
+        fill_checker(texture(model, self._grid), setting["grid_rgb1"], setting["grid_rgb2"])
         scene.renderer.upload_texture(self._grid)
         sky, faces = texture(model, self._sky), scene.renderer.visible_sky_faces()
         fill_sky(sky, setting["skybox_rgb"], faces)
@@ -94,17 +92,15 @@ def texture(model: Any, index: int) -> np.ndarray:
     return flat.reshape(height, width, channels)
 
 
-def fill_checker(
-    pixels: np.ndarray, first: Sequence[float], second: Sequence[float], line: Sequence[float]
-) -> None:
+def fill_checker(pixels: np.ndarray, first: Sequence[float], second: Sequence[float]) -> None:
     """Fill a texture as MuJoCo's builtin `checker` with `mark="edge"`: 2 x 2 fields, a border."""
     half_y, half_x = pixels.shape[0] // 2, pixels.shape[1] // 2
     pixels[:half_y, :half_x] = pixels[half_y:, half_x:] = _to_bytes(first)
     pixels[:half_y, half_x:] = pixels[half_y:, :half_x] = _to_bytes(second)
-    pixels[[0, -1], :] = pixels[:, [0, -1]] = _to_bytes(line)
+    pixels[[0, -1], :] = pixels[:, [0, -1]] = _to_bytes(GRID_LINE)
 
 
-def fill_sky(pixels: np.ndarray, color: Sequence[float], faces: Sequence[int] = range(6)) -> None:
+def fill_sky(pixels: np.ndarray, color: Sequence[float], faces: Sequence[int]) -> None:
     """Fill sides of a skybox as MuJoCo's builtin `gradient`: a colour above, black below."""
     width = pixels.shape[1]
     cube = pixels.reshape(6, width, width, 3)

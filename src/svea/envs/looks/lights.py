@@ -43,7 +43,8 @@ class LightPosition(WorldsMode):
     """Moves the lamps, to one of eight places per episode."""
 
     def __init__(self, name: str) -> None:
-        self.offsets = light_offsets(name.rpartition("_")[2])
+        nearer = NEARER[name.rpartition("_")[2]]
+        self.offsets = nearer + np.array(list(itertools.product((0.0, 1.0), repeat=3)))
         super().__init__(name, range(len(self.offsets)), source="stored")
 
     def update(self, scene: Scene) -> None:
@@ -81,10 +82,10 @@ class MovingLight(Mode):
         self._decisions = 0
 
     def update(self, scene: Scene) -> None:
-        """Move on by a decision."""
+        """Move on by a decision: from 0 up, and round at either end."""
         self._decisions += 1
-        way = there_and_back(self._decisions * self._speed, self._turns_at)
-        move_lights(scene, np.full(3, way))
+        way, end = self._decisions * self._speed, self._turns_at
+        move_lights(scene, np.full(3, end - abs((way + end) % (4 * end) - 2 * end)))
 
 
 LIGHTS = {
@@ -92,24 +93,6 @@ LIGHTS = {
     "light_color": LightColor,
     "moving_light": MovingLight,
 }
-
-
-def light_offsets(level: str) -> np.ndarray:
-    """The offsets of `light_position` in metres, `(8, 3)`.
-
-    >>> light_offsets("easy")[[0, 1, 7]].tolist()
-    [[3.0, 3.0, 3.0], [3.0, 3.0, 4.0], [4.0, 4.0, 4.0]]
-    """
-    return NEARER[level] + np.array(list(itertools.product((0.0, 1.0), repeat=3)))
-
-
-def there_and_back(way: float, end: float) -> float:
-    """Where one is after a way that begins at 0, goes up, and turns round at `end` and `-end`.
-
-    >>> [there_and_back(way, 5.0) for way in (0.0, 4.0, 6.0, 14.0, 16.0, 21.0)]
-    [0.0, 4.0, 4.0, -4.0, -4.0, 1.0]
-    """
-    return end - abs((way + end) % (4 * end) - 2 * end)
 
 
 def move_lights(scene: Scene, offset: np.ndarray) -> None:

@@ -22,7 +22,7 @@ from svea.core.errors import UserError, between, unknown_name
 from svea.data import clips
 from svea.data.clips import CLIP_SETS
 from svea.envs.looks import Mode, Scene, writable_arrays
-from svea.envs.looks.colors import GRID_LINE, ColorMode, fill_checker, fill_sky, texture
+from svea.envs.looks.colors import ColorMode, fill_checker, fill_sky, texture
 from svea.envs.looks.distracting import DistractingMode
 from svea.envs.looks.pictures import PictureMode
 from svea.envs.looks.videos import GREEN, VideoMode, is_green, show_behind
@@ -76,20 +76,12 @@ def find_clips(data_dir: Path | None) -> dict[str, Clip]:
 
 
 def channels(color: str) -> list[float]:
-    """A colour #rrggbb as channels in [0, 1].
-
-    >>> channels("#ff0080")
-    [1.0, 0.0, 0.5019607843137255]
-    """
+    """A colour #rrggbb as channels in [0, 1]."""
     return [int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)]
 
 
 def to_text(color: Any) -> str:
-    """Channels in [0, 1] as #rrggbb.
-
-    >>> to_text((1.0, 0.0, 0.502))
-    '#ff0080'
-    """
+    """Channels in [0, 1] as #rrggbb."""
     return "#" + "".join(f"{round(255 * float(each)):02x}" for each in color)
 
 
@@ -437,7 +429,7 @@ def _flat(pixels: np.ndarray, color: Sequence[float], faces: Any) -> None:
 
 
 def _checker(pixels: np.ndarray, color: Sequence[float], faces: Any) -> None:
-    fill_checker(pixels, color, [min(1.0, channel + 0.1) for channel in color], GRID_LINE)
+    fill_checker(pixels, color, [min(1.0, channel + 0.1) for channel in color])
 
 
 def _copied(arrays: Places) -> Places:

@@ -24,6 +24,7 @@ PATTERNS = ("flat", "checker", "gradient", "noise")
 
 CAMERA = (1.25, 0.70, 0.72)  # where the training camera stands, in metres
 
+_FILE = resources.files("svea.envs.robot").joinpath("worlds.json")
 _CHECKS = 8  # along a side of a texture
 
 Triple = tuple[float, float, float]
@@ -67,15 +68,11 @@ class World:
 @functools.cache
 def stored() -> tuple[World, ...]:
     """The 25 worlds of `worlds.json`."""
-    worlds = json.loads(_file().read_text())
+    worlds = json.loads(_FILE.read_text())
     return tuple(
         World(**world | {"surfaces": {n: Pattern(**p) for n, p in world["surfaces"].items()}})
         for world in worlds
     )
-
-
-def _file() -> Any:
-    return resources.files("svea.envs.robot").joinpath("worlds.json")
 
 
 ARM = {"arm": "primitives"}  # how the arm is drawn, for provenance
@@ -91,7 +88,7 @@ class RobotTestMode(WorldsMode):
     """The 25 test worlds, one per episode; a reset without a seed shows the next one."""
 
     def __init__(self, *, world: int | None = None) -> None:
-        made_with = {**ARM, "source": "stored", "sha256": sha256(_file().read_bytes())}
+        made_with = {**ARM, "source": "stored", "sha256": sha256(_FILE.read_bytes())}
         super().__init__("test", range(WORLDS), **made_with)
         self._only, self._world = None, -1
         if world is not None:
