@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_media import write_video
 
 from svea.core.errors import UserError
-from svea.data.clips import in_folder
 from svea.envs import make_env
 from svea.envs.looks import describe, provenance_of
 from svea.envs.looks.pictures import SETTINGS, color_setting
@@ -77,24 +74,6 @@ def test_a_video_moves_by_a_frame_per_decision_at_its_weight() -> None:
         assert np.array_equal(newest, drawn) == (weight == 0)
         if weight:
             assert not np.array_equal(newest[0], newest[1]), "the clip moves"
-
-
-def test_a_file_is_resampled_as_in_the_video_modes(tmp_path: Path) -> None:
-    """Without smoothing: of fine noise, far more is left than in a smooth frame."""
-    noise = np.random.default_rng(0).integers(0, 256, (3, 120, 160, 3), np.uint8)
-    write_video(tmp_path / "noise.mp4", noise)
-    env: Any = make_env(
-        **TOY, mode="picture_video", weight=1.0, videos=tmp_path, render_mode="rgb_array"
-    )
-    expected = in_folder(tmp_path).open(0, 16, smooth=False)
-    seen, _ = env.reset(seed=0)
-    for decision in range(3):
-        np.testing.assert_array_equal(seen[-3:].transpose(1, 2, 0), expected.frame(decision))
-        seen, *_ = env.step(np.zeros(1, np.float32))
-    smooth = in_folder(tmp_path).open(0, 16)
-    assert expected.frame(0).std() > 1.5 * smooth.frame(0).std()
-    provenance = provenance_of(env)
-    assert provenance["stored"] == ["160 x 120"] and provenance["shown"] == "16 x 16"
 
 
 @pytest.mark.parametrize("mode", PICTURE)

@@ -146,15 +146,6 @@ def test_sequential_order_is_the_benchmarks(counting_videos):
     env.close()
 
 
-def test_random_order_is_drawn_from_the_seed(counting_videos):
-    mode = VideoMode("video_easy", videos=counting_videos)
-    drawn = []
-    for seed in range(200):
-        mode.begin(None, np.random.default_rng(seed))
-        drawn.append(int(mode._clip.frame(0)[0, 0, 0]) // 50)
-    assert min(np.bincount(drawn, minlength=4)) > 25
-
-
 @pytest.mark.parametrize(("name", "count"), [("video_easy", 10), ("video_hard", 100)])
 def test_clips_are_generated_without_a_data_folder_and_not_made_up_with_one(name, count, tmp_path):
     expected = {"mode": name, "source": "procedural", "clips": count, "version": 1}
