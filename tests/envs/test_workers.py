@@ -207,9 +207,7 @@ class Incidents(list[dict[str, Any]]):
         return [incident["cause"] for incident in self]
 
 
-def test_a_death_that_comes_back_ends_the_run_with_its_signal(
-    monkeypatch: Patch,
-) -> None:
+def test_a_death_that_comes_back_ends_the_run_with_its_signal(monkeypatch: Patch) -> None:
     monkeypatch.setattr(pool, "RESTARTS", 1)
     incidents = Incidents()
     with Workers([TOY, TOY | {"task": "toy:make_dying"}], incidents.append) as workers:
@@ -279,13 +277,17 @@ def test_a_shared_worker_is_replaced_for_all_its_environments_and_nobody_can_tel
     assert all("signal 9" in cause for cause in incidents.causes)
 
 
-@pytest.mark.parametrize("kind", ["raise", "hang"])
-def test_an_accident_in_one_of_several_is_mended(
-    kind: str, monkeypatch: Patch, tmp_path: Path
-) -> None:
-    """The others have made their step already, or wait; all make it again."""
+@pytest.fixture
+def faults(monkeypatch: Patch, tmp_path: Path) -> Path:
+    """Where a toy reads how it fails."""
     monkeypatch.setenv("SVEA_FAULTS", str(tmp_path / "plan"))
-    (tmp_path / "plan").write_text(json.dumps([[5, 3, kind]]))
+    return tmp_path / "plan"
+
+
+@pytest.mark.parametrize("kind", ["raise", "hang"])
+def test_an_accident_in_one_of_several_is_mended(kind: str, faults: Path) -> None:
+    """The others have made their step already, or wait; all make it again."""
+    faults.write_text(json.dumps([[5, 3, kind]]))
     incidents = Incidents()
     faulty = TOY | {"task": "toy:make_faulty"}
     with Workers([faulty] * 3, incidents.append, 3, step_timeout=1.0) as workers:
@@ -310,7 +312,8 @@ def test_episodes_of_different_ends_share_a_process() -> None:
             steps = workers.receive()
             ends.append([(step.terminated, step.truncated) for step in steps])
     info = steps[3].info
-    assert info["distance"] == 0.5 and "seen" not in info, "NumPy's own numbers are told"
+    assert type(info["is_success"]) is bool, "NumPy's own numbers are told"
+    assert info["distance"] == 0.5 and "seen" not in info
     ongoing, over, cut = (False, False), (True, False), (False, True)
     assert [end[0] for end in ends] == [ongoing] * (LENGTH - 1) + [cut]
     assert [end[1] for end in ends] == ([ongoing] * 3 + [over]) * 2 + [ongoing] * 2
@@ -319,10 +322,9 @@ def test_episodes_of_different_ends_share_a_process() -> None:
 
 
 @pytest.fixture
-def slow_step(monkeypatch: Patch, tmp_path: Path) -> dict[str, Any]:
+def slow_step(faults: Path) -> dict[str, Any]:
     """The toy whose step takes two seconds, once."""
-    monkeypatch.setenv("SVEA_FAULTS", str(tmp_path / "plan"))
-    (tmp_path / "plan").write_text(json.dumps([[5, 0, "slow"]]))
+    faults.write_text(json.dumps([[5, 0, "slow"]]))
     return TOY | {"task": "toy:make_faulty"}
 
 

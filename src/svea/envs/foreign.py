@@ -45,7 +45,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         self._layout = read_layout(env.observation_space)
         self._settings, self._episode = settings, StackedEpisode(settings)
         mode.image_size = self._size = settings.image_size
-        self._mode = mode if isinstance(mode, PictureMode) else None  # in train nothing changes
+        self.mode = mode if isinstance(mode, PictureMode) else None  # in train nothing changes
         self._looks = np.random.default_rng(settings.seed)  # for episodes without a seed
         self.render_size = settings.render_size
         self.observation_space = self._episode.space
@@ -59,10 +59,10 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         seed = self._episode.choose_seed(seed)
         observation, info = self.env.reset(seed=seed, options=options)
         self._stacked_before = None
-        if self._mode is not None:
-            self._mode.choose(seed, options or {})
+        if self.mode is not None:
+            self.mode.choose(seed, options or {})
             draws = self._looks.integers(2**63) if seed is None else seed
-            self._mode.begin(None, np.random.default_rng([int(draws), _LOOKS]))
+            self.mode.begin(None, np.random.default_rng([int(draws), _LOOKS]))
         return self._episode.begin(self._show(self._newest(observation))), self._info(info)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -80,25 +80,20 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
                 break
         if not np.isfinite(total):
             raise NumericsError(f"the environment's reward is {total}, which is not finite.")
-        if self._mode is not None:
-            self._mode.update(None)
+        if self.mode is not None:
+            self.mode.update(None)
         seen = self._episode.push(self._show(newest))
         return seen, total, bool(terminated), truncated, self._info(info)
-
-    @property
-    def mode(self) -> Mode | None:
-        """The look; None where nothing is changed."""
-        return self._mode
 
     @property
     def provenance(self) -> dict[str, Any]:
         """What data the pictures are made with: the environment's own, and the mode's."""
         made_by = {"renderer": "the environment's own", "episodes": EPISODES_VERSION}
         own = made_by | getattr(self.env.unwrapped, "provenance", {})
-        return own if self._mode is None else own | self._mode.provenance
+        return own if self.mode is None else own | self.mode.provenance
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:
-        shown = {} if self._mode is None else self._mode.info
+        shown = {} if self.mode is None else self.mode.info
         return info | {"frames": self._episode.frames} | shown
 
     @property
@@ -113,7 +108,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
             return None
         if self.env.render_mode == "rgb_array":
             drawn: Any = self.env.render()
-            return drawn if self._mode is None else compose(self._mode, np.asarray(drawn))
+            return drawn if self.mode is None else compose(self.mode, np.asarray(drawn))
         enlarge = max(1, self.render_size // self._size)
         picture = self._episode.newest.transpose(1, 2, 0)
         return picture.repeat(enlarge, axis=0).repeat(enlarge, axis=1)
@@ -139,10 +134,10 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
     def _show(self, picture: np.ndarray) -> np.ndarray:
         """A picture for the stack: of its size, and in the mode's look."""
         small = self._resize(picture)
-        if self._mode is None:
+        if self.mode is None:
             return small
         colour = np.broadcast_to(small, (3, self._size, self._size)).transpose(1, 2, 0)
-        return compose(self._mode, np.ascontiguousarray(colour)).transpose(2, 0, 1)
+        return compose(self.mode, np.ascontiguousarray(colour)).transpose(2, 0, 1)
 
     def _resize(self, picture: np.ndarray) -> np.ndarray:
         """Scale a picture to the stack's size, `(3, size, size)`, or `(1, size, size)` if grey.

@@ -110,20 +110,15 @@ class LiveMode(PictureMode):
         self._scene: Scene | None = None
         self._rng: np.random.Generator | None = None
         self._seed: int | None = None
-        self._fresh: dict[str, np.ndarray] = {}
-        """The visual part of the model at the beginning of the episode."""
-        self._now: dict[str, np.ndarray] = {}
-        self._kept: dict[str, np.ndarray] = {}
-        """What adjustments change in the scene, and a copy of how the mode left it."""
-        self._painted: dict[int, np.ndarray] = {}
-        """The mode's own pixels of the textures that are painted over."""
-        self._coats: dict[int, Coat] = {}
-        """What they are painted with."""
+        self._fresh: Places = {}  # the visual part of the model at the beginning of the episode
+        self._now: Places = {}  # what adjustments change in the scene,
+        self._kept: Places = {}  # and a copy of how the mode left it
+        self._painted: dict[int, np.ndarray] = {}  # own pixels of painted textures
+        self._coats: dict[int, Coat] = {}  # what they are painted with
         self._screen = 0
         self._frame = 0.0
         self._last: np.ndarray | None = None
-        self._found: Places = {}
-        """Camera and lights as the simulator left them, before the mode and adjustments."""
+        self._found: Places = {}  # camera and lights as the simulator left them
         self._between: Between | None = None
 
     @property
@@ -152,8 +147,6 @@ class LiveMode(PictureMode):
             "camera": True,
             "light": True,
         }
-
-    # Changes from outside ----------------------------------------------------------------------
 
     def replace_base(self, base: Mode) -> None:
         """Show another mode from here on, also in the middle of an episode."""
@@ -195,8 +188,6 @@ class LiveMode(PictureMode):
         self._remove()
         self.adjustments = adjustments
         self._apply()
-
-    # Hooks of a mode ---------------------------------------------------------------------------
 
     def prepare(self, model: Any, domain: str) -> None:
         """Remember the model's own textures, to be able to show other modes later."""
@@ -287,8 +278,6 @@ class LiveMode(PictureMode):
                 return self._last
             self._last = shown.copy()
         return shown
-
-    # Adjusting ---------------------------------------------------------------------------------
 
     def _keep_and_apply(self) -> None:
         if self._scene is None:

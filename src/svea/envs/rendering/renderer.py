@@ -179,16 +179,21 @@ class Renderer:
         All but the sky, planes (floors and walls), terrains, and boxes that stand in the world
         itself (a table).
         """
-        size = self._size
         self._update_scene()
         for geom in self._scene.geoms[: self._scene.ngeom]:
             # Drawn as the number that follows: white, or next to black. So the average of several
             # samples of a pixel still says which of the two is most of it.
             geom.segid = 0 if self._is_background(geom) else 0xFFFFFE
-        buffer = np.empty((size, size, 3), np.uint8)
+        buffer = np.empty((self._size, self._size, 3), np.uint8)
         assert self._gl is not None, "the renderer is closed"
-        with self._segmenting():
+        flags, kinds = self._scene.flags, self._mujoco.mjtRndFlag
+        usual = flags.copy()
+        flags[kinds.mjRND_SEGMENT] = flags[kinds.mjRND_IDCOLOR] = True
+        flags[kinds.mjRND_SHADOW] = flags[kinds.mjRND_REFLECTION] = False
+        try:
             self._gl.draw(self, buffer)
+        finally:
+            flags[:] = usual
         return buffer[::-1, :, 1] > 127
 
     def _is_background(self, geom: Any) -> bool:
@@ -198,18 +203,6 @@ class Renderer:
         kind, body = int(model.geom_type[geom.objid]), int(model.geom_bodyid[geom.objid])
         flat = (kinds.mjGEOM_PLANE.value, kinds.mjGEOM_HFIELD.value)
         return kind in flat or (kind == kinds.mjGEOM_BOX.value and body == 0)
-
-    @contextlib.contextmanager
-    def _segmenting(self) -> Iterator[None]:
-        """A region in which the scene is drawn in the colours of its segments."""
-        flags, kinds = self._scene.flags, self._mujoco.mjtRndFlag
-        usual = flags.copy()
-        flags[kinds.mjRND_SEGMENT] = flags[kinds.mjRND_IDCOLOR] = True
-        flags[kinds.mjRND_SHADOW] = flags[kinds.mjRND_REFLECTION] = False
-        try:
-            yield
-        finally:
-            flags[:] = usual
 
     def _update_scene(self) -> None:
         shown = self._option, self._perturb, self._camera, self._mujoco.mjtCatBit.mjCAT_ALL

@@ -210,8 +210,6 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             self._memory.close()
             self._memory = None
 
-    # Starting ----------------------------------------------------------------------------------
-
     def _start_all(self, per_process: int) -> None:
         environments = self._environments
         count = math.ceil(len(environments) / per_process)
@@ -245,8 +243,6 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         """The last ones of episodes that ended with the last step (valid where done)."""
         for worker in self._workers:
             worker.hand_memory(self._memory)
-
-    # Talking -----------------------------------------------------------------------------------
 
     def _begin(self, episodes: dict[int, OpenEpisode]) -> None:
         """Play episodes from their beginning as far as they go."""
