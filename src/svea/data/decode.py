@@ -20,17 +20,11 @@ from svea.core import files
 from svea.core.errors import StorageError
 from svea.data import ffmpeg
 
-SIDE = 128
-"""Side of generated frames, and of those that are smoothed for pictures of any size. 49 kB."""
-
-OVERLAY_SIDE = 256
-"""Side of the pictures that overlay crops: that of Places365's small pictures. 197 kB."""
-
+SIDE = 128  # of generated frames, and of those smoothed for pictures of any size; 49 kB
+OVERLAY_SIDE = 256  # of the pictures that overlay crops, as of Places365's small ones; 197 kB
 MOST_PIXELS = 4096 * 2304  # larger video frames are refused
 
-MOST_PICTURE_PIXELS = 6000 * 6000
-"""Larger pictures are refused: decoding one takes at most about 220 MB."""
-
+MOST_PICTURE_PIXELS = 6000 * 6000  # larger pictures are refused: one takes about 220 MB at most
 MOST_PICTURE_BYTES = 256 * 2**20
 MOST_BYTES = 64 * 2**30  # larger files are refused: pictures, and videos
 SMALLEST_SIDE = 32  # overlay skips pictures with a shorter side

@@ -22,8 +22,7 @@ from svea.core.words import one_line
 START_SECONDS = 10.0  # an ffmpeg that does not tell its version within this time is not usable
 SILENT_SECONDS = 20.0  # ffmpeg is stopped if for this long it neither gives nor takes anything
 
-H264 = "libx264"
-"""The encoder of our videos. Some builds of ffmpeg are without it, for its licence."""
+H264 = "libx264"  # our videos' encoder, which some builds of ffmpeg lack, for its licence
 
 _CURE = (
     "Reinstall it (pip install --force-reinstall imageio-ffmpeg), or name another one in the "

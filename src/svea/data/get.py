@@ -33,8 +33,7 @@ _DAMAGE = (
     *(shutil.ReadError, zipfile.BadZipFile, tarfile.TarError, zlib.error),
     *(EOFError, RuntimeError, ValueError),
 )
-OnBytes = Callable[[int, int], None]
-"""Called with the bytes that have arrived, and with their number in all (0: unknown)."""
+OnBytes = Callable[[int, int], None]  # the bytes that have arrived, and in all (0: unknown)
 
 DMCGB = "https://github.com/nicklashansen/dmcontrol-generalization-benchmark"
 

@@ -25,12 +25,8 @@ from svea.data.decode import (
     read_picture,
 )
 
-MOST_PICTURES = 50_000
-"""At most this many pictures are checked, evenly chosen: about five minutes' work."""
-
-RECORD = "downloads.json"
-"""In the data folder: where each download came from, and the hashes of its files."""
-
+MOST_PICTURES = 50_000  # that are checked, evenly chosen: about five minutes' work
+RECORD = "downloads.json"  # where each download came from, and the hashes of its files
 RECORD_BYTES = 2**30  # 100 bytes for the hash of each of 1.8 million files, and room
 
 

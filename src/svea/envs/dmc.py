@@ -250,8 +250,7 @@ def _not_about_deprecation(record: logging.LogRecord) -> bool:
     return "is deprecated and will be removed" not in record.getMessage()
 
 
-MOST_ACTIONS = 4096
-"""Every action is an output of the Q-network, and more than this cannot be explored anyway."""
+MOST_ACTIONS = 4096  # each is an output of the Q-network; more cannot be explored anyway
 
 
 class DiscreteActions(gym.ActionWrapper[np.ndarray, Any, np.ndarray]):

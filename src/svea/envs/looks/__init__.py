@@ -24,14 +24,10 @@ episodes in results; tests/envs/test_golden.py notices. Moving code changes noth
 class Scene:
     """What a mode may look at and change: the compiled model, its state and the renderer."""
 
-    model: Any
-    """The `mujoco.MjModel`. All but textures is restored before every episode."""
-    data: Any
-    """The `mujoco.MjData` of the running episode."""
-    renderer: Renderer
-    """For `renderer.upload_texture(index)` after a change of `model.tex_data`."""
-    camera: int
-    """Index of the camera that draws."""
+    model: Any  # the `mujoco.MjModel`; all but textures is restored before every episode
+    data: Any  # the `mujoco.MjData` of the running episode
+    renderer: Renderer  # for `renderer.upload_texture(index)` after a change of `model.tex_data`
+    camera: int  # the index of the camera that draws
 
 
 class Mode:

@@ -87,9 +87,7 @@ def to_text(color: Any) -> str:
 
 PATH = f"{__name__}:LiveMode"  # how `make_env` is asked for it
 
-ROBOT_BODY, ROBOT_FLOOR = "arm", "table"
-"""Textures of the robot's model that are painted as body and floor."""
-
+ROBOT_BODY, ROBOT_FLOOR = "arm", "table"  # textures that are painted as body and floor
 # The visual part of a model: what modes write, and what is put back before another one begins.
 _VISUAL = ("mat_", "cam_", "light_", "geom_rgba", "geom_matid", "site_rgba", "tendon_rgba")
 Places = dict[str, np.ndarray]

@@ -27,15 +27,12 @@ if TYPE_CHECKING:
 
 APT_LINE = "apt-get install -y libegl1 libgl1 libgl1-mesa-dri libosmesa6"
 
-DRAWING = "SVEA_DRAWING"
-"""The variable that says who draws: auto, cpu or opengl. It beats a run's own renderer."""
-AUTO, RASTER, OPENGL = RENDERERS = ("auto", "raster", "opengl")
-"""Who draws, as a run's configuration names it."""
+DRAWING = "SVEA_DRAWING"  # the variable that says who draws; it beats a run's own renderer
+AUTO, RASTER, OPENGL = RENDERERS = ("auto", "raster", "opengl")  # as a configuration names them
 PROGRAM = "svea raster"  # what records call the rasteriser, followed by its version
 
 _chosen: str | None = None  # the backend that this process chose, as opposed to the user
-fallen_back = False
-"""Whether workers that start from here on draw with OSMesa because something else failed."""
+fallen_back = False  # so workers that start from here on draw with OSMesa: something else failed
 
 _BACKENDS = {"Linux": ("egl", "osmesa", "glfw"), "Darwin": ("cgl", "glfw"), "Windows": ("glfw",)}
 _EGL_PLATFORM_DEVICE, _EGL_VENDOR = 0x313F, 0x3053
