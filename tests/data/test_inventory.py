@@ -63,21 +63,14 @@ class TestList:
         assert "svea data get dmcgb FOLDER\n" in out  # not this one: it has a part of it
         assert "places365-val" not in out  # photos will do
 
-    def test_the_variable_is_used_and_the_argument_beats_it(self, folder, monkeypatch, capsys):
-        monkeypatch.setenv("SVEA_DATA", str(folder))
-        show()
-        assert "2 of 10 clips" in capsys.readouterr().out
-        (folder / "empty").mkdir()
-        show(str(folder / "empty"))
-        out = capsys.readouterr().out
-        assert "2 of 10 clips" not in out and "refused with this folder" in out
-
-    def test_no_folder_is_no_error_but_a_wrong_one_is(self, monkeypatch, capsys):
+    def test_no_folder_is_no_error_but_a_wrong_one_is(self, tmp_path, monkeypatch, capsys):
         monkeypatch.delenv("SVEA_DATA", raising=False)
         assert show() == 0
         out = capsys.readouterr().out
         assert all(f"svea data get {name} FOLDER" in out for name in SOURCES)
         assert "refused" not in out
+        assert show(str(tmp_path)) == 0
+        assert "refused with this folder" in capsys.readouterr().out
         with pytest.raises(UserError, match="not a folder"):
             show("/nowhere")
 
