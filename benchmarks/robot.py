@@ -35,7 +35,7 @@ def extreme(episode: int, step: int) -> np.ndarray:
 
 def measure(task_name: str, policy: str, episodes: int) -> dict[str, float]:
     """Play episodes 0, 1, ...; every draw is a function of the episode's number."""
-    env = load("robot", task_name)
+    env = load(task_name)
     task, physics = env.task, env.physics
     model, data = physics.model.ptr, physics.data.ptr
     arm = [g for g in range(model.ngeom) if model.geom_contype[g] == 2]

@@ -26,21 +26,24 @@ class Camera(DistractingMode):
         super().prepare(model, domain)
         model.tex_width[sky], model.tex_height[sky] = size
 
-    def _show(self, scene: Scene) -> None:
+    def update(self, scene: Scene) -> None:
+        """Place the camera."""
         self._camera.place(scene)
 
 
 class Colors(Camera):
     """All colours change; sky, floor and camera are the training look's."""
 
-    def _show(self, scene: Scene) -> None:
+    def update(self, scene: Scene) -> None:
+        """Write the colours."""
         scene.model.mat_rgba[:, :3] = self._colors
 
 
 class Background(DistractingMode):
     """The sky is a clip; colours and camera are the training look's."""
 
-    def _show(self, scene: Scene) -> None:
+    def update(self, scene: Scene) -> None:
+        """Write the sky, and how much of it the floor lets through."""
         texture(scene.model, self._sky)[:] = self._clip.frame(self._frame)
         scene.renderer.upload_texture(self._sky)
         scene.model.mat_rgba[self._floor, 3] = self._floor_alpha

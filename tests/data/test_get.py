@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from archive_server import make_tar, make_zip, send, serve, status
@@ -21,7 +22,7 @@ from svea.core.errors import StorageError, UserError
 from svea.data import get as getting
 from svea.data import inventory
 from svea.data.clips import DAVIS
-from svea.data.get import SOURCES, ArchiveError, DownloadError, Source, fetch, get_data, unpack
+from svea.data.get import SOURCES, Source, fetch, get_data, unpack
 from svea.envs.looks.videos import VideoMode
 
 
@@ -38,8 +39,19 @@ def benchmark(video: bytes) -> bytes:
     )
 
 
-def at(name: str, url: str, checksum: str | None = None) -> dict[str, Source]:
-    return SOURCES | {name: replace(SOURCES[name], url=url, checksum=checksum, size=100_000)}
+@pytest.fixture
+def get(monkeypatch: pytest.MonkeyPatch) -> Get:
+    """Download a data set from another address."""
+
+    def get(name: str, folder: Path, url: str, checksum: str | None = None) -> dict[str, Any]:
+        there = replace(SOURCES[name], url=url, checksum=checksum, size=100_000)
+        monkeypatch.setitem(SOURCES, name, there)
+        return get_data(name, folder)
+
+    return get
+
+
+Get = Callable[..., dict[str, Any]]
 
 
 def problems(folder: Path) -> list[str]:
@@ -61,7 +73,7 @@ class TestGet:
     ) -> None:
         root = tmp_path / "new" / "data"
         with serve(send(benchmark)) as server:
-            monkeypatch.setitem(SOURCES, "dmcgb", at("dmcgb", server.url)["dmcgb"])
+            monkeypatch.setitem(SOURCES, "dmcgb", replace(SOURCES["dmcgb"], url=server.url))
             assert main(["data", "get", "dmcgb", str(root)]) == 0
         assert f"--data-dir {root}" in capsys.readouterr().out
         assert VideoMode("video_hard", root).provenance["clips"] == 1
@@ -71,14 +83,13 @@ class TestGet:
         ]  # fmt: skip
         record = json.loads((root / "downloads.json").read_text())["dmcgb"]
         assert record["sha256"] == hashlib.sha256(benchmark).hexdigest()
-        assert record["url"] == server.url
-        assert record["verified"] is None
+        assert (record["url"], record["verified"]) == (server.url, None)
 
     def test_what_was_downloaded_is_compared_afterwards(
-        self, tmp_path: Path, benchmark: bytes, video: bytes
+        self, tmp_path: Path, get: Get, benchmark: bytes, video: bytes
     ) -> None:
         with serve(send(benchmark)) as server:
-            get_data("dmcgb", tmp_path, sources=at("dmcgb", server.url))
+            get("dmcgb", tmp_path, server.url)
         assert all("as downloaded" in found.detail for found in inventory.check(tmp_path))
         put(tmp_path / "dmcgb/video_easy/video0.mp4", video + b"\0" * 8)
         assert problems(tmp_path) == ["dmcgb/video_easy/video0.mp4"]
@@ -87,7 +98,7 @@ class TestGet:
         with pytest.raises(StorageError, match=r"downloads.json"):
             get_data("davis", tmp_path)
 
-    def test_davis_and_places_are_read_where_they_land(self, tmp_path: Path) -> None:
+    def test_davis_and_places_are_read_where_they_land(self, tmp_path: Path, get: Get) -> None:
         frame = picture(tmp_path, "frame.jpg").read_bytes()
         clip, other = f"DAVIS/JPEGImages/480p/{DAVIS[59]}", "DAVIS/JPEGImages/480p/blackswan"
         davis = make_zip(
@@ -98,10 +109,9 @@ class TestGet:
         places = make_tar(*((f"val_256/Places365_val_{i:08}.jpg", frame) for i in range(1, 4)))
         md5 = f"md5:{hashlib.md5(places).hexdigest()}"
         with serve(send(davis)) as server:
-            get_data("davis", tmp_path, sources=at("davis", server.url))
+            get("davis", tmp_path, server.url)
         with serve(send(places)) as server:
-            sources = at("places365-val", server.url, md5)
-            assert get_data("places365-val", tmp_path, sources=sources)["verified"] == md5
+            assert get("places365-val", tmp_path, server.url, md5)["verified"] == md5
         found = {part.name: part for part in inventory.inventory(tmp_path)}
         assert found["distracting_cs"].summary == "1 of 60 clips"
         assert found["overlay"].summary == "3 pictures"
@@ -110,56 +120,50 @@ class TestGet:
         record = json.loads((tmp_path / "downloads.json").read_text())
         assert set(record) == {"davis", "places365-val"}
 
-    def test_wrong_bytes_leave_nothing_and_the_next_try_is_fresh(self, tmp_path: Path) -> None:
+    def test_wrong_bytes_leave_nothing_and_the_next_try_is_fresh(
+        self, tmp_path: Path, get: Get
+    ) -> None:
         frame = picture(tmp_path, "frame.jpg").read_bytes()
         places = make_tar(("val_256/Places365_val_00000001.jpg", frame))
         md5 = f"md5:{hashlib.md5(places).hexdigest()}"
         with serve(send(places[:-1] + b"?"), send(places)) as server:
-            sources = at("places365-val", server.url, md5)
-            with pytest.raises(DownloadError, match="md5"):
-                get_data("places365-val", tmp_path, sources=sources)
+            with pytest.raises(StorageError, match="md5"):
+                get("places365-val", tmp_path, server.url, md5)
             assert not (tmp_path / "places365_standard").exists()
-            get_data("places365-val", tmp_path, sources=sources)
+            get("places365-val", tmp_path, server.url, md5)
 
     @pytest.mark.parametrize("content", [b"<html>please log in</html>", b"", make_zip(("a", b"a"))])
-    def test_what_is_not_the_archive_leaves_nothing(self, tmp_path: Path, content: bytes) -> None:
-        with serve(send(content)) as server, pytest.raises(ArchiveError, match="It was deleted"):
-            get_data("dmcgb", tmp_path, sources=at("dmcgb", server.url))
+    def test_what_is_not_the_archive_leaves_nothing(
+        self, tmp_path: Path, get: Get, content: bytes
+    ) -> None:
+        with serve(send(content)) as server, pytest.raises(StorageError, match="It was deleted"):
+            get("dmcgb", tmp_path, server.url)
         assert left(tmp_path) == [] and not (tmp_path / "dmcgb").exists()
 
     def test_an_archive_that_is_there_is_not_fetched_again(
-        self, tmp_path: Path, benchmark: bytes
+        self, tmp_path: Path, get: Get, benchmark: bytes
     ) -> None:
         put(tmp_path / ".downloads/dmcgb/dmcgb.zip", benchmark)
         put(tmp_path / ".downloads/dmcgb/tmp1234", b"of a killed download")
         put(tmp_path / ".downloads/dmcgb/unpacked/dmcgb/half-unpacked", b"")
+        busy = files.locked(tmp_path / ".downloads/dmcgb", UserError("held by this test"))
+        with busy, pytest.raises(UserError, match="another process"):
+            get_data("dmcgb", tmp_path)
         with serve(status(500)) as server:
-            get_data("dmcgb", tmp_path, sources=at("dmcgb", server.url))
+            get("dmcgb", tmp_path, server.url)
         assert server.requests == []
         assert not (tmp_path / "dmcgb/half-unpacked").exists()
         assert not (tmp_path / ".downloads").exists()
 
-    def test_two_downloads_at_once_do_not_meet(self, tmp_path: Path) -> None:
-        work = tmp_path / ".downloads/dmcgb"
-        work.mkdir(parents=True)
-        busy = UserError("held by this test")
-        with files.locked(work, busy), pytest.raises(UserError, match="another process"):
-            get_data("dmcgb", tmp_path)
-
-    def test_what_exists_is_not_written_over(self, tmp_path: Path) -> None:
+    def test_what_exists_is_not_written_over_and_names_are_suggested(self, tmp_path: Path) -> None:
         kept = put(tmp_path / "dmcgb/video_easy/video0.mp4", b"mine")
         with pytest.raises(UserError, match="dmcgb"):
             get_data("dmcgb", tmp_path)
         assert kept.read_bytes() == b"mine"
-
-    def test_typing_errors_are_met_with_a_suggestion(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"'places365-val'"):
             get_data("places365_val", tmp_path)
-
-    def test_a_folder_that_cannot_be_made(self, tmp_path: Path) -> None:
-        put(tmp_path / "file", b"")
-        with pytest.raises(StorageError, match="file"):
-            get_data("dmcgb", tmp_path / "file" / "below")
+        with pytest.raises(StorageError, match="video0"):
+            get_data("dmcgb", kept / "below")
 
 
 def source(url: str = "", kind: str = "zip") -> Source:
@@ -167,13 +171,6 @@ def source(url: str = "", kind: str = "zip") -> Source:
 
 
 class TestFetching:
-    def test_no_network_is_one_clear_error(self, tmp_path: Path) -> None:
-        with serve(status(500)) as server:
-            pass  # nobody listens there any more
-        with pytest.raises(DownloadError, match=server.url):
-            fetch(source(server.url), tmp_path / "x.zip")
-        assert left(tmp_path) == []
-
     @pytest.mark.parametrize(
         ("reply", "named"),
         [(status(404), "404"), (status(503), "503"), (send(bytes(5000), cut=3000), "127.0.0.1")],
@@ -182,8 +179,8 @@ class TestFetching:
     def test_a_server_that_fails_is_quoted(
         self, tmp_path: Path, reply: Callable[..., None], named: str
     ) -> None:
-        with serve(reply) as server, pytest.raises(DownloadError, match=named):
-            fetch(source(server.url), tmp_path / "x.zip")
+        with serve(reply) as server, pytest.raises(StorageError, match=named):
+            fetch(source(server.url), tmp_path / "x.zip", print)
         assert left(tmp_path) == []
 
     def test_a_disk_that_is_too_small_is_refused_at_once(
@@ -192,22 +189,19 @@ class TestFetching:
         usage = shutil.disk_usage(tmp_path)._replace(free=19_000)
         monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
         with serve(send(b"")) as server, pytest.raises(StorageError, match="free"):
-            fetch(source(server.url), tmp_path / "x.zip")
+            fetch(source(server.url), tmp_path / "x.zip", print)
         assert server.requests == []
 
     def test_a_disk_that_fills_up_is_named_and_nothing_kept(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, get: Get, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fill(self: object, size: int) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr(getting._Bytes, "update", fill)
         with serve(send(bytes(5000))) as server, pytest.raises(StorageError, match="No space left"):
-            get_data("dmcgb", tmp_path, sources=at("dmcgb", server.url))
+            get("dmcgb", tmp_path, server.url)
         assert left(tmp_path) == []
-
-    def test_every_public_source_is_https(self) -> None:
-        assert all(known.url.startswith("https://") for known in SOURCES.values())
 
 
 @pytest.mark.parametrize(("kind", "make"), [("zip", make_zip), ("tar", make_tar)])
@@ -234,7 +228,7 @@ class TestUnpacking:
     ) -> None:
         content = make(("top/a.txt", bytes(range(256)) * 20))[:keep]
         archive = put(tmp_path / f"archive.{kind}", content)
-        with pytest.raises(ArchiveError):
+        with pytest.raises(StorageError):
             unpack(source(kind=kind), archive, tmp_path / "target")
         assert left(tmp_path) == []
 
@@ -247,15 +241,6 @@ class TestUnpacking:
             evil = tarfile.TarInfo("top/a.txt")
             evil.type, evil.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive = put(tmp_path / f"inner/archive.{kind}", make((evil, b"evil")))
-        with pytest.raises(ArchiveError):
+        with pytest.raises(StorageError):
             unpack(source(kind=kind), archive, tmp_path / "inner/target")
         assert left(tmp_path) == []
-
-    def test_disk_trouble_is_not_damage(
-        self, tmp_path: Path, kind: str, make: Callable[..., bytes]
-    ) -> None:
-        archive = put(tmp_path / f"archive.{kind}", make(("top/a.txt", b"A")))
-        put(tmp_path / "inner", b"a file where a folder is needed")
-        with pytest.raises(OSError):
-            unpack(source(kind=kind), archive, tmp_path / "inner/target")
-        assert archive.exists()

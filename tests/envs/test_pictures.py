@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_media import write_video
 
 from svea.core.errors import UserError
-from svea.data.clips import in_folder
 from svea.envs import make_env
 from svea.envs.looks import describe, provenance_of
 from svea.envs.looks.pictures import SETTINGS, color_setting
@@ -50,10 +47,13 @@ def test_an_own_environment_looks_different_and_is_the_same(mode: str) -> None:
     np.testing.assert_array_equal(looks[0][1][3:], looks[0][2][:6])
 
 
-def test_without_seeds_looks_differ() -> None:
+def test_the_seed_or_an_option_chooses_the_world_and_without_them_looks_differ() -> None:
     envs = [make_env(**TOY, mode="picture_colors") for _ in range(3)]
     worlds = {tuple(env.reset()[1]["world"] for _ in range(3)) for env in envs}
     assert len(worlds) == 3, "one in 10**6 by chance"
+    assert envs[0].reset(seed=207)[1]["world"] == 7
+    assert envs[0].reset(seed=207, options={"world": 12})[1]["world"] == 12
+    assert describe(provenance_of(envs[0])) == "picture_colors"
 
 
 def test_colors_are_a_hundred_settings_that_keep_grey_grey() -> None:
@@ -65,14 +65,6 @@ def test_colors_are_a_hundred_settings_that_keep_grey_grey() -> None:
         assert red == pytest.approx(green, abs=0.5) and green == pytest.approx(blue, abs=0.5)
 
 
-def test_the_seed_chooses_the_world_and_so_does_an_option() -> None:
-    env = make_env(**TOY, mode="picture_colors")
-    assert env.reset(seed=207)[1]["world"] == 7
-    assert env.reset(seed=207, options={"world": 12})[1]["world"] == 12
-    provenance = provenance_of(env)
-    assert provenance["worlds"] == SETTINGS and describe(provenance) == "picture_colors"
-
-
 def test_a_video_moves_by_a_frame_per_decision_at_its_weight() -> None:
     for weight in (0.0, 1.0):
         env = make_env(**TOY, mode="picture_video", weight=weight)
@@ -82,24 +74,6 @@ def test_a_video_moves_by_a_frame_per_decision_at_its_weight() -> None:
         assert np.array_equal(newest, drawn) == (weight == 0)
         if weight:
             assert not np.array_equal(newest[0], newest[1]), "the clip moves"
-
-
-def test_a_file_is_resampled_as_in_the_video_modes(tmp_path: Path) -> None:
-    """Without smoothing: of fine noise, far more is left than in a smooth frame."""
-    noise = np.random.default_rng(0).integers(0, 256, (3, 120, 160, 3), np.uint8)
-    write_video(tmp_path / "noise.mp4", noise)
-    env: Any = make_env(
-        **TOY, mode="picture_video", weight=1.0, videos=tmp_path, render_mode="rgb_array"
-    )
-    expected = in_folder(tmp_path).open(0, 16, smooth=False)
-    seen, _ = env.reset(seed=0)
-    for decision in range(3):
-        np.testing.assert_array_equal(seen[-3:].transpose(1, 2, 0), expected.frame(decision))
-        seen, *_ = env.step(np.zeros(1, np.float32))
-    smooth = in_folder(tmp_path).open(0, 16)
-    assert expected.frame(0).std() > 1.5 * smooth.frame(0).std()
-    provenance = provenance_of(env)
-    assert provenance["stored"] == ["160 x 120"] and provenance["shown"] == "16 x 16"
 
 
 @pytest.mark.parametrize("mode", PICTURE)
@@ -135,13 +109,10 @@ def test_what_is_not_a_mode_is_named(mode: str) -> None:
         make_env(**TOY, mode=mode)
 
 
-def test_a_mode_that_shows_no_bytes_is_named() -> None:
+def test_a_mode_that_shows_no_bytes_is_named_and_a_weight_is_a_share() -> None:
     env = make_env(**TOY, mode="own_looks:FloatMode")
     with pytest.raises(UserError, match=r"FloatMode.*float64"):
         env.reset(seed=0)
-
-
-@pytest.mark.parametrize("weight", [-0.1, 1.5, "0.5", float("nan"), True])
-def test_a_weight_is_a_share(weight: Any) -> None:
-    with pytest.raises(UserError, match="weight"):
-        make_env(**TOY, mode="picture_video", weight=weight)
+    for weight in (-0.1, 1.5, "0.5", float("nan"), True):
+        with pytest.raises(UserError, match="weight"):
+            make_env(**TOY, mode="picture_video", weight=weight)

@@ -1,4 +1,4 @@
-"""Names, arguments and the errors for bad ones."""
+"""Names, arguments and the errors for bad ones; numbered actions."""
 
 from __future__ import annotations
 
@@ -10,50 +10,13 @@ import sys
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
+from toy import Toy
 
 import svea.envs
 from svea.core.errors import UserError
-from svea.envs import TASKS, make_env
-
-
-class PictureEnv(gym.Env):
-    """The smallest environment that obeys the contract."""
-
-    def __init__(self, image_size):
-        self.observation_space = gym.spaces.Box(0, 255, (9, image_size, image_size), np.uint8)
-        self.action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-
-
-def make_picture_env(image_size):
-    return PictureEnv(image_size)
-
-
-def make_with_seed(seed, **others):
-    env = PictureEnv(others["image_size"])
-    env.given_seed = seed
-    return env
-
-
-def make_twins(image_size, twin):
-    return PictureEnv(image_size), twin
-
-
-class Flicker(gym.Env):
-    """Another flat colour every step."""
-
-    observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
-    action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self.draw(), {}
-
-    def step(self, action):
-        return self.draw(), 0.0, False, False, {}
-
-    def draw(self):
-        return np.full((8, 8, 3), self.np_random.integers(0, 256, 3), np.uint8)
-
+from svea.envs import make_env
+from svea.envs.dmc import MOST_ACTIONS, DiscreteActions
 
 CODE = "no function"
 
@@ -62,8 +25,8 @@ def make_nothing():
     return None
 
 
-def test_every_task_has_a_gymnasium_id():
-    assert {f"svea/{task}-v0" for task in TASKS} <= set(gym.registry)
+def make_twins(image_size, twin):
+    return None
 
 
 def test_import_loads_neither_torch_nor_the_simulator():
@@ -107,6 +70,10 @@ def test_import_loads_neither_torch_nor_the_simulator():
         {"mode": "video_hard", "task": "quadruped_escape"},
         {"mode": "shift_easy", "task": "hopper_hop"},
         {"mode": "rotate_easy", "task": "robot_push"},
+        {"task": "robot_reach", "mode": "test", "world": True},
+        {"task": "robot_reach", "mode": "test", "world": "7"},
+        {"task": "robot_reach", "mode": "test:3", "world": 4},
+        {"task": "robot_reach", "world": 4},
         {"mode": "lights"},
         {"mode": "video_easy", "order": "randm"},
         {"mode": "video_easy", "video": "x"},
@@ -116,12 +83,12 @@ def test_import_loads_neither_torch_nor_the_simulator():
         {"task": "no.such.module:f"},
         {"task": f"{__name__}:no_function"},
         {"task": f"{__name__}:make_nothing"},
-        {"task": f"{__name__}:PictureEnv", "image_size": 8},
+        {"task": "toy:make", "image_size": 8},
         {"task": f"{__name__}:make_twins"},
         {"task": ":make"},
         {"task": ".here:make"},
         {"task": f"{__name__}:CODE"},
-        {"task": f"{__name__}:PictureEnv", "mode": "color_easy"},
+        {"task": "toy:make", "mode": "color_easy"},
         {"action_bins": -1},
         {"action_bins": 3.0},
     ],
@@ -137,19 +104,13 @@ def test_bad_arguments_are_named_before_any_simulator_work(arguments, monkeypatc
         make_env(**{"task": "walker_walk", **arguments})
 
 
-def test_a_users_own_environment():
-    env = make_env(f"{__name__}:make_picture_env", image_size=50)
-    assert env.observation_space.shape == (9, 50, 50)
-    assert make_env(f"{__name__}:make_with_seed", seed=5).unwrapped.given_seed == 5
-
-
-def test_modules_of_the_current_folder_are_found(monkeypatch, tmp_path):
-    (tmp_path / "worlds_here.py").write_text(
-        "import test_registration\nclass Here(test_registration.PictureEnv):\n    pass\n"
-    )
+def test_a_users_own_environment_gets_the_seed_and_lies_in_the_current_folder(
+    monkeypatch, tmp_path
+):
+    (tmp_path / "worlds_here.py").write_text("from toy import Toy as Here")
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
-    assert type(make_env("worlds_here:Here").unwrapped).__name__ == "Here"
+    assert make_env("worlds_here:Here", seed=5).unwrapped.first_seed == 5
 
 
 SMALL = {"image_size": 16, "rendering": "fast"}
@@ -164,7 +125,7 @@ def test_environments_made_without_a_seed_differ():
     first = shown[0][0]
     assert not (first[0] == first[1]).all() and not (first[1] == first[2]).all()
     envs.close()
-    own = {make_env(f"{__name__}:make_with_seed").unwrapped.given_seed for _ in range(3)}
+    own = {make_env("toy:make").unwrapped.first_seed for _ in range(3)}
     assert len(own) == 3
 
 
@@ -194,7 +155,7 @@ def test_the_spec_says_how_long_an_episode_is(given, steps):
     again.close()
 
 
-@pytest.mark.parametrize("task", ["cartpole_balance", f"{__name__}:Flicker"])
+@pytest.mark.parametrize("task", ["cartpole_balance", "toy:make"])
 def test_frames_and_the_order_of_channels_can_be_chosen(task):
     shapes = ({}, {"frame_stack": 2, "channels_last": True}, {"frame_stack": 1})
     envs = usual, other, single = [make_env(task, **SMALL, **shape) for shape in shapes]
@@ -210,32 +171,62 @@ def test_frames_and_the_order_of_channels_can_be_chosen(task):
         env.close()
 
 
-def test_pictures_and_states_are_there_when_they_are_asked_for():
-    env = gym.make("svea/cartpole_balance-v0", render_mode="rgb_array", **SMALL)
+def test_states_are_there_and_pictures_only_when_they_are_asked_for():
+    env = make_env("cartpole_balance", **SMALL)
     env.reset(seed=0)
     before = env.unwrapped.state()
     np.testing.assert_array_equal(before[:2], env.unwrapped.physics.data.qpos)
     env.step(env.action_space.high)
     assert not np.array_equal(before, env.unwrapped.state())
-    assert env.render().shape == (240, 240, 3)
-    env.close()
-    env = make_env("cartpole_balance", **SMALL)
-    env.reset(seed=0)
-    assert env.render_mode is None
     with pytest.warns(UserWarning, match="render_mode"):
         assert env.render() is None
     env.close()
-
-
-def test_data_folder_argument_beats_the_variable(monkeypatch, tmp_path):
-    monkeypatch.setenv("SVEA_DATA", "/no/such/folder")
-    with pytest.raises(UserError, match="SVEA_DATA"):
-        make_env("walker_walk", "video_hard")
-    with pytest.raises(UserError, match="clips"):
-        make_env("walker_walk", "video_hard", data_dir=tmp_path)
 
 
 def test_an_unknown_option_is_a_type_error_in_pythons_words():
     """As other libraries expect: TorchRL tries `frameskip` and leaves it out after this message."""
     with pytest.raises(TypeError, match="unexpected keyword argument 'frameskip'"):
         gym.make("svea/cartpole_swingup-v0", frameskip=1)
+
+
+@pytest.mark.parametrize(("bins", "dimensions"), [(2, 1), (3, 2), (4, 3), (2, 12), (4096, 1)])
+def test_every_number_is_one_corner_of_a_grid(bins, dimensions):
+    env = DiscreteActions(Toy(actions=dimensions), bins)
+    assert env.action_space == Discrete(bins**dimensions)
+    for number in {0, 1, bins**dimensions // 2, bins**dimensions - 1}:
+        digits = [number // bins**place % bins for place in reversed(range(dimensions))]
+        expected = [-1 + 2 * digit / (bins - 1) for digit in digits]
+        np.testing.assert_allclose(env.action(number), expected, atol=1e-6)
+        assert env.action(number).dtype == np.float32
+    assert len({tuple(vector) for vector in env.vectors.tolist()}) == bins**dimensions
+
+
+@pytest.mark.parametrize(("bins", "dimensions"), [(1, 1), (5, 6), (2, 13)])
+def test_too_few_and_too_many_are_refused_with_the_number(bins, dimensions):
+    with pytest.raises(UserError, match=f"{bins}.*{MOST_ACTIONS}"):
+        DiscreteActions(Toy(actions=dimensions), bins)
+
+
+def test_no_bins_for_what_is_already_discrete(examples_on_path):
+    with pytest.raises(UserError, match="action_bins"):
+        make_env("own_environment:make_discrete_catch", action_bins=3)
+
+
+@pytest.mark.parametrize("action", [-1, 3, 0.5, float("nan"), [0, 1], []])
+def test_numbers_out_of_range_are_refused(action):
+    env = DiscreteActions(Toy(), 3)
+    env.reset()
+    with pytest.raises(UserError, match="0 to 2"):
+        env.step(action)
+
+
+def test_a_suite_task_with_numbered_actions_is_the_same_task():
+    small = {"task": "cartpole_balance", "image_size": 16, "rendering": "fast"}
+    plain, numbered = make_env(**small), make_env(**small, action_bins=5)
+    assert numbered.action_space == Discrete(5)
+    np.testing.assert_array_equal(plain.reset(seed=2)[0], numbered.reset(seed=2)[0])
+    one, two = plain.step(np.array([0.5], np.float32)), numbered.step(3)
+    np.testing.assert_array_equal(one[0], two[0])
+    assert one[1:] == two[1:]
+    plain.close()
+    numbered.close()

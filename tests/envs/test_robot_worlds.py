@@ -69,26 +69,6 @@ def test_the_stored_worlds_are_the_draws():
     assert len(as_json) == len(set(as_json)) == 25
 
 
-def test_worlds_differ_and_none_is_the_training_look():
-    worlds = stored()
-    for name in SURFACES:
-        looks = {(w.surfaces[name].kind, str(w.surfaces[name].colors)) for w in worlds}
-        assert len(looks) == WORLDS
-        assert {w.surfaces[name].kind for w in worlds} == set(PATTERNS)
-    cameras = np.array([world.camera for world in worlds])
-    assert (np.abs(cameras - CAMERA) < [0.1001, 0.2501, 0.1001]).all()
-    assert (np.ptp(cameras, axis=0) > [0.14, 0.4, 0.14]).all()
-    assert {world.shadow for world in worlds} == {True, False}
-
-
-def test_nothing_but_the_mark_is_red():
-    for world in stored():
-        for pattern in world.surfaces.values():
-            for color in pattern.colors:
-                hue, saturation, _ = colorsys.rgb_to_hsv(*color)
-                assert min(hue, 1 - hue) * 360 > 39 or saturation < 0.1
-
-
 def test_patterns():
     light, dark = (1.0, 1.0, 1.0), (0.0, 0.5, 1.0)
     paint = {kind: Pattern(kind, (light, dark), 5).paint(64, 64) for kind in PATTERNS}
@@ -157,11 +137,3 @@ def test_modes_of_a_robot_task():
     for wrong in ("test:25", "test:-1", "test:x", "train:1", "tset", "color_hard"):
         with pytest.raises(UserError, match=wrong.partition(":")[2] or wrong):
             expand_modes([wrong], "robot_reach")
-
-
-@pytest.mark.parametrize(
-    ("mode", "world"), [("test", True), ("test", 1.0), ("test", "7"), ("test:3", 4), ("train", 4)]
-)
-def test_a_world_is_one_number_of_the_test_mode(mode, world):
-    with pytest.raises(UserError, match="world"):
-        make_env("robot_reach", mode, world=world)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import colorsys
-import importlib
-import re
 
 import numpy as np
 import pytest
 from PIL import Image
 from small_media import full_frames, write_video
+from suite_models import recompiled
 
 from svea.core.errors import UserError
 from svea.data.clips import in_folder
+from svea.data.decode import resample
 from svea.envs import make_env
 from svea.envs.looks.videos import VideoMode, is_green
 from svea.envs.rendering import Renderer
@@ -24,27 +24,6 @@ SMALL = {"image_size": 32, "rendering": "fast"}
 def without_data(monkeypatch, request):
     if "data_dir" not in request.fixturenames:
         monkeypatch.delenv("SVEA_DATA", raising=False)
-
-
-def interpolated(channel, side):
-    """Bilinear interpolation as torch defines it (align_corners=False), pixel by pixel."""
-    one, half = np.float32(1), np.float32(0.5)
-    unit = channel.astype(np.float32) / np.float32(255)
-
-    def around(number, length):
-        place = max((np.float32(number) + half) * (np.float32(length) / np.float32(side)) - half, 0)
-        first = min(int(place), length - 1)
-        return first, min(first + 1, length - 1), np.float32(place) - np.float32(first)
-
-    found = np.empty((side, side), np.uint8)
-    for row in range(side):
-        above, below, down = around(row, channel.shape[0])
-        for column in range(side):
-            left, right, across = around(column, channel.shape[1])
-            upper = unit[above, left] * (one - across) + unit[above, right] * across
-            lower = unit[below, left] * (one - across) + unit[below, right] * across
-            found[row, column] = int((upper * (one - down) + lower * down) * np.float32(255))
-    return found
 
 
 def margin(red, green, blue):
@@ -68,22 +47,6 @@ def test_green_is_the_benchmarks_green():
     assert 0.1 < found.mean() < 0.9 and clear.mean() > 0.95
 
 
-def recompiled_green(domain, mode):
-    """The domain's model compiled from XML edited the way the benchmark edits it."""
-    import mujoco
-
-    module = importlib.import_module(f"dm_control.suite.{domain}")
-    xml, assets = module.get_model_and_assets()
-    assets = {name: bytes(content) for name, content in assets.items()}
-    files = ["./common/skybox.xml"] + ["./common/materials.xml"] * (mode == "video_hard")
-    for name in files:
-        text = assets[name].decode()
-        texture = re.search(r"<texture.*?/>", text, re.DOTALL).group()
-        green = re.sub(r'(rgb1|rgb2|markrgb)="[^"]*"', r'\1=".2 .8 .2"', texture)
-        assets[name] = text.replace(texture, green).encode()
-    return mujoco.MjModel.from_xml_string(xml, assets)
-
-
 @pytest.mark.parametrize(
     ("domain", "task", "mode", "rendering"),
     [("walker", "walk", "video_hard", "full"), ("cartpole", "balance", "video_easy", "fast")],
@@ -93,10 +56,11 @@ def test_the_screen_is_that_of_a_recompiled_model(domain, task, mode, rendering)
 
     env = make_env(f"{domain}_{task}", mode, rendering=rendering).unwrapped
     env.reset(seed=0)
-    scene, model = env._scene, recompiled_green(domain, mode)
-    data = mujoco.MjData(model)
-    data.qpos[:] = scene.data.qpos
-    mujoco.mj_forward(model, data)
+    scene, files = env._scene, ["skybox", "materials"][: 1 + (mode == "video_hard")]
+    green = r'(rgb1|rgb2|markrgb)="[^"]*"', r'\1=".2 .8 .2"'
+    model, data = recompiled(
+        domain, [(f"./common/{file}.xml", *green) for file in files], scene.data
+    )
     mujoco.mj_forward(scene.model, scene.data)
     renderer = Renderer(model, data, size=84, rendering=rendering)
     np.testing.assert_array_equal(scene.renderer.draw(), renderer.draw())
@@ -162,26 +126,13 @@ def test_sequential_order_is_the_benchmarks(counting_videos):
     env.close()
 
 
-def test_random_order_is_drawn_from_the_seed(counting_videos):
-    mode = VideoMode("video_easy", videos=counting_videos)
-    drawn = []
-    for seed in range(200):
-        mode.begin(None, np.random.default_rng(seed))
-        drawn.append(int(mode._clip.frame(0)[0, 0, 0]) // 50)
-    assert min(np.bincount(drawn, minlength=4)) > 25
-
-
 @pytest.mark.parametrize(("name", "count"), [("video_easy", 10), ("video_hard", 100)])
-def test_the_embedded_default(name, count):
-    mode = VideoMode(name)
+def test_clips_are_generated_without_a_data_folder_and_not_made_up_with_one(name, count, tmp_path):
     expected = {"mode": name, "source": "procedural", "clips": count, "version": 1}
     shown = {"order": "random", "worlds": count, "shown": "84 x 84"}
-    assert mode.provenance == expected | shown
-
-
-def test_a_data_folder_without_clips_is_no_reason_to_make_some_up(tmp_path):
+    assert VideoMode(name).provenance == expected | shown
     with pytest.raises(UserError, match=r"video0\.mp4"):
-        VideoMode("video_easy", tmp_path)
+        VideoMode(name, tmp_path)
 
 
 @pytest.fixture
@@ -199,7 +150,7 @@ def test_the_background_is_the_full_frame_resampled_without_smoothing(fine_video
     observation, _ = env.reset(seed=0)
     for frame in originals[1:]:
         observation, *_ = env.step(np.zeros(1, np.float32))
-        background = np.array([interpolated(frame[..., c], 84) for c in range(3)])
+        background = resample(frame, 84).transpose(2, 0, 1)
         equal = (observation[-3:] == background).all(axis=0)
         assert equal[:20].mean() > 0.9, "no agent in the sky; a star or a shaded floor may stay"
     smooth = env.render()[:40].astype(float)
@@ -224,10 +175,7 @@ def test_the_benchmarks_files_are_shown_as_the_benchmark_shows_them(data_dir):
         frames, clip = full_frames(folder / "video9.mp4"), clips.open(number, 84, smooth=False)
         assert len(clip) == len(frames) == 500 and frames.shape[1:] == (stored, stored, 3)
         for index in (0, 123, 499):
-            expected = [interpolated(frames[index][..., c], 84) for c in range(3)]
-            np.testing.assert_array_equal(clip.frame(index), np.stack(expected, axis=-1))
-            if stored == 84:
-                np.testing.assert_array_equal(clip.frame(index), frames[index])
+            np.testing.assert_array_equal(clip.frame(index), resample(frames[index], 84))
 
 
 def test_a_damaged_clip_is_reported_by_reset(tmp_path):
@@ -235,17 +183,4 @@ def test_a_damaged_clip_is_reported_by_reset(tmp_path):
     env = make_env("cartpole_balance", "video_easy", videos=tmp_path, **SMALL)
     with pytest.raises(UserError, match=r"clip\.mp4"):
         env.reset(seed=0)
-    env.close()
-
-
-@pytest.mark.parametrize("mode", ["video_easy", "video_hard"])
-def test_the_benchmarks_own_clips(data_dir, mode):
-    env = make_env("cartpole_balance", mode, data_dir=data_dir, **SMALL)
-    first, _ = env.reset(seed=1)
-    again, _ = env.reset(seed=1)
-    np.testing.assert_array_equal(first, again)
-    provenance = env.unwrapped.provenance
-    assert provenance["source"] == "dmcgb" and len(provenance["sha256"]) == 64
-    total = {"video_easy": 10, "video_hard": 100}[mode]
-    assert provenance["clips"] + len(provenance.get("missing", [])) == total
     env.close()

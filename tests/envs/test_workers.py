@@ -23,6 +23,8 @@ from svea.envs.rendering import backend, renderer
 from svea.envs.workers import pool, worker
 from svea.envs.workers.pool import PER_GPU_PROCESS, OpenEpisode, Workers, environments_per_process
 
+Patch = pytest.MonkeyPatch
+Printed = pytest.CaptureFixture[str]
 TOY = {"task": "toy:make", "image_size": 16}
 
 
@@ -66,20 +68,6 @@ def test_each_environment_gets_its_own_seed_and_action(three: Workers) -> None:
         assert steps[index].reward == rewards[-1]
         assert abs(steps[index].info["x"]) == pytest.approx(1 - rewards[-1])
         assert not steps[index].done
-
-
-def test_some_environments_step_while_others_stand_still(three: Workers) -> None:
-    three.reset([1, 2, 3])
-    before = three.observations.copy()
-    three.send(np.array([[-1.0], [1.0]], np.float32), [None, None], [2, 0])
-    steps = three.receive()
-    assert len(steps) == 2
-    assert steps[0].reward == alone(3, [-1.0])[1][0], "answers come in the order of the indices"
-    assert steps[1].reward == alone(1, [1.0])[1][0]
-    assert np.array_equal(three.observations[1], before[1])
-    three.reset([9], [1])
-    assert np.array_equal(three.observations[1], alone(9, [])[0])
-    assert np.array_equal(three.observations[0], alone(1, [1.0])[0])
 
 
 def test_the_next_episode_starts_from_its_seed_and_the_last_picture_is_kept(three: Workers) -> None:
@@ -139,7 +127,7 @@ def test_an_error_in_the_environment_arrives_with_its_traceback(broken: int) -> 
     assert "toy.py" in trace and "Traceback" in trace
 
 
-def test_our_own_errors_keep_their_class(capfd: pytest.CaptureFixture[str]) -> None:
+def test_our_own_errors_keep_their_class(capfd: Printed) -> None:
     with pytest.raises(UserError, match="waler_walk"):
         Workers([{"task": "waler_walk"}] * 3)
     with pytest.raises(UserError, match="color_hard"):
@@ -164,7 +152,7 @@ def test_processes_start_while_their_parent_does_something_else() -> None:
 
 
 def test_sets_that_started_before_another_fell_back_to_osmesa_follow_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, capsys: Printed
 ) -> None:
     monkeypatch.setattr(backend, "fallen_back", False)
     monkeypatch.setattr(backend, "environment_of_workers", dict)
@@ -198,7 +186,7 @@ def test_sets_that_started_before_another_fell_back_to_osmesa_follow_it(
     ],
 )
 def test_environments_draw_together_where_one_gpu_computes_and_draws(
-    device: str, task: str, gpu: bool, together: int, monkeypatch: pytest.MonkeyPatch
+    device: str, task: str, gpu: bool, together: int, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(backend, "draws_on_gpu", lambda: gpu)
     assert environments_per_process(task, device) == together
@@ -219,9 +207,7 @@ class Incidents(list[dict[str, Any]]):
         return [incident["cause"] for incident in self]
 
 
-def test_a_death_that_comes_back_ends_the_run_with_its_signal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_death_that_comes_back_ends_the_run_with_its_signal(monkeypatch: Patch) -> None:
     monkeypatch.setattr(pool, "RESTARTS", 1)
     incidents = Incidents()
     with Workers([TOY, TOY | {"task": "toy:make_dying"}], incidents.append) as workers:
@@ -232,13 +218,6 @@ def test_a_death_that_comes_back_ends_the_run_with_its_signal(
             workers.receive()
     (cause,) = incidents.causes
     assert f"environment 1 (process {pid})" in cause and "signal 9" in cause
-
-
-@pytest.fixture
-def one() -> Iterator[tuple[Workers, Incidents]]:
-    incidents = Incidents()
-    with Workers([TOY], incidents.append) as workers:
-        yield workers, incidents
 
 
 class Played:
@@ -298,13 +277,17 @@ def test_a_shared_worker_is_replaced_for_all_its_environments_and_nobody_can_tel
     assert all("signal 9" in cause for cause in incidents.causes)
 
 
-@pytest.mark.parametrize("kind", ["raise", "hang"])
-def test_an_accident_in_one_of_several_is_mended(
-    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The others have made their step already, or wait; all make it again."""
+@pytest.fixture
+def faults(monkeypatch: Patch, tmp_path: Path) -> Path:
+    """Where a toy reads how it fails."""
     monkeypatch.setenv("SVEA_FAULTS", str(tmp_path / "plan"))
-    (tmp_path / "plan").write_text(json.dumps([[5, 3, kind]]))
+    return tmp_path / "plan"
+
+
+@pytest.mark.parametrize("kind", ["raise", "hang"])
+def test_an_accident_in_one_of_several_is_mended(kind: str, faults: Path) -> None:
+    """The others have made their step already, or wait; all make it again."""
+    faults.write_text(json.dumps([[5, 3, kind]]))
     incidents = Incidents()
     faulty = TOY | {"task": "toy:make_faulty"}
     with Workers([faulty] * 3, incidents.append, 3, step_timeout=1.0) as workers:
@@ -320,13 +303,17 @@ def test_an_accident_in_one_of_several_is_mended(
 def test_episodes_of_different_ends_share_a_process() -> None:
     """Cut off, really over, and broken off by the simulation."""
     incidents = Incidents()
-    tasks = ("toy:make", "toy:make_terminating", "toy:make_diverging")
-    with Workers([TOY | {"task": task} for task in tasks], incidents.append, 3) as workers:
-        workers.reset([0, 1, 2])
+    tasks = [f"toy:make{kind}" for kind in ("", "_terminating", "_diverging", "_successful")]
+    with Workers([TOY | {"task": task} for task in tasks], incidents.append, 4) as workers:
+        workers.reset([0, 1, 2, 3])
         ends = []
         for _ in range(LENGTH):
-            send_alike(workers, 0.5, [7, 8, 9])
-            ends.append([(step.terminated, step.truncated) for step in workers.receive()])
+            send_alike(workers, 0.5, [7, 8, 9, None])
+            steps = workers.receive()
+            ends.append([(step.terminated, step.truncated) for step in steps])
+    info = steps[3].info
+    assert type(info["is_success"]) is bool, "NumPy's own numbers are told"
+    assert info["distance"] == 0.5 and "seen" not in info
     ongoing, over, cut = (False, False), (True, False), (False, True)
     assert [end[0] for end in ends] == [ongoing] * (LENGTH - 1) + [cut]
     assert [end[1] for end in ends] == ([ongoing] * 3 + [over]) * 2 + [ongoing] * 2
@@ -335,10 +322,9 @@ def test_episodes_of_different_ends_share_a_process() -> None:
 
 
 @pytest.fixture
-def slow_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+def slow_step(faults: Path) -> dict[str, Any]:
     """The toy whose step takes two seconds, once."""
-    monkeypatch.setenv("SVEA_FAULTS", str(tmp_path / "plan"))
-    (tmp_path / "plan").write_text(json.dumps([[5, 0, "slow"]]))
+    faults.write_text(json.dumps([[5, 0, "slow"]]))
     return TOY | {"task": "toy:make_faulty"}
 
 
@@ -355,7 +341,7 @@ def test_a_step_timeout_names_the_line_that_hangs(slow_step: dict[str, Any]) -> 
 
 
 def test_an_environment_may_take_any_time_if_asked(
-    slow_step: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    slow_step: dict[str, Any], monkeypatch: Patch, capsys: Printed
 ) -> None:
     """Nothing is killed; it is said once where it is."""
     with Workers([slow_step], step_timeout=0) as workers:
@@ -370,7 +356,7 @@ def test_an_environment_may_take_any_time_if_asked(
 
 
 def test_a_process_that_starts_slowly_is_not_ended_by_the_question_where_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, capsys: Printed
 ) -> None:
     """Importing takes longer than this patience."""
     monkeypatch.setattr(worker, "PATIENT_SECONDS", 0.01)
@@ -381,15 +367,6 @@ def test_a_process_that_starts_slowly_is_not_ended_by_the_question_where_it_is(
     assert said.count("warning:") == 1
 
 
-def test_numbers_of_any_kind_are_told_in_the_info() -> None:
-    """NumPy's own numbers are what most environments have at hand."""
-    with Workers([TOY | {"task": "toy:make_successful"}]) as workers:
-        workers.reset([0])
-        send_alike(workers, 0.0, [None])
-        info = workers.receive()[0].info
-    assert info["is_success"] is True and info["distance"] == 0.5 and "seen" not in info
-
-
 @pytest.mark.parametrize(
     ("number", "cause", "details"),
     [
@@ -397,36 +374,29 @@ def test_numbers_of_any_kind_are_told_in_the_info() -> None:
         (signal.SIGSEGV, "signal 11", "Segmentation fault"),
     ],
 )
-def test_a_crash_in_native_code_leaves_its_stack(
-    one: tuple[Workers, Incidents], number: int, cause: str, details: str
-) -> None:
-    workers, incidents = one
-    workers.reset([4])
-    os.kill(pids(workers)[0], number)
-    send_alike(workers, 0.5, [None])
-    workers.receive()
+def test_a_crash_in_native_code_leaves_its_stack(number: int, cause: str, details: str) -> None:
+    incidents = Incidents()
+    with Workers([TOY], incidents.append) as workers:
+        workers.reset([4])
+        os.kill(pids(workers)[0], number)
+        send_alike(workers, 0.5, [None])
+        workers.receive()
     assert cause in incidents.causes[0]
     assert details in incidents[0]["details"] and "process.py" in incidents[0]["details"]
 
 
-def test_actions_that_are_not_finite_are_refused(one: tuple[Workers, Incidents]) -> None:
-    workers, _ = one
-    workers.reset([4])
-    with pytest.raises(NumericsError, match="nan"):
-        send_alike(workers, float("nan"), [None])
-
-
-@pytest.mark.parametrize("what", ["reward", "observation"])
-def test_environments_may_not_answer_nan(what: str) -> None:
-    with Workers([TOY | {"task": f"toy:make_undefined_{what}"}]) as workers:
+@pytest.mark.parametrize("what", ["action", "reward", "observation"])
+def test_nan_is_refused(what: str) -> None:
+    task = "toy:make" if what == "action" else f"toy:make_undefined_{what}"
+    with Workers([TOY | {"task": task}]) as workers:
         workers.reset([0])
-        send_alike(workers, 0.0, [None])
         with pytest.raises(NumericsError, match="nan"):
+            send_alike(workers, float("nan") if what == "action" else 0.0, [None])
             workers.receive()
 
 
 @pytest.fixture
-def osmesa(monkeypatch: pytest.MonkeyPatch) -> None:
+def osmesa(monkeypatch: Patch) -> None:
     """A process that may fall back to OSMesa, and has not."""
     if sys.platform != "linux":
         pytest.skip("elsewhere there is no OSMesa")
@@ -437,7 +407,7 @@ def osmesa(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("osmesa")
 def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, capsys: Printed
 ) -> None:
     """The toy stands for a driver: it announces its first picture, then hangs unless MUJOCO_GL."""
     monkeypatch.setattr(renderer, "FIRST_PICTURE_SECONDS", 0.3)
@@ -451,7 +421,7 @@ def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
 
 @pytest.mark.usefixtures("osmesa")
 def test_an_environment_that_is_made_slowly_is_no_stuck_renderer(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, capsys: Printed
 ) -> None:
     """The second one is made after the first one's picture, in the same process."""
     monkeypatch.setattr(renderer, "FIRST_PICTURE_SECONDS", 0.5)
@@ -461,7 +431,7 @@ def test_an_environment_that_is_made_slowly_is_no_stuck_renderer(
 
 
 @pytest.mark.usefixtures("osmesa")
-def test_the_users_choice_of_a_renderer_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_choice_of_a_renderer_is_respected(monkeypatch: Patch) -> None:
     monkeypatch.setattr(backend, "_chosen", None)
     monkeypatch.setenv("MUJOCO_GL", "egl")
     assert not backend.can_fall_back()
@@ -473,7 +443,7 @@ def test_the_users_choice_of_a_renderer_is_respected(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.skipif(not backend._can_load("OSMesa", "libOSMesa.so.8"), reason="needs OSMesa")
-def test_workers_fall_back_although_their_parent_has_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_fall_back_although_their_parent_has_drawn(monkeypatch: Patch) -> None:
     """MuJoCo leaves PyOpenGL's variable behind in a process that draws."""
     monkeypatch.setattr(backend, "fallen_back", False)
     monkeypatch.setenv("MUJOCO_GL", "egl")
@@ -489,9 +459,7 @@ def kill(workers: Workers) -> None:
 
 
 @pytest.mark.parametrize(("task", "per_process"), [("toy:make", 1), ("cartpole_swingup", 2)])
-def test_close_leaves_no_process(
-    task: str, per_process: int, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_close_leaves_no_process(task: str, per_process: int, capfd: Printed) -> None:
     workers = Workers([{"task": task, "image_size": 16}] * 2, per_process=per_process)
     workers.reset([0, 1])
     processes = [worker.process for worker in workers._workers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +26,13 @@ def put(path: Path, content: bytes | str) -> Path:
     return path
 
 
-def write_video(path: Path, frames: np.ndarray) -> Path:
-    """Write frames `(count, height, width, 3)`, of even height and width, as an mp4 video."""
+def write_video(path: Path, frames: np.ndarray, options: Sequence[str] = ()) -> Path:
+    """Write frames `(count, height, width, 3)`, of even height and width, as a video."""
     path.parent.mkdir(parents=True, exist_ok=True)
     size = (frames.shape[2], frames.shape[1])
-    writer = write_frames(str(path), size, fps=25, quality=9, macro_block_size=1)
+    writer = write_frames(
+        str(path), size, fps=25, quality=9, macro_block_size=1, output_params=list(options)
+    )
     writer.send(None)
     for frame in frames:
         writer.send(np.ascontiguousarray(frame).tobytes())

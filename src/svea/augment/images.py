@@ -316,7 +316,7 @@ def _read_all(
 def _read(path: Path) -> list[np.ndarray]:
     """The squares of a picture or a video at `OVERLAY_SIDE`; empty if it cannot be used."""
     if path.suffix.lower() in VIDEO_ENDINGS:
-        return list(read_key_frames(path))
+        return read_key_frames(path)
     try:
         return [read_picture(path)]
     except DecodeError:

@@ -16,9 +16,9 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -36,10 +36,9 @@ from svea.data.decode import (
     stored_size,
 )
 from svea.data.ffmpeg import FfmpegError
-from svea.data.procedural import VERSION, procedural_clip
+from svea.data.procedural import VERSION, ProceduralClip, procedural_clip
 
-VARIABLE = "SVEA_DATA"
-"""The environment variable that names the data folder where no argument does."""
+VARIABLE = "SVEA_DATA"  # the environment variable that names the data folder where no argument does
 
 PICTURE_FOLDERS = ("places365_standard/train", "places365_standard/val", "photos")
 """Where the pictures for overlay may lie; the first that exists is used."""
@@ -53,19 +52,16 @@ planes-water rallye rhino rollerblade schoolgirls scooter-board scooter-gray she
 snowboard soccerball stroller stunt surf swing tennis tractor-sand train tuk-tuk upside-down
 varanus-cage walking
 """
-DAVIS = tuple(_DAVIS.split())
-"""The training clips of DAVIS-2017 in their official order."""
+DAVIS = tuple(_DAVIS.split())  # the training clips of DAVIS-2017 in their official order
 
 
 @dataclass(frozen=True)
 class ClipSet:
     """The clips that a mode shows."""
 
-    source: str
-    """The name of the download that has them."""
+    source: str  # the name of the download that has them
     names: tuple[str, ...]
-    patterns: tuple[str, ...]
-    """Where a clip may lie below the data folder, with `{}` for its name."""
+    patterns: tuple[str, ...]  # where a clip may lie below the data folder, with `{}` for its name
 
 
 CLIP_SETS = {
@@ -83,13 +79,11 @@ CLIP_SETS = {
 
 
 def data_folder(given: str | os.PathLike[str] | None = None) -> Path | None:
-    """The data folder: the argument, else the variable `SVEA_DATA`, else None.
-
-    One that does not exist is a UserError.
-    """
-    chosen = given if given is not None else os.environ.get(VARIABLE) or None
-    origin = "data_dir" if given is not None else f"the variable {VARIABLE}"
-    return None if chosen is None else existing_folder(chosen, origin)
+    """The data folder, which must exist: the argument, else the variable `SVEA_DATA`, else None."""
+    if given is not None:
+        return existing_folder(given, "data_dir")
+    named = os.environ.get(VARIABLE)
+    return existing_folder(named, f"the variable {VARIABLE}") if named else None
 
 
 def existing_folder(
@@ -106,8 +100,7 @@ def existing_folder(
 
 MOST_FRAMES = 1000
 MOST_BYTES = 256 * 2**20
-PROCEDURAL = "procedural"
-"""The name of the generated clips, where a folder is expected."""
+PROCEDURAL = "procedural"  # the name of the generated clips, where a folder is expected
 
 DMCGB = "dmcgb"
 RECODED, NOT_IDENTIFIED = f"{DMCGB}, re-coded", f"{DMCGB}, clips not identified"
@@ -120,32 +113,18 @@ has not been at hand (video_easy 3, 4, 5 and 7)."""
 _FEWEST_FRAMES = 2
 
 
-class Clip(Protocol):
-    """A video that repeats forever."""
-
-    def __len__(self) -> int: ...
-
-    def frame(self, index: int) -> np.ndarray:
-        """Return frame `index` modulo the clip's length, square, uint8, read only."""
-        ...
-
-
 @dataclass(frozen=True)
 class Clips:
     """The clips of a mode: files that were found, or a number of generated ones."""
 
-    source: str
-    """`procedural`, the benchmark's name, or the folder's."""
+    source: str  # `procedural`, the benchmark's name, or the folder's
     names: tuple[str, ...]
-    files: tuple[Path, ...] = ()
-    """Empty when the clips are generated."""
-    missing: tuple[str, ...] = field(default=())
-    """Clips of the benchmark that the data folder lacks."""
+    files: tuple[Path, ...] = ()  # empty when the clips are generated
+    missing: tuple[str, ...] = ()  # clips of the benchmark that the data folder lacks
     published: tuple[str, ...] = ()
     """Of a set with known hashes, that of each file, or nothing where it is not known."""
 
     def __len__(self) -> int:
-        """How many clips there are."""
         return len(self.names)
 
     @property
@@ -163,15 +142,6 @@ class Clips:
         if not self.files:
             return procedural_clip(self.names[index], index)
         return _open_file(self.files[index], side, smooth)
-
-    def first(self, count: int | None) -> Clips:
-        """Keep the first clips only; all without a count."""
-        return dataclasses.replace(
-            self,
-            names=self.names[:count],
-            files=self.files[:count],
-            published=self.published[:count],
-        )
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -207,20 +177,18 @@ class Clips:
 def find(
     name: str, data_dir: Path | None, videos: str | Path | None, first: int | None = None
 ) -> Clips:
-    """The clips of a mode: the user's, the benchmark's, or generated ones.
+    """The clips of a mode, or the first of them: the user's, the benchmark's, or generated ones.
 
-    Args:
-        name: The mode, a key of `CLIP_SETS`.
-        data_dir: The data folder, if there is one.
-        videos: A folder of the user's own, or `procedural`; it beats the data folder.
-        first: Only so many clips, from the first on.
+    `videos` is a folder of the user's own videos or folders of frames, or `procedural`; it beats
+    the data folder. Without either, clips are generated.
     """
     if videos is not None and str(videos) != PROCEDURAL:
-        return in_folder(videos).first(first)
+        return in_folder(videos, first)
     wanted = CLIP_SETS[name]
+    wanted = dataclasses.replace(wanted, names=wanted.names[:first])
     if videos is not None or data_dir is None:
-        return Clips(PROCEDURAL, (name,) * len(wanted.names[:first]))
-    found = in_data_folder(wanted.source, data_dir, wanted.names[:first], wanted.patterns)
+        return Clips(PROCEDURAL, (name,) * len(wanted.names))
+    found = in_data_folder(wanted, data_dir)
     if wanted.source != DMCGB:
         return found
     known = published_hashes(name)
@@ -244,14 +212,11 @@ def source_of(provenance: Mapping[str, Any]) -> str:
     return RECODED if provenance.get("stored", ["352 x 352"]) != ["352 x 352"] else NOT_IDENTIFIED
 
 
-def in_folder(folder: str | Path) -> Clips:
-    """Find the videos and the folders of frames in a folder, in the order of their names.
-
-    None is a UserError.
-    """
+def in_folder(folder: str | Path, first: int | None = None) -> Clips:
+    """The first videos and folders of frames by name in a folder, or all; none is a UserError."""
     cure = f"give a folder of videos or of folders of frames, or {PROCEDURAL!r}"
     path = existing_folder(folder, "videos", cure)
-    found = [entry for entry in sorted(path.iterdir()) if _is_clip(entry)]
+    found = [entry for entry in sorted(path.iterdir()) if _is_clip(entry)][:first]
     if not found:
         raise UserError(
             f"no videos in {path}: looked for {', '.join(VIDEO_ENDINGS)} and for folders of "
@@ -260,39 +225,31 @@ def in_folder(folder: str | Path) -> Clips:
     return Clips(path.name, tuple(entry.name for entry in found), tuple(found))
 
 
-def in_data_folder(
-    source: str, data_dir: Path, names: Sequence[str], patterns: Sequence[str]
-) -> Clips:
-    """Find a benchmark's clips in a data folder, by names and patterns as in `ClipSet`.
-
-    None of them is a UserError.
-    """
+def in_data_folder(wanted: ClipSet, data_dir: Path) -> Clips:
+    """Find a benchmark's clips in a data folder; none of them is a UserError."""
     found: dict[str, Path] = {}
-    for name in names:
-        places = (data_dir / pattern.format(name) for pattern in patterns)
-        place = next((place for place in places if _is_clip(place)), None)
-        if place is not None:
+    for name in wanted.names:
+        places = (data_dir / pattern.format(name) for pattern in wanted.patterns)
+        if place := next(filter(_is_clip, places), None):
             found[name] = place
     if not found:
-        looked = " or ".join(pattern.format(names[0]) for pattern in patterns)
+        looked = " or ".join(pattern.format(wanted.names[0]) for pattern in wanted.patterns)
         raise UserError(
-            f"the data folder {data_dir} has none of the {len(names)} clips needed: looked for "
-            f"{looked} and so on. Give a data folder that has them, or videos={PROCEDURAL!r} (or "
-            "no data folder) to use generated videos."
+            f"the data folder {data_dir} has none of the {len(wanted.names)} clips needed: looked "
+            f"for {looked} and so on. Give a data folder that has them, or videos={PROCEDURAL!r} "
+            "(or no data folder) to use generated videos."
         )
-    missing = tuple(name for name in names if name not in found)
-    return Clips(source, tuple(found), tuple(found.values()), missing)
+    missing = tuple(name for name in wanted.names if name not in found)
+    return Clips(wanted.source, tuple(found), tuple(found.values()), missing)
 
 
 def _is_clip(path: Path) -> bool:
-    """Whether this is a video file or a folder of pictures."""
     if path.is_dir():
         return bool(_pictures(path))
     return path.suffix.lower() in VIDEO_ENDINGS and path.is_file()  # no pipe that would block
 
 
 def _pictures(folder: Path) -> list[Path]:
-    """The frames of a folder in the order of their names."""
     files = (f for f in sorted(folder.iterdir()) if f.suffix.lower() in PICTURE_ENDINGS)
     return [file for file in files if file.is_file()][:MOST_FRAMES]
 
@@ -323,7 +280,6 @@ class _FileClip:
         return self._frames[index % len(self._frames)]
 
     def _wait(self, count: int) -> None:
-        """Wait until `count` frames are there, or all are."""
         with self._arrived:
             if not self._arrived.wait_for(
                 lambda: self._done or len(self._frames) >= count, timeout=SECONDS
@@ -360,8 +316,11 @@ class _FileClip:
             self._arrived.notify_all()
 
 
+Clip = ProceduralClip | _FileClip
+"""A video that repeats forever: `frame(index)` is square, uint8 and not to be written."""
+
+
 def _read_pictures(folder: Path, side: int, smooth: bool) -> Iterator[np.ndarray]:
-    """Decode a folder of pictures."""
     for file in _pictures(folder):
         try:
             yield read_frame(file, side, smooth)
@@ -412,6 +371,5 @@ def _stored(path: Path, changed: int, size: int) -> tuple[tuple[int, int] | None
 
 
 def _sha256_of(names: Iterable[str], hashes: Iterable[str]) -> str:
-    """One hash of several, each with its name."""
     named = zip(names, hashes, strict=True)
     return files.sha256("".join(f"{name} {sha256}\n" for name, sha256 in named))

@@ -20,24 +20,14 @@ from svea.core import files
 from svea.core.errors import StorageError
 from svea.data import ffmpeg
 
-SIDE = 128
-"""Side of generated frames, and of those that are smoothed for pictures of any size. 49 kB."""
+SIDE = 128  # of generated frames, and of those smoothed for pictures of any size; 49 kB
+OVERLAY_SIDE = 256  # of the pictures that overlay crops, as of Places365's small ones; 197 kB
+MOST_PIXELS = 4096 * 2304  # larger video frames are refused
 
-OVERLAY_SIDE = 256
-"""Side of the pictures that overlay crops: that of Places365's small pictures. 197 kB."""
-
-MOST_PIXELS = 4096 * 2304
-"""Larger video frames are refused."""
-
-MOST_PICTURE_PIXELS = 6000 * 6000
-"""Larger pictures are refused: decoding one takes at most about 220 MB."""
-
+MOST_PICTURE_PIXELS = 6000 * 6000  # larger pictures are refused: one takes about 220 MB at most
 MOST_PICTURE_BYTES = 256 * 2**20
-MOST_BYTES = 64 * 2**30
-"""Larger files are refused: pictures, and videos."""
-
-SMALLEST_SIDE = 32
-"""Overlay skips pictures with a shorter side."""
+MOST_BYTES = 64 * 2**30  # larger files are refused: pictures, and videos
+SMALLEST_SIDE = 32  # overlay skips pictures with a shorter side
 
 SKIPPED = (
     f"damaged, smaller than {SMALLEST_SIDE} pixels, or larger than "
@@ -45,14 +35,12 @@ SKIPPED = (
 )
 """Why overlay skips a picture, in words."""
 
-SECONDS = 60
-"""A decoder that takes longer is stopped."""
+SECONDS = 60  # a decoder that takes longer is stopped
 
 VIDEO_ENDINGS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
 PICTURE_ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 
-PPM = ("-f", "image2pipe", "-c:v", "ppm")
-"""How ffmpeg writes frames that tell their size."""
+KEY_FRAMES = 64  # as many pictures for overlay a video gives at most
 
 _LARGEST_HEADER = 2**24
 _FORMATS = ("BMP", "JPEG", "PNG", "WEBP")  # Pillow hands some others to other programs
@@ -129,7 +117,6 @@ def _neighbours(length: int, side: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def _decode(path: Path, smallest: int, use: Callable[[Any], Any]) -> Any:
-    """Open a picture within limits and use it."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -156,23 +143,17 @@ def _decode(path: Path, smallest: int, use: Callable[[Any], Any]) -> Any:
         raise DecodeError(f"is damaged: {error}") from error
 
 
-def ffmpeg_command(
-    path: Path,
-    filters: str,
-    frames: int,
-    before: Sequence[str] = (),
-    form: Sequence[str] = ("-f", "rawvideo"),
-) -> list[str]:
-    """The command that decodes a video to frames on its standard output, each frame it has once.
+def ffmpeg_command(path: Path, filters: str, frames: int, before: Sequence[str] = ()) -> list[str]:
+    """The command that decodes a video to PPM pictures, each frame once.
 
-    The video may only be what its name says: no playlists, no network. With options `before` the
-    input. The form is raw frames, whose size the filters must set, or `PPM`.
+    The options `before` the input. The video may only be what its name says: no playlists, no
+    network.
     """
     command = [ffmpeg.executable(), "-nostdin", "-v", "error", "-threads", "1"]
     command += ["-protocol_whitelist", "file", "-format_whitelist", "mov,mp4,matroska,webm,avi"]
     command += ["-max_pixels", str(MOST_PIXELS), *before, "-i", f"file:{path}", "-an", "-sn", "-dn"]
     command += ["-vf", filters, "-frames:v", str(frames), "-fps_mode", "passthrough"]
-    return [*command, *form, "-pix_fmt", "rgb24", "-"]
+    return [*command, "-f", "image2pipe", "-c:v", "ppm", "-pix_fmt", "rgb24", "-"]
 
 
 def read_video(
@@ -190,12 +171,12 @@ def read_video(
     """
     limits = ("-xerror", "-timelimit", str(SECONDS))
     filters = f"scale={side}:{side}:flags=bilinear" if smooth else "null"
-    command = ffmpeg_command(path, filters, frames, limits, PPM)
+    command = ffmpeg_command(path, filters, frames, limits)
     done = 0
     with ffmpeg.Process(command) as process:
         on_start(process.stop)
         try:
-            while (frame := _read_ppm(process)) is not None:
+            for frame in _frames(process):
                 yield resample(frame, side)
                 done += 1
             message = process.finish()
@@ -206,36 +187,34 @@ def read_video(
         raise DecodeError(f"is damaged or not a video after {done} frames ({message})")
 
 
-def _read_ppm(process: ffmpeg.Process) -> np.ndarray | None:
-    """The next frame, whose header tells its size; None at the end."""
-    head = process.read(len("P6\n1 1\n255\n"))
-    while head.count(b"\n") < 3 and len(head) < 32 and (byte := process.read(1)):
-        head += byte
-    if head.count(b"\n") < 3:
-        return None
-    width, height = map(int, head.split()[1:3])
-    size = width * height * 3
-    data = process.read(size)
-    return np.frombuffer(data, np.uint8).reshape(height, width, 3) if len(data) == size else None
+def _frames(process: ffmpeg.Process) -> Iterator[np.ndarray]:
+    """What ffmpeg decodes, up to its end; the header of each frame tells its size."""
+    while True:
+        head = process.read(len("P6\n1 1\n255\n"))
+        while head.count(b"\n") < 3 and len(head) < 32 and (byte := process.read(1)):
+            head += byte
+        if head.count(b"\n") < 3:
+            return
+        width, height = map(int, head.split()[1:3])
+        data = process.read(width * height * 3)
+        if len(data) < width * height * 3:
+            return
+        yield np.frombuffer(data, np.uint8).reshape(height, width, 3)
 
 
-def read_key_frames(path: Path, frames: int = 64, side: int = OVERLAY_SIDE) -> np.ndarray:
-    """The key frames of a video, `(count, side, side, 3)`: the frames between cost no decoding.
+def read_key_frames(path: Path) -> list[np.ndarray]:
+    """The middle squares of a video's key frames, at `OVERLAY_SIDE`; none if it is damaged.
 
-    The middle square of each; none if the video is damaged or takes too long.
+    Those between cost no decoding.
     """
-    square = f"crop='min(iw,ih)':'min(iw,ih)',scale={side}:{side}"
-    frame_bytes = side * side * 3
+    square = f"crop='min(iw,ih)':'min(iw,ih)',scale={OVERLAY_SIDE}:{OVERLAY_SIDE}"
     only = ("-skip_frame", "nokey", "-timelimit", str(SECONDS))
-    command = ffmpeg_command(path, square, frames, only)
-    with ffmpeg.Process(command) as process:
+    with ffmpeg.Process(ffmpeg_command(path, square, KEY_FRAMES, only)) as process:
         try:
-            output = process.read(frames * frame_bytes)
+            return list(_frames(process))
         except ffmpeg.Silent:
             try_decoder()
-            output = b""
-    whole = len(output) // frame_bytes * frame_bytes
-    return np.frombuffer(output[:whole], np.uint8).reshape(-1, side, side, 3)
+            return []
 
 
 def stored_size(path: Path) -> tuple[int, int] | None:

@@ -19,14 +19,10 @@ from svea.core import process
 from svea.core.errors import UserError
 from svea.core.words import one_line
 
-START_SECONDS = 10.0
-"""An ffmpeg that does not tell its version within this time is not usable."""
+START_SECONDS = 10.0  # an ffmpeg that does not tell its version within this time is not usable
+SILENT_SECONDS = 20.0  # ffmpeg is stopped if for this long it neither gives nor takes anything
 
-SILENT_SECONDS = 20.0
-"""ffmpeg is stopped if for this long it neither gives nor takes anything."""
-
-H264 = "libx264"
-"""The encoder of our videos. Some builds of ffmpeg are without it, for its licence."""
+H264 = "libx264"  # our videos' encoder, which some builds of ffmpeg lack, for its licence
 
 _CURE = (
     "Reinstall it (pip install --force-reinstall imageio-ffmpeg), or name another one in the "
@@ -99,7 +95,6 @@ class Process:
     def __init__(
         self, command: Sequence[str], takes_input: bool = False, silent_seconds: float | None = None
     ) -> None:
-        """Start it; whether something will be written to it has to be known."""
         self._seconds = SILENT_SECONDS if silent_seconds is None else silent_seconds
         try:
             self._process = subprocess.Popen(

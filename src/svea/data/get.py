@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,16 +26,14 @@ from svea.core.errors import StorageError, UserError, unknown_name
 from svea.data.clips import DAVIS
 from svea.data.inventory import RECORD, content_sha256, inventory, read_record
 
-SECONDS = 30
-"""A server that is silent for longer has dropped the connection."""
+SECONDS = 30  # a server that is silent for longer has dropped the connection
 
 _WORK = ".downloads"
 _DAMAGE = (
     *(shutil.ReadError, zipfile.BadZipFile, tarfile.TarError, zlib.error),
     *(EOFError, RuntimeError, ValueError),
 )
-OnBytes = Callable[[int, int], None]
-"""Called with the bytes that have arrived, and with their number in all (0: unknown)."""
+OnBytes = Callable[[int, int], None]  # the bytes that have arrived, and in all (0: unknown)
 
 DMCGB = "https://github.com/nicklashansen/dmcontrol-generalization-benchmark"
 
@@ -45,18 +43,12 @@ class Source:
     """A public archive."""
 
     url: str
-    kind: str
-    """`zip`, or `tar` (without compression)."""
-    about: str
-    """What it is, and under which terms."""
-    size: int
-    """Bytes to expect; media hardly compress, so it holds for the archive and its content."""
-    into: str
-    """The folder it becomes, below the data folder."""
-    pattern: str
-    """Which members are taken, by their whole name; group 1 is the path below `into`."""
-    checksum: str | None = None
-    """As published, with its kind in front; None where none is."""
+    kind: str  # `zip`, or `tar` (without compression)
+    about: str  # what it is, and under which terms
+    size: int  # bytes to expect; media hardly compress, so it holds for the archive and its content
+    into: str  # the folder it becomes, below the data folder
+    pattern: str  # which members are taken, by their whole name; group 1 is the path below `into`
+    checksum: str | None = None  # as published, with its kind in front; None where none is
 
 
 SOURCES = {
@@ -93,19 +85,8 @@ SOURCES = {
 """What `svea data get` knows."""
 
 
-class DownloadError(StorageError):
-    """A file cannot be fetched, or is not the one that was published."""
-
-
-class ArchiveError(StorageError):
-    """An archive is damaged, or not what it should be."""
-
-
 def get_data(
-    name: str,
-    folder: Path,
-    on_bytes: OnBytes = lambda done, total: None,
-    sources: Mapping[str, Source] = SOURCES,
+    name: str, folder: Path, on_bytes: OnBytes = lambda done, total: None
 ) -> dict[str, Any]:
     """Download a data set into a data folder, made if need be, in the layout that svea reads.
 
@@ -113,9 +94,9 @@ def get_data(
     the hash of each file. A UserError if the name is unknown or the folder has this data set, a
     StorageError if download, archive or disk failed.
     """
-    if name not in sources:
-        raise unknown_name("data set", name, sources)
-    source, root = sources[name], Path(folder).expanduser()
+    if name not in SOURCES:
+        raise unknown_name("data set", name, SOURCES)
+    source, root = SOURCES[name], Path(folder).expanduser()
     destination = root / source.into
     if destination.exists():
         raise UserError(
@@ -144,7 +125,7 @@ def get_data(
     return described
 
 
-def fetch(source: Source, archive: Path, on_bytes: OnBytes = lambda done, total: None) -> None:
+def fetch(source: Source, archive: Path, on_bytes: OnBytes) -> None:
     """Download an archive and compare its checksum; one that is there already is kept."""
     import pooch
     import requests
@@ -156,12 +137,12 @@ def fetch(source: Source, archive: Path, on_bytes: OnBytes = lambda done, total:
     try:
         pooch.retrieve(source.url, source.checksum, archive.name, archive.parent, downloader=load)
     except requests.RequestException as error:
-        raise DownloadError(
+        raise StorageError(
             f"cannot download {source.url}: {error}. Check the network and run the command again; "
             "or get the data elsewhere and lay it out as docs/data.md shows."
         ) from error
     except ValueError as error:  # pooch's for a checksum that differs
-        raise DownloadError(
+        raise StorageError(
             f"{source.url} sent another file than was published: {error} Nothing was kept; run the "
             "command again."
         ) from error
@@ -170,7 +151,7 @@ def fetch(source: Source, archive: Path, on_bytes: OnBytes = lambda done, total:
 def unpack(source: Source, archive: Path, target: Path) -> None:
     """Write the files of an archive that svea reads into a new folder.
 
-    An ArchiveError if it is damaged, or has none of the files; it is deleted.
+    A StorageError if it is damaged, or has none of the files; it is deleted.
     """
     only_below: dict[str, Any] = {"filter": "data"} if source.kind == "tar" else {}
     try:
@@ -185,7 +166,7 @@ def unpack(source: Source, archive: Path, target: Path) -> None:
             raise ValueError("it has none of the files looked for")
     except _DAMAGE as error:
         archive.unlink()
-        raise ArchiveError(
+        raise StorageError(
             f"the archive {archive} is damaged or not the expected one: {error or type(error)}. "
             "It was deleted; run the command again."
         ) from error
@@ -200,7 +181,6 @@ class _Bytes:
         self._on_bytes, self._done = on_bytes, 0
 
     def update(self, size: int) -> None:
-        """Count bytes."""
         self._done += size
         self._on_bytes(self._done, self.total)
 
@@ -213,7 +193,6 @@ class _Bytes:
 
 
 def _describe(root: Path, name: str, source: Source, archive: Path) -> dict[str, Any]:
-    """Where the data came from, and what it was."""
     found = [file for part in inventory(root) if part.source == name for file in part.files]
     return {
         "url": source.url,

@@ -25,12 +25,8 @@ from svea.data.decode import (
     read_picture,
 )
 
-MOST_PICTURES = 50_000
-"""At most this many pictures are checked, evenly chosen: about five minutes' work."""
-
-RECORD = "downloads.json"
-"""In the data folder: where each download came from, and the hashes of its files."""
-
+MOST_PICTURES = 50_000  # that are checked, evenly chosen: about five minutes' work
+RECORD = "downloads.json"  # where each download came from, and the hashes of its files
 RECORD_BYTES = 2**30  # 100 bytes for the hash of each of 1.8 million files, and room
 
 
@@ -39,13 +35,10 @@ class Part:
     """The data of one mode or augmentation, as far as a folder has it."""
 
     name: str
-    unit: str
-    """What it consists of: `clips` or `pictures`."""
+    unit: str  # what it consists of: `clips` or `pictures`
     needed_for: str
-    source: str
-    """The name of the download that has it."""
-    files: tuple[Path, ...]
-    """Files, or folders of frames; the one folder of all pictures."""
+    source: str  # the name of the download that has it
+    files: tuple[Path, ...]  # files, or folders of frames; the one folder of all pictures
     count: int
     missing: tuple[str, ...] = ()
 
@@ -60,10 +53,8 @@ class Part:
 class Finding:
     """A file, or a folder of frames or pictures, that was looked at."""
 
-    name: str
-    """Its path below the data folder."""
-    detail: str = ""
-    """What it has, if it is sound."""
+    name: str  # its path below the data folder
+    detail: str = ""  # what it has, if it is sound
     problem: str = ""
 
 
@@ -82,7 +73,10 @@ def check(folder: Path, on_file: Callable[[Path], None] = lambda path: None) -> 
     root = existing_folder(folder, "FOLDER")
     parts = inventory(root)
     if not any(part.count for part in parts):
-        raise UserError(f"nothing in {root} that svea reads. {_hint(root)}")
+        raise UserError(
+            f"nothing in {root} that svea reads. docs/data.md shows the layout; "
+            "`svea data get NAME FOLDER` makes it."
+        )
     known: dict[str, str] = {}
     try:
         for entry in read_record(root).values():
@@ -175,7 +169,8 @@ def _check_clips(part: Part, on_file: Callable[[Path], None]) -> Looked:
 def _check_clip(path: Path) -> tuple[str, str]:
     """Decode a clip to its end, within the limits that the modes set."""
     try:
-        return f"{len(clips.Clips('', ('',), (path,)).open(0))} frames", ""
+        found = clips.Clips("", ("",), (path,))
+        return f"{len(found.open(0))} frames", ""
     except UserError as error:
         return "", str(error)
 
@@ -196,7 +191,6 @@ def _check_pictures(part: Part, on_file: Callable[[Path], None]) -> Looked:
 
 
 def _problem_of(path: Path) -> str:
-    """What is wrong with a picture or video for overlay, if anything is."""
     if path.suffix.lower() in VIDEO_ENDINGS:
         return _check_clip(path)[1]
     try:
@@ -219,13 +213,3 @@ def _finding(name: str, path: Path, detail: str, problem: str, known: dict[str, 
     if is_clip and (own := clips.published_hashes(path.parent.name).get(path.stem)):
         standing += f", {'' if sha256.startswith(own) else 'not '}the benchmark's own"
     return Finding(name, f"{detail}  sha256 {sha256}  {standing}")
-
-
-def _hint(root: Path) -> str:
-    """What may be wrong with a folder in which nothing was found."""
-    if (root / "src/env/data").is_dir():
-        return (
-            "It looks like the repository of DMControl-GB: `svea data get dmcgb FOLDER` lays its "
-            "videos out as svea reads them."
-        )
-    return "docs/data.md shows the layout; `svea data get NAME FOLDER` makes it."

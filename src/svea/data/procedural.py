@@ -17,14 +17,12 @@ import numpy as np
 from svea.data.decode import OVERLAY_SIDE, SIDE
 
 FRAMES = 256
-VERSION = 1
-"""Part of every result's provenance: other pictures need another number."""
+VERSION = 1  # part of every result's provenance: other pictures need another number
 
 _KEPT = 128  # clips per process: 32 MB
 
 Random = np.random.RandomState
-Painter = Callable[[int], np.ndarray]
-"""Frame number to `(side, side, 3)` uint8."""
+Painter = Callable[[int], np.ndarray]  # frame number to `(side, side, 3)` uint8
 
 
 class ProceduralClip:
@@ -37,7 +35,6 @@ class ProceduralClip:
         self._paint = _KINDS[number % len(_KINDS)](random, side)
 
     def __len__(self) -> int:
-        """How many frames there are before the clip repeats."""
         return FRAMES
 
     def frame(self, index: int) -> np.ndarray:
@@ -221,5 +218,4 @@ def _stamp(frame: np.ndarray, pixels: np.ndarray, inside: np.ndarray, top: int, 
 
 
 def _to_bytes(levels: np.ndarray) -> np.ndarray:
-    """Round levels to bytes."""
     return levels.clip(0, 255).round().astype(np.uint8)

@@ -38,7 +38,7 @@ def load_task(domain: str, task: str) -> Any:
     if domain == "robot":
         from svea.envs.robot.task import load
 
-        return load(domain, task)
+        return load(task)
     suite = import_suite()
     # The suite's models use attributes that MuJoCo calls deprecated; users cannot fix that.
     logging.getLogger("absl").addFilter(_not_about_deprecation)
@@ -57,7 +57,6 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012 (Gymnasium's form)
 
     def __init__(self, domain: str, task: str, mode: Mode, settings: Settings) -> None:
-        """Load the task and prepare its renderer."""
         prepare_simulator()
         self.mode, self._settings = mode, settings
         self.render_mode, self.render_size = settings.render_mode, settings.render_size
@@ -126,9 +125,8 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         self.mode.choose(seed, options or {})
         self._start_task(np.random.RandomState(np.random.MT19937(task_seed)))
         self.mode.begin(self._scene, np.random.default_rng(mode_seed))
-        self._episode.begin()
         self._drew.clear()
-        observation = self._episode.fill(self._draw())
+        observation = self._episode.begin(self._draw())
         self._renderer = self._renderer or self._scene.renderer.name
         return observation, self._info()
 
@@ -220,7 +218,6 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         return reward, self._task.get_termination(self.physics)
 
     def _info(self) -> dict[str, Any]:
-        """Frames so far, and what the mode and a task of our own add."""
         of_task = getattr(self._task, "episode_info", None)  # the suite's tasks have none
         told = of_task(self.physics) if of_task else {}
         return {"frames": self._episode.frames} | told | self.mode.info
@@ -232,18 +229,15 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         return {"drawn_by": " and ".join(sorted(self._drew))}
 
     def _rescale(self, action: np.ndarray) -> np.ndarray:
-        """Map an action in [-1, 1] to the task's own range."""
         unit = (read_vector(action, self.action_space) + 1.0) / 2.0
         return self._action_low + unit * (self._action_high - self._action_low)
 
     def _draw(self) -> np.ndarray:
-        """Draw the stack's next picture, `(3, H, W)`."""
         picture = self._picture()
         self._drew.add(self._scene.renderer.name)
         return picture.transpose(2, 0, 1)
 
     def _picture(self, size: int | None = None) -> np.ndarray:
-        """The scene in its mode, `(H, W, 3)`."""
         return compose(self.mode, self._scene.renderer.draw(size))
 
 
@@ -253,12 +247,10 @@ def warn_of_render_without_mode() -> None:
 
 
 def _not_about_deprecation(record: logging.LogRecord) -> bool:
-    """Pass every log message but the notes on deprecated attributes of the suite's models."""
     return "is deprecated and will be removed" not in record.getMessage()
 
 
-MOST_ACTIONS = 4096
-"""Every action is an output of the Q-network, and more than this cannot be explored anyway."""
+MOST_ACTIONS = 4096  # each is an output of the Q-network; more cannot be explored anyway
 
 
 class DiscreteActions(gym.ActionWrapper[np.ndarray, Any, np.ndarray]):
@@ -275,7 +267,6 @@ class DiscreteActions(gym.ActionWrapper[np.ndarray, Any, np.ndarray]):
     """
 
     def __init__(self, env: gym.Env[np.ndarray, np.ndarray], bins: int) -> None:
-        """List the actions; refuse too few of them, too many, and spaces of another kind."""
         super().__init__(env)
         space = env.action_space
         if not isinstance(space, gym.spaces.Box):

@@ -41,12 +41,11 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
     """
 
     def __init__(self, env: gym.Env[Any, Any], mode: Mode, settings: Settings) -> None:
-        """Read the environment's spaces; refuse those that cannot be adapted."""
         super().__init__(env)
         self._layout = read_layout(env.observation_space)
         self._settings, self._episode = settings, StackedEpisode(settings)
         mode.image_size = self._size = settings.image_size
-        self._mode = mode if isinstance(mode, PictureMode) else None  # in train nothing changes
+        self.mode = mode if isinstance(mode, PictureMode) else None  # in train nothing changes
         self._looks = np.random.default_rng(settings.seed)  # for episodes without a seed
         self.render_size = settings.render_size
         self.observation_space = self._episode.space
@@ -59,13 +58,12 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         """Begin an episode; the very first one without a seed has that of `make_env`, if any."""
         seed = self._episode.choose_seed(seed)
         observation, info = self.env.reset(seed=seed, options=options)
-        self._episode.begin()
         self._stacked_before = None
-        if self._mode is not None:
-            self._mode.choose(seed, options or {})
+        if self.mode is not None:
+            self.mode.choose(seed, options or {})
             draws = self._looks.integers(2**63) if seed is None else seed
-            self._mode.begin(None, np.random.default_rng([int(draws), _LOOKS]))
-        return self._episode.fill(self._show(self._newest(observation))), self._info(info)
+            self.mode.begin(None, np.random.default_rng([int(draws), _LOOKS]))
+        return self._episode.begin(self._show(self._newest(observation))), self._info(info)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Repeat the action, sum its rewards, and show the picture it led to."""
@@ -82,26 +80,20 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
                 break
         if not np.isfinite(total):
             raise NumericsError(f"the environment's reward is {total}, which is not finite.")
-        if self._mode is not None:
-            self._mode.update(None)
+        if self.mode is not None:
+            self.mode.update(None)
         seen = self._episode.push(self._show(newest))
         return seen, total, bool(terminated), truncated, self._info(info)
-
-    @property
-    def mode(self) -> Mode | None:
-        """The look; None where nothing is changed."""
-        return self._mode
 
     @property
     def provenance(self) -> dict[str, Any]:
         """What data the pictures are made with: the environment's own, and the mode's."""
         made_by = {"renderer": "the environment's own", "episodes": EPISODES_VERSION}
         own = made_by | getattr(self.env.unwrapped, "provenance", {})
-        return own if self._mode is None else own | self._mode.provenance
+        return own if self.mode is None else own | self.mode.provenance
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:
-        """What the environment tells, frames so far, and which look the mode shows."""
-        shown = {} if self._mode is None else self._mode.info
+        shown = {} if self.mode is None else self.mode.info
         return info | {"frames": self._episode.frames} | shown
 
     @property
@@ -116,7 +108,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
             return None
         if self.env.render_mode == "rgb_array":
             drawn: Any = self.env.render()
-            return drawn if self._mode is None else compose(self._mode, np.asarray(drawn))
+            return drawn if self.mode is None else compose(self.mode, np.asarray(drawn))
         enlarge = max(1, self.render_size // self._size)
         picture = self._episode.newest.transpose(1, 2, 0)
         return picture.repeat(enlarge, axis=0).repeat(enlarge, axis=1)
@@ -142,10 +134,10 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
     def _show(self, picture: np.ndarray) -> np.ndarray:
         """A picture for the stack: of its size, and in the mode's look."""
         small = self._resize(picture)
-        if self._mode is None:
+        if self.mode is None:
             return small
         colour = np.broadcast_to(small, (3, self._size, self._size)).transpose(1, 2, 0)
-        return compose(self._mode, np.ascontiguousarray(colour)).transpose(2, 0, 1)
+        return compose(self.mode, np.ascontiguousarray(colour)).transpose(2, 0, 1)
 
     def _resize(self, picture: np.ndarray) -> np.ndarray:
         """Scale a picture to the stack's size, `(3, size, size)`, or `(1, size, size)` if grey.
@@ -160,7 +152,6 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
         return picture.transpose(2, 0, 1) if picture.ndim == 3 else picture[None]
 
     def _rescale(self, action: Any) -> Any:
-        """The environment's own action."""
         theirs = self.env.action_space
         if isinstance(theirs, gym.spaces.Discrete):
             return theirs.start + read_choice(action, int(theirs.n))
@@ -218,23 +209,17 @@ class Layout:
                 f"{self.shape}: make the two agree."
             )
         if self.scale is not None:
-            picture = self._bytes(picture)
+            rounded = np.rint(picture * self.scale)
+            if not (rounded.min() >= 0 and rounded.max() <= 255):  # written so that NaN fails
+                raise NumericsError(
+                    f"the environment showed values from {picture.min():g} to {picture.max():g}; "
+                    f"its observation space allows 0 to {255 / self.scale:g}."
+                )
+            picture = rounded.astype(np.uint8)
         if self.channel_axis is None:
             return picture
-        if self.channels == 1:
-            return picture.squeeze(self.channel_axis)
-        return np.moveaxis(picture, self.channel_axis, -1)
-
-    def _bytes(self, picture: np.ndarray) -> np.ndarray:
-        """Floats in the declared range, rounded to bytes."""
-        assert self.scale is not None
-        rounded = np.rint(picture * self.scale)
-        if not (rounded.min() >= 0 and rounded.max() <= 255):  # written so that NaN fails
-            raise NumericsError(
-                f"the environment showed values from {picture.min():g} to {picture.max():g}; its "
-                f"observation space allows 0 to {255 / self.scale:g}."
-            )
-        return rounded.astype(np.uint8)
+        moved = np.moveaxis(picture, self.channel_axis, -1)
+        return moved[..., 0] if self.channels == 1 else moved
 
 
 def _five(step: Any) -> Any:

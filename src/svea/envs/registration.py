@@ -178,12 +178,7 @@ def make_env(
 
 
 def register_gymnasium_ids() -> None:
-    """Register every task as `svea/<task>-v0`; doing it twice does no harm.
-
-    >>> register_gymnasium_ids()
-    >>> gym.spec("svea/walker_walk-v0").max_episode_steps
-    250
-    """
+    """Register every task as `svea/<task>-v0`; doing it twice does no harm."""
     for task in modes.TASKS:
         name = f"svea/{task}-v0"
         if name not in gym.registry:

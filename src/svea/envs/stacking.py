@@ -48,7 +48,6 @@ class StackedEpisode:
     """The running episode: its newest pictures, and the simulator steps it has left."""
 
     def __init__(self, settings: Settings) -> None:
-        """Begin no episode yet."""
         size = settings.image_size
         self._stack = np.zeros((3 * settings.frame_stack, size, size), np.uint8)
         self._channels_last = settings.channels_last
@@ -74,20 +73,16 @@ class StackedEpisode:
         self._first_seed = None
         return seed
 
-    def begin(self) -> None:
-        """Start to count."""
-        self.frames, self.running = 0, True
-
-    def fill(self, picture: np.ndarray) -> np.ndarray:
+    def begin(self, picture: np.ndarray) -> np.ndarray:
         """Fill the stack with an episode's first picture; return the observation."""
+        self.frames, self.running = 0, True
         self._stack.reshape(-1, 3, *self._stack.shape[1:])[:] = picture
         return self.observation
 
     def push(self, picture: np.ndarray) -> np.ndarray:
         """Put a picture in the place of the oldest; return the observation."""
         self._stack[:-3] = self._stack[3:]
-        self._stack[-3:] = picture
-        return self.observation
+        return self.replace_newest(picture)
 
     def replace_newest(self, picture: np.ndarray) -> np.ndarray:
         """Put a picture in the place of the newest; return the observation."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +24,10 @@ episodes in results; tests/envs/test_golden.py notices. Moving code changes noth
 class Scene:
     """What a mode may look at and change: the compiled model, its state and the renderer."""
 
-    model: Any
-    """The `mujoco.MjModel`. All but textures is restored before every episode."""
-    data: Any
-    """The `mujoco.MjData` of the running episode."""
-    renderer: Renderer
-    """For `renderer.upload_texture(index)` after a change of `model.tex_data`."""
-    camera: int
-    """Index of the camera that draws."""
+    model: Any  # the `mujoco.MjModel`; all but textures is restored before every episode
+    data: Any  # the `mujoco.MjData` of the running episode
+    renderer: Renderer  # for `renderer.upload_texture(index)` after a change of `model.tex_data`
+    camera: int  # the index of the camera that draws
 
 
 class Mode:
@@ -53,14 +49,16 @@ class Mode:
     image_size = 84
     """Side of the pictures that agents see; the environment sets it before `prepare`."""
 
+    made_with: Mapping[str, Any] = {"source": "none"}
+    """What data the pictures are made with, as far as it stays the same."""
+
     def __init__(self, name: str = "train") -> None:
-        """Name the mode; a test mode also loads its data here."""
         self.name = name
 
     @property
     def provenance(self) -> dict[str, Any]:
         """What data the pictures are made with, in values that JSON can hold."""
-        return {"mode": self.name, "source": "none"}
+        return {"mode": self.name, **self.made_with}
 
     @property
     def info(self) -> dict[str, Any]:
@@ -97,14 +95,9 @@ class WorldsMode(Mode):
     def __init__(self, name: str, worlds: Sequence[int | str], **made_with: Any) -> None:
         """Name the mode and its worlds, for records, and what else its provenance says."""
         super().__init__(name)
-        self.worlds, self._made_with = tuple(worlds), made_with
+        self.worlds, self.made_with = tuple(worlds), {"worlds": len(worlds), **made_with}
         self._chosen: int | None = None
         self._world = 0
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """How many worlds there are, and what they are made with."""
-        return {"mode": self.name, "worlds": len(self.worlds)} | self._made_with
 
     @property
     def info(self) -> dict[str, Any]:
@@ -131,7 +124,6 @@ class WorldsMode(Mode):
         return self._world
 
     def _number(self, world: Any) -> int:
-        """The number of a world given by number or name."""
         is_number = isinstance(world, int | np.integer) and not isinstance(world, bool)
         if is_number and 0 <= world < len(self.worlds):
             return int(world)

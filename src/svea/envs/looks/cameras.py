@@ -28,11 +28,8 @@ import numpy as np
 
 from svea.envs.looks import Scene, WorldsMode
 
-POSES = 100
-"""Of each mode; DMC-GB2 has as many."""
-
-MOST_ROLL = {"easy": 90.0, "hard": 180.0}
-"""Degrees to either side."""
+POSES = 100  # of each mode; DMC-GB2 has as many
+MOST_ROLL = {"easy": 90.0, "hard": 180.0}  # degrees to either side
 
 SHIFT_LIMITS = {
     "walker": (-10.0, 10.0, -10.0, 10.0),
@@ -43,28 +40,23 @@ SHIFT_LIMITS = {
 }
 """The rectangle of `shift_hard` by domain, in degrees: least and most about y, then about x."""
 
-EASIER = 1.5
-"""Divides the limits for `shift_easy`."""
-
-MOST_OFFSET = {"easy": 0.08, "hard": 0.15}
-"""Metres along each axis."""
+EASIER = 1.5  # divides the limits for `shift_easy`
+MOST_OFFSET = {"easy": 0.08, "hard": 0.15}  # metres along each axis
 
 
 class CameraMode(WorldsMode):
     """Shows the scene from one of 100 poses per episode."""
 
     def __init__(self, name: str) -> None:
-        """Take one of `GEOMETRY_MODES`; its poses are DMC-GB2's or svea's own."""
         own = name.startswith(("camera", "rotate_shift_unpaired"))
         super().__init__(name, range(POSES), source="stored" if own else "dmcgb2")
-        self.turns, self.offsets = np.tile(np.eye(3), (POSES, 1, 1)), np.zeros((POSES, 3))
 
     def prepare(self, model: Any, domain: str) -> None:
         """Compute the poses of this domain."""
         kind, _, level = self.name.rpartition("_")
-        if kind == "camera":
-            self.offsets = camera_offsets(level)
-        angles = roll_angles(level) if "rotate" in kind else np.zeros(POSES)
+        self.offsets = camera_offsets(level) if kind == "camera" else np.zeros((POSES, 3))
+        most = MOST_ROLL[level] if "rotate" in kind else 0.0
+        angles = np.arange(POSES) * (2 * most / POSES) - most
         border = shift_border(domain, level) if "shift" in kind else np.zeros((POSES, 2))
         if kind.endswith("unpaired"):
             border = border[np.random.RandomState(POSES).permutation(POSES)]  # frozen for good
@@ -78,22 +70,8 @@ class CameraMode(WorldsMode):
         scene.data.cam_xpos[scene.camera] += self.offsets[self._world]
 
 
-def roll_angles(level: str) -> np.ndarray:
-    """The angles of `rotate`, in degrees and in order; the upper end is left out.
-
-    >>> roll_angles("easy")[[0, 1, 99]].round(9).tolist()
-    [-90.0, -88.2, 88.2]
-    """
-    most = MOST_ROLL[level]
-    return np.arange(POSES) * (2 * most / POSES) - most
-
-
 def shift_border(domain: str, level: str) -> np.ndarray:
-    """The poses of `shift`, `(100, 2)`: degrees about y and x, once around the rectangle.
-
-    >>> shift_border("finger", "hard")[[0, 25, 50, 75]].tolist()
-    [[-6.0, -6.0], [6.0, -6.0], [6.0, 12.0], [-6.0, 12.0]]
-    """
+    """The poses of `shift`, `(100, 2)`: degrees about y and x, once around the rectangle."""
     limits = np.array(SHIFT_LIMITS[domain]) / (EASIER if level == "easy" else 1.0)
     left, right, low, high = limits
     corners = np.array([[left, low], [right, low], [right, high], [left, high]])
@@ -104,11 +82,7 @@ def shift_border(domain: str, level: str) -> np.ndarray:
 
 
 def camera_offsets(level: str) -> np.ndarray:
-    """The offsets of `camera`, `(100, 3)` metres, uniform in a cube; the easy ones are smaller.
-
-    >>> bool(np.abs(camera_offsets("hard")).max() <= 0.15)
-    True
-    """
+    """The offsets of `camera`, `(100, 3)` metres, uniform in a cube; the easy ones are smaller."""
     # RandomState, because its stream is frozen for good.
     return np.random.RandomState(POSES).uniform(-1, 1, (POSES, 3)) * MOST_OFFSET[level]
 

@@ -37,11 +37,9 @@ class ColorMode(WorldsMode):
     """Shows one colour setting per episode."""
 
     def __init__(self, name: str) -> None:
-        """Load the benchmark's settings of one of `COLOR_MODES`."""
         self.settings = load_settings(name)
         count, digest = len(self.settings), sha256(json.dumps(self.settings).encode())
         super().__init__(name, range(count), source="dmcgb", settings=count, sha256=digest)
-        self._stars: np.ndarray | None = None
 
     def prepare(self, model: Any, domain: str) -> None:
         """Find what will be recoloured, and where the sky has stars."""
@@ -64,15 +62,14 @@ class ColorMode(WorldsMode):
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
         """Apply the episode's setting."""
-        self.apply(scene, self.settings[self.next_world(rng)])
+        self.next_world(rng)
+        self.apply(scene, self.setting)
 
     def apply(self, scene: Scene, setting: Setting) -> None:
         """Write a setting into the model and upload what can be seen of the two textures."""
         model = scene.model
         model.mat_rgba[self._agent, :3] = setting["self_rgb"]
-        fill_checker(
-            texture(model, self._grid), setting["grid_rgb1"], setting["grid_rgb2"], GRID_LINE
-        )
+        fill_checker(texture(model, self._grid), setting["grid_rgb1"], setting["grid_rgb2"])
         scene.renderer.upload_texture(self._grid)
         sky, faces = texture(model, self._sky), scene.renderer.visible_sky_faces()
         fill_sky(sky, setting["skybox_rgb"], faces)
@@ -95,17 +92,15 @@ def texture(model: Any, index: int) -> np.ndarray:
     return flat.reshape(height, width, channels)
 
 
-def fill_checker(
-    pixels: np.ndarray, first: Sequence[float], second: Sequence[float], line: Sequence[float]
-) -> None:
+def fill_checker(pixels: np.ndarray, first: Sequence[float], second: Sequence[float]) -> None:
     """Fill a texture as MuJoCo's builtin `checker` with `mark="edge"`: 2 x 2 fields, a border."""
     half_y, half_x = pixels.shape[0] // 2, pixels.shape[1] // 2
     pixels[:half_y, :half_x] = pixels[half_y:, half_x:] = _to_bytes(first)
     pixels[:half_y, half_x:] = pixels[half_y:, :half_x] = _to_bytes(second)
-    pixels[[0, -1], :] = pixels[:, [0, -1]] = _to_bytes(line)
+    pixels[[0, -1], :] = pixels[:, [0, -1]] = _to_bytes(GRID_LINE)
 
 
-def fill_sky(pixels: np.ndarray, color: Sequence[float], faces: Sequence[int] = range(6)) -> None:
+def fill_sky(pixels: np.ndarray, color: Sequence[float], faces: Sequence[int]) -> None:
     """Fill sides of a skybox as MuJoCo's builtin `gradient`: a colour above, black below."""
     width = pixels.shape[1]
     cube = pixels.reshape(6, width, width, 3)

@@ -25,8 +25,9 @@ from svea.config.modes import check_number
 from svea.data import clips
 from svea.data.clips import DAVIS
 from svea.data.decode import SIDE as GENERATED_SIDE
-from svea.envs.looks import Scene, WorldsMode
+from svea.envs.looks import Scene
 from svea.envs.looks.colors import texture
+from svea.envs.looks.videos import ClipMode
 
 DEFAULT_INTENSITY = 0.1
 _FLOOR_ALPHA = {"walker": 1.0, "cheetah": 1.0, "reacher": 0.0}
@@ -39,7 +40,7 @@ pixels show 106 of them; the original's 800 would be smoothed away and cost more
 Generated clips have no more than their own 128."""
 
 
-class DistractingMode(WorldsMode):
+class DistractingMode(ClipMode):
     """Moves camera, colours and background."""
 
     def __init__(
@@ -49,27 +50,12 @@ class DistractingMode(WorldsMode):
         intensity: float = DEFAULT_INTENSITY,
         videos: str | Path | None = None,
     ) -> None:
-        """Find the clips of this intensity.
-
-        Args:
-            data_dir: Folder with DAVIS (`DAVIS/JPEGImages/480p/<clip>/` or `davis/<clip>.mp4`);
-                generated clips are shown without one.
-            intensity: How strong all three distractions are, above 0 and up to 1.
-            videos: A folder of your own videos (or folders of frames), or `procedural` to show
-                generated clips though there is a data folder.
-        """
+        """Find the clips of this intensity, above 0 and up to 1 (`svea.data.clips.find`)."""
         self._intensity = check_number("distracting_cs", intensity)
-        self._clips = clips.find("distracting_cs", data_dir, videos, clip_count(self._intensity))
-        self._side = SKY_SIDE if self._clips.files else GENERATED_SIDE
-        super().__init__("distracting_cs", self._clips.worlds)
-        self._clip: clips.Clip
+        found = clips.find("distracting_cs", data_dir, videos, clip_count(self._intensity))
+        self._side = SKY_SIDE if found.files else GENERATED_SIDE
+        super().__init__("distracting_cs", found, intensity=self._intensity)
         self._camera: Camera
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """The intensity, where the clips come from, how many, their sizes and hash."""
-        shown = {"shown": f"{self._side} x {self._side}"}
-        return super().provenance | {"intensity": self._intensity} | self._clips.provenance | shown
 
     def prepare(self, model: Any, domain: str) -> None:
         """Make room for a small picture as the sky, the same one on all six sides."""
@@ -81,7 +67,7 @@ class DistractingMode(WorldsMode):
         self._darkest = (own - self._intensity).clip(0, 1)
         self._lightest = (own + self._intensity).clip(0, 1)
 
-    def begin(self, scene: Scene, rng: np.random.Generator) -> None:
+    def begin(self, scene: Any, rng: np.random.Generator) -> None:
         """Draw where everything starts."""
         self._rng, self._steps = rng, 0
         self._clip = self._clips.open(self.next_world(rng), self._side)
@@ -101,7 +87,7 @@ class DistractingMode(WorldsMode):
         self._colors = self._colors.clip(self._darkest, self._lightest)
         self._camera.move(self._rng)
 
-    def update(self, scene: Scene) -> None:
+    def update(self, scene: Any) -> None:
         """Write sky, colours and camera into the scene: for pictures, not for simulator steps."""
         texture(scene.model, self._sky)[:] = self._clip.frame(self._frame)
         scene.renderer.upload_texture(self._sky)
@@ -114,7 +100,7 @@ class Camera:
     """A camera that wanders on a sphere and in roll, with a random walk of its velocity."""
 
     def __init__(self, scene: Scene, intensity: float, rng: np.random.Generator) -> None:
-        """Draw a pose and a velocity around the model's own camera."""
+        self._tracks = scene.model.cam_mode[scene.camera] != 0
         position = scene.data.cam_xpos[scene.camera] - self._centre(scene)
         radius, side, height = to_sphere(position)
         angle = 0.5 * math.pi * intensity
@@ -159,8 +145,7 @@ class Camera:
 
     def place(self, scene: Scene) -> None:
         """Put the scene's camera there; the simulator puts it back with its next step."""
-        tracks = scene.model.cam_mode[scene.camera] != 0
-        target = self._target(scene) if tracks else self._fixed_target
+        target = self._target(scene) if self._tracks else self._fixed_target
         position = to_cartesian(self._sphere) + self._centre(scene)
         turn = (look_at if not self._looks_down else look_down_at)(target - position)
         sine, cosine = math.sin(self._roll), math.cos(self._roll)
@@ -168,11 +153,9 @@ class Camera:
         scene.data.cam_xpos[scene.camera] = position
         scene.data.cam_xmat[scene.camera] = (turn @ roll).ravel()
 
-    @staticmethod
-    def _centre(scene: Scene) -> np.ndarray:
+    def _centre(self, scene: Scene) -> np.ndarray:
         """The sphere's centre: the agent for a camera that follows it, else the origin."""
-        tracks = scene.model.cam_mode[scene.camera] != 0
-        return scene.data.subtree_com[1].copy() if tracks else np.zeros(3)
+        return scene.data.subtree_com[1].copy() if self._tracks else np.zeros(3)
 
     @staticmethod
     def _target(scene: Scene) -> np.ndarray:

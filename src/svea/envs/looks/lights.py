@@ -23,6 +23,7 @@ What the public code does otherwise, or does not do at all:
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,25 +33,18 @@ from svea.envs.looks import Mode, Scene, WorldsMode
 NEARER = {"easy": 3.0, "hard": 9.0}
 """The smaller of the two steps of `light_position` in metres; the other is one more."""
 
-MOST_CHANGE = {"easy": 0.2, "hard": 10.0}
-"""Of a channel of `light_color`."""
-
-COLORS = 100
-"""Worlds of `light_color`."""
-
-SPEED = {"easy": 0.01, "hard": 0.05}
-"""Of `moving_light`, in metres per decision and axis."""
-
-TURNS_AT = {"easy": 5.0, "hard": 10.0}
-"""Metres from where it began, along each axis."""
+MOST_CHANGE = {"easy": 0.2, "hard": 10.0}  # of a channel of `light_color`
+COLORS = 100  # worlds of `light_color`
+SPEED = {"easy": 0.01, "hard": 0.05}  # of `moving_light`, in metres per decision and axis
+TURNS_AT = {"easy": 5.0, "hard": 10.0}  # metres from where it began, along each axis
 
 
 class LightPosition(WorldsMode):
     """Moves the lamps, to one of eight places per episode."""
 
     def __init__(self, name: str) -> None:
-        """Compute the eight places."""
-        self.offsets = light_offsets(name.rpartition("_")[2])
+        nearer = NEARER[name.rpartition("_")[2]]
+        self.offsets = nearer + np.array(list(itertools.product((0.0, 1.0), repeat=3)))
         super().__init__(name, range(len(self.offsets)), source="stored")
 
     def update(self, scene: Scene) -> None:
@@ -62,7 +56,6 @@ class LightColor(WorldsMode):
     """Colours the lamps, one of 100 ways per episode."""
 
     def __init__(self, name: str) -> None:
-        """Take the strength from the name."""
         super().__init__(name, range(COLORS), source="stored")
         self._most = MOST_CHANGE[name.rpartition("_")[2]]
 
@@ -75,29 +68,24 @@ class LightColor(WorldsMode):
 
 
 class MovingLight(Mode):
-    """Moves the lamps along the diagonal, there and back."""
+    """Moves the lamps along the diagonal, there and back, always the same way."""
+
+    made_with: Mapping[str, Any] = {"source": "stored"}
 
     def __init__(self, name: str) -> None:
-        """Take speed and turning point from the name."""
         super().__init__(name)
         level = name.rpartition("_")[2]
         self._speed, self._turns_at = SPEED[level], TURNS_AT[level]
-        self._decisions = 0
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """The path is computed, and always the same."""
-        return super().provenance | {"source": "stored"}
 
     def begin(self, scene: Scene, rng: np.random.Generator) -> None:
         """Begin where the task's own lamps are."""
         self._decisions = 0
 
     def update(self, scene: Scene) -> None:
-        """Move on by a decision."""
+        """Move on by a decision: from 0 up, and round at either end."""
         self._decisions += 1
-        way = there_and_back(self._decisions * self._speed, self._turns_at)
-        move_lights(scene, np.full(3, way))
+        way, end = self._decisions * self._speed, self._turns_at
+        move_lights(scene, np.full(3, end - abs((way + end) % (4 * end) - 2 * end)))
 
 
 LIGHTS = {
@@ -105,24 +93,6 @@ LIGHTS = {
     "light_color": LightColor,
     "moving_light": MovingLight,
 }
-
-
-def light_offsets(level: str) -> np.ndarray:
-    """The offsets of `light_position` in metres, `(8, 3)`.
-
-    >>> light_offsets("easy")[[0, 1, 7]].tolist()
-    [[3.0, 3.0, 3.0], [3.0, 3.0, 4.0], [4.0, 4.0, 4.0]]
-    """
-    return NEARER[level] + np.array(list(itertools.product((0.0, 1.0), repeat=3)))
-
-
-def there_and_back(way: float, end: float) -> float:
-    """Where one is after a way that begins at 0, goes up, and turns round at `end` and `-end`.
-
-    >>> [there_and_back(way, 5.0) for way in (0.0, 4.0, 6.0, 14.0, 16.0, 21.0)]
-    [0.0, 4.0, 4.0, -4.0, -4.0, 1.0]
-    """
-    return end - abs((way + end) % (4 * end) - 2 * end)
 
 
 def move_lights(scene: Scene, offset: np.ndarray) -> None:

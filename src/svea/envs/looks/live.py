@@ -22,7 +22,7 @@ from svea.core.errors import UserError, between, unknown_name
 from svea.data import clips
 from svea.data.clips import CLIP_SETS
 from svea.envs.looks import Mode, Scene, writable_arrays
-from svea.envs.looks.colors import GRID_LINE, ColorMode, fill_checker, fill_sky, texture
+from svea.envs.looks.colors import ColorMode, fill_checker, fill_sky, texture
 from svea.envs.looks.distracting import DistractingMode
 from svea.envs.looks.pictures import PictureMode
 from svea.envs.looks.videos import GREEN, VideoMode, is_green, show_behind
@@ -37,22 +37,17 @@ Clip = tuple[clips.Clips, int]
 class Adjustments:
     """What is changed on top of a mode; the defaults change nothing."""
 
-    body: str = ""
-    """Colour of the agent."""
+    body: str = ""  # colour of the agent
     floor: str = ""
     sky: str = ""
-    video: str = ""
-    """The name of a clip that is shown behind the agent (`find_clips`)."""
+    video: str = ""  # the name of a clip that is shown behind the agent (`find_clips`)
     video_on_floor: bool = True
-    video_speed: Annotated[float, between(0, 4)] = 1.0
-    """Frames per decision."""
-    roll: Annotated[float, between(-180, 180)] = 0.0
-    """Of the camera, in degrees."""
+    video_speed: Annotated[float, between(0, 4)] = 1.0  # frames per decision
+    roll: Annotated[float, between(-180, 180)] = 0.0  # of the camera, in degrees
     shift_x: Annotated[float, between(-1, 1)] = 0.0
     """Of the camera to its right, as a share of its distance to the agent."""
     shift_y: Annotated[float, between(-1, 1)] = 0.0
-    light: Annotated[float, between(0, 3)] = 1.0
-    """Factor of all lights."""
+    light: Annotated[float, between(0, 3)] = 1.0  # factor of all lights
     light_tilt: Annotated[float, between(-90, 90)] = 0.0
     """Turns the lights around the agent, to its left or right in the picture, in degrees."""
     noise: Annotated[float, between(0, 0.5)] = 0.0
@@ -81,41 +76,30 @@ def find_clips(data_dir: Path | None) -> dict[str, Clip]:
 
 
 def channels(color: str) -> list[float]:
-    """A colour #rrggbb as channels in [0, 1].
-
-    >>> channels("#ff0080")
-    [1.0, 0.0, 0.5019607843137255]
-    """
+    """A colour #rrggbb as channels in [0, 1]."""
     return [int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)]
 
 
 def to_text(color: Any) -> str:
-    """Channels in [0, 1] as #rrggbb.
-
-    >>> to_text((1.0, 0.0, 0.502))
-    '#ff0080'
-    """
+    """Channels in [0, 1] as #rrggbb."""
     return "#" + "".join(f"{round(255 * float(each)):02x}" for each in color)
 
 
-PATH = f"{__name__}:LiveMode"
-"""How `make_env` is asked for it."""
+PATH = f"{__name__}:LiveMode"  # how `make_env` is asked for it
 
-ROBOT_BODY, ROBOT_FLOOR = "arm", "table"
-"""Textures of the robot's model that are painted as body and floor."""
-
+ROBOT_BODY, ROBOT_FLOOR = "arm", "table"  # textures that are painted as body and floor
 # The visual part of a model: what modes write, and what is put back before another one begins.
 _VISUAL = ("mat_", "cam_", "light_", "geom_rgba", "geom_matid", "site_rgba", "tendon_rgba")
 Places = dict[str, np.ndarray]
-Coat = tuple[Callable[..., None], Sequence[float], list[int] | None]
-"""What paints a texture, in which colour, and on which sides of the sky's cube (all if None)."""
+Coat = tuple[Callable[..., None], Sequence[float], Sequence[int]]
+"""What paints a texture, in which colour, and on which sides of the sky's cube."""
+_ALL = range(6)
 
 
 class LiveMode(PictureMode):
     """Shows a mode, `base`, which can be exchanged at any time, with adjustments on top."""
 
     def __init__(self, data_dir: Path | None = None) -> None:
-        """Begin with the training look."""
         super().__init__("live")
         self.base = Mode("train")
         self.clips = find_clips(data_dir)
@@ -124,20 +108,15 @@ class LiveMode(PictureMode):
         self._scene: Scene | None = None
         self._rng: np.random.Generator | None = None
         self._seed: int | None = None
-        self._fresh: dict[str, np.ndarray] = {}
-        """The visual part of the model at the beginning of the episode."""
-        self._now: dict[str, np.ndarray] = {}
-        self._kept: dict[str, np.ndarray] = {}
-        """What adjustments change in the scene, and a copy of how the mode left it."""
-        self._painted: dict[int, np.ndarray] = {}
-        """The mode's own pixels of the textures that are painted over."""
-        self._coats: dict[int, Coat] = {}
-        """What they are painted with."""
-        self._screen, self._stale = 0, False
+        self._fresh: Places = {}  # the visual part of the model at the beginning of the episode
+        self._now: Places = {}  # what adjustments change in the scene,
+        self._kept: Places = {}  # and a copy of how the mode left it
+        self._painted: dict[int, np.ndarray] = {}  # own pixels of painted textures
+        self._coats: dict[int, Coat] = {}  # what they are painted with
+        self._screen = 0
         self._frame = 0.0
         self._last: np.ndarray | None = None
-        self._found: Places = {}
-        """Camera and lights as the simulator left them, before the mode and adjustments."""
+        self._found: Places = {}  # camera and lights as the simulator left them
         self._between: Between | None = None
 
     @property
@@ -167,8 +146,6 @@ class LiveMode(PictureMode):
             "light": True,
         }
 
-    # Changes from outside ----------------------------------------------------------------------
-
     def replace_base(self, base: Mode) -> None:
         """Show another mode from here on, also in the middle of an episode."""
         base.image_size = self.image_size
@@ -176,11 +153,10 @@ class LiveMode(PictureMode):
             self._remove()
             self._restore()
             base.prepare(self._model, self._domain)
-            self._stale = True
+            self._upload()
         self.base = base
         if self._rng is not None:  # an episode runs
             base.choose(self._seed, {})
-            self._upload()
             base.begin(self._scene, copy.deepcopy(self._rng))  # type: ignore[arg-type]
             self._keep_and_apply()
 
@@ -199,10 +175,9 @@ class LiveMode(PictureMode):
 
     def _upload(self) -> None:
         """Send all textures after another mode has prepared them."""
-        if self._stale and self._scene is not None:
+        if self._scene is not None:
             for index in range(self._model.ntex):
                 self._scene.renderer.upload_texture(index)
-        self._stale = False
 
     def adjust(self, adjustments: Adjustments) -> None:
         """Apply adjustments in place of the last ones; raises on an unknown clip."""
@@ -211,8 +186,6 @@ class LiveMode(PictureMode):
         self._remove()
         self.adjustments = adjustments
         self._apply()
-
-    # Hooks of a mode ---------------------------------------------------------------------------
 
     def prepare(self, model: Any, domain: str) -> None:
         """Remember the model's own textures, to be able to show other modes later."""
@@ -234,12 +207,13 @@ class LiveMode(PictureMode):
 
     def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
         """Change the scene as the mode does, then adjust it."""
-        self._scene, self._rng = scene, copy.deepcopy(rng)
+        is_first, self._scene, self._rng = self._scene is None, scene, copy.deepcopy(rng)
         self._draws = np.random.default_rng(self._seed)  # of noise and dropped frames
         self._frame, self._last, self._between = 0.0, None, None
         if scene is not None:
             self._found = _copied(_places(scene))
-            self._upload()
+            if is_first:
+                self._upload()
             self._unpaint()
             self._remove("head_")  # the environment has restored the rest
             arrays = writable_arrays(scene.model)
@@ -303,10 +277,7 @@ class LiveMode(PictureMode):
             self._last = shown.copy()
         return shown
 
-    # Adjusting ---------------------------------------------------------------------------------
-
     def _keep_and_apply(self) -> None:
-        """Keep how the mode left the scene, and apply the adjustments."""
         if self._scene is None:
             return
         model = self._scene.model
@@ -350,7 +321,6 @@ class LiveMode(PictureMode):
 
     @property
     def _shows_video(self) -> bool:
-        """Whether a clip is chosen, and can be shown."""
         return bool(self.adjustments.video) and self.fits["video"]
 
     def _choose_screen(self) -> int:
@@ -366,7 +336,6 @@ class LiveMode(PictureMode):
         return next((screen for screen, bad in enumerate(keyed) if not bad), 0)
 
     def _paint(self) -> None:
-        """Paint textures over, if that has changed."""
         assert self._scene is not None
         self._screen = self._choose_screen()
         coats = self._choose_coats()
@@ -389,29 +358,27 @@ class LiveMode(PictureMode):
         own = isinstance(self.base, VideoMode)  # it has painted a screen, which is green
         on_floor = (self._shows_video and chosen.video_on_floor) or self.base.name == "video_hard"
         if on_floor and not chosen.floor:
-            coats[grid] = _flat, screen, None
+            coats[grid] = _flat, screen, _ALL
         elif chosen.floor and table >= 0:
-            coats[table] = _flat, channels(chosen.floor), None
+            coats[table] = _flat, channels(chosen.floor), _ALL
         elif chosen.floor and fits["floor"]:
-            coats[grid] = _checker, channels(chosen.floor), None
+            coats[grid] = _checker, channels(chosen.floor), _ALL
         if chosen.body and arm >= 0:
-            coats[arm] = _flat, channels(chosen.body), None
+            coats[arm] = _flat, channels(chosen.body), _ALL
         sky_color = channels(chosen.sky) if chosen.sky else None
         if sky_color is None and isinstance(self.base, ColorMode) and chosen.roll:
             sky_color = self.base.setting["skybox_rgb"]  # it has painted what it saw unrolled
         if self._shows_video or (own and self._screen):
-            coats[sky] = _flat, screen, None
+            coats[sky] = _flat, screen, _ALL
         elif sky_color and fits["sky"]:
             coats[sky] = self._starry, sky_color, self._scene.renderer.visible_sky_faces()
         return coats
 
     def _starry(self, pixels: np.ndarray, color: Sequence[float], faces: Any) -> None:
-        """Paint the sky, whose stars stay."""
         fill_sky(pixels, color, faces)
         pixels.reshape(-1, 3)[self._stars] = 255
 
     def _unpaint(self) -> None:
-        """Put the mode's own pixels back."""
         for index, pixels in self._painted.items():
             texture(self._model, index)[...] = pixels
             if self._scene is not None:
@@ -449,7 +416,7 @@ def _flat(pixels: np.ndarray, color: Sequence[float], faces: Any) -> None:
 
 
 def _checker(pixels: np.ndarray, color: Sequence[float], faces: Any) -> None:
-    fill_checker(pixels, color, [min(1.0, channel + 0.1) for channel in color], GRID_LINE)
+    fill_checker(pixels, color, [min(1.0, channel + 0.1) for channel in color])
 
 
 def _copied(arrays: Places) -> Places:
@@ -464,7 +431,6 @@ def _places(scene: Scene) -> Places:
 
 
 def _around(axis: np.ndarray, angle: float) -> np.ndarray:
-    """The rotation around a unit vector."""
     x, y, z = axis
     cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
     return np.eye(3) + math.sin(angle) * cross + (1 - math.cos(angle)) * cross @ cross

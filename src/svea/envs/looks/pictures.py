@@ -6,7 +6,6 @@ They need no simulated scene, so any environment can be tested in them, also a u
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -40,9 +39,7 @@ class PictureColors(PictureMode, WorldsMode):
     """Brightness, contrast, saturation and hue, one of 100 settings per episode."""
 
     def __init__(self) -> None:
-        """Prepare the settings, which are svea's own."""
         super().__init__("picture_colors", range(SETTINGS), source="stored", settings=SETTINGS)
-        self._matrix, self._offset = np.eye(3, dtype=np.float32), 0.0
 
     def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
         """Take the episode's setting."""
@@ -79,23 +76,12 @@ class PictureVideo(ClipMode, PictureMode):
         videos: str | Path | None = None,
         weight: float = 0.5,
     ) -> None:
-        """Find the clips.
-
-        Args:
-            data_dir: Folder with the benchmark's clips, those of `video_hard`; generated clips are
-                shown without one.
-            videos: A folder of your own videos (or folders of frames), or `procedural`.
-            weight: Of the video in the picture, from 0 to 1.
-        """
+        """Find the clips, those of `video_hard`; `weight` is the video's in the picture, 0 to 1."""
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
             raise UserError(f"weight is {weight!r}; it must be a number from 0 to 1.")
         self._weight = float(weight)
-        super().__init__("picture_video", clips.find("video_hard", data_dir, videos))
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """That of the clips, and their weight."""
-        return super().provenance | {"weight": self._weight}
+        found = clips.find("video_hard", data_dir, videos)
+        super().__init__("picture_video", found, weight=self._weight)
 
     def compose(self, picture: np.ndarray) -> np.ndarray:
         """Mix the clip's frame, stretched to the picture, into it."""

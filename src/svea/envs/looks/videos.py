@@ -20,8 +20,7 @@ from svea.data import clips
 from svea.envs.looks import Scene, WorldsMode
 from svea.envs.looks.colors import texture
 
-GREEN = (51, 204, 51)
-"""(0.2, 0.8, 0.2) in bytes."""
+GREEN = (51, 204, 51)  # (0.2, 0.8, 0.2) in bytes
 
 ORDERS = ("random", "sequential")
 
@@ -31,18 +30,18 @@ _SKY_SIDE = 16  # of one colour: any size looks the same
 class ClipMode(WorldsMode):
     """A mode that shows one clip per episode, a frame per decision."""
 
-    def __init__(self, name: str, found: clips.Clips) -> None:
-        """Take the clips that were found; each is a world."""
-        super().__init__(name, found.worlds)
-        self._clips = found
+    _side = 0  # of what is shown of a clip, if not the picture's
+
+    def __init__(self, name: str, found: clips.Clips, **made_with: Any) -> None:
+        super().__init__(name, found.worlds, **made_with)
+        self._clips, self._decision = found, 0
         self._clip: clips.Clip
-        self._decision = 0
 
     @property
     def provenance(self) -> dict[str, Any]:
         """Where the clips come from, how many there are, their hash, and their sizes."""
-        shown = {"shown": f"{self.image_size} x {self.image_size}"}
-        return super().provenance | self._clips.provenance | shown
+        side = self._side or self.image_size
+        return super().provenance | self._clips.provenance | {"shown": f"{side} x {side}"}
 
     def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
         """Open the episode's clip at its first frame."""
@@ -71,27 +70,16 @@ class VideoMode(ClipMode):
         videos: str | Path | None = None,
         order: str = "random",
     ) -> None:
-        """Find the clips.
+        """Find the clips: the data folder's, or those of `videos` (`svea.data.clips.find`).
 
-        Args:
-            name: `video_easy` or `video_hard`.
-            data_dir: Folder with the benchmark's clips, `dmcgb/<name>/video*.mp4`; generated clips
-                are shown without one.
-            videos: A folder of your own videos (or folders of frames), or `procedural` to show
-                generated clips though there is a data folder.
-            order: `random` takes the clip that the seed of `reset` chooses. `sequential` is the
-                benchmark's 1, 2, ..., n - 1, 0 by the resets of this object; an episode then
-                depends on how many went before it.
+        The order `random` takes the clip that the seed of `reset` chooses. `sequential` is the
+        benchmark's 1, 2, ..., n - 1, 0 by the resets of this object; an episode then depends on how
+        many went before it.
         """
         if order not in ORDERS:
             raise unknown_name("order", order, ORDERS)
         self._order, self._episodes = order, 0
-        super().__init__(name, clips.find(name, data_dir, videos))
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """That of the clips, and in which order they are shown."""
-        return super().provenance | {"order": self._order}
+        super().__init__(name, clips.find(name, data_dir, videos), order=order)
 
     def choose(self, seed: int | None, options: dict[str, Any]) -> None:
         """Take the clip that is asked for, else the seed's or the next in the benchmark's order."""
@@ -134,12 +122,6 @@ def is_green(picture: np.ndarray) -> np.ndarray:
 
     In whole numbers, by the definition of hue between its corners green (120) and cyan (180): 50 µs
     for 84 x 84 pixels, where the benchmark's loop takes 30 ms.
-
-    Args:
-        picture: `(height, width, 3)` uint8.
-
-    Returns:
-        `(height, width)` bool.
     """
     red, green, blue = picture.transpose(2, 0, 1).astype(np.int16)
     value = np.maximum(np.maximum(red, green), blue)

@@ -27,16 +27,12 @@ if TYPE_CHECKING:
 
 APT_LINE = "apt-get install -y libegl1 libgl1 libgl1-mesa-dri libosmesa6"
 
-DRAWING = "SVEA_DRAWING"
-"""The variable that says who draws: auto, cpu or opengl. It beats a run's own renderer."""
-AUTO, RASTER, OPENGL = RENDERERS = ("auto", "raster", "opengl")
-"""Who draws, as a run's configuration names it."""
-PROGRAM = "svea raster"
-"""What records call the rasteriser, followed by its version."""
+DRAWING = "SVEA_DRAWING"  # the variable that says who draws; it beats a run's own renderer
+AUTO, RASTER, OPENGL = RENDERERS = ("auto", "raster", "opengl")  # as a configuration names them
+PROGRAM = "svea raster"  # what records call the rasteriser, followed by its version
 
 _chosen: str | None = None  # the backend that this process chose, as opposed to the user
-fallen_back = False
-"""Whether workers that start from here on draw with OSMesa because something else failed."""
+fallen_back = False  # so workers that start from here on draw with OSMesa: something else failed
 
 _BACKENDS = {"Linux": ("egl", "osmesa", "glfw"), "Darwin": ("cgl", "glfw"), "Windows": ("glfw",)}
 _EGL_PLATFORM_DEVICE, _EGL_VENDOR = 0x313F, 0x3053
@@ -74,7 +70,6 @@ def prepare_simulator() -> None:
 
 
 def _mujoco_gl() -> str:
-    """The backend of this process, if one is chosen."""
     return os.environ.get("MUJOCO_GL", "").strip().lower()
 
 
@@ -167,10 +162,8 @@ def undisturbed(gl: Any = None) -> Iterator[None]:
     """A region where an OpenGL context is current, and after which another one is so again.
 
     dm_control takes for granted that its own stays current. Nor is garbage collected in between:
-    whoever frees a context leaves none current.
-
-    Args:
-        gl: The context; `None` if the region itself changes which one is current.
+    whoever frees a context leaves none current. Without `gl`, the region itself changes which one
+    is current.
     """
     restore, collects = _restoring(), gc.isenabled()
     gc.disable()
@@ -214,7 +207,6 @@ def import_suite() -> Any:
 
 
 def _broken(backend: str, error: Exception) -> RendererError:
-    """What to say of a backend that does not work."""
     others = _BACKENDS.get(platform.system(), _BACKENDS["Linux"])
     return RendererError(
         f"the OpenGL backend {backend or 'default'!r} does not work here "
@@ -237,7 +229,6 @@ def is_software(renderer: str) -> bool:
 
 
 def _check_mujoco_version() -> None:
-    """Refuse the MuJoCo versions that dm_control does not work with."""
     installed = importlib.metadata.version("mujoco")
     major, minor = map(int, installed.split(".")[:2])
     if not (3, 17) <= (major, minor) < (4, 0):
@@ -260,7 +251,6 @@ def _configure_mesa() -> None:
 
 
 def _can_load(*names: str) -> bool:
-    """Whether one of these shared libraries loads."""
     for name in names:
         with contextlib.suppress(OSError):
             ctypes.CDLL(ctypes.util.find_library(name) or name)

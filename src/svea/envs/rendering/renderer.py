@@ -9,7 +9,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,8 +34,7 @@ FIRST_PICTURE_SECONDS = 20.0
 """A renderer that has not drawn by then is taken to be stuck, where there is another one: some
 drivers hang when many processes begin."""
 
-FEW_SIDES = 3
-"""Of the sky's cube that are sent one by one; more are faster sent all at once."""
+FEW_SIDES = 3  # of the sky's cube that are sent one by one; more are faster sent all at once
 
 VISIBLE, MOST_DIFFERENT = 8, 0.005
 """Levels by which a pixel of the rasteriser's may differ from MuJoCo's, and the share of a
@@ -47,6 +47,8 @@ covers in part, up to 3 % of a walker's picture. Ours are lit as Mesa does it, o
 CHECKED = tuple(10**power for power in range(7))
 """Which of a renderer's pictures are compared with MuJoCo's: the first, and ever fewer later on."""
 
+Changes = dict[int, set[int]]  # textures of a model that were changed, and which sides of a cube
+
 _shared_context: Context | None = None
 _on_first_picture: Callable[[], None] | None = None
 
@@ -54,13 +56,11 @@ _on_first_picture: Callable[[], None] | None = None
 def configure_drawing(
     context: Context | None = None, on_first_picture: Callable[[], None] | None = None
 ) -> None:
-    """Set how renderers made from here on in this process draw; without arguments, as usual.
+    """Set how renderers made from here on in this process draw, and in which context if in one.
 
-    Args:
-        context: A context that they share; else each has its own.
-        on_first_picture: Called before a renderer draws for the first time. A worker tells its
-            parent, which keeps the time and can end the worker. Without it, a hint is printed when
-            the driver seems to be stuck.
+    `on_first_picture` is called before a renderer draws for the first time: a worker tells its
+    parent, which keeps the time and can end the worker. Without it, a hint is printed when the
+    driver seems to be stuck.
     """
     global _shared_context, _on_first_picture
     _shared_context, _on_first_picture = context, on_first_picture
@@ -93,13 +93,8 @@ class Renderer:
     ) -> None:
         """Create the OpenGL context and upload the model's textures and meshes.
 
-        Args:
-            model: A `mujoco.MjModel`. Its visual quality settings are changed in place.
-            data: The `mujoco.MjData` to draw.
-            size: Side of the square picture in pixels; `draw` can be asked for others.
-            rendering: One of `RENDERINGS`.
-            camera: Index of the model's camera.
-            drawn_by: `raster` or `opengl`, or `auto` (`choose_renderer`).
+        Of a `mujoco.MjModel`, whose visual quality settings are changed in place, and its `MjData`.
+        `draw` can be asked for other sizes; `drawn_by` is one of `RENDERERS`.
         """
         import mujoco
 
@@ -121,7 +116,8 @@ class Renderer:
         self._camera.type, self._camera.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, camera
         self._buffers = dict[int, np.ndarray]()
         self._raster: Raster | None = None
-        self._to_send, self._to_copy = _Changes(), _Changes()
+        self._to_send: Changes = defaultdict(set)
+        self._to_copy: Changes = defaultdict(set)
         self.drawn = 0  # pictures that were not MuJoCo's
 
         with _watch():
@@ -133,10 +129,9 @@ class Renderer:
             self.draw()  # not used: a driver that hangs does so here
 
     def draw(self, size: int | None = None) -> np.ndarray:
-        """Draw the current state, at the renderer's own size when none is given.
+        """Draw the current state, `(size, size, 3)` uint8; at the own size when none is given.
 
-        Returns:
-            `(size, size, 3)` uint8, top row first: a view of a buffer that the next call reuses.
+        Top row first: a view of a buffer that the next call reuses.
         """
         size = size or self._size
         self._update_scene()
@@ -179,28 +174,29 @@ class Renderer:
         backend.warn_of_opengl(why)
 
     def foreground(self) -> np.ndarray:
-        """Which pixels show what the task is about, by MuJoCo's segmentation.
+        """Which pixels, `(size, size)` bool, show what the task is about, by MuJoCo's segmentation.
 
         All but the sky, planes (floors and walls), terrains, and boxes that stand in the world
         itself (a table).
-
-        Returns:
-            `(size, size)` bool, top row first.
         """
-        size = self._size
         self._update_scene()
         for geom in self._scene.geoms[: self._scene.ngeom]:
             # Drawn as the number that follows: white, or next to black. So the average of several
             # samples of a pixel still says which of the two is most of it.
             geom.segid = 0 if self._is_background(geom) else 0xFFFFFE
-        buffer = np.empty((size, size, 3), np.uint8)
+        buffer = np.empty((self._size, self._size, 3), np.uint8)
         assert self._gl is not None, "the renderer is closed"
-        with self._segmenting():
+        flags, kinds = self._scene.flags, self._mujoco.mjtRndFlag
+        usual = flags.copy()
+        flags[kinds.mjRND_SEGMENT] = flags[kinds.mjRND_IDCOLOR] = True
+        flags[kinds.mjRND_SHADOW] = flags[kinds.mjRND_REFLECTION] = False
+        try:
             self._gl.draw(self, buffer)
+        finally:
+            flags[:] = usual
         return buffer[::-1, :, 1] > 127
 
     def _is_background(self, geom: Any) -> bool:
-        """Whether a geom of the scene is part of the surroundings."""
         kinds, model = self._mujoco.mjtGeom, self._model
         if geom.objtype != self._mujoco.mjtObj.mjOBJ_GEOM:  # a site, a tendon, a skin
             return False
@@ -208,27 +204,14 @@ class Renderer:
         flat = (kinds.mjGEOM_PLANE.value, kinds.mjGEOM_HFIELD.value)
         return kind in flat or (kind == kinds.mjGEOM_BOX.value and body == 0)
 
-    @contextlib.contextmanager
-    def _segmenting(self) -> Iterator[None]:
-        """A region in which the scene is drawn in the colours of its segments."""
-        flags, kinds = self._scene.flags, self._mujoco.mjtRndFlag
-        usual = flags.copy()
-        flags[kinds.mjRND_SEGMENT] = flags[kinds.mjRND_IDCOLOR] = True
-        flags[kinds.mjRND_SHADOW] = flags[kinds.mjRND_REFLECTION] = False
-        try:
-            yield
-        finally:
-            flags[:] = usual
-
     def _update_scene(self) -> None:
-        """Take over the simulator's state."""
         shown = self._option, self._perturb, self._camera, self._mujoco.mjtCatBit.mjCAT_ALL
         self._mujoco.mjv_updateScene(self._model, self._data, *shown, self._scene)
 
     def render(self, size: int) -> None:
         """Draw the scene into the framebuffer of this renderer, which stays bound; do not wait."""
         mujoco = self._mujoco
-        for texture, sides in self._to_send.take():
+        for texture, sides in _take(self._to_send):
             _send(self._model, self._context, texture, sides)
         if size > self._context.offWidth:
             mujoco.mjr_resizeOffscreen(size, size, self._context)
@@ -247,21 +230,19 @@ class Renderer:
         if flags[kinds.mjRND_SEGMENT] or not usual or not self._model.vis.quality.offsamples:
             return None
         if self._raster is None:
-            list(self._to_copy.take())  # it begins with all textures as they are
+            self._to_copy.clear()  # it begins with all textures as they are
             self._raster = rasteriser()(self._model, self._scene, self._context, SHADOW_MAP)
-        for texture, sides in self._to_copy.take():
+        for texture, sides in _take(self._to_copy):
             self._raster.refresh(texture, sides)
         return self._raster
 
-    def upload_texture(self, texture: int, faces: Sequence[int] | None = None) -> None:
+    def upload_texture(self, texture: int, faces: Sequence[int] = range(6)) -> None:
         """Draw with `model.tex_data` of one texture as it is now, after it was changed.
 
-        Args:
-            texture: Its index.
-            faces: The sides that were changed, of the sky's cube; all when not given.
+        Of the sky's cube, `faces` are the sides that were changed.
         """
-        self._to_send.add(texture, faces)
-        self._to_copy.add(texture, faces)
+        for changes in (self._to_send, self._to_copy):
+            changes[texture].update(faces)
 
     def visible_sky_faces(self) -> list[int]:
         """List the sides of the sky's cube that the camera can see while it does not turn.
@@ -297,13 +278,11 @@ class Renderer:
             self._gl = None
 
     def _upload_model(self) -> None:
-        """Make MuJoCo's part of the context: textures, meshes, framebuffers."""
         font = self._mujoco.mjtFontScale.mjFONTSCALE_50
         self._context = self._mujoco.MjrContext(self._model, font)
         self.opengl = backend.opengl_name()
 
     def _call(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Do something in the context."""
         assert self._gl is not None, "the renderer is closed"
         self._gl.call(functools.partial(work, *arguments))
 
@@ -313,25 +292,14 @@ class Renderer:
             self.close()
 
 
-class _Changes:
-    """Textures of a model that were changed, and which sides of a cube."""
-
-    def __init__(self) -> None:
-        self._sides = dict[int, set[int] | None]()
-
-    def add(self, texture: int, sides: Iterable[int] | None) -> None:
-        """Note that a texture was changed, as a whole or some sides of it."""
-        before = self._sides.get(texture, set())
-        self._sides[texture] = None if sides is None or before is None else before | set(sides)
-
-    def take(self) -> Iterator[tuple[int, list[int] | None]]:
-        """Each texture that was changed and its sides, `None` for all; they are forgotten."""
-        while self._sides:
-            texture, sides = self._sides.popitem()
-            yield texture, None if sides is None else sorted(sides)
+def _take(changes: Changes) -> Iterator[tuple[int, list[int]]]:
+    """Each texture that was changed and its sides; they are forgotten."""
+    while changes:
+        texture, sides = changes.popitem()
+        yield texture, sorted(sides)
 
 
-def _send(model: Any, context: Any, texture: int, sides: Sequence[int] | None) -> None:
+def _send(model: Any, context: Any, texture: int, sides: Sequence[int]) -> None:
     """Send `model.tex_data` of one texture to OpenGL, in the context that is current.
 
     MuJoCo always sends all six sides of a cube and recomputes all their mipmaps, which takes 31 ms
@@ -342,15 +310,13 @@ def _send(model: Any, context: Any, texture: int, sides: Sequence[int] | None) -
     from OpenGL import GL
 
     software = is_software(GL.glGetString(GL.GL_RENDERER).decode())
-    few = sides is not None and len(sides) <= FEW_SIDES
-    if not (software and few and GL.glCopyImageSubData):  # OpenGL 4.3
+    if not (software and len(sides) <= FEW_SIDES and GL.glCopyImageSubData):  # OpenGL 4.3
         mujoco.mjr_uploadTexture(model, context, texture)
     else:
-        _send_sides(model, int(context.texture[texture]), texture, sides or [])
+        _send_sides(model, int(context.texture[texture]), texture, sides)
 
 
 def _send_sides(model: Any, cube: int, texture: int, sides: Sequence[int]) -> None:
-    """Send some sides of a cube."""
     from OpenGL import GL
 
     width, start = int(model.tex_width[texture]), int(model.tex_adr[texture])
@@ -372,15 +338,7 @@ def _send_sides(model: Any, cube: int, texture: int, sides: Sequence[int]) -> No
 
 
 def gl_info() -> dict[str, Any]:
-    """Describe what draws here: backend, GL vendor and renderer, and its speed.
-
-    Returns:
-        `backend`, `vendor`, `renderer`, `is_software`, and `ms_per_frame`: the mean time of one
-        84 px picture of the walker with full rendering.
-
-    >>> gl_info().keys()
-    dict_keys(['backend', 'vendor', 'renderer', 'is_software', 'ms_per_frame'])
-    """
+    """What draws here, and the mean time of one 84 px picture of the walker with full rendering."""
     physics = backend.import_suite().load("walker", "walk", task_kwargs={"random": 0}).physics
     renderer = Renderer(physics.model.ptr, physics.data.ptr, size=84)
     try:
@@ -437,6 +395,5 @@ def _close_at_exit(renderer: Renderer) -> None:
 
 
 def _close_all() -> None:
-    """Close every renderer that is still open."""
     for renderer in list(_open_renderers):
         renderer.close()

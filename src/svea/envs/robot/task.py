@@ -2,39 +2,41 @@
 
 The tasks have the form of dm_control's, so that everything else (stacked pictures, seeds, modes) is
 shared with the suite. docs/robot.md says where every number comes from.
-
-The simulated Kinova Gen3: its model, where its joints must be, and how they get there.
 """
 
 from __future__ import annotations
 
+# ruff: noqa: E402
+import math
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 import numpy as np
-from dm_env import specs
-
-# This prepares the simulator, so dm_control comes after it.
-
-from dm_control.rl import control  # isort: skip
-from dm_control.suite import base  # isort: skip
-
-
-import math
-from importlib import resources
 
 from svea.core.errors import UserError
 from svea.envs.rendering import prepare_simulator
 
 prepare_simulator()  # before MuJoCo is imported
 
-import mujoco  # noqa: E402
-from dm_control.mujoco import Physics  # noqa: E402
-from dm_control.mujoco.wrapper import MjModel  # noqa: E402
+import mujoco
+from dm_control.mujoco import Physics
+from dm_control.mujoco.wrapper import MjModel
+from dm_control.rl import control
+from dm_control.suite import base
+from dm_env import specs
 
 JOINTS = 7
-TOOL_HEIGHT = 0.02
-"""Of the fingertips above the table, in metres: they meet the cube, the broader knuckles do not."""
+TOOL_HEIGHT = 0.02  # metres over the table: fingertips meet the cube, the broader knuckles do not
+STEP_SECONDS = 0.04  # of a decision: 20 simulator steps of 2 ms
+REACH = 0.05  # metres by which an action of 1 moves the commanded point
+WORKSPACE = np.array([[0.28, -0.22], [0.64, 0.22]])  # of that point: corners, x away from the base
+RADIUS = 0.0475  # metres around the mark's centre that are the success state
+SPEEDS = (0.001, 0.004)  # of a moving mark along x and y, metres per step; drawn once per episode
+CUBE = 0.04  # metres: half the cube's side
+
+_START, _AREA = ((0.35, -0.10), (0.40, 0.10)), ((0.45, -0.20), (0.62, 0.20))
+MARK_AREA = np.array(_AREA)  # where the mark can be; a moving one turns round at the borders
 
 # Lengths of the arm in metres, summed from the positions of its bodies in robot.xml.
 _SHOULDER_HEIGHT = 0.05 + 0.15643 + 0.12838  # above the table; the base stands 0.05 higher
@@ -54,12 +56,8 @@ def joint_angles(x: float, y: float, height: float = TOOL_HEIGHT) -> np.ndarray:
     Joints 3 and 5 stay where they fold the arm into a vertical plane. Joint 1 turns that plane;
     2, 4 and 6 are a planar arm whose hand hangs down; 7 turns the hand back, so that the gripper's
     broad side faces away from the base everywhere. Without a redundant joint the solution is
-    unique, exact, and a smooth function of the point.
-
-    Args:
-        x: Metres away from the base.
-        y: Metres to the left of the base.
-        height: Of the fingertips above the table, in metres.
+    unique, exact, and a smooth function of the point. In metres: x away from the base, y to its
+    left, and the height of the fingertips above the table.
     """
     turn = math.atan2(y, x) - math.asin(_OFFSET / math.hypot(x, y))
     reach = math.sqrt(x * x + y * y - _OFFSET**2)
@@ -116,45 +114,15 @@ def build(*, cube: bool) -> RobotPhysics:
 
 Corners = tuple[tuple[float, float], tuple[float, float]]
 
-STEP_SECONDS = 0.04
-"""One decision: 20 simulator steps of 2 ms."""
-
-REACH = 0.05
-"""How far an action of 1 moves the commanded point, in metres."""
-
-WORKSPACE = np.array([[0.28, -0.22], [0.64, 0.22]])
-"""Corners of where the commanded point may be: x metres away from the base, y to its left."""
-
-RADIUS = 0.0475
-"""Of the red mark, in metres: within it is the success state."""
-
-_START, _AREA = ((0.35, -0.10), (0.40, 0.10)), ((0.45, -0.20), (0.62, 0.20))
-MARK_AREA = np.array(_AREA)
-"""Where the mark can be; a moving one turns round at the borders."""
-
-SPEEDS = (0.001, 0.004)
-"""Speed of a moving mark along x and along y, in metres per step; drawn once per episode."""
-
-CUBE = 0.04
-"""Half the cube's side, in metres."""
-
 
 @dataclass(frozen=True)
 class Rules:
-    """What distinguishes the three tasks.
+    """What distinguishes the three tasks."""
 
-    Attributes:
-        start: Corners of where the gripper begins.
-        mark: Corners of where the mark begins.
-        share: Of the steps that must be in the success state for the episode to be a success.
-        moves: Whether the mark moves.
-        cube: Corners of where the cube begins; None where there is none.
-    """
-
-    start: Corners
+    start: Corners  # of where the gripper begins
     mark: Corners
-    share: float = 0.5
-    moves: bool = False
+    share: float = 0.5  # of the steps that must be in the success state, for a success
+    moves: bool = False  # the mark
     cube: Corners | None = None
 
 
@@ -170,13 +138,8 @@ RULES = {
 }
 
 
-def load(domain: str, task: str) -> control.Environment:
-    """Build a task and its simulator, as `dm_control.suite.load` does for the suite's.
-
-    Args:
-        domain: Always `robot`.
-        task: A name in `RULES`.
-    """
+def load(task: str) -> control.Environment:
+    """Build a task of `RULES` and its simulator, as `dm_control.suite.load` does for its own."""
     rules = RULES[task]
     physics = build(cube=rules.cube is not None)
     return control.Environment(physics, RobotTask(rules), control_timestep=STEP_SECONDS)
@@ -190,7 +153,6 @@ class RobotTask(base.Task):
     """
 
     def __init__(self, rules: Rules) -> None:
-        """Keep the rules; every draw is made by `initialize_episode`."""
         super().__init__(random=0)
         self._rules = rules
         self.command = np.zeros(2)  # where the gripper is to be

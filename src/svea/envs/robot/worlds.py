@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -21,9 +22,9 @@ from svea.envs.looks.colors import texture
 
 PATTERNS = ("flat", "checker", "gradient", "noise")
 
-CAMERA = (1.25, 0.70, 0.72)
-"""Where the training camera stands, in metres."""
+CAMERA = (1.25, 0.70, 0.72)  # where the training camera stands, in metres
 
+_FILE = resources.files("svea.envs.robot").joinpath("worlds.json")
 _CHECKS = 8  # along a side of a texture
 
 Triple = tuple[float, float, float]
@@ -55,8 +56,7 @@ class Pattern:
 class World:
     """One test world."""
 
-    camera: Triple
-    """Position in metres, x away from the base, y to its left, z above the table."""
+    camera: Triple  # position in metres, x away from the base, y to its left, z above the table
     surfaces: dict[str, Pattern]
     light_direction: Triple
     ambient: Triple
@@ -68,48 +68,32 @@ class World:
 @functools.cache
 def stored() -> tuple[World, ...]:
     """The 25 worlds of `worlds.json`."""
-    worlds = json.loads(_file().read_text())
+    worlds = json.loads(_FILE.read_text())
     return tuple(
         World(**world | {"surfaces": {n: Pattern(**p) for n, p in world["surfaces"].items()}})
         for world in worlds
     )
 
 
-def _file() -> Any:
-    """Where the worlds are stored."""
-    return resources.files("svea.envs.robot").joinpath("worlds.json")
-
-
-ARM = {"arm": "primitives"}
-"""How the arm is drawn, for provenance."""
+ARM = {"arm": "primitives"}  # how the arm is drawn, for provenance
 
 
 class RobotMode(Mode):
     """The training look of the robot tasks."""
 
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """That of the look, and how the arm is drawn."""
-        return super().provenance | ARM
+    made_with: Mapping[str, Any] = {"source": "none", **ARM}
 
 
 class RobotTestMode(WorldsMode):
     """The 25 test worlds, one per episode; a reset without a seed shows the next one."""
 
     def __init__(self, *, world: int | None = None) -> None:
-        """Show one world, from 0 to 24, or all."""
-        made_with = {"source": "stored", "sha256": sha256(_file().read_bytes())}
-        super().__init__("test", range(WORLDS), **ARM, **made_with)
-        self._only = None if world is None else check_number("test", world)
-        self._world = -1
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """Which worlds, and the hash of their file."""
-        of_all = super().provenance
-        if self._only is None:
-            return of_all
-        return {key: of_all[key] for key in of_all if key != "worlds"} | {"world": self._only}
+        made_with = {**ARM, "source": "stored", "sha256": sha256(_FILE.read_bytes())}
+        super().__init__("test", range(WORLDS), **made_with)
+        self._only, self._world = None, -1
+        if world is not None:
+            self._only = check_number("test", world)
+            self.made_with = {**made_with, "world": self._only}
 
     def choose(self, seed: int | None, options: dict[str, Any]) -> None:
         """Take the only world, else the requested one, the seed's, or the next."""

@@ -89,13 +89,6 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
     A process that dies, hangs or raises is replaced, at most `RESTARTS` times in `RESTART_SECONDS`;
     `on_incident` is told. An exception that comes back in the replacement is a mistake in the
     environment and ends the run.
-
-    Example:
-        >>> workers = Workers([{"task": "walker_walk", "image_size": 48}] * 2)  # doctest: +SKIP
-        >>> observations = workers.reset([0, 1])  # doctest: +SKIP
-        >>> workers.send(actions, next_seeds=[2, 3])  # doctest: +SKIP
-        >>> ...  # learn something meanwhile  # doctest: +SKIP
-        >>> steps = workers.receive()  # doctest: +SKIP
     """
 
     def __init__(
@@ -106,17 +99,12 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         step_timeout: float = HANG_SECONDS,
         wait: bool = True,
     ) -> None:
-        """Start the processes, all at once.
+        """Start the processes, all at once, given the arguments of `make_env` for each environment.
 
-        Args:
-            environments: the arguments of ``make_env``, one set per environment.
-            on_incident: called with a record of each restart and each simulation that diverged;
-                prints a warning if None.
-            per_process: the most environments in one process, which draw their pictures together.
-            step_timeout: seconds without an answer to a step, after which a process is killed and
-                replaced; 0: never, and starting has no limit either.
-            wait: return when they are ready. Otherwise they start while the caller does something
-                else, and `wait` must be called before they are used.
+        `per_process` is the most environments in one process. One that does not answer to a step in
+        `step_timeout` seconds is killed and replaced; 0: never, and starting has no limit either.
+        Without `wait`, they start while the caller does something else, and the method of that name
+        must be called before they are used.
         """
         self.on_incident = on_incident or print_incident
         self._step_seconds = step_timeout or math.inf
@@ -163,11 +151,9 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             raise
 
     def __len__(self) -> int:
-        """How many environments."""
         return len(self._environments)
 
     def __exit__(self, *exception: object) -> None:
-        """Stop every process."""
         self.close()
 
     @property
@@ -224,20 +210,13 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             self._memory.close()
             self._memory = None
 
-    # Starting ----------------------------------------------------------------------------------
-
     def _start_all(self, per_process: int) -> None:
-        """Start every process."""
         environments = self._environments
         count = math.ceil(len(environments) / per_process)
         borders = [len(environments) * number // count for number in range(count + 1)]
         self._drew_in_software = backend.fallen_back
-        try:
-            for first, end in itertools.pairwise(borders):
-                self._workers.append(Worker(first, environments[first:end]))
-        except BaseException:
-            self.close()
-            raise
+        for first, end in itertools.pairwise(borders):
+            self._workers.append(Worker(first, environments[first:end], len(self)))
 
     def _introductions(self) -> list[dict[str, Any]]:
         """Wait for every process, and return how the environments describe their spaces."""
@@ -257,16 +236,13 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         self.observation_shape, self.action_size = tuple(shape), int(actions)
         self.choices = int(specs[0]["choices"])  # of a discrete action; 0: a vector in [-1, 1]
         self._memory = anonymous_file("svea-environments")
-        self._memory.truncate(Shared.size(len(self), shape, actions))
         self._shared = Shared(self._memory.fileno(), len(self), shape, actions)
         self.observations = self._shared.observations
         """The current ones (N, 9, H, W), in shared memory: copy before the next send."""
         self.finals = self._shared.finals
         """The last ones of episodes that ended with the last step (valid where done)."""
         for worker in self._workers:
-            worker.hand_memory(self._memory, len(self))
-
-    # Talking -----------------------------------------------------------------------------------
+            worker.hand_memory(self._memory)
 
     def _begin(self, episodes: dict[int, OpenEpisode]) -> None:
         """Play episodes from their beginning as far as they go."""
@@ -291,7 +267,6 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         return answers
 
     def _take_step(self, index: int, answer: dict[str, Any], next_seed: int | None) -> Step:
-        """Add a step to the open episode."""
         step = Step(**answer, episode=self._episodes[index])
         step.episode.actions.append(self._shared.actions[index].tolist())
         step.episode.total += step.reward
@@ -346,7 +321,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             return
         worker.read(self._start_seconds)
         assert self._memory is not None
-        worker.hand_memory(self._memory, len(self))
+        worker.hand_memory(self._memory)
         begins = [index for index, command in worker.pending.items() if command["do"] == "begin"]
         left = [i for i in worker.indices if i in self._episodes and i not in begins]
         if left:

@@ -24,7 +24,7 @@ from svea.envs.dmc import DMControlEnv, as_action, describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.rendering.context import SharedContext
 from svea.envs.rendering.renderer import configure_drawing
-from svea.envs.workers.worker import COUNT_FORMAT, Shared
+from svea.envs.workers.worker import Shared
 
 
 def main(own_end: str, stacks: str) -> None:
@@ -39,10 +39,12 @@ def main(own_end: str, stacks: str) -> None:
         tell(end, drawing=False)  # from now on, the signal for a stack does not end this process
         greeting = json.loads(lines.readline())
         given.unpack(greeting["given"])
-        serve(end, lines, greeting["first"], greeting["environments"])
+        serve(end, lines, greeting["first"], greeting["environments"], greeting["count"])
 
 
-def serve(end: socket.socket, lines: Any, first: int, settings: list[dict[str, Any]]) -> None:
+def serve(
+    end: socket.socket, lines: Any, first: int, settings: list[dict[str, Any]], count: int
+) -> None:
     """Make the environments, share memory, and obey; several environments share a GL context."""
     shared_context = SharedContext(len(settings)) if len(settings) > 1 else None
     configure_drawing(shared_context, lambda: tell(end, drawing=True))
@@ -56,10 +58,9 @@ def serve(end: socket.socket, lines: Any, first: int, settings: list[dict[str, A
 
     specs = [attempt(index, introduce, index, one) for index, one in enumerate(settings, first)]
     tell(end, answers=specs)
-    message, files, _, _ = socket.recv_fds(end, COUNT_FORMAT.size, 1)
+    message, files, _, _ = socket.recv_fds(end, 1, 1)
     if not message:  # the parent gave up while we were starting
         return
-    count = COUNT_FORMAT.unpack(message)[0]
     shared = Shared(files[0], count, specs[0]["observation"], specs[0]["actions"])
     os.close(files[0])
     for line in lines:

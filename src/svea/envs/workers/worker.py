@@ -9,7 +9,6 @@ import mmap
 import os
 import signal
 import socket
-import struct
 import subprocess
 import tempfile
 import time
@@ -27,7 +26,6 @@ from svea.envs.rendering import backend, renderer
 
 SEND_SECONDS = 30.0  # a process that does not read for longer is stuck
 PATIENT_SECONDS = 30.0  # without an answer, until it is said where a process without a limit is
-COUNT_FORMAT = struct.Struct("<q")  # of fixed size, so that reading it takes nothing that follows
 _RAISED = {kind.__name__: kind for kind in (UserError, RendererError, NumericsError)}
 
 
@@ -41,9 +39,9 @@ class Worker:
     process: Child
     _received: bytes  # of which no line is complete yet, or read
 
-    def __init__(self, first: int, environments: list[dict[str, Any]]) -> None:
-        """Start the process of environments that are numbered from `first` on."""
-        self.first, self.environments = first, environments
+    def __init__(self, first: int, environments: list[dict[str, Any]], count: int) -> None:
+        """Start the process of some of `count` environments, numbered from `first` on."""
+        self.first, self.environments, self._count = first, environments, count
         self.ready = False  # it has described its spaces
         self.pending: dict[int, dict[str, Any]] = {}  # commands not yet answered
         self.is_foreign = is_foreign(str(environments[0].get("task", "")))
@@ -72,10 +70,10 @@ class Worker:
         for end in (self._socket, self._last_words):
             end.close()
 
-    def hand_memory(self, memory: IO[bytes], count: int) -> None:
-        """Send the shared memory of all `count` environments to the process."""
+    def hand_memory(self, memory: IO[bytes]) -> None:
+        """Send the shared memory of all environments to the process."""
         with contextlib.suppress(OSError):
-            socket.send_fds(self._socket, [COUNT_FORMAT.pack(count)], [memory.fileno()])
+            socket.send_fds(self._socket, [b"."], [memory.fileno()])
 
     def send(self, message: Any) -> None:
         """Send one line; whether the process is gone or stuck, reading its answer will tell."""
@@ -88,10 +86,8 @@ class Worker:
     ) -> list[dict[str, Any]]:
         """Read the answers of the environments; raise what one raised, or how the process ended.
 
-        Args:
-            seconds: How long to wait; infinity is forever.
-            on_wait: Called once in the life of a process that may take forever and takes long,
-                with where it is.
+        With infinite seconds a process may take forever. Where it is, if it takes long, `on_wait`
+        is told once in its life.
         """
         drawing, patience = False, seconds
         while True:
@@ -142,9 +138,8 @@ class Worker:
         return line
 
     def _start(self) -> None:
-        """Start the process and tell it what to be."""
         given = given_tasks.pack(str(one.get("task", "")) for one in self.environments)
-        greeting = {"first": self.first, "environments": self.environments, "given": given}
+        greeting = {"first": self.first, "environments": self.environments, "count": self._count}
         self._socket, theirs = socket.socketpair()
         self._last_words = anonymous_file("svea-last-words")  # the stack of a crash
         with theirs:
@@ -155,7 +150,7 @@ class Worker:
             )  # fmt: skip
         self._received = b""
         self._can_tell_stack = False
-        self.send(greeting)
+        self.send(greeting | {"given": given})
 
     def _hang(self, seconds: float) -> WorkerError:
         """The error for a process that does not answer, with its stack if it can write it."""
@@ -173,7 +168,6 @@ class Worker:
         return error
 
     def _death(self) -> WorkerError:
-        """The error for a process that is gone."""
         try:
             status: int | None = self.process.wait(timeout=2)
         except subprocess.TimeoutExpired:
@@ -206,25 +200,15 @@ def _raised(answer: dict[str, Any]) -> SveaError:
 
 
 class Shared:
-    """Views into the shared memory: observations, last observations of ended episodes, actions."""
+    """Views into the shared memory: actions, observations, last ones of ended episodes."""
 
     def __init__(self, file: int, count: int, shape: Sequence[int], actions: int) -> None:
-        pixels = count * int(np.prod(shape))
-        self._map = mmap.mmap(file, self.size(count, shape, actions))
-        self.observations = np.frombuffer(self._map, np.uint8, pixels).reshape(count, *shape)
-        self.finals = np.frombuffer(self._map, np.uint8, pixels, pixels).reshape(count, *shape)
-        self.actions = np.frombuffer(
-            self._map, np.float32, count * actions, self._aligned(2 * pixels)
-        ).reshape(count, actions)
-
-    @classmethod
-    def size(cls, count: int, shape: Sequence[int], actions: int) -> int:
-        """Bytes needed."""
-        return cls._aligned(2 * count * int(np.prod(shape))) + count * actions * 4
-
-    @staticmethod
-    def _aligned(size: int) -> int:
-        return (size + 3) // 4 * 4
+        pixels, start = 2 * count * math.prod(shape), -(-4 * count * actions // 64) * 64
+        os.ftruncate(file, start + pixels)
+        self._map = mmap.mmap(file, start + pixels)
+        self.actions = np.frombuffer(self._map, np.float32, count * actions).reshape(count, actions)
+        seen = np.frombuffer(self._map, np.uint8, pixels, start)
+        self.observations, self.finals = seen.reshape(2, count, *shape)
 
 
 def anonymous_file(name: str) -> IO[bytes]:

@@ -1,17 +1,20 @@
-"""Cameras that are turned or moved, against second derivations of their definitions."""
+"""Cameras and lights, moved, turned or coloured, against second derivations."""
 
 from __future__ import annotations
 
-import copy
+import itertools
 from typing import Any
+from unittest.mock import Mock
 
 import mujoco
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
+from suite_models import undisturbed
 
 from svea.config.modes import SHIFT_DOMAINS
 from svea.envs import PAPER_TASKS, make_env
+from svea.envs.looks import lights
 from svea.envs.looks.cameras import SHIFT_LIMITS, CameraMode, camera_offsets
 
 SMALL = {"image_size": 16, "rendering": "fast"}
@@ -58,14 +61,9 @@ def turn(world: int, mode: str, domain: str) -> np.ndarray:
     return Rotation.from_euler("YXZ", [about_y, about_x, about_z], degrees=True).as_matrix()
 
 
-def own_camera(env: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Place and axes of the task's own camera in the present state."""
-    scene = env.unwrapped._scene
-    data = copy.copy(scene.data)
-    mujoco.mj_kinematics(scene.model, data)
-    mujoco.mj_comPos(scene.model, data)
-    mujoco.mj_camlight(scene.model, data)
-    return data.cam_xpos[scene.camera].copy(), data.cam_xmat[scene.camera].reshape(3, 3).copy()
+def camera_of(data: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Place and axes."""
+    return data.cam_xpos[0].copy(), data.cam_xmat[0].reshape(3, 3).copy()
 
 
 def poses(mode: str, domain: str) -> np.ndarray:
@@ -73,11 +71,6 @@ def poses(mode: str, domain: str) -> np.ndarray:
     look = CameraMode(mode)
     look.prepare(None, domain)
     return look.turns
-
-
-def shown_camera(env: Any) -> tuple[np.ndarray, np.ndarray]:
-    scene = env.unwrapped._scene
-    return scene.data.cam_xpos[scene.camera], scene.data.cam_xmat[scene.camera].reshape(3, 3)
 
 
 def walk(env: Any, decisions: int) -> None:
@@ -94,8 +87,8 @@ def test_the_camera_is_turned_as_dmcgb2_defines_it(task: str) -> None:
         assert info["world"] == world
         expected = turn(world, "rotate_shift_hard", domain)
         for _ in range(2):
-            place, axes = own_camera(env)
-            shown_place, shown_axes = shown_camera(env)
+            place, axes = camera_of(undisturbed(env))
+            shown_place, shown_axes = camera_of(env.unwrapped._scene.data)
             np.testing.assert_allclose(shown_axes, axes @ expected, atol=1e-12)
             np.testing.assert_array_equal(shown_place, place)
             walk(env, 2)
@@ -152,8 +145,8 @@ def test_the_camera_moves_and_still_follows(task: str, level: str, most: float) 
     for world in (0, 7, 99):
         env.reset(seed=world)
         for _ in range(3):
-            place, axes = own_camera(env)
-            shown_place, shown_axes = shown_camera(env)
+            place, axes = camera_of(undisturbed(env))
+            shown_place, shown_axes = camera_of(env.unwrapped._scene.data)
             moved = shown_place - place
             np.testing.assert_allclose(moved, camera_offsets(level)[world], atol=1e-12)
             assert np.abs(moved).max() <= most
@@ -171,3 +164,88 @@ def test_offsets_fill_the_cube_evenly() -> None:
 
 def test_there_are_limits_for_every_domain_that_has_the_shifts() -> None:
     assert tuple(SHIFT_LIMITS) == SHIFT_DOMAINS
+
+
+STEPS = {"easy": (3, 4), "hard": (9, 10)}
+
+
+@pytest.mark.parametrize(
+    ("task", "level"),
+    [("walker_walk", "easy"), ("cartpole_swingup", "hard"), ("swimmer_swimmer6", "hard")],
+)
+def test_lights_move_to_each_of_eight_places(task: str, level: str) -> None:
+    """A light that follows the agent, one that stands, and two at once."""
+    env: Any = make_env(task, f"light_position_{level}", **SMALL)
+    seen = []
+    for world in range(8):
+        assert env.reset(seed=world)[1]["world"] == world
+        for _ in range(2):
+            own, data = undisturbed(env), env.unwrapped._scene.data
+            moved = data.light_xpos - own.light_xpos
+            np.testing.assert_allclose(moved, moved[:1].repeat(len(moved), axis=0), atol=1e-12)
+            np.testing.assert_array_equal(data.light_xdir, own.light_xdir)
+            env.step(env.action_space.high)
+        seen.append(tuple(moved[0].round(9)))
+    assert sorted(seen) == sorted(itertools.product(STEPS[level], repeat=3))
+    assert env.unwrapped.provenance["worlds"] == 8
+    env.close()
+
+
+@pytest.mark.parametrize("task", ["finger_spin", "ball_in_cup_catch"])
+def test_a_directional_light_turns_instead(task: str) -> None:
+    """It shone straight down at the origin; now it shines there from its new place."""
+    env: Any = make_env(task, "light_position_easy", **SMALL)
+    env.reset(seed=7)
+    scene = env.unwrapped._scene
+    assert scene.model.light_type[0] == mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
+    place = np.array([4.0, 4.0, 2 + 4.0])
+    np.testing.assert_allclose(scene.data.light_xpos[0], place)
+    np.testing.assert_allclose(scene.data.light_xdir[0], -place / np.linalg.norm(place))
+    env.close()
+
+
+@pytest.mark.parametrize(("level", "most"), [("easy", 0.2), ("hard", 10.0)])
+def test_each_world_has_its_colour_and_none_is_left_behind(level: str, most: float) -> None:
+    env: Any = make_env("walker_walk", f"light_color_{level}", **SMALL)
+    model = env.unwrapped._scene.model
+    own = model.light_diffuse.copy()
+    changes = []
+    for world in (*range(30), 5):
+        assert env.reset(seed=100 + world)[1]["world"] == world
+        changes.append(model.light_diffuse[0] - own[0])
+    np.testing.assert_array_equal(changes[-1], changes[5])
+    assert len({tuple(change) for change in changes}) == 30
+    assert 0.9 * most < np.abs(changes).max() <= most + 1e-6  # the model has float32
+    assert np.abs(np.mean(changes)) < 0.2 * most, "to both sides"
+    assert env.unwrapped.provenance["worlds"] == 100
+    env.close()
+
+
+@pytest.mark.parametrize(("level", "speed"), [("easy", 0.01), ("hard", 0.05)])
+def test_a_light_drifts_by_decisions(level: str, speed: float) -> None:
+    env: Any = make_env("walker_walk", f"moving_light_{level}", **SMALL)
+    for _ in range(2):  # the second episode begins where the first did
+        env.reset(seed=1)
+        for decision in range(5):
+            moved = env.unwrapped._scene.data.light_xpos - undisturbed(env).light_xpos
+            np.testing.assert_allclose(moved, np.full((1, 3), decision * speed), atol=1e-12)
+            env.step(env.action_space.high)
+    assert "worlds" not in env.unwrapped.provenance
+    env.close()
+
+
+@pytest.mark.parametrize(("level", "speed", "end"), [("easy", 0.01, 5.0), ("hard", 0.05, 10.0)])
+def test_the_drift_turns_round_at_both_ends(
+    level: str, speed: float, end: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[np.ndarray] = []
+    monkeypatch.setattr(lights, "move_lights", lambda scene, offset: shown.append(offset))
+    mode, scene, rng = lights.MovingLight(f"moving_light_{level}"), Mock(), np.random.default_rng()
+    mode.begin(scene, rng)
+    place, direction = 0.0, 1
+    for _ in range(2500):
+        mode.update(scene)
+        place += direction * speed
+        if abs(place) >= end - 1e-9:
+            direction = -direction
+        assert np.abs(shown[-1] - [place] * 3).max() < 1e-6
