@@ -124,18 +124,16 @@ def test_exports_overwrite_nothing(run: Path, tmp_path: Path) -> None:
 def test_an_export_is_whole_or_absent_and_an_unfinished_one_is_replaced(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target, dead = tmp_path / "export", 2**22 + 1
+    target = tmp_path / "export"
 
-    def killed(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr("svea.core.files.rename", killed)
-        with pytest.raises(KeyboardInterrupt):
-            export(run, target)
-    assert not target.exists()
-    (left,) = tmp_path.iterdir()
-    left.rename(tmp_path / f".export.{dead}.partial")  # as of a process that has ended
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("svea.core.files.rename", interrupt)
+        export(run, target)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / f".export.{2**22 + 1}.partial").mkdir()  # of a process that was killed
     target.mkdir()
     (target / "actor.safetensors").write_bytes(b"half")  # as earlier versions left it
     export(run, target)

@@ -68,9 +68,9 @@ def hooked(hook: Hooked) -> Iterator[Hooked]:
 class Saver:
     """A run that only stores and saves; all that it saves follows from its decision."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, capacity: int = 40) -> None:
         self.folder, self.decision, self.repeats = folder, 0, 0
-        self.replay = Replay(40, 16, 1, episode_length=1000)
+        self.replay = Replay(capacity, 16, 1, episode_length=1000)
         self.replay.begin(0, self.frame())
         self.segments: list[dict[str, Any]] = []
 
@@ -131,7 +131,7 @@ def check_whole(saver: Saver, before: int | None) -> None:
     expect(saved.decision in (before, saver.decision), f"decision {saved.decision} was loaded")
     expect(bool((saved.agent["w"] == saved.decision).all()), "the weights are wrong")
     expect(saved.state["decision"] == saved.decision, "the state is wrong")
-    replay = Replay(40, 16, 1, episode_length=1000)
+    replay = Replay(saver.replay.capacity, 16, 1, episode_length=1000)
     checkpoint.restore_replay(saver.folder, saved, replay)
     wanted = list(range(replay.first_transition + 1, saved.decision + 1))
     rewards = replay.gather(torch.arange(len(replay))).rewards.tolist()

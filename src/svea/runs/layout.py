@@ -80,9 +80,8 @@ def exported_files(config: Any) -> dict[str, dict[str, Any]]:
 
 def is_unfinished_export(folder: Path) -> bool:
     """Whether a folder is empty, or has the weights of an export that was killed, and no more."""
-    ours = (ACTOR, CRITIC, f"*{PARTIAL}")
     return folder.is_dir() and all(
-        any(path.match(name) for name in ours) for path in folder.iterdir()
+        path.name in (ACTOR, CRITIC) or path.name.endswith(PARTIAL) for path in folder.iterdir()
     )
 
 

@@ -20,7 +20,6 @@ from svea.core import importing as modules
 from svea.core.errors import StorageError, UserError
 from svea.core.importing import is_import_path
 from svea.runs import checkpoint, layout, schema, tensors, zoo
-from svea.runs.records import parse_line
 from svea.speed import EXACT, choose_device
 from svea.speed.device import multiply_float32
 
@@ -125,7 +124,7 @@ def _without_weights(run: Path, config: Config) -> UserError:
     lines: list[bytes] = []
     with contextlib.suppress(OSError):  # no log
         lines = files.read_tail(run / layout.METRICS, layout.MIB).splitlines()
-    counts = [record.get("decision") for record in map(parse_line, lines) if record]
+    counts = [record.get("decision") for record in map(files.parse_line, lines) if record]
     done = max((count for count in counts if isinstance(count, int)), default=0)
     first = min(config.save_every, config.decisions)
     if done < first:
@@ -173,12 +172,6 @@ def has_critic(agent: Agent) -> bool:
     return not isinstance(agent.critic, NotStored)
 
 
-def require_critic(agent: Agent) -> None:
-    """Refuse an agent without Q-values before anything is played."""
-    if not has_critic(agent):
-        agent.critic()
-
-
 def _completed(agent: Agent, state: dict[str, Tensor], run: Path) -> dict[str, Tensor]:
     """The state of an export with targets; what it does not hold is taken from the agent."""
     stored = {name.split(".")[0] for name in state}
@@ -196,13 +189,8 @@ def export(
 ) -> Path:
     """Write actor.safetensors, critic.safetensors and config.json: enough to act and evaluate.
 
-    An export is whole or absent. What a killed one left is replaced.
-
-    Args:
-        run: a run or an export.
-        folder: a new one.
-        small: the acting part alone, most of it in 8 bits: a tenth of the size, no Q-values.
-        critic: a small export has the Q-functions, too.
+    An export is whole or absent. What a killed one left is replaced. A small one is the acting part
+    alone, most of it in 8 bits: a tenth of the size, and Q-functions only with `critic`.
     """
     target = Path(folder).resolve()
     if target == Path.cwd() or (target.exists() and not layout.is_unfinished_export(target)):
@@ -212,24 +200,16 @@ def export(
         raise UserError(
             f"{run} holds no critic to export; --small without --critic exports the acting part"
         )
-    write_export(target, agent, read_config(run), small=small, critic=critic)
+    write_export(target, agent, read_config(run), small, critic)
     return Path(folder)
 
 
 def write_export(
-    target: Path,
-    agent: Agent,
-    config: dict[str, Any],
-    *,
-    small: bool = False,
-    critic: bool = False,
+    target: Path, agent: Agent, config: dict[str, Any], small: bool = False, critic: bool = False
 ) -> None:
-    """Write the files of an export to a folder of another name, and rename it; as `export`."""
+    """Write the files of an export, as `export`."""
     state, stored = agent.state_dict(), config | {"decision": agent.decision}
-    unfinished = files.partial(target)
-    with files.writing(target):
-        files.make_folder(target.parent)
-        files.sweep_one(target)
+    with files.replacing(target) as unfinished:
         files.make_folder(unfinished)
         stored["files"] = {}
         for file, networks in (_small(agent, critic) if small else EXPORTED).items():
@@ -237,10 +217,8 @@ def write_export(
             part = tensors.shrink(part) if small else part
             stored["files"][file] = files.write(unfinished / file, tensors.blocks(part))
         files.write(unfinished / layout.CONFIG, [files.to_json(stored)])
-        files.sync(unfinished)
         if target.exists():
             files.remove(target)
-        files.rename(unfinished, target)
 
 
 def _small(agent: Agent, critic: bool) -> dict[str, tuple[str, ...]]:

@@ -29,7 +29,7 @@ from svea.core.importing import is_import_path, require_trust
 from svea.core.seeds import episodes_of_all
 from svea.evaluation.episodes import check_episodes, episodes_in
 from svea.runs import layout, schema
-from svea.runs.records import is_agent, latest, parse_line, read_records
+from svea.runs.records import is_agent, latest, read_records
 from svea.studies.plan import PlannedRun
 
 FORMAT = 1
@@ -349,7 +349,7 @@ def _last_lines(path: Path) -> list[bytes]:
 
 def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The lines of a log that are whole."""
-    for record in map(parse_line, lines):
+    for record in map(files.parse_line, lines):
         if record is not None and _is_number(record.get("decision")):
             yield record
 
@@ -376,7 +376,7 @@ def read_journal(path: Path) -> list[Entry]:
     """The entries of a journal; the half line of a killed writer is left out."""
     with files.reading(path):
         try:
-            parsed = list(map(parse_line, files.read_lines(path, layout.LOG_BYTES)))
+            parsed = list(map(files.parse_line, files.read_lines(path, layout.LOG_BYTES)))
         except FileNotFoundError:
             return []
     return [entry for entry in parsed if entry is not None]
