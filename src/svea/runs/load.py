@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from pathlib import Path
 from typing import Any
@@ -87,7 +86,12 @@ def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> 
     elif newest := checkpoint.load(run, replay=False):
         state, decision = newest.agent, newest.decision
     else:
-        raise _without_weights(run, config)
+        first = min(config.save_every, config.decisions)
+        raise UserError(
+            f"{run} has no weights: a run has some after its first {first:,} decisions "
+            "(--save-every), and the bare record of a run has none. `svea zoo` lists agents that "
+            "have theirs; svea train makes new ones"
+        )
     chosen = choose_device(device)  # before the weights: a bad device is not their fault
     multiply_float32(chosen, config.precision == EXACT)
     try:
@@ -117,24 +121,6 @@ def _check_sizes(
     with torch.device("meta"):
         described = make_agent(config, actions, "meta", lambda x, generator=None: x)
     described.check_state_dict(_completed(described, state, run) if exported else state)
-
-
-def _without_weights(run: Path, config: Config) -> UserError:
-    """What to say of a run without checkpoint: that it is young, or that only its log is here."""
-    lines: list[bytes] = []
-    with contextlib.suppress(OSError):  # no log
-        lines = files.read_tail(run / layout.METRICS, layout.MIB).splitlines()
-    counts = [record.get("decision") for record in map(files.parse_line, lines) if record]
-    done = max((count for count in counts if isinstance(count, int)), default=0)
-    first = min(config.save_every, config.decisions)
-    if done < first:
-        return UserError(
-            f"{run} has no checkpoint yet; the first comes after {first:,} decisions (--save-every)"
-        )
-    return UserError(
-        f"{run} has no weights: it is the record of a run of {done:,} decisions, without its "
-        "checkpoints. `svea zoo` lists agents that have theirs; svea train makes new ones"
-    )
 
 
 def _made_when_asked(run: Path, config: Config, device: torch.device) -> Augment:
