@@ -25,7 +25,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -450,6 +450,16 @@ def parse_line(line: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
+def json_lines(
+    path: Path, limit: int, parse: Callable[[bytes], dict[str, Any] | None] = parse_line
+) -> list[dict[str, Any]]:
+    """The objects in a file, line by line, damaged ones left out; none where there is no file."""
+    with reading(path), contextlib.suppress(FileNotFoundError):
+        found = map(parse, read_lines(path, limit))
+        return [record for record in found if record is not None]
+    return []
+
+
 def _not_plain(path: Path) -> StorageError:
     return StorageError(f"{path} is not a plain file. Remove it, or restore it from a copy")
 
@@ -478,15 +488,13 @@ def check_path(path: str | Path, name: str = "path") -> None:
 
 def output_file(path: Path, name: str = "out") -> Path:
     """The path of a file to be written, or replaced; refused where that cannot work."""
-    return _output(path, name, (stat.S_IFREG, stat.S_IFDIR), "a plain file")
+    return output_folder(path, name, (stat.S_IFREG, stat.S_IFDIR), "a plain file")
 
 
-def output_folder(path: Path, name: str = "out") -> Path:
+def output_folder(
+    path: Path, name: str = "out", kinds: Iterable[int] = (stat.S_IFDIR,), what: str = "a folder"
+) -> Path:
     """The path of a folder to write into, which need not exist; refused where that cannot work."""
-    return _output(path, name, (stat.S_IFDIR,), "a folder")
-
-
-def _output(path: Path, name: str, kinds: tuple[int, ...], what: str) -> Path:
     check_path(path, name)
     try:
         possible = stat.S_IFMT(os.stat(path).st_mode) in kinds

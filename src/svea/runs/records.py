@@ -128,11 +128,7 @@ def is_agent(record: Record) -> bool:
 
 def read_records(run: Path) -> list[Record]:
     """The records of a run, damaged lines left out (`svea report` names them)."""
-    path = run / layout.EVALUATIONS
-    with files.reading(path), contextlib.suppress(FileNotFoundError):
-        parsed = map(parse_record, files.read_lines(path, layout.LOG_BYTES))
-        return [record for record in parsed if record is not None]
-    return []
+    return files.json_lines(run / layout.EVALUATIONS, layout.LOG_BYTES, parse_record)
 
 
 def append_records(run: Path, records: Iterable[Record]) -> None:

@@ -374,12 +374,7 @@ def write_entry(study: Path, run: PlannedRun, **entry: Any) -> None:
 
 def read_journal(path: Path) -> list[Entry]:
     """The entries of a journal; the half line of a killed writer is left out."""
-    with files.reading(path):
-        try:
-            parsed = list(map(files.parse_line, files.read_lines(path, layout.LOG_BYTES)))
-        except FileNotFoundError:
-            return []
-    return [entry for entry in parsed if entry is not None]
+    return files.json_lines(path, layout.LOG_BYTES)
 
 
 def worker(study: Path, run: PlannedRun) -> str:
