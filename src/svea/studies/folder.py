@@ -292,7 +292,7 @@ def export_is_taken(state: RunState) -> bool:
     """Whether something other than a run's agent lies where the run is to be exported to."""
     run, target = state.run, state.run.export_folder
     try:
-        if not target.exists() or layout.is_unfinished_export(target):
+        if not layout.is_taken(target):
             return False
     except OSError:  # a folder that we may not read is not ours
         return True
