@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from svea.core.errors import UserError
 from svea.core.seeds import check_count, episodes_of_all, evaluation_seeds, seed_for, world_order
@@ -22,14 +21,6 @@ def test_the_same_on_every_machine() -> None:
     """Written down once: a change here would change every run of a seed."""
     assert seed_for(0, "weights") == 8056890351554668878
     assert seed_for(3, "replay") == 7929207549556994564
-
-
-def test_draws_of_two_purposes_are_unrelated() -> None:
-    first, second = (
-        torch.randn(20_000, generator=torch.Generator().manual_seed(seed_for(0, purpose)))
-        for purpose in ("agent", "replay")
-    )
-    assert abs(float(torch.corrcoef(torch.stack([first, second]))[0, 1])) < 0.03
 
 
 @pytest.mark.parametrize("worlds", [2, 10, 25, 100])
@@ -59,7 +50,7 @@ def test_worlds_can_be_spread_over_the_order() -> None:
 
 
 def test_all_shows_each_world_once() -> None:
-    for worlds, rounds in ((100, 1), (25, 1), (10, 1), (6, 2), (2, 5)):
+    for worlds, rounds in ((100, 1), (25, 1), (10, 1), (6, 2), (4, 3)):
         seeds = evaluation_seeds(0, "all", worlds)
         shown = [seed % worlds for seed in seeds]
         assert {shown.count(world) for world in range(worlds)} == {rounds}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -10,12 +11,20 @@ from svea.core import words
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(42, "42 s"), (89.6, "90 s"), (90, "2 min"), (5399, "90 min"), (5400, "1.5 h"),
-     (71 * 3600, "71.0 h"), (125 * 3600, "5.2 days")],
-)  # fmt: skip
-def test_durations_are_in_the_unit_that_fits(seconds: float, text: str) -> None:
-    assert words.duration(seconds) == text
+    ("show", "texts"),
+    [
+        (words.number, {1234.5: "1,234", 7.25: "7.2", 0.123: "0.12", math.nan: "–"}),
+        (words.significant, {0.012345: "0.0123", 1234.5: "1.23e+03", math.nan: "–"}),
+        (words.count, {6000: "6,000", 500_000: "500k", 62_500_000: "62.5M"}),
+        (words.tick, {500: "500", 2500: "2.5k", 100_000: "100k", 1e6: "1M"}),
+        (words.duration, {42: "42 s", 89.6: "90 s", 90: "2 min", 5399: "90 min", 5400: "1.5 h"}),
+        (words.duration, {71 * 3600: "71.0 h", 125 * 3600: "5.2 days"}),
+        (words.size, {12_700_000_000: "12.7 GB", 1_700_000: "1.7 MB", 300: "300 bytes"}),
+        (words.one_line, {OSError("no  such  file"): "no such file", KeyError(): "KeyError"}),
+    ],
+)
+def test_each_kind_of_number_is_written_in_one_way(show: Any, texts: dict[Any, str]) -> None:
+    assert {value: show(value) for value in texts} == texts
 
 
 def test_a_mean_has_its_deviation_where_there_is_one() -> None:

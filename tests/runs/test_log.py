@@ -5,12 +5,13 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 
 from svea.config import configure
-from svea.core.errors import NumericsError, StorageError, UserError
+from svea.core.errors import NumericsError, UserError
 from svea.runs import log
 from svea.runs.log import Accumulator, Log, Rates
 from svea.training.loggers import WeightsAndBiases, check_loggers, scalars
@@ -88,11 +89,6 @@ def test_a_resumed_log_forgets_what_came_after_the_checkpoint_and_is_not_padded(
         assert [line["decision"] for line in lines(path)] == decisions
 
 
-def test_an_unwritable_log_is_a_storage_error(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="missing"):
-        Log(tmp_path / "missing" / "metrics.jsonl")
-
-
 def test_scalars_of_a_line() -> None:
     where = {"decision": 5, "frame": 20, "seconds": 1.5}
     record = {"kind": "eval", "mode": "train", "return_mean": 2.0, "returns": [1, 3]}
@@ -149,29 +145,20 @@ def test_weights_and_biases_that_cannot_begin_is_one_message(
 def test_weights_and_biases_groups_seeds_and_draws_over_decisions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: dict[str, Any] = {}
-    logged: list[dict[str, Any]] = []
-    axes: list[tuple[Any, ...]] = []
-    run = SimpleNamespace(
-        define_metric=lambda *names, **axis: axes.append((*names, *axis.values())),
-        log=logged.append,
-        finish=lambda: None,
-    )
-    monkeypatch.setitem(
-        sys.modules, "wandb", SimpleNamespace(init=lambda **given: begun.update(given) or run)
-    )
+    wandb = MagicMock()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.setenv("WANDB_PROJECT", "theirs")
-    seeds = []
     for seed in (0, 1):
         sink = WeightsAndBiases(tmp_path, configure("walker_walk", seed=seed))
-        seeds.append(begun["group"])
-    assert begun["project"] == "theirs"
-    assert seeds[0] == seeds[1] == "walker_walk-svea-conv-cnn-sac"
+        begun = wandb.init.call_args.kwargs
+        assert (begun["project"], begun["group"]) == ("theirs", "walker_walk-svea-conv-cnn-sac")
+    run = wandb.init.return_value
+    axes = [(*call.args, *call.kwargs.values()) for call in run.define_metric.call_args_list]
     assert axes[:2] == [("decision",), ("*", "decision")]
     sink.write({"kind": "train", "decision": 7, "frame": 28, "critic_loss": 0.5})
-    assert logged == [{"train/critic_loss": 0.5, "decision": 7, "frame": 28}]
+    run.log.assert_called_once_with({"train/critic_loss": 0.5, "decision": 7, "frame": 28})
     WeightsAndBiases(tmp_path, configure("walker_walk", wandb_project="mine"))
-    assert begun["project"] == "mine"
+    assert wandb.init.call_args.kwargs["project"] == "mine"
 
 
 def test_weights_and_biases_itself_takes_a_run_offline(

@@ -6,12 +6,13 @@ import io
 import tarfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-Reply = Callable[[BaseHTTPRequestHandler], None]
+Reply = tuple[int, bytes, int | None]
+"""A status, a file, and after how many of its bytes the connection is closed."""
 
 
 @dataclass
@@ -22,11 +23,6 @@ class Server:
     url: str = ""
     requests: list[dict[str, str]] = field(default_factory=list)
 
-    def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        self.requests.append(dict(handler.headers))
-        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        reply(handler)
-
 
 @contextmanager
 def serve(*replies: Reply) -> Iterator[Server]:
@@ -35,7 +31,15 @@ def serve(*replies: Reply) -> Iterator[Server]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            server.answer(self)
+            server.requests.append(dict(self.headers))
+            kept = server.replies
+            status, content, cut = kept.pop(0) if len(kept) > 1 else kept[0]
+            if status != 200:
+                return self.send_error(status)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content[:cut])
 
         def log_message(self, *_: object) -> None: ...
 
@@ -51,32 +55,12 @@ def serve(*replies: Reply) -> Iterator[Server]:
         thread.join()
 
 
-def send(content: bytes, *, cut: int | None = None, length: int | None = None) -> Reply:
-    """Send a file.
-
-    Args:
-        content: The file.
-        cut: Close the connection after this many bytes.
-        length: Claim this Content-Length; 0 claims none.
-    """
-
-    def reply(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        if length != 0:
-            handler.send_header("Content-Length", str(length or len(content)))
-        handler.end_headers()
-        handler.wfile.write(content[:cut])
-
-    return reply
+def send(content: bytes, cut: int | None = None) -> Reply:
+    return 200, content, cut
 
 
 def status(code: int) -> Reply:
-    """Answer with an error."""
-
-    def reply(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_error(code)
-
-    return reply
+    return code, b"", None
 
 
 def make_zip(*members: tuple[str | zipfile.ZipInfo, bytes]) -> bytes:

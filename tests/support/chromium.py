@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
 import json
@@ -17,6 +16,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 SWITCHES = (
     *("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync"),
     *("disable-background-networking", "disable-component-update", "remote-debugging-port=0"),
+    "window-size=1400,1000",
 )
 
 
@@ -31,9 +31,8 @@ class Browser:
     server = 0
     """Process of the server whose page it shows."""
 
-    def __init__(self, profile: Path, width: int = 1400, height: int = 1000) -> None:
-        flags = [f"--{switch}" for switch in SWITCHES]
-        flags += [f"--user-data-dir={profile}", f"--window-size={width},{height}"]
+    def __init__(self, profile: Path) -> None:
+        flags = [f"--{switch}" for switch in SWITCHES] + [f"--user-data-dir={profile}"]
         self._process = subprocess.Popen(
             [str(find()), *flags, "about:blank"],
             stdout=subprocess.DEVNULL,
@@ -113,11 +112,6 @@ class Browser:
         )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-
-    def screenshot(self, path: Path, whole: bool = False) -> None:
-        """A PNG of the window, or of the whole page."""
-        taken = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(taken["data"]))
 
     def close(self) -> None:
         """End the browser and all its processes."""

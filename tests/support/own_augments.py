@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,20 +31,20 @@ def draw_nothing() -> dict[str, Any]:
     return {}
 
 
-def cut_off(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-    return x[:, :, :10]
+def changed(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """An augmentation that always does the same."""
+
+    def augment(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+        return change(x)
+
+    return augment
 
 
-def in_bytes(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-    return (255 * x).byte()
-
-
-def too_bright(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-    return 3 * x
-
-
-def not_finite(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-    return x * torch.nan
+cut_off = changed(lambda x: x[:, :, :10])
+in_bytes = changed(lambda x: (255 * x).byte())
+too_bright = changed(lambda x: 3 * x)
+not_finite = changed(lambda x: x * torch.nan)
+unseeded = changed(lambda x: x * torch.rand(()))
 
 
 def forgets(x: torch.Tensor, generator: torch.Generator | None = None) -> None:
@@ -52,7 +53,3 @@ def forgets(x: torch.Tensor, generator: torch.Generator | None = None) -> None:
 
 def raises(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
     raise RuntimeError("no lamp")
-
-
-def unseeded(x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-    return x * torch.rand(())

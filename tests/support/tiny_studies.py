@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 import sys
 import time
@@ -13,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tiny_runs import TINY
+from whole_runs import digest
 
 from svea.config import flat
 from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs
 from svea.studies.folder import read_journal
-
-FINAL = ("critic_loss", "q_mean", "return", "return_mean", "returns", "actor_loss")
 
 
 def tiny_runs(
@@ -42,15 +39,8 @@ def importable(monkeypatch: Any) -> None:
 
 
 def result(study: Study, run: PlannedRun) -> str:
-    """A digest of what a run learned: its last weights, and every value it logged."""
-    folder = study.folder / "runs" / run.name
-    weights = folder / "checkpoints" / f"{run.decisions:09d}" / "agent.safetensors"
-    digest = hashlib.sha256(weights.read_bytes())
-    for line in (folder / "metrics.jsonl").read_text().splitlines():
-        record = json.loads(line)
-        kept = {k: v for k, v in record.items() if k in FINAL or k in ("kind", "decision")}
-        digest.update(json.dumps(kept, sort_keys=True).encode())
-    return digest.hexdigest()
+    """A digest of all that a run leaves behind."""
+    return digest(study.folder / "runs" / run.name)
 
 
 def wait_until(what: Callable[[], Any], seconds: float, why: str) -> Any:

@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,19 +92,9 @@ def make(image_size: int = 16, seed: int = 0) -> Toy:
     return Toy(image_size, seed)
 
 
-def make_terminating(image_size: int = 16) -> Toy:
-    """Every episode really ends after four decisions."""
-    return Toy(image_size, terminate_at=4)
-
-
-def make_wide(image_size: int = 16) -> Toy:
-    """Has one more action."""
-    return Toy(image_size, actions=2)
-
-
-def make_grey(image_size: int = 16) -> Toy:
-    """Shows what its space does not say."""
-    return Toy(image_size, channels=3)
+make_terminating = partial(Toy, terminate_at=4)  # every episode really ends
+make_wide = partial(Toy, actions=2)
+make_grey = partial(Toy, channels=3)  # shows what its space does not say
 
 
 # What goes wrong ----------------------------------------------------------------------------------
@@ -129,7 +120,7 @@ def happen(mishap: str) -> None:
 class Failing(Toy):
     """Meets with a mishap in one decision of every episode."""
 
-    def __init__(self, image_size: int, mishap: str, when: int) -> None:
+    def __init__(self, image_size: int = 16, *, mishap: str, when: int) -> None:
         super().__init__(image_size)
         self.mishap, self.when = mishap, when
 
@@ -139,46 +130,37 @@ class Failing(Toy):
         return super().step(action)
 
 
-def make_broken(image_size: int = 16) -> Toy:
-    """Raises in the third decision of an episode."""
-    return Failing(image_size, "raise", 2)
+make_broken = partial(Failing, mishap="raise", when=2)
+make_dying = partial(Failing, mishap="kill", when=0)  # as by a system out of memory
 
 
-def make_dying(image_size: int = 16) -> Toy:
-    """Dies in the first decision, as killed by a system out of memory."""
-    return Failing(image_size, "kill", 0)
-
-
-class Faulty(Toy):
-    """Fails by a plan, a JSON file: the seed of an episode, the decision in it, and the mishap.
+class make_faulty(Toy):
+    """Fails by a plan, the JSON file `SVEA_FAULTS`: an episode's seed, the decision, the mishap.
 
     Before a fault happens, it marks so in a file beside the plan, and happens once: another process
     in the same place goes on.
     """
 
-    def __init__(self, image_size: int, plan: Path) -> None:
-        super().__init__(image_size)
-        self.plan, self.faults = plan, json.loads(plan.read_text())
-
     def step(self, action: NDArray[np.float32]) -> Step:
-        for number, (seed, clock, mishap) in enumerate(self.faults):
-            mark = self.plan.with_name(f"{self.plan.stem}-{number}")
+        plan = Path(os.environ["SVEA_FAULTS"])
+        for number, (seed, clock, mishap) in enumerate(json.loads(plan.read_text())):
+            mark = plan.with_name(f"{plan.stem}-{number}")
             if (seed, clock) == (self.episode, self.clock) and not mark.exists():
                 mark.touch()
                 happen(mishap)
         return super().step(action)
 
 
-def make_faulty(image_size: int = 16) -> Toy:
-    """By the plan that the variable ``SVEA_FAULTS`` names."""
-    return Faulty(image_size, Path(os.environ["SVEA_FAULTS"]))
-
-
 class Undefined(Toy):
     """Shows floats, and answers NaN or infinity: always, or at one decision of one episode."""
 
     def __init__(
-        self, image_size: int, what: str, bad: float = np.nan, place: tuple[int, int] | None = None
+        self,
+        image_size: int = 16,
+        *,
+        what: str,
+        bad: float = np.nan,
+        place: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(image_size)
         self.observation_space = gym.spaces.Box(0, 1, (3, image_size, image_size), np.float32)
@@ -199,20 +181,14 @@ class Undefined(Toy):
         return picture, reward, terminated, truncated, info
 
 
-def make_undefined_reward(image_size: int = 16) -> Toy:
-    """The reward is NaN."""
-    return Undefined(image_size, "reward")
-
-
-def make_undefined_observation(image_size: int = 16) -> Toy:
-    """The observation is NaN."""
-    return Undefined(image_size, "observation")
+make_undefined_reward = partial(Undefined, what="reward")
+make_undefined_observation = partial(Undefined, what="observation")
 
 
 def make_spoiled(image_size: int = 16) -> Toy:
     """As the variable ``SVEA_FAULTS`` says: what, the episode's seed, the decision, the number."""
     what, seed, when, bad = json.loads(os.environ["SVEA_FAULTS"])
-    return Undefined(image_size, what, float(bad), (seed, when))
+    return Undefined(image_size, what=what, bad=float(bad), place=(seed, when))
 
 
 def make_stuck(image_size: int = 16, seconds: float = 600.0) -> Toy:
@@ -231,8 +207,8 @@ def make_slowly(image_size: int = 16) -> Toy:
     return make_stuck(image_size, 0.0)
 
 
-class Diverging(Toy):
-    """An environment whose simulation diverges in the fourth decision of every episode."""
+class make_diverging(Toy):
+    """The simulation diverges in the fourth decision of every episode."""
 
     def step(self, action: NDArray[np.float32]) -> Step:
         seen, reward, terminated, truncated, info = super().step(action)
@@ -241,21 +217,11 @@ class Diverging(Toy):
         return seen, reward, terminated, truncated, info
 
 
-def make_diverging(image_size: int = 16) -> Toy:
-    """Every episode is broken off after four decisions."""
-    return Diverging(image_size)
-
-
-class Successful(Toy):
-    """An environment that says, in NumPy's own numbers, whether the task is solved."""
+class make_successful(Toy):
+    """Says, in NumPy's own numbers, that it is solved; at the end, where the ground is even."""
 
     def step(self, action: NDArray[np.float32]) -> Step:
         seen, reward, terminated, truncated, _ = super().step(action)
         solved = np.bool_(self.clock < LENGTH or self.ground % 2 == 0)
         told = {"is_success": solved, "distance": np.float32(0.5), "seen": seen}
         return seen, reward, terminated, truncated, told
-
-
-def make_successful(image_size: int = 16) -> Toy:
-    """Solved in every decision; at the end, where the ground is even."""
-    return Successful(image_size)

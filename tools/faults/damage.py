@@ -8,29 +8,35 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from archive_server import make_zip
-from faults.disks import check_whole, later_save
+from faults.disks import about_to_save, check_whole
 from faults.profiles import TOY, config, no_films
 from faults.tally import Tally, expect, numbers
 from small_media import picture, put, write_video
 
+from svea.agents import make_agent
+from svea.augment.images import ImageBank
+from svea.config import to_dict
 from svea.core.errors import SveaError
+from svea.data import clips
+from svea.data.get import Source, unpack
+from svea.results.read import read_run
+from svea.runs.load import load_agent, load_config, write_export
 
 Damage = Callable[[bytes, np.random.Generator], bytes]
 
 
-@dataclass
-class Kind:
+class Kind(NamedTuple):
     """A kind of file: where one lies, and what must hold whatever became of it."""
 
     path: Path
-    check: Callable[[], None]
+    check: Callable[[], Any]
 
 
 def cut(content: bytes, random: np.random.Generator) -> bytes:
@@ -47,12 +53,7 @@ def flip(content: bytes, random: np.random.Generator) -> bytes:
 
 
 def damage(
-    cases: range,
-    seed: int,
-    folder: Path,
-    *,
-    harm: Damage,
-    make_kinds: Callable[[Path], dict[str, Kind]],
+    cases: range, seed: int, folder: Path, harm: Damage, make_kinds: Callable[..., dict[str, Kind]]
 ) -> Tally:
     """Damage every kind of file, once per case, and restore it again."""
     tally = Tally(skipped=no_films() if make_kinds is media_kinds else "")
@@ -79,14 +80,12 @@ def quiet():
 
 def data_kinds(folder: Path) -> dict[str, Kind]:
     """Everything that a run writes, an export and an archive."""
-    saver = later_save(folder / "run")
+    saver = about_to_save("later", folder / "run")
     saver.save()
     newest = folder / "run" / "checkpoints" / f"{saver.decision:09d}"
     segment = max((folder / "run" / "replay").iterdir())
 
-    def whole() -> None:
-        check_whole(saver, saver.decision - 11)
-
+    whole = partial(check_whole, saver, saver.decision - 11)
     return {
         "weights": Kind(newest / "agent.safetensors", whole),
         "state": Kind(newest / "state.json", whole),
@@ -100,10 +99,6 @@ def data_kinds(folder: Path) -> dict[str, Kind]:
 
 def run_kinds(run: Path) -> dict[str, Kind]:
     """The configuration and the log: text without a checksum, so they may say something else."""
-    from svea.config import to_dict
-    from svea.results.read import read_run
-    from svea.runs.load import load_config
-
     run.mkdir()
     (run / "config.json").write_text(json.dumps(to_dict(config(TOY, run)), indent=1))
     lines = [{"kind": "episode", "decision": k, "frame": k, "return": k / 3} for k in range(99)]
@@ -115,17 +110,13 @@ def run_kinds(run: Path) -> dict[str, Kind]:
         found.episode_curve()
 
     return {
-        "configuration": Kind(run / "config.json", lambda: load_config(run) and None),
+        "configuration": Kind(run / "config.json", partial(load_config, run)),
         "log": Kind(run / "metrics.jsonl", read),
     }
 
 
 def export_kind(folder: Path) -> Kind:
     """The weights of an export."""
-    from svea.agents import make_agent
-    from svea.config import to_dict
-    from svea.runs.load import load_agent, write_export
-
     agent = make_agent(config(TOY, folder), 1)
     state = agent.state_dict()
     write_export(folder, agent, to_dict(config(TOY, folder)))
@@ -142,8 +133,6 @@ def export_kind(folder: Path) -> Kind:
 
 def archive_kind(folder: Path) -> Kind:
     """A downloaded archive."""
-    from svea.data.get import Source, unpack
-
     target = folder / "unpacked"
     content = {f"clips/{k}.txt": bytes([k]) * 500 for k in range(20)}
     path = put(folder / "archive.zip", make_zip(*content.items()))
@@ -161,9 +150,6 @@ def archive_kind(folder: Path) -> Kind:
 
 def media_kinds(folder: Path) -> dict[str, Kind]:
     """Pictures for overlay and videos for backgrounds."""
-    from svea.augment.images import ImageBank
-    from svea.data import clips
-
     kinds = {}
     for ending in ("png", "jpg"):
         path, _ = (picture(folder / ending, f"{k}.{ending}", 48) for k in range(2))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import errno
+import functools
 import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,9 @@ def hooked(hook: Hooked) -> Iterator[Hooked]:
 class Saver:
     """A run that only stores and saves; all that it saves follows from its decision."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, capacity: int = 40) -> None:
         self.folder, self.decision, self.repeats = folder, 0, 0
-        self.replay = Replay(40, 16, 1, episode_length=1000)
+        self.replay = Replay(capacity, 16, 1, episode_length=1000)
         self.replay.begin(0, self.frame())
         self.segments: list[dict[str, Any]] = []
 
@@ -95,31 +95,20 @@ class Saver:
         self.repeats += 1
 
 
-def first_save(folder: Path) -> Saver:
-    """About to save for the first time."""
-    saver = Saver(folder)
-    saver.go(4)
-    return saver
+SCENARIOS = {"first": [4], "later": [11] * 5, "repeated": [4, 0]}
+"""Decisions between saves: of a save that is the first, one for which an old generation and old
+segments go, and one of the same decision once more."""
 
 
-def later_save(folder: Path) -> Saver:
-    """About to save for the fifth time: an old generation and old segments go."""
+def about_to_save(scenario: str, folder: Path) -> Saver:
+    """A saver before the last save of a scenario."""
     saver = Saver(folder)
-    for _ in range(4):
-        saver.go(11)
+    *earlier, last = SCENARIOS[scenario]
+    for decisions in earlier:
+        saver.go(decisions)
         saver.save()
-    saver.go(11)
+    saver.go(last)
     return saver
-
-
-def repeated_save(folder: Path) -> Saver:
-    """About to save the same decision once more."""
-    saver = first_save(folder)
-    saver.save()
-    return saver
-
-
-SCENARIOS = {"first": first_save, "later": later_save, "repeated": repeated_save}
 
 
 def check_whole(saver: Saver, before: int | None) -> None:
@@ -131,7 +120,7 @@ def check_whole(saver: Saver, before: int | None) -> None:
     expect(saved.decision in (before, saver.decision), f"decision {saved.decision} was loaded")
     expect(bool((saved.agent["w"] == saved.decision).all()), "the weights are wrong")
     expect(saved.state["decision"] == saved.decision, "the state is wrong")
-    replay = Replay(40, 16, 1, episode_length=1000)
+    replay = Replay(saver.replay.capacity, 16, 1, episode_length=1000)
     checkpoint.restore_replay(saver.folder, saved, replay)
     wanted = list(range(replay.first_transition + 1, saved.decision + 1))
     rewards = replay.gather(torch.arange(len(replay))).rewards.tolist()
@@ -150,8 +139,8 @@ def copied(saver: Saver, folder: Path) -> Saver:
 def ready(folder: Path) -> dict[str, tuple[Saver, int | None, list[str]]]:
     """Of each scenario: a saver, the decision on disk, and the system calls of its save."""
     found: dict[str, tuple[Saver, int | None, list[str]]] = {}
-    for scenario, make in SCENARIOS.items():
-        saver = make(folder / scenario)
+    for scenario in SCENARIOS:
+        saver = about_to_save(scenario, folder / scenario)
         saver.folder.mkdir(parents=True, exist_ok=True)
         before = checkpoint.load(saver.folder)
         calls = calls_of(copied(saver, folder / "counted").save)
@@ -208,22 +197,18 @@ def save_and_die(saver: Saver, number: int, half: bool) -> None:
     os._exit(0)
 
 
-Fail = Callable[[Path, Hooked], None]
-"""Does something in a folder where a system call fails, and looks at what is left."""
-
-
 def storage_errors(cases: range, seed: int, folder: Path) -> Tally:
     """Each of six errors at every system call of a save, of a log line and of a video."""
     tally = Tally(skipped=no_films())
-    actions: dict[str, tuple[Fail, int]] = {
-        f"{scenario} save": (partial(fail_save, saver, before), len(calls))
+    actions: dict[str, tuple[Callable[[Path, Hooked], None], int]] = {
+        f"{scenario} save": (functools.partial(fail_save, saver, before), len(calls))
         for scenario, (saver, before, calls) in ready(folder / "ready").items()
     }
-    write = {"log line": (fail_log_line, write_log)}
+    calls = calls_of(lambda: write_log(folder / "counted"))
+    actions["log line"] = fail_log_line, len(calls)
     if not tally.skipped:
-        write["video"] = (fail_video, write_movie)
-    for name, (fail, action) in write.items():
-        actions[name] = (fail, len(calls_of(partial(action, folder / f"counted {name}.mp4"))))
+        calls = calls_of(lambda: write_movie(folder / "counted.mp4"))
+        actions["video"] = fail_video, len(calls)
     plan = [
         (name, fail, number, error)
         for name, (fail, calls) in actions.items()
@@ -306,15 +291,11 @@ def fail_video(folder: Path, hook: Hooked) -> None:
     expect(not left_behind(folder), f"left: {left_behind(folder)}")
 
 
+@functools.cache
 def wanted_and_calls(folder: Path) -> tuple[str, int]:
     """The digest of a run that meets no error, and the number of its system calls."""
-    if folder not in _KNOWN:
-        calls = calls_of(lambda: train(config(TOY, folder)))
-        _KNOWN[folder] = digest(folder), len(calls)
-    return _KNOWN[folder]
-
-
-_KNOWN: dict[Path, tuple[str, int]] = {}
+    calls = calls_of(lambda: train(config(TOY, folder)))
+    return digest(folder), len(calls)
 
 
 @each()

@@ -17,11 +17,13 @@ from faults.profiles import CARTPOLE, TOY, children, config, memory, no_pictures
 from faults.tally import Tally, expect
 from whole_runs import metrics
 
+from svea.core.files import read_tail
+from svea.training import train
+
 MOST_GROWTH = 10 * 1024  # KB in all, after the first quarter
 FEWEST_SAMPLES = 20  # a shorter run tells nothing about growth
 
 SOAK = TOY | {
-    "decisions": 200_000,
     "replay": 2_000,
     "eval_every": 20_000,
     "log_every": 1_000,
@@ -29,7 +31,6 @@ SOAK = TOY | {
     "batch_size": 4,
 }
 RENDERED = CARTPOLE | {
-    "decisions": 5_000,
     "replay": 1_000,
     "eval_every": 1_000,
     "eval_mode": "color_hard",
@@ -41,20 +42,18 @@ RENDERED = CARTPOLE | {
 
 def soak(cases: range, seed: int, folder: Path) -> Tally:
     """A long run of the toy, in thousands of decisions."""
-    return endure(SOAK | {"decisions": 1000 * len(cases)}, folder / "soak", 1000)
+    return endure(SOAK | {"decisions": 1000 * len(cases)}, folder / "soak")
 
 
 def rendered_soak(cases: range, seed: int, folder: Path) -> Tally:
     """A long run with rendering, in hundreds of decisions."""
     if why := no_pictures():
         return Tally(skipped=why)
-    return endure(RENDERED | {"decisions": 100 * len(cases)}, folder / "rendered", 100)
+    return endure(RENDERED | {"decisions": 100 * len(cases)}, folder / "rendered")
 
 
-def endure(profile: dict[str, Any], run: Path, unit: int) -> Tally:
+def endure(profile: dict[str, Any], run: Path) -> Tally:
     """Train, and watch memory, descriptors and processes grow or not."""
-    from svea.training import train
-
     tally, samples, done = Tally(), list[dict[str, int]](), threading.Event()
 
     def watch() -> None:
@@ -78,10 +77,10 @@ def endure(profile: dict[str, Any], run: Path, unit: int) -> Tally:
         expect(not any(s["sockets"] for s in samples), "a socket was listening")
         steady = [s for s in samples if s["decision"] >= profile["decisions"] / 4]
         if len(steady) >= FEWEST_SAMPLES:
-            for name, allowed in (("memory", MOST_GROWTH), ("workers", MOST_GROWTH)):
+            for name in ("memory", "workers"):
                 grown = growth([sample[name] for sample in steady])
                 tally.measure(f"KB that {name} grew by", grown)
-                expect(grown < allowed, f"{name} grew by {grown:.0f} KB")
+                expect(grown < MOST_GROWTH, f"{name} grew by {grown:.0f} KB")
             grown = growth([sample["descriptors"] for sample in steady])
             expect(grown < 3, f"descriptors grew by {grown:.1f}")
     return tally
@@ -89,13 +88,9 @@ def endure(profile: dict[str, Any], run: Path, unit: int) -> Tally:
 
 def newest(run: Path) -> int:
     """The last decision in a run's log."""
-    path = run / "metrics.jsonl"
-    if not path.exists():
-        return 0
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 4096))
-        lines = file.read().split(b"\n")
-    return json.loads(lines[-2])["decision"] if len(lines) > 2 else 0
+    with contextlib.suppress(OSError, IndexError):
+        return json.loads(read_tail(run / "metrics.jsonl", 4096).split(b"\n")[-2])["decision"]
+    return 0
 
 
 def growth(values: list[int]) -> float:
@@ -114,11 +109,10 @@ def listening(workers: list[int]) -> int:
             if fields[3] == "0A" or table.startswith("udp"):
                 waiting.add(f"socket:[{fields[9]}]")
     count = 0
-    for link in (
-        link for pid in (os.getpid(), *workers) for link in Path(f"/proc/{pid}/fd").glob("*")
-    ):
-        with contextlib.suppress(OSError):
-            count += os.readlink(link) in waiting
+    for pid in (os.getpid(), *workers):
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                count += os.readlink(link) in waiting
     return count
 
 

@@ -16,6 +16,7 @@ from toy import MISHAPS as KINDS
 from whole_runs import digest
 
 from svea.core.seeds import TRAINING, episode_seed
+from svea.envs import make_env
 from svea.envs.workers import pool
 from svea.training import train, trainer
 
@@ -68,7 +69,7 @@ class Watch:
             marks = {mark: mark.stat().st_mtime for mark in path.parent.glob(f"{path.stem}-*")}
             newest = max(marks, key=lambda mark: marks[mark])
             kind = json.loads(path.read_text())[int(newest.name.rsplit("-", 1)[1])][2]
-            self.delays[f"{kind}"] = time.time() - marks[newest]
+            self.delays[kind] = time.time() - marks[newest]
             self.real(workers, index, error, before)
 
         pool.Workers._account_for = account  # type: ignore[method-assign]
@@ -93,8 +94,6 @@ def train_with(faults: list[Any], profile: dict[str, Any], run: Path) -> Path:
 
 def cycles(cases: range, seed: int, folder: Path) -> Tally:
     """Environments made and closed, here and in processes of their own: nothing piles up."""
-    from svea.envs import make_env
-
     tally = Tally(skipped=no_pictures())
     task = "toy:make" if tally.skipped else "cartpole_swingup"
 

@@ -97,19 +97,12 @@ def start_shard(part: Part, cases: range, seed: int) -> Tally:
     """One shard, in a process of its own: a crash there is a loss, not the end."""
     words = [part.name, "--shard", str(cases.start), str(cases.stop), "--seed", str(seed)]
     try:
-        done = subprocess.run(
-            [sys.executable, __file__, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SHARD_SECONDS,
-            check=False,
-        )
+        command = [sys.executable, __file__, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SHARD_SECONDS)
     except subprocess.TimeoutExpired:
         return Tally(len(cases), 0, [f"{cases}: no end after {SHARD_SECONDS:.0f} s"])
     if done.returncode:
-        return Tally(len(cases), 0, [f"the shard {cases} itself failed:\n{done.stdout[-3000:]}"])
+        return Tally(len(cases), 0, [f"the shard {cases} itself failed:\n{done.stderr[-3000:]}"])
     return Tally(**json.loads(done.stdout.splitlines()[-1]))
 
 

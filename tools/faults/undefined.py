@@ -18,6 +18,7 @@ from whole_runs import digest, metrics
 from svea import training
 from svea.core.errors import NumericsError
 from svea.core.seeds import TRAINING, episode_seed
+from svea.envs import make_env
 from svea.runs import checkpoint
 from svea.speed import learner
 
@@ -44,19 +45,11 @@ class Injection:
             self.counts[name] = self.counts.get(name, 0) + 1
             if self.is_time(f"{name} loss", name):
                 loss = loss * self.bad
-            elif self.is_time("temperature", name if name == "critic" else ""):
-                agent.numbers()["log_temperature"].data.fill_(self.bad)
-            elif self.is_time("optimiser", name if name == "critic" else ""):
-                optimiser = agent.optimisers["critic"]
-                parameter = optimiser.param_groups[0]["params"][0]
-                optimiser.state[parameter]["exp_avg"].fill_(self.bad)
-            elif self.is_time("gradient", name if name == "critic" else ""):
-                parameter = agent.optimisers["critic"].param_groups[0]["params"][-1]
-                handle = parameter.register_hook(lambda gradient: gradient * self.bad)
-                losses = step(name, loss)
-                handle.remove()
-                return losses
-            return step(name, loss)
+            hooks = self.spoil(agent) if name == "critic" else []
+            losses = step(name, loss)
+            for hook in hooks:
+                hook.remove()
+            return losses
 
         def spoiled_target(*arguments: Any) -> Any:
             target = q_target(*arguments)
@@ -67,13 +60,22 @@ class Injection:
 
         def spoiled_act(*arguments: Any, **settings: Any) -> Any:
             actions = act(*arguments, **settings)
-            if settings.get("explore"):
-                self.counts["act"] += 1
-                if self.is_time("action", "act"):
-                    actions = np.full_like(actions, self.bad)
-            return actions
+            self.counts["act"] += bool(settings.get("explore"))
+            is_time = settings.get("explore") and self.is_time("action", "act")
+            return np.full_like(actions, self.bad) if is_time else actions
 
         agent.step, agent.q_target, agent.act = spoiled_step, spoiled_target, spoiled_act
+
+    def spoil(self, agent: Any) -> list[Any]:
+        """Before a step of the critic; returns what is to be removed after it."""
+        optimiser = agent.optimisers["critic"]
+        first, *_, last = optimiser.param_groups[0]["params"]
+        if self.is_time("temperature", "critic"):
+            agent.numbers()["log_temperature"].data.fill_(self.bad)
+        if self.is_time("optimiser", "critic"):
+            optimiser.state[first]["exp_avg"].fill_(self.bad)
+        is_gradient = self.is_time("gradient", "critic")
+        return [last.register_hook(lambda gradient: gradient * self.bad)] if is_gradient else []
 
     def is_time(self, kind: str, counter: str) -> bool:
         """Whether this is the place and the step."""
@@ -113,8 +115,8 @@ def spoil_agent(run: Path, kind: str, bad: float, random: np.random.Generator) -
         learner.accelerate = real
     expect(injection.done, "the injection was never made")
     late = injection.counts["critic"] - injection.when
-    names = {"action": "action", "temperature": "temperature"}
-    expect(names.get(kind, "") in caught, f"{kind} is not named: {caught}")
+    named = kind in caught or kind not in ("action", "temperature")
+    expect(named, f"{kind} is not named: {caught}")
     if kind not in ("actor loss", "action"):
         expect(late == 0, f"{kind} was caught {late} updates late: {caught}")
     check_written(run)
@@ -160,8 +162,6 @@ def physics(cases: range, seed: int, folder: Path) -> Tally:
     """Simulations that diverge: the episode is cut off, and the next one is as if nothing was."""
     if why := no_pictures():
         return Tally(skipped=why)
-    from svea.envs import make_env
-
     tally = Tally()
     env, untouched = (make_env("walker_walk", image_size=32, rendering="fast") for _ in range(2))
     for case in cases:
@@ -185,7 +185,7 @@ def blow_up(env: Any, what: str, random: np.random.Generator) -> None:
     when = int(random.integers(0, 6))
     for clock in range(10):
         if clock == when:
-            data = env._physics.data
+            data = env.physics.data
             where = {"velocity": data.qvel, "position": data.qpos, "force": data.qfrc_applied}[what]
             where[:] = random.choice([np.nan, 1e30, -1e30]) if what != "force" else 1e30
         last = seen

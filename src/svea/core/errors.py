@@ -7,6 +7,7 @@ stderr and exits with the class's code; Python callers can catch the class.
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,11 +77,7 @@ DISTRIBUTION = "svea-rl"
 
 
 def install_hint(extra: str = "train") -> str:
-    """How to install an extra; nothing is published, so a name alone would install other code.
-
-    >>> print(install_hint("ray"))
-    in a clone of svea run pip install '.[ray]'
-    """
+    """How to install an extra; nothing is published, so a name alone would install other code."""
     return f"in a clone of svea run pip install '.[{extra}]'"
 
 
@@ -123,16 +120,8 @@ class Bounds:
             raise UserError(f"{name} is {value}; allowed: {low} to {self.most}")
 
 
-def between(least: float, most: float) -> Bounds:
-    """Both ends are allowed."""
-    return Bounds(least, most)
+between = at_least = Bounds
+"""As a field's type reads: both ends are allowed, this much or more."""
 
-
-def at_least(least: float) -> Bounds:
-    """This much or more."""
-    return Bounds(least)
-
-
-def above(least: float) -> Bounds:
-    """More than this."""
-    return Bounds(least, excluded=True)
+above = functools.partial(Bounds, excluded=True)
+"""More than this."""

@@ -25,7 +25,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +34,14 @@ from svea.core.errors import NumericsError, StorageError, UserError
 from svea.core.terminal import warn
 
 BLOCK = 2**22  # bytes in one system call
-LINE_BYTES = 2**24
-"""A longer line of a log is damage."""
-
+LINE_BYTES = 2**24  # a longer line of a log is damage
 LOCK_POLL_SECONDS = 0.05
-
-LONGEST_NAME, LONGEST_PATH = 255, 4095
-"""Bytes that Linux allows."""
-
+LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes that Linux allows
 PARTIAL = ".partial"
 """End of the names of files being written; the next writer removes those a killed one left."""
 
-OVERHEAD = 0.02
-SMALL_FILES = 10**6
-"""Allowance on top of the large files: file-system overhead, as a share of their size, and bytes
-for the small files next to them."""
+OVERHEAD = 0.02  # of a file system, as a share of the large files
+SMALL_FILES = 10**6  # bytes of those next to them
 
 Bytes = bytes | memoryview
 
@@ -83,26 +76,30 @@ def to_json(value: Any) -> bytes:
         raise NumericsError(f"a number to be saved is not finite: {error}") from error
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, making its folder; a failure is a StorageError.
+@contextlib.contextmanager
+def replacing(path: Path, needed: int | None = None) -> Iterator[Path]:
+    """The name under which a file or folder is to be written, whole or not at all.
 
-    What killed processes left of the same file is removed.
+    At the end it is synced and gets its own name. What killed processes left of it goes first.
     """
-    with writing(path, len(content)):
+    with writing(path, needed):
         make_folder(path.parent)
         sweep_one(path)
-        replace(path, [content])
+        unfinished = partial(path)
+        yield unfinished
+        sync(unfinished)
+        rename(unfinished, path)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, making its folder; a failure is a StorageError."""
+    with replacing(path, len(content)) as unfinished:
+        write(unfinished, [content])
 
 
 def replace_json(path: Path, value: Any) -> None:
     """Write JSON whole or not at all; a failure is a StorageError."""
     write_whole(path, to_json(value))
-
-
-def finish(source: Path, target: Path) -> None:
-    """Sync a file that another program has written, and give it its name."""
-    sync(source)
-    rename(source, target)
 
 
 def rename(source: Path, target: Path) -> None:
@@ -156,30 +153,16 @@ def sync(path: Path) -> None:
         os.close(opened)
 
 
-class Lines:
-    """A file that one process extends by whole lines, from an offset on."""
-
-    def __init__(self, path: Path, offset: int) -> None:
-        """Cut off what comes after the offset; a shorter file is not padded."""
-        self._path = path
-        with writing(path):
-            self._descriptor: int | None = descriptor(path, os.O_WRONLY | os.O_CREAT)
-            self.offset = min(offset, os.lseek(self._descriptor, 0, os.SEEK_END))
-            os.ftruncate(self._descriptor, self.offset)
-
-    def append(self, line: bytes) -> None:
-        """Write one line at once, or none of it."""
-        assert self._descriptor is not None
-        with writing(self._path, len(line)):
-            append(self._descriptor, line)
-        self.offset += len(line)
-
-    def close(self) -> None:
-        """End; calling it twice does no harm."""
-        if self._descriptor is not None:
-            with contextlib.suppress(OSError):  # every line has been written: nothing can be lost
-                os.close(self._descriptor)
-            self._descriptor = None
+def cut(path: Path, size: int) -> int:
+    """Cut a file of lines off at a size, not padding it; make it if need be. Its size then."""
+    with writing(path):
+        opened = descriptor(path, os.O_WRONLY | os.O_CREAT)
+        try:
+            size = min(size, os.lseek(opened, 0, os.SEEK_END))
+            os.ftruncate(opened, size)
+        finally:
+            os.close(opened)
+    return size
 
 
 def append(opened: int, lines: bytes) -> None:
@@ -193,24 +176,24 @@ def append(opened: int, lines: bytes) -> None:
         raise
 
 
-def append_lines(path: Path, lines: bytes) -> None:
+def append_lines(path: Path, lines: bytes) -> int:
     """Put whole lines at the end of a file, in place of the half line that a killed writer left.
 
-    Processes take turns; a last line that only lacks its end is kept.
+    Processes take turns; a last line that only lacks its end is kept. Returns the file's size.
     """
-    opened = descriptor(path, os.O_RDWR | os.O_CREAT)
-    try:
-        with contextlib.suppress(OSError):  # some network disks have no locks
-            lock(opened, float("inf"))
-        end = os.lseek(opened, 0, os.SEEK_END)
-        tail = _last_line(opened, end)
-        if tail and _is_json(tail):
-            lines = b"\n" + lines
-        elif tail:
-            os.ftruncate(opened, end - len(tail))
-        append(opened, lines)
-    finally:
-        os.close(opened)
+    with writing(path, len(lines)):
+        opened = descriptor(path, os.O_RDWR | os.O_CREAT)
+        try:
+            with contextlib.suppress(OSError):  # some network disks have no locks
+                lock(opened, float("inf"))
+            end = os.lseek(opened, 0, os.SEEK_END)
+            if tail := _last_line(opened, end):
+                end, lines = (end, b"\n" + lines) if parse_line(tail) else (end - len(tail), lines)
+                os.ftruncate(opened, end)
+            append(opened, lines)
+        finally:
+            os.close(opened)
+    return end + len(lines)
 
 
 def lock(opened: int, seconds: float = 0.0) -> bool:
@@ -232,16 +215,11 @@ def lock(opened: int, seconds: float = 0.0) -> bool:
 
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock on a file."""
-    try:
-        opened = descriptor(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(opened)
+    with contextlib.suppress(FileNotFoundError), open_plain(path, sys.maxsize) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
     return False
 
 
@@ -251,12 +229,10 @@ def locked(folder: Path, busy: Exception, seconds: float = 0.0) -> Iterator[None
     opened = os.open(folder, os.O_RDONLY)
     try:
         try:
-            ours = lock(opened, seconds)
+            if not lock(opened, seconds):
+                raise busy
         except OSError as error:
             warn(f"{folder} cannot be locked: {error.strerror}")
-            ours = True
-        if not ours:
-            raise busy
         yield
     finally:
         os.close(opened)
@@ -270,12 +246,16 @@ def writing(path: Path, needed: int | None = None, reassurance: str = "") -> Ite
     """
     try:
         yield
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             remove(partial(path))
-        size = "" if needed is None else f"{words.size(needed)} needed, "
+        if not isinstance(error, OSError):
+            raise
+        room = [] if needed is None else [f"{words.size(needed)} needed"]
+        with contextlib.suppress(OSError):
+            room += [f"{words.size(shutil.disk_usage(_existing(path)).free)} free there"]
         raise StorageError(
-            f"cannot write {path}: {error.strerror or error} ({size}{_free(path)}). {reassurance}"
+            f"cannot write {path}: {error.strerror or error} ({', '.join(room)}). {reassurance}"
             "Free some space, fix the permissions or move away what is in the way; then run the "
             "command again"
         ) from error
@@ -301,10 +281,8 @@ def require_space(
     """Refuse to begin what cannot be finished: large files of this size below a future folder."""
     needed, free = at_most(needed), shutil.disk_usage(_existing(path)).free
     if needed > free:
-        raise StorageError(
-            f"{purpose} will need {words.size(needed)} in {path}, where {words.size(free)} are "
-            f"free. {cure}"
-        )
+        has = f"{words.size(needed)} in {path}, where {words.size(free)} are free"
+        raise StorageError(f"{purpose} will need {has}. {cure}")
 
 
 def at_most(needed: int) -> int:
@@ -358,17 +336,9 @@ def _last_line(descriptor: int, end: int) -> bytes:
     return tail.rpartition(b"\n")[2]
 
 
-def _is_json(line: bytes) -> bool:
-    try:
-        return isinstance(parse_json(line), dict)
-    except ValueError:
-        return False
-
-
 def _write_all(descriptor: int, data: Bytes) -> int:
     """Write all of the data; the system may take it in parts."""
-    view = memoryview(data)
-    done = 0
+    view, done = memoryview(data), 0
     while done < len(view):
         done += os.write(descriptor, view[done : done + BLOCK])
     return done
@@ -377,17 +347,6 @@ def _write_all(descriptor: int, data: Bytes) -> int:
 def _existing(path: Path) -> Path:
     """The nearest folder above that exists."""
     return path if path.is_dir() else _existing(path.absolute().parent)
-
-
-def _free(path: Path) -> str:
-    """How much room there is."""
-    try:
-        return f"{words.size(shutil.disk_usage(_existing(path)).free)} free there"
-    except OSError:
-        return "the disk does not say how much is free"
-
-
-_TOO_MANY_DIGITS = re.compile(rb"\d{309}")
 
 
 def descriptor(path: Path, flags: int) -> int:
@@ -407,8 +366,7 @@ def descriptor(path: Path, flags: int) -> int:
 def open_plain(path: Path, limit: int) -> io.BufferedReader:
     """Open a plain file of at most `limit` bytes for reading; anything else is a StorageError."""
     opened = descriptor(path, os.O_RDONLY)
-    size = os.fstat(opened).st_size
-    if size > limit:
+    if (size := os.fstat(opened).st_size) > limit:
         os.close(opened)
         raise _too_large(path, words.size(size), limit)
     return os.fdopen(opened, "rb")
@@ -454,11 +412,9 @@ def read_lines(path: Path, limit: int) -> Iterator[bytes]:
 
 def verify(path: Path, wanted: dict[str, Any], limit: int) -> None:
     """A ValueError unless a file is byte for byte what `write` described."""
-    try:
-        found = file_sha256(path, limit)
-    except FileNotFoundError:
-        raise ValueError(f"{path.name} is missing") from None
-    if found != wanted["sha256"]:
+    if not path.exists():
+        raise ValueError(f"{path.name} is missing")
+    if file_sha256(path, limit) != wanted["sha256"]:
         raise ValueError(f"{path.name} has changed since it was written")
 
 
@@ -472,7 +428,7 @@ def read_json(path: Path, limit: int) -> Any:
 
 def parse_json(content: bytes) -> Any:
     """JSON whose texts can be printed and whose numbers fit a float; else a ValueError."""
-    if _TOO_MANY_DIGITS.search(content):
+    if re.search(rb"\d{309}", content):
         raise ValueError("a number has more than 308 digits")
     try:
         value = json.loads(content.decode())
@@ -483,6 +439,25 @@ def parse_json(content: bytes) -> Any:
     except RecursionError:
         raise ValueError("it nests too deep") from None
     return value
+
+
+def parse_line(line: bytes) -> dict[str, Any] | None:
+    """A line as a JSON object; None where it is damaged, or something else."""
+    try:
+        record = parse_json(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def json_lines(
+    path: Path, limit: int, parse: Callable[[bytes], dict[str, Any] | None] = parse_line
+) -> list[dict[str, Any]]:
+    """The objects in a file, line by line, damaged ones left out; none where there is no file."""
+    with reading(path), contextlib.suppress(FileNotFoundError):
+        found = map(parse, read_lines(path, limit))
+        return [record for record in found if record is not None]
+    return []
 
 
 def _not_plain(path: Path) -> StorageError:
@@ -513,15 +488,13 @@ def check_path(path: str | Path, name: str = "path") -> None:
 
 def output_file(path: Path, name: str = "out") -> Path:
     """The path of a file to be written, or replaced; refused where that cannot work."""
-    return _output(path, name, (stat.S_IFREG, stat.S_IFDIR), "a plain file")
+    return output_folder(path, name, (stat.S_IFREG, stat.S_IFDIR), "a plain file")
 
 
-def output_folder(path: Path, name: str = "out") -> Path:
+def output_folder(
+    path: Path, name: str = "out", kinds: Iterable[int] = (stat.S_IFDIR,), what: str = "a folder"
+) -> Path:
     """The path of a folder to write into, which need not exist; refused where that cannot work."""
-    return _output(path, name, (stat.S_IFDIR,), "a folder")
-
-
-def _output(path: Path, name: str, kinds: tuple[int, ...], what: str) -> Path:
     check_path(path, name)
     try:
         possible = stat.S_IFMT(os.stat(path).st_mode) in kinds

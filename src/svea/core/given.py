@@ -37,11 +37,7 @@ _PLAIN = (bool, int, float, str, bytes, tuple, type(None))
 
 
 def name_task(task: str | Factory) -> str:
-    """The name of a task; a function that has none which can be imported is kept under one.
-
-    >>> name_task("svea/walker_walk-v0"), name_task("my_worlds:make")
-    ('walker_walk', 'my_worlds:make')
-    """
+    """The name of a task; a function that has none which can be imported is kept under one."""
     if isinstance(task, str):
         return _name_of_id(task)
     loaded: Any = sys.modules.get("gymnasium")
@@ -143,11 +139,7 @@ def _make_by_id(name: str) -> gym.Env[Any, Any]:
 
 
 def _words(task: Any) -> tuple[str, str]:
-    """The module of a function, and an identifier for it.
-
-    >>> _words(functools.partial(_words, night=True))
-    ('svea.core.given', '_words_night_True')
-    """
+    """The module of a function, and an identifier for it."""
     if isinstance(task, functools.partial):
         module, name = _words(task.func)
         given = [*map(str, task.args), *(f"{k}_{v}" for k, v in task.keywords.items())]

@@ -27,10 +27,8 @@ _NAME = re.compile(r"[\w.]+:(\w+|[\w./-]+-v\d+)")  # module:name, or a Gymnasium
 _users: set[str] = set()  # modules that the user has named
 _counts_imported = True  # whether the user may be who imported a module
 
-Frame = tuple[str, int, str]
-"""File, line, function."""
-
-_STANDARD = sysconfig.get_path("stdlib") + os.sep
+Frame = tuple[str, int, str]  # file, line, function
+_PYTHONS = ("<frozen", sysconfig.get_path("stdlib") + os.sep)
 _GYMNASIUM = find_spec("gymnasium")  # found, not imported: networks come here too
 _BETWEEN = (
     f"{Path(__file__).parents[1]}{os.sep}",
@@ -41,11 +39,7 @@ _DUMPED = re.compile(r'File "(.+)", line (\d+) in (\S+)')  # as faulthandler wri
 
 
 def is_import_path(text: str) -> bool:
-    """Whether a text can be `module:name`.
-
-    >>> is_import_path("my_package.looks:NightMode"), is_import_path("distracting_cs:0.3")
-    (True, False)
-    """
+    """Whether a text can be `module:name`, as distracting_cs:0.3 cannot."""
     module, _, name = text.partition(":")
     return name.isidentifier() and all(part.isidentifier() for part in module.split("."))
 
@@ -108,10 +102,7 @@ def _is_chosen(module: str, name: str) -> bool:
 
 @contextlib.contextmanager
 def users_code(what: str) -> Iterator[None]:
-    """A region in which a user's own code runs: what it raises becomes one message.
-
-    It begins with `what`, such as `encoder 'mine:Net' cannot be made:`.
-    """
+    """A region in which a user's own code runs: what it raises becomes a message after `what`."""
     try:
         yield
     except Exception as error:  # whatever a user's code may raise
@@ -120,14 +111,7 @@ def users_code(what: str) -> Iterator[None]:
 
 
 def where_raised(error: BaseException) -> str:
-    """The place in the user's code that an exception came through last; empty if none.
-
-    >>> try:
-    ...     int("motor")
-    ... except ValueError as error:
-    ...     where_raised(error).endswith(", line 2, in <module>")
-    True
-    """
+    """The place in the user's code that an exception came through last; empty if none."""
     frames = traceback.extract_tb(error.__traceback__)
     return _place([(frame.filename, frame.lineno or 0, frame.name) for frame in frames[::-1]])
 
@@ -141,14 +125,9 @@ def where_stuck(dump: str) -> str:
 
 def _place(frames: list[Frame]) -> str:
     """Choose among frames, innermost first: the user's own code before installed packages."""
-    own = [frame for frame in frames if _is_users(frame[0])]
-    written = [frame for frame in own if not _INSTALLED.search(frame[0])]
-    for file, line, function in written[:1] or own[-1:]:
+    others = [frame for frame in frames if not frame[0].startswith(_BETWEEN)]
+    installed = [frame for frame in others if _INSTALLED.search(frame[0])]
+    written = [f for f in others if f not in installed and not f[0].startswith(_PYTHONS)]
+    for file, line, function in written[:1] or installed[-1:]:
         return f"{file.removeprefix(os.getcwd() + os.sep)}, line {line}, in {function}"
     return ""
-
-
-def _is_users(file: str) -> bool:
-    """Whether a file is neither Python's, nor svea's or Gymnasium's."""
-    standard = file.startswith(("<frozen", _STANDARD)) and not _INSTALLED.search(file)
-    return not standard and not file.startswith(_BETWEEN)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -36,12 +36,10 @@ def require(needed: int, available: int | None, purpose: str, cure: str) -> None
 
 def usable_cores() -> int:
     """Cores that this process may use: its affinity, and the quota of its container."""
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
-    quotas = [_core_quota(group) for group in _control_groups()]
-    allowed = min((quota for quota in quotas if quota is not None), default=float(cores))
+    is_linux = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if is_linux else os.cpu_count() or 1
+    quotas = (_core_quota(group) for group in _control_groups())
+    allowed = min((quota for quota in quotas if quota is not None), default=cores)
     return min(cores, max(1, round(allowed)))
 
 
@@ -60,33 +58,21 @@ def activation() -> str:
     return f"`source {shlex.quote(str(script))}`, then "
 
 
-def answer(command: list[str]) -> subprocess.CompletedProcess[str] | None:
-    """What a program prints when it is called; None if it takes longer than it has."""
-    try:
-        return process.run(command, ANSWER_SECONDS)
-    except subprocess.TimeoutExpired:
-        return None
-
-
 def nvidia_gpus() -> list[tuple[str, int]]:
     """Index and free bytes of each NVIDIA GPU that this process may use."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
-    done = answer([program, "--query-gpu=index,memory.free", "--format=csv,noheader,nounits"])
+    asked = [program, "--query-gpu=index,memory.free", "--format=csv,noheader,nounits"]
+    done = process.run(asked, ANSWER_SECONDS)
     if done is None:
         raise DeviceError(
             f"nvidia-smi did not answer in {ANSWER_SECONDS} s: the GPU's driver is stuck. Restart "
             "it, or use --gpus 0"
         )
-    found = [line.split(",") for line in done.stdout.splitlines() if line.count(",") == 1]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    allowed = None if visible is None else visible.split(",")
-    return [
-        (index.strip(), int(free) * 2**20)
-        for index, free in found
-        if free.strip().isdigit() and (allowed is None or index.strip() in allowed)
-    ]
+    found = dict(re.findall(r"^\s*(\S+?)\s*,\s*(\d+)\s*$", done.stdout, re.M))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(found)).split(",")
+    return [(index, int(free) * 2**20) for index, free in found.items() if index in visible]
 
 
 def _meminfo() -> int | None:

@@ -13,12 +13,9 @@ from svea.core.terminal import note
 
 
 def exit_code(work: Callable[[], int | None], name: str, ends: bool = False) -> int:
-    """Do something and return its exit code; an error becomes a message and the code of its class.
+    """The exit code of some work; an error becomes a message and the code of its class.
 
-    Args:
-        work: what to do.
-        name: of it, for a message.
-        ends: whether the process ends with it.
+    The message has the name of the work, and the process may end with it.
     """
     code = 0
     try:
@@ -75,19 +72,15 @@ def exhausted(error: BaseException) -> str:
     if not without and not any(sign in str(error) for sign in signs):
         return ""
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
-    limit = "" if allowed == resource.RLIM_INFINITY else f" of {allowed >> 20:,} MiB (ulimit -v)"
-    cure = "Raise the limit" if limit else "End other programs, or ask for less (--replay, --envs)"
-    return f"there is not enough memory{limit}. {cure}"
+    if allowed == resource.RLIM_INFINITY:
+        return "there is not enough memory. End other programs, or ask for less (--replay, --envs)"
+    return f"there is not enough memory of {allowed >> 20:,} MiB (ulimit -v). Raise the limit"
 
 
 def one_line_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: object = None
 ) -> str:
     """What a user should know, without the line of code that says it; other warnings as ever."""
-    where = "" if category is UserWarning else f"{filename}:{lineno}: "
-    kind = "warning" if category is UserWarning else category.__name__
-    return f"{where}{kind}: {message}\n"
+    is_ours = category is UserWarning
+    kind = "warning" if is_ours else f"{filename}:{lineno}: {category.__name__}"
+    return f"{kind}: {message}\n"

@@ -27,7 +27,6 @@ from svea.core import errors
 from svea.core.errors import SveaError, WorkerError
 
 PARENT_SECONDS = 0.5  # between checks of the parent, where the kernel does not tell its death
-LAST_WORDS = 4096  # bytes of what a child printed that are kept for an error message
 SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"  # in place of the progress bar, which would stay
 
 
@@ -63,15 +62,10 @@ def start(
     variables: dict[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Child:
-    """Start a Python process that calls a function; what it returns is the exit code.
+    """Start a Python process that calls `module:name`, whose arguments are texts.
 
-    Args:
-        function: `module:name`.
-        arguments: of the function, which gets them as text.
-        with_parent: the signal that the process gets when this one dies, however it dies.
-        output: where it prints to; default: where this process does.
-        variables: of the environment, in addition to `environment()`.
-        pass_fds: descriptors that it inherits.
+    What the function returns is the exit code. When this process dies, however it dies, that one
+    gets the signal `with_parent`. It prints where this one does if it has no output of its own.
     """
     called = [str(os.getpid()), str(int(with_parent)), function, *map(str, arguments)]
     child = Child(
@@ -102,9 +96,7 @@ def end_with_parent(parent: int, number: int) -> None:
     if sys.platform == "linux":
         parent_death_signal = 1
         ctypes.CDLL(None).prctl(parent_death_signal, number)
-        if os.getppid() != parent:  # it died before
-            os.kill(os.getpid(), number)
-    else:
+    if sys.platform != "linux" or os.getppid() != parent:  # where it died before
         threading.Thread(target=watch, daemon=True).start()
 
 
@@ -125,10 +117,11 @@ def ask(function: str, *arguments: object, seconds: float) -> Any:
             raise WorkerError(f"gave no answer in {seconds:g} s") from None
         finally:
             child.end(0)
-        answer.seek(0)
-        content = answer.read()
-        if code or not content:
-            raise WorkerError(f"ended with {how_it_ended(code)}{_last_line(printed)}")
+        for file in (answer, printed):
+            file.seek(0)
+        content, said = answer.read(), printed.read().decode(errors="replace").strip()
+    if code or not content:
+        raise WorkerError(": ".join([f"ended with {how_it_ended(code)}", *said.splitlines()[-1:]]))
     found = json.loads(content)
     if "error" in found:
         raise getattr(errors, found["error"], SveaError)(found["message"])
@@ -144,8 +137,8 @@ def answer(descriptor: str, function: str, *arguments: str) -> None:
     os.write(int(descriptor), json.dumps(found).encode())
 
 
-def run(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run a program of others, and stop it with all that it started if it takes too long."""
+def run(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str] | None:
+    """Run a program of others; None if it takes too long, and is stopped with all it started."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, errors="replace",
@@ -153,10 +146,12 @@ def run(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[s
     ) as program:  # fmt: skip
         try:
             printed, complaints = program.communicate(timeout=seconds)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(OSError):
                 os.killpg(program.pid, signal.SIGKILL)
-            raise
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return None
     return subprocess.CompletedProcess(command, program.returncode, printed, complaints)
 
 
@@ -181,10 +176,8 @@ def environment() -> dict[str, str]:
     source = str(Path(__file__).parents[2])
     inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     entries = dict.fromkeys([*(entry or os.curdir for entry in sys.path), *inherited, source])
-    last = [entry for entry in entries if _is_working_folder(entry) and entry != source]
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join([*(e for e in entries if e not in last), *last])
-    }
+    ordered = sorted(entries, key=lambda e: _is_working_folder(e) and e != source)
+    return os.environ | {"PYTHONPATH": os.pathsep.join(ordered)}
 
 
 def working_folder_last() -> None:
@@ -199,16 +192,13 @@ def on_signals(numbers: Sequence[int], *actions: Callable[[int], None]) -> Itera
 
     In any thread but the main one, where Python allows no handlers, this does nothing.
     """
-    waiting, before = list(actions), {}
+    waiting, before = list(actions), dict[int, Any]()
 
     def handle(number: int, frame: object) -> None:
         (waiting.pop(0) if len(waiting) > 1 else waiting[0])(number)
 
-    try:
-        for number in numbers:
-            before[number] = signal.signal(number, handle)
-    except ValueError:  # not the main thread
-        pass
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:
@@ -244,13 +234,6 @@ def second_ends_at_once(last_words: Callable[[], str]) -> Iterator[None]:
 def _function(path: str) -> Callable[..., Any]:
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
-
-
-def _last_line(printed: IO[bytes]) -> str:
-    """The end of what a process printed."""
-    printed.seek(max(0, printed.seek(0, os.SEEK_END) - LAST_WORDS))
-    lines = printed.read().decode(errors="replace").strip().splitlines()
-    return f": {lines[-1]}" if lines else ""
 
 
 def _is_working_folder(entry: str) -> bool:

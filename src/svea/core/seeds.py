@@ -14,19 +14,12 @@ TRAINING, EVALUATION = 0, 1  # episodes of different purposes never share a seed
 ALL = "all"
 """As a number of episodes: every world of the mode once (`episodes_of_all`)."""
 
-ALL_OF_ONE_WORLD = 100
-"""Episodes of `ALL` in a mode without several worlds, such as train."""
-
-ALL_AT_LEAST = 10
-"""Episodes of `ALL` in a mode with few worlds, as distracting_cs has at low intensity."""
+ALL_OF_ONE_WORLD = 100  # episodes of `ALL` in a mode without several worlds, such as train
+ALL_AT_LEAST = 10  # in a mode with few worlds, as distracting_cs has at low intensity
 
 
 def seed_for(seed: int, purpose: str) -> int:
-    """The seed of one purpose, well mixed: the replay and the policy draw unlike numbers.
-
-    >>> seed_for(0, "weights") != seed_for(0, "replay") != seed_for(1, "replay")
-    True
-    """
+    """The seed of one purpose, well mixed: the replay and the policy draw unlike numbers."""
     mixed = np.random.SeedSequence([seed, zlib.crc32(purpose.encode())]).generate_state(2)
     return (int(mixed[0]) << 31 | int(mixed[1])) & (2**63 - 1)
 
@@ -46,9 +39,6 @@ def evaluation_seeds(
     Where a mode has several worlds, an episode's seed chooses one as its remainder, in the order of
     `world_order`: N episodes show N worlds until all were seen. If `spread`, fewer episodes than
     worlds take them from the whole order at even distances; else 10 are the first of 30.
-
-    >>> [seed % 25 for seed in evaluation_seeds(0, 4, worlds=25)] == world_order(25)[:4]
-    True
     """
     count = episodes_of_all(worlds) if episodes == ALL else int(episodes)
     drawn = [episode_seed(seed, EVALUATION, 0, k) for k in range(count)]
@@ -62,12 +52,9 @@ def evaluation_seeds(
 def world_order(worlds: int) -> list[int]:
     """The order in which evaluations show a mode's worlds: shuffled, and always the same.
 
-    Shuffled, because worlds that are neighbours in a benchmark's list may look alike.
-
-    >>> sorted(world_order(10)) == list(range(10))
-    True
+    Shuffled, because worlds that are neighbours in a benchmark's list may look alike. By
+    RandomState, because its stream is frozen for good.
     """
-    # RandomState, because its stream is frozen for good.
     return np.random.RandomState(worlds).permutation(worlds).tolist()
 
 
@@ -82,11 +69,5 @@ def check_count(name: str, episodes: object) -> None:
 
 
 def episodes_of_all(worlds: int = 1) -> int:
-    """How many episodes `ALL` is: every world once, and few worlds in several rounds.
-
-    >>> [episodes_of_all(worlds) for worlds in (100, 25, 10, 4, 1)]
-    [100, 25, 10, 12, 100]
-    """
-    if worlds <= 1:
-        return ALL_OF_ONE_WORLD
-    return worlds * max(1, -(-ALL_AT_LEAST // worlds))
+    """How many episodes `ALL` is: every world once, and few worlds in several rounds."""
+    return worlds * max(1, -(-ALL_AT_LEAST // worlds)) if worlds > 1 else ALL_OF_ONE_WORLD

@@ -101,23 +101,20 @@ class Steps:
     def begin(self, doing: str, total: int | None = None) -> None:
         """Say what is begun, which may take minutes; the number of steps may be known by now."""
         self._total = self._total if total is None else total
-        self._show(doing, at_once=True)
-
-    def doing(self, doing: str) -> None:
-        """Say what is done now, which is mostly quick: elsewhere a line only if all takes long."""
-        self._show(doing)
+        self.doing(doing, at_once=True)
 
     def finish(self, doing: str) -> None:
         """Count a step."""
         self._done += 1
-        self._show(doing)
+        self.doing(doing)
 
     def reach(self, done: int, total: int, doing: str) -> None:
         """Count up to here; a total of 0 is unknown."""
         self._done, self._total = done, total or None
-        self._show(doing)
+        self.doing(doing)
 
-    def _show(self, doing: str, at_once: bool = False) -> None:
+    def doing(self, doing: str, at_once: bool = False) -> None:
+        """Say what is done now; where no bar is, with a line at once or if all takes long."""
         from rich.markup import escape
 
         of = f"{self._done}/{self._total}" if self._total else str(self._done or "")
@@ -171,11 +168,7 @@ class Filtered:
 
 
 def harmless(text: str) -> str:
-    r"""Text of others, in which a terminal finds no command.
-
-    >>> harmless("a\x1b[2Jb")
-    'a�[2Jb'
-    """
+    """Text of others, in which a terminal finds no command."""
     return text.translate(CONTROLS)
 
 
@@ -208,12 +201,7 @@ def unfiltered() -> Iterator[None]:
 
 
 def spell_out(error: UnicodeError) -> tuple[str, int]:
-    r"""Plain letters for a symbol; anything else, such as bytes of a path, as an escape.
-
-    >>> codecs.register_error("svea-plain", spell_out)
-    >>> "892 ± 65 in a\udcff".encode("ascii", "svea-plain")
-    b'892 +- 65 in a\\udcff'
-    """
+    """Plain letters for a symbol; anything else, such as bytes of a path, as an escape."""
     assert isinstance(error, UnicodeEncodeError)
     letters = error.object[error.start : error.end]
     return letters.translate(PLAIN).encode("ascii", "backslashreplace").decode(), error.end

@@ -7,11 +7,7 @@ from collections.abc import Callable, Sequence
 
 
 def number(value: float) -> str:
-    """A return, as precise as its size deserves; a dash where there is none.
-
-    >>> number(1234.5), number(7.25), number(0.123), number(float("nan"))
-    ('1,234', '7.2', '0.12', '–')
-    """
+    """A return, as precise as its size deserves: 1,234 or 7.2 or 0.12; a dash if there is none."""
     if not math.isfinite(value):
         return "–"
     size = abs(value)
@@ -24,11 +20,7 @@ def rate(value: float) -> str:
 
 
 def significant(value: float) -> str:
-    """Three digits of a quantity of any size; a dash where there is none.
-
-    >>> significant(0.012345), significant(1234.5), significant(float("nan"))
-    ('0.0123', '1.23e+03', '–')
-    """
+    """Three digits of a quantity of any size: 0.0123 or 1.23e+03; a dash where there is none."""
     return f"{value:.3g}" if math.isfinite(value) else "–"
 
 
@@ -49,11 +41,7 @@ def decisions(count: int, action_repeat: int | None) -> str:
 
 
 def count(value: int) -> str:
-    """A large number for a headline.
-
-    >>> count(6000), count(500_000), count(62_500_000)
-    ('6,000', '500k', '62.5M')
-    """
+    """A large number for a headline: 6,000 or 500k or 62.5M."""
     if value < 10_000:
         return f"{value:,}"
     size, unit = (1_000_000, "M") if value >= 1_000_000 else (1000, "k")
@@ -61,11 +49,7 @@ def count(value: int) -> str:
 
 
 def tick(value: float) -> str:
-    """A number below an axis.
-
-    >>> tick(500), tick(2500), tick(100_000), tick(1e6)
-    ('500', '2.5k', '100k', '1M')
-    """
+    """A number below an axis: 500 or 2.5k or 1M."""
     size, unit = (1e6, "M") if abs(value) >= 1e6 else (1e3, "k") if abs(value) >= 1e3 else (1, "")
     return f"{value / size:g}{unit}"
 
@@ -81,11 +65,7 @@ def duration(seconds: float) -> str:
 
 
 def size(amount: int) -> str:
-    """Bytes for people.
-
-    >>> size(12_700_000_000), size(1_700_000), size(300)
-    ('12.7 GB', '1.7 MB', '300 bytes')
-    """
+    """Bytes for people: 12.7 GB or 1.7 MB or 300 bytes."""
     if amount < 1e6:
         return f"{amount} bytes"
     return f"{amount / 1e9:.1f} GB" if amount >= 1e9 else f"{amount / 1e6:.1f} MB"
@@ -97,19 +77,11 @@ def plural(how_many: int, noun: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """An error's message without line breaks; its kind where it has none.
-
-    >>> one_line(OSError("no  such   file")), one_line(KeyError())
-    ('no such file', 'KeyError')
-    """
+    """An error's message without line breaks; its kind where it has none."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def listed(names: Sequence[str], most: int = 6, between: str = ", ") -> str:
-    """The first few names, and how many more there are.
-
-    >>> listed(["a", "b", "c"], most=2)
-    'a, b and 1 more'
-    """
+    """The first few names, and how many more there are: 'a, b and 1 more'."""
     rest = len(names) - most
     return between.join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -71,8 +71,8 @@ def output(path: str, *arguments: str, seconds: float) -> str:
         done = process.run([path, *arguments], seconds)
     except OSError as error:
         raise _not_started(path, error) from error
-    except subprocess.TimeoutExpired:
-        raise unusable(path, f"it did not answer within {seconds:g} s") from None
+    if done is None:
+        raise unusable(path, f"it did not answer within {seconds:g} s")
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         raise unusable(path, lines[-1] if lines else f"exit status {done.returncode}")

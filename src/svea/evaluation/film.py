@@ -281,18 +281,11 @@ def _encode(path: Path, arguments: list[str], pictures: Iterable[Picture] = ()) 
 
     A full disk costs the new file, not the old one; what a killed process left goes first.
     """
-    unfinished = files.partial(path)
-    with files.writing(path):
-        files.make_folder(path.parent)
-        files.sweep_one(path)
+    with files.replacing(path) as unfinished:
         # Its progress tells a slow one from one that hangs.
         command = [ffmpeg.executable(), "-v", "error", "-progress", "pipe:1", "-y", *arguments]
-        try:
-            if problem := _run([*command, f"file:{unfinished}"], "-" in arguments, pictures):
-                raise OSError(problem)
-            files.finish(unfinished, path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        if problem := _run([*command, f"file:{unfinished}"], "-" in arguments, pictures):
+            raise OSError(problem)
 
 
 def _run(command: list[str], takes_input: bool, pictures: Iterable[Picture]) -> str:

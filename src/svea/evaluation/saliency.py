@@ -14,7 +14,7 @@ from svea.agents.diagnostics import guided_gradient
 from svea.core.errors import UserError, between
 from svea.evaluation import sheets
 from svea.evaluation.film import Recording, record_each, stacked
-from svea.runs.load import has_critic, load_agent, load_config, require_critic
+from svea.runs.load import has_critic, load_agent, load_config
 
 if TYPE_CHECKING:
     from svea.agents.agent import Agent
@@ -116,8 +116,8 @@ def saliency(
     """
     between(1, 20).check("samples", samples)
     config, agent = load_config(run), load_agent(run, device=device)
-    if guided:
-        require_critic(agent)
+    if guided and not has_critic(agent):
+        agent.critic()  # an error that says what is missing
     shown = {
         recording.mode: look(agent, recording, samples, guided)
         for recording in record_each(agent, config, modes, size=None, **options)

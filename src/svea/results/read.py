@@ -32,7 +32,6 @@ from svea.runs.records import (
     is_agent,
     latest,
     older_pictures,
-    parse_line,
     parse_record,
     read_records,
 )
@@ -402,7 +401,7 @@ def _read_rows(path: Path, warnings: list[str]) -> list[Record]:
 
 
 def _read_lines(
-    path: Path, warnings: list[str], parse: Callable[[bytes], Record | None] = parse_line
+    path: Path, warnings: list[str], parse: Callable[[bytes], Record | None] = files.parse_line
 ) -> list[Record]:
     """The JSON objects of a file, line by line; damaged lines are counted in a warning."""
     records, damaged = [], []

@@ -14,8 +14,7 @@ is no moment without a whole one.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from svea.runs import layout, schema, tensors
 
 FORMAT = 1
 _LIMITS = {layout.AGENT: layout.WEIGHTS_BYTES, layout.STATE: layout.STATE_BYTES}
-_FOLDERS = (layout.CHECKPOINTS, layout.REPLAY)
 
 
 @dataclass
@@ -55,25 +53,21 @@ def save(
     replay: Replay | None,
     segments: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Write a checkpoint and return the replay segments it needs.
+    """Write a checkpoint and return the replay segments it needs, given those written so far.
 
-    Args:
-        run: the run folder.
-        decision: how far the run is.
-        agent: named tensors; all must be finite.
-        state: what else draws or counts, for JSON.
-        replay: what came since the last segment is written, once; None: none is kept.
-        segments: those written so far.
+    The state is for JSON: what else draws or counts. Of the replay, if it is kept, only what came
+    since the last segment is written.
     """
     if bad := not_finite(agent):
         raise divergence(bad)
     new = replay_segments.since(replay, _cursor(segments)) if replay is not None else {}
     needed = sum(tensor.nbytes for tensor in (*agent.values(), *new.values()))
     path = layout.next_checkpoint(run, decision)
-    with files.writing(path, needed, "Earlier checkpoints are whole. "), _sweeping(run):
-        for part in _FOLDERS:
+    with files.writing(path, needed, "Earlier checkpoints are whole. "), ExitStack() as stack:
+        for part in (layout.CHECKPOINTS, layout.REPLAY):
             files.make_folder(run / part)
-            files.sweep(run / part)  # what a killed process left
+            files.sweep(run / part)  # what a killed process left, and what is left if this fails
+            stack.callback(files.sweep, run / part)
         segments = _write_segment(run, replay, segments, new) if replay is not None else []
         unfinished = files.partial(path)
         files.make_folder(unfinished)
@@ -107,12 +101,10 @@ def load(run: Path, replay: bool = True) -> Checkpoint | None:
         for problem in problems:
             warn(f"damaged checkpoint skipped: {problem}")
         return checkpoint
-    if problems:
-        raise StorageError(
-            "no checkpoint of this run is whole:\n  " + "\n  ".join(problems)
-            + "\nRemove the run folder, or restore it from a copy, to continue"
-        )  # fmt: skip
-    return None
+    if not problems:
+        return None
+    problems.append("Remove the run folder, or restore it from a copy, to continue")
+    raise StorageError("\n  ".join(["no checkpoint of this run is whole:", *problems]))
 
 
 def remove_newer(run: Path, checkpoint: Checkpoint) -> None:
@@ -184,13 +176,12 @@ def _remove_old(run: Path) -> None:
     paths = layout.checkpoints(run)
     for path in paths[: -layout.GENERATIONS]:
         files.remove(path)
-    needed = set()
-    for path in paths[-layout.GENERATIONS :]:
-        try:
-            manifest = files.read_json(path / layout.MANIFEST, layout.MANIFEST_BYTES)
-            needed |= {segment["name"] for segment in manifest["segments"]}
-        except tensors.DAMAGE:
-            return  # which segments it needs is not known: all stay, until it is an old one
+    try:
+        kept = [path / layout.MANIFEST for path in paths[-layout.GENERATIONS :]]
+        manifests = [files.read_json(path, layout.MANIFEST_BYTES) for path in kept]
+        needed = {segment["name"] for manifest in manifests for segment in manifest["segments"]}
+    except tensors.DAMAGE:
+        return  # which segments one needs is not known: all stay, until it is an old one
     for path in sorted((run / layout.REPLAY).glob("[0-9]*.safetensors")):
         if path.name not in needed:
             files.remove(path)
@@ -199,15 +190,3 @@ def _remove_old(run: Path) -> None:
 def segment_path(run: Path, segment: dict[str, Any]) -> Path:
     """Where a segment of the replay lies, by its entry in a manifest."""
     return run / layout.REPLAY / Path(segment["name"]).name
-
-
-@contextlib.contextmanager
-def _sweeping(run: Path) -> Iterator[None]:
-    """Leave nothing half-written when a save fails."""
-    try:
-        yield
-    except BaseException:
-        for part in _FOLDERS:
-            with contextlib.suppress(OSError):
-                files.sweep(run / part)
-        raise

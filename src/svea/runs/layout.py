@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from svea.config import Config, milestones, options
-from svea.core.files import PARTIAL
 from svea.core.importing import is_import_path
 from svea.runs import schema
 
@@ -78,12 +77,9 @@ def exported_files(config: Any) -> dict[str, dict[str, Any]]:
     return {Path(name).name: written for name, written in named.items()}
 
 
-def is_unfinished_export(folder: Path) -> bool:
-    """Whether a folder is empty, or has the weights of an export that was killed, and no more."""
-    ours = (ACTOR, CRITIC, f"*{PARTIAL}")
-    return folder.is_dir() and all(
-        any(path.match(name) for name in ours) for path in folder.iterdir()
-    )
+def is_taken(folder: Path) -> bool:
+    """Whether an export cannot go somewhere: there is something else than an empty folder."""
+    return folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
 
 
 def analysis_file(run: Path, name: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from svea.core import importing as modules
 from svea.core.errors import StorageError, UserError
 from svea.core.importing import is_import_path
 from svea.runs import checkpoint, layout, schema, tensors, zoo
-from svea.runs.records import parse_line
 from svea.speed import EXACT, choose_device
 from svea.speed.device import multiply_float32
 
@@ -88,7 +86,12 @@ def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> 
     elif newest := checkpoint.load(run, replay=False):
         state, decision = newest.agent, newest.decision
     else:
-        raise _without_weights(run, config)
+        first = min(config.save_every, config.decisions)
+        raise UserError(
+            f"{run} has no weights: a run has some after its first {first:,} decisions "
+            "(--save-every), and the bare record of a run has none. `svea zoo` lists agents that "
+            "have theirs; svea train makes new ones"
+        )
     chosen = choose_device(device)  # before the weights: a bad device is not their fault
     multiply_float32(chosen, config.precision == EXACT)
     try:
@@ -118,24 +121,6 @@ def _check_sizes(
     with torch.device("meta"):
         described = make_agent(config, actions, "meta", lambda x, generator=None: x)
     described.check_state_dict(_completed(described, state, run) if exported else state)
-
-
-def _without_weights(run: Path, config: Config) -> UserError:
-    """What to say of a run without checkpoint: that it is young, or that only its log is here."""
-    lines: list[bytes] = []
-    with contextlib.suppress(OSError):  # no log
-        lines = files.read_tail(run / layout.METRICS, layout.MIB).splitlines()
-    counts = [record.get("decision") for record in map(parse_line, lines) if record]
-    done = max((count for count in counts if isinstance(count, int)), default=0)
-    first = min(config.save_every, config.decisions)
-    if done < first:
-        return UserError(
-            f"{run} has no checkpoint yet; the first comes after {first:,} decisions (--save-every)"
-        )
-    return UserError(
-        f"{run} has no weights: it is the record of a run of {done:,} decisions, without its "
-        "checkpoints. `svea zoo` lists agents that have theirs; svea train makes new ones"
-    )
 
 
 def _made_when_asked(run: Path, config: Config, device: torch.device) -> Augment:
@@ -173,12 +158,6 @@ def has_critic(agent: Agent) -> bool:
     return not isinstance(agent.critic, NotStored)
 
 
-def require_critic(agent: Agent) -> None:
-    """Refuse an agent without Q-values before anything is played."""
-    if not has_critic(agent):
-        agent.critic()
-
-
 def _completed(agent: Agent, state: dict[str, Tensor], run: Path) -> dict[str, Tensor]:
     """The state of an export with targets; what it does not hold is taken from the agent."""
     stored = {name.split(".")[0] for name in state}
@@ -196,40 +175,27 @@ def export(
 ) -> Path:
     """Write actor.safetensors, critic.safetensors and config.json: enough to act and evaluate.
 
-    An export is whole or absent. What a killed one left is replaced.
-
-    Args:
-        run: a run or an export.
-        folder: a new one.
-        small: the acting part alone, most of it in 8 bits: a tenth of the size, no Q-values.
-        critic: a small export has the Q-functions, too.
+    An export is whole or absent. What a killed one left is replaced. A small one is the acting part
+    alone, most of it in 8 bits: a tenth of the size, and Q-functions only with `critic`.
     """
     target = Path(folder).resolve()
-    if target == Path.cwd() or (target.exists() and not layout.is_unfinished_export(target)):
+    if target == Path.cwd() or layout.is_taken(target):
         raise UserError(f"{folder} is not an empty folder; name a new one")
     agent = load_agent(run)
     if not has_critic(agent) and (critic or not small):
         raise UserError(
             f"{run} holds no critic to export; --small without --critic exports the acting part"
         )
-    write_export(target, agent, read_config(run), small=small, critic=critic)
+    write_export(target, agent, read_config(run), small, critic)
     return Path(folder)
 
 
 def write_export(
-    target: Path,
-    agent: Agent,
-    config: dict[str, Any],
-    *,
-    small: bool = False,
-    critic: bool = False,
+    target: Path, agent: Agent, config: dict[str, Any], small: bool = False, critic: bool = False
 ) -> None:
-    """Write the files of an export to a folder of another name, and rename it; as `export`."""
+    """Write the files of an export, as `export`."""
     state, stored = agent.state_dict(), config | {"decision": agent.decision}
-    unfinished = files.partial(target)
-    with files.writing(target):
-        files.make_folder(target.parent)
-        files.sweep_one(target)
+    with files.replacing(target) as unfinished:
         files.make_folder(unfinished)
         stored["files"] = {}
         for file, networks in (_small(agent, critic) if small else EXPORTED).items():
@@ -237,10 +203,6 @@ def write_export(
             part = tensors.shrink(part) if small else part
             stored["files"][file] = files.write(unfinished / file, tensors.blocks(part))
         files.write(unfinished / layout.CONFIG, [files.to_json(stored)])
-        files.sync(unfinished)
-        if target.exists():
-            files.remove(target)
-        files.rename(unfinished, target)
 
 
 def _small(agent: Agent, critic: bool) -> dict[str, tuple[str, ...]]:

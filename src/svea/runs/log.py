@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -82,15 +81,10 @@ class Log:
 
     listener: Callable[[dict[str, Any]], None] | None = None
 
-    def __init__(self, path: Path, offset: int = 0, sinks: list[Sink] | None = None) -> None:
-        """Open the file and cut off what comes after the offset."""
-        self.sinks = list(sinks or [])
-        self._lines = files.Lines(path, offset)
-
-    @property
-    def offset(self) -> int:
-        """Bytes written so far."""
-        return self._lines.offset
+    def __init__(self, path: Path, offset: int = 0, sinks: Iterable[Sink] = ()) -> None:
+        """Cut off what comes after the offset; a missing file is made."""
+        self.path, self.sinks = path, list(sinks)
+        self.offset = files.cut(path, offset)
 
     def write(self, kind: str, **values: Any) -> None:
         """Write one line."""
@@ -100,26 +94,24 @@ class Log:
         except ValueError:
             bad = [k for k, v in values.items() if isinstance(v, float) and not math.isfinite(v)]
             raise NumericsError(f"{', '.join(bad) or kind} in the log is not finite") from None
-        self._lines.append(line.encode() + b"\n")
-        for sink in list(self.sinks):
-            self._try(sink, partial(sink.write, record))
+        self.offset = files.append_lines(self.path, line.encode() + b"\n")
+        self._tell_sinks(lambda sink: sink.write(record))
         if self.listener:
             self.listener(record)
 
     def close(self) -> None:
-        """End the log."""
-        self._lines.close()
-        for sink in list(self.sinks):
-            self._try(sink, sink.close)
+        """End the sinks; every line has been written."""
+        self._tell_sinks(lambda sink: sink.close())
         self.sinks = []
 
-    def _try(self, sink: Sink, action: Callable[[], None]) -> None:
-        """Let a sink act; drop it when it cannot."""
-        try:
-            action()
-        except Exception as error:  # of a foreign package, on a disk or a network
-            self.sinks.remove(sink)
-            warn(f"{type(sink).__name__} failed and gets no more log lines: {error}")
+    def _tell_sinks(self, act: Callable[[Sink], None]) -> None:
+        """Let every sink act; one that cannot is dropped."""
+        for sink in list(self.sinks):
+            try:
+                act(sink)
+            except Exception as error:  # of a foreign package, on a disk or a network
+                self.sinks.remove(sink)
+                warn(f"{type(sink).__name__} failed and gets no more log lines: {error}")
 
 
 class Rates:

@@ -52,11 +52,6 @@ MADE_WITH = {
 _NUMBERS = ("seed", "episode", "length", "adaptation_seconds")
 
 
-def episode_key(record: Record) -> str:
-    """Which episode of its run a record is about, as text."""
-    return _key(record, EPISODE)
-
-
 def protocol_key(record: Record) -> str:
     """What the episode's outcome depends on, as text."""
     return _key(record, PROTOCOL)
@@ -73,7 +68,7 @@ def latest(records: Iterable[Record]) -> list[Record]:
     another choice of an episode's world): one mean over both would be of neither.
     """
     counting = (record for record, own, newest in _with_newest(records) if own == newest)
-    return list({episode_key(record): record for record in counting}.values())
+    return list({_key(record, EPISODE): record for record in counting}.values())
 
 
 def _with_newest(records: Iterable[Record]) -> Iterator[tuple[Record, Any, Any]]:
@@ -133,35 +128,20 @@ def is_agent(record: Record) -> bool:
 
 def read_records(run: Path) -> list[Record]:
     """The records of a run, damaged lines left out (`svea report` names them)."""
-    path = run / layout.EVALUATIONS
-    with files.reading(path), contextlib.suppress(FileNotFoundError):
-        parsed = map(parse_record, files.read_lines(path, layout.LOG_BYTES))
-        return [record for record in parsed if record is not None]
-    return []
+    return files.json_lines(run / layout.EVALUATIONS, layout.LOG_BYTES, parse_record)
 
 
 def append_records(run: Path, records: Iterable[Record]) -> None:
     """Put records at the end of a run's file; half a line of a killed evaluation goes."""
     text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records)
-    path = run / layout.EVALUATIONS
-    with files.writing(path, len(text)):
-        files.append_lines(path, text.encode())
+    files.append_lines(run / layout.EVALUATIONS, text.encode())
 
 
 def parse_record(line: bytes) -> Record | None:
     """A line of eval.jsonl; None where it is damaged, or has a text in place of a number."""
-    record = parse_line(line)
+    record = files.parse_line(line)
     numbers = [record[name] for name in _NUMBERS if name in record] if record else []
     return record if all(type(value) in (int, float) for value in numbers) else None
-
-
-def parse_line(line: bytes) -> Record | None:
-    """A line as a JSON object; None where it is damaged, or something else."""
-    try:
-        record = files.parse_json(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
 
 
 def record_incident(run: Path, **incident: Any) -> Path | None:

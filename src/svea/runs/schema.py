@@ -44,13 +44,10 @@ _WORDS = {
 
 
 def check(value: Any, shape: Any, name: str) -> Any:
-    """The value, if it has a shape.
+    """The value, if it has a shape; else an error that names it.
 
-    Args:
-        value: as it was read.
-        shape: a type; a list of one shape; an object by its keys, of which a value may have more,
-            or of one shape under any key (`str`); a shape and None, for one that may be missing.
-        name: of the value, in the error.
+    A shape is a type; a list of one shape; an object by its keys, of which a value may have more,
+    or of one shape under any key (`str`); a shape and None, for one that may be missing.
 
     >>> check({"seconds": "long"}, {"seconds": float}, "state")
     Traceback (most recent call last):

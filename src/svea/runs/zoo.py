@@ -93,12 +93,10 @@ def working_copy(run: str | Path) -> Path:
             files.verify(folder / name, wanted, layout.WEIGHTS_BYTES)
         parts = [*weights, layout.CONFIG]  # in this order: a copy that has the last is whole
         contents = {part: files.read_bytes(folder / part, layout.WEIGHTS_BYTES) for part in parts}
-    with files.writing(copy):
-        files.make_folder(copy)
-        for name, content in contents.items():
-            path = copy / name
-            if not path.is_file() or files.read_bytes(path, layout.WEIGHTS_BYTES) != content:
-                files.replace(path, [content])
+    for name, content in contents.items():
+        path = copy / name
+        if not path.is_file() or files.read_bytes(path, layout.WEIGHTS_BYTES) != content:
+            files.write_whole(path, content)
     return copy
 
 

@@ -29,7 +29,7 @@ from svea.core.importing import is_import_path, require_trust
 from svea.core.seeds import episodes_of_all
 from svea.evaluation.episodes import check_episodes, episodes_in
 from svea.runs import layout, schema
-from svea.runs.records import is_agent, latest, parse_line, read_records
+from svea.runs.records import is_agent, latest, read_records
 from svea.studies.plan import PlannedRun
 
 FORMAT = 1
@@ -292,7 +292,7 @@ def export_is_taken(state: RunState) -> bool:
     """Whether something other than a run's agent lies where the run is to be exported to."""
     run, target = state.run, state.run.export_folder
     try:
-        if not target.exists() or layout.is_unfinished_export(target):
+        if not layout.is_taken(target):
             return False
     except OSError:  # a folder that we may not read is not ours
         return True
@@ -349,7 +349,7 @@ def _last_lines(path: Path) -> list[bytes]:
 
 def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The lines of a log that are whole."""
-    for record in map(parse_line, lines):
+    for record in map(files.parse_line, lines):
         if record is not None and _is_number(record.get("decision")):
             yield record
 
@@ -374,12 +374,7 @@ def write_entry(study: Path, run: PlannedRun, **entry: Any) -> None:
 
 def read_journal(path: Path) -> list[Entry]:
     """The entries of a journal; the half line of a killed writer is left out."""
-    with files.reading(path):
-        try:
-            parsed = list(map(parse_line, files.read_lines(path, layout.LOG_BYTES)))
-        except FileNotFoundError:
-            return []
-    return [entry for entry in parsed if entry is not None]
+    return files.json_lines(path, layout.LOG_BYTES)
 
 
 def worker(study: Path, run: PlannedRun) -> str:

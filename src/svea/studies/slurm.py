@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from svea.core import process
 from svea.core.errors import UserError
 from svea.core.files import read_json, replace_json
-from svea.core.machine import ANSWER_SECONDS, answer
-from svea.core.process import environment
+from svea.core.machine import ANSWER_SECONDS
 from svea.studies.engines import Resources, require_package
 from svea.studies.folder import STUDY_BYTES, Study
 from svea.studies.plan import PlannedRun
@@ -110,7 +110,7 @@ def make_executor(study: Study, resources: Resources, cluster: str = "slurm") ->
     }
     if cluster == "slurm":
         # With these a job imports nothing from the folder it was submitted in.
-        path = {"PYTHONPATH": environment()["PYTHONPATH"], "PYTHONSAFEPATH": "1"}
+        path = {"PYTHONPATH": process.environment()["PYTHONPATH"], "PYTHONSAFEPATH": "1"}
         options |= {
             "slurm_array_parallelism": resources.jobs or ARRAY,
             "slurm_signal_delay_s": min(WARNING_SECONDS, int(seconds // 3)),
@@ -143,7 +143,7 @@ def _queued(states: str = "all") -> set[str]:
     """Ids of pending and running jobs, one per array element."""
     asked = ["squeue", "--noheader", "--array", "--format=%i"]
     asked += [] if states == "all" else [f"--states={states}"]
-    done = answer(asked)
+    done = process.run(asked, ANSWER_SECONDS)
     if done is None:
         raise UserError(
             f"SLURM does not answer: squeue took more than {ANSWER_SECONDS} s. Try again later"

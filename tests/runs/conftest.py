@@ -1,0 +1,18 @@
+"""One tiny run for all tests of what is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_runs import tiny
+
+from svea.training import train
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tiny(tmp_path_factory.mktemp("trained") / "run", decisions=16))
