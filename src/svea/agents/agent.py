@@ -202,7 +202,7 @@ class Agent(Trainable):
         if phase.target:
             self.update_target()
         if phase.auxiliary and self.auxiliary is not None:
-            losses |= self.auxiliary.update(batch, now, successor, auxiliary_batch)
+            losses |= self.auxiliary.update(auxiliary_batch or batch, now, successor)
         return losses
 
     def update_critic(self, batch: Batch, now: Views, successor: Views) -> Losses:

@@ -26,7 +26,7 @@ class Auxiliary(nn.Module):
     """A task with its own parameters and its own optimiser, which also trains the trunk."""
 
     every: int
-    batch_size = 0  # of its own batch; 0: it uses the agent's
+    batch_size = 0  # of a batch of its own, which it then gets; 0: it gets the agent's
 
     def __init__(self, agent: Agent) -> None:
         super().__init__()
@@ -35,19 +35,17 @@ class Auxiliary(nn.Module):
 
     agent: Agent
 
-    def loss(
-        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
-    ) -> tuple[Tensor, Losses]:
-        """The loss, and values for the log."""
+    def loss(self, batch: Batch, now: Views, successor: Views) -> tuple[Tensor, Losses]:
+        """The loss, and values for the log; the views are those that the Q-functions saw."""
         raise NotImplementedError
 
     def critic_terms(self, batch: Batch, now: Views, q: Tensor) -> Losses:
         """What the task adds to the Q-loss, given the Q-values (heads, V*B) of its streams."""
         return {}
 
-    def update(self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None) -> Losses:
+    def update(self, batch: Batch, now: Views, successor: Views) -> Losses:
         """One step on the loss."""
-        loss, values = self.loss(batch, now, successor, own_batch)
+        loss, values = self.loss(batch, now, successor)
         return self.agent.step("auxiliary", loss) | values
 
     def seen(self, images: Tensor) -> Tensor:
@@ -75,9 +73,7 @@ class CURL(Auxiliary):
         self.to(agent.device)
         self.optimise([agent.trunk, agent.critic.projection], options.learning_rate)
 
-    def loss(
-        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
-    ) -> tuple[Tensor, Losses]:
+    def loss(self, batch: Batch, now: Views, successor: Views) -> tuple[Tensor, Losses]:
         """Cross entropy of finding one's own positive among the batch's."""
         agent = self.agent
         name, copy = agent.streams.prediction[0]
@@ -111,23 +107,20 @@ class SODA(Auxiliary):
         self.target_projection = frozen_copy(self.projection)
         self.optimise([agent.trunk], options.learning_rate)
 
-    def loss(
-        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
-    ) -> tuple[Tensor, Losses]:
+    def loss(self, batch: Batch, now: Views, successor: Views) -> tuple[Tensor, Losses]:
         """Squared distance of unit vectors, averaged over all their entries, as the reference.
 
         The two branches see different crops of one observation.
         """
-        assert own_batch is not None, "SODA takes its own batch"
-        views = self.agent.views(own_batch.observations)
+        views = self.agent.views(batch.observations)
         online = self.predictor(self.projection(self.agent.trunk(self.seen(views["strong", 0]))))
         with torch.no_grad():
             target = self.target_projection(self.target_trunk(self.seen(views["weak", 1])))
         return F.mse_loss(F.normalize(online, dim=1), F.normalize(target, dim=1)), {}
 
-    def update(self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None) -> Losses:
+    def update(self, batch: Batch, now: Views, successor: Views) -> Losses:
         """One step, after which the target branch follows."""
-        losses = super().update(batch, now, successor, own_batch)
+        losses = super().update(batch, now, successor)
         with torch.no_grad():
             targets: list[nn.Module] = [self.target_trunk, self.target_projection]
             follow(targets, [self.agent.trunk, self.projection], self.tau)
@@ -166,9 +159,7 @@ class PAD(Auxiliary):
         """The task's projection (B, P) of images (B, 9, H, W) in [0, 1]."""
         return self.projection(self.head(self.shared(self.seen(images))))
 
-    def loss(
-        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
-    ) -> tuple[Tensor, Losses]:
+    def loss(self, batch: Batch, now: Views, successor: Views) -> tuple[Tensor, Losses]:
         """On the views that the Q-functions see."""
         view = self.agent.streams.prediction[0]
         if self.options.task == "rotation":
@@ -239,9 +230,7 @@ class SGQN(Auxiliary):
         error = (q[:, : len(actions)] - q_left).square().mean(-1).sum()  # both Qs
         return {"consistency_loss": self.options.consistency * error}
 
-    def loss(
-        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
-    ) -> tuple[Tensor, Losses]:
+    def loss(self, batch: Batch, now: Views, successor: Views) -> tuple[Tensor, Losses]:
         """Cross entropy of finding, in the strong view, the pixels that count in the weak one."""
         agent = self.agent
         actions = batch.actions
