@@ -68,7 +68,7 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"method": "soda", "augment": "none"}, ["method soda", "--augment conv"]),
         ({"method": "drq", "auxiliary": "sgqn"}, ["task sgqn of method drq", "--method sgqn"]),
         ({"augment": "overlay_drift:x"}, ["'overlay_drift:x'"]),
-        ({"augment": "conv||cutout"}, ["'conv||cutout' has an empty name"]),
+        ({"augment": "conv||cutout"}, ["'conv||cutout'"]),
         ({"method": "soda", "auxiliary": "none"}, ["nothing in method soda", "--augment none"]),
         ({"method": "curl", "augment": "conv"}, ["nothing in method curl", "--augment none"]),
         (

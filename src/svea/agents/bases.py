@@ -18,6 +18,7 @@ class DDPG(Agent):
     """A deterministic policy with scheduled noise, and twin Q-functions."""
 
     Options = DDPGOptions
+    last_layer = "actor.mlp.output", 1
     options: DDPGOptions
     actor: DeterministicActor
     critic: Critic
@@ -66,16 +67,12 @@ class DDPG(Agent):
         q = self.critic(q_features, self.noisy_actions(features, self.generator)).amin(0)
         return self.step("actor", -q.mean()) | {"noise": self.noise.clone()}
 
-    @classmethod
-    def actions_in(cls, state: dict[str, Tensor]) -> int:
-        """The policy's last layer has one number for each action."""
-        return state["actor.mlp.output.bias"].shape[0]
-
 
 class DQN(Agent):
     """A Q-function over choices; the policy is its maximum."""
 
     Options = DQNOptions
+    last_layer = "critic.advantage.output", 1
     discrete = True
     options: DQNOptions
     critic: DiscreteCritic
@@ -115,11 +112,6 @@ class DQN(Agent):
         best = self.critic(features).argmax(-1, keepdim=True)
         target = self.target_critic(self.target_features(images, features))
         return target.gather(1, best).squeeze(1)
-
-    @classmethod
-    def actions_in(cls, state: dict[str, Tensor]) -> int:
-        """The Q-function's last layer has one number for each choice."""
-        return state["critic.advantage.output.bias"].shape[0]
 
 
 def uniform(rows: int, columns: int, generator: Noise, device: torch.device) -> Tensor:

@@ -54,17 +54,14 @@ TRIES = 10  # to draw a crop that fits
 
 
 class Crops(NamedTuple):
-    """Which pieces of which pictures a draw takes, `(count,)` each.
-
-    `top`, `left`, `tall` and `wide` are whole numbers as floats, `mirrored` is true or false.
-    """
+    """Which pieces of which pictures a draw takes, `(count,)` each."""
 
     chosen: Tensor
-    top: Tensor
+    top: Tensor  # whole numbers as floats, as are the next three
     left: Tensor
     tall: Tensor
     wide: Tensor
-    mirrored: Tensor
+    mirrored: Tensor  # true or false
 
 
 @dataclass(frozen=True)
@@ -149,10 +146,8 @@ class ImageBank:
         if bank is None:
             bank = _BANKS[key] = _read_all(path, files, len(found), digest, device)
         if bank.skipped:
-            warnings.warn(
-                f"skipped {bank.skipped} of {len(files)} files in {path}: {SKIPPED}",
-                stacklevel=2,
-            )
+            skipped = f"skipped {bank.skipped} of {len(files)} files in {path}: {SKIPPED}"
+            warnings.warn(skipped, stacklevel=2)
         return bank
 
     def draw(

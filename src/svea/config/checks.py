@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from svea.config.modes import ROBOT_TASKS, check_task, expand_modes, is_foreign
 from svea.config.names import (
     check_drift,
-    drifts,
     encoder_defaults,
     find_method,
     is_whole,
+    names_in,
     parse_augmentation,
+    split_number,
 )
 from svea.config.options import check_patches, output_size
 from svea.config.run import Config, fields
@@ -80,8 +81,9 @@ def check_names(config: Config, to_train: bool = True) -> None:
         )
     if to_train:
         parse_augmentation(config.augment)
-        for drift in drifts(config.augment):
-            check_drift(config.image_size, drift)
+        for name, number in map(split_number, names_in(config.augment)):
+            if name == "overlay_drift":
+                check_drift(config.image_size, **number)
 
 
 def length_rules(config: Config) -> Rules:

@@ -29,27 +29,16 @@ NUMBERS = {"overlay_drift": ("drift", between(0, 64))}
 
 
 def parse_augmentation(spec: str) -> tuple[tuple[str, ...], ...]:
-    """The ways that samples may go, each a sequence of names.
+    """The ways that samples may go, each a sequence of names; `svea.augment` says what they mean.
 
-    Names are joined by `+` (one after the other) and `|` (each sample goes one of the ways, all
-    equally likely); `+` binds tighter. `none` changes nothing. A name may
-    have a number after a colon where `NUMBERS` has it, or be `module:name` of a user's own, which
-    is imported where it is needed.
-
-    >>> parse_augmentation("conv+cutout|affine-jitter")
-    (('conv', 'cutout'), ('affine_jitter',))
     >>> parse_augmentation("conv+overlay-drift:12|my_module:gamma")
     (('conv', 'overlay_drift:12'), ('my_module:gamma',))
     """
     ways = _split(spec)
-    for name in _names(spec):
-        if not name:
-            raise UserError(
-                f"augmentation {spec!r} has an empty name; allowed: names with + or | between them"
-            )
+    for name in names_in(spec):
         plain, _ = split_number(name)
-        if plain != "none" and plain not in AUGMENTATION_NAMES and not is_import_path(plain):
-            unknown = unknown_name("augmentation", plain, [*AUGMENTATION_NAMES, "none"])
+        if plain not in (*AUGMENTATION_NAMES, "none") and not is_import_path(plain):
+            unknown = unknown_name("augmentation", plain or spec, [*AUGMENTATION_NAMES, "none"])
             raise UserError(f"{unknown}; or one of your own as module:name")
     if len({"crop" in way for way in ways}) > 1:
         raise UserError(
@@ -81,7 +70,7 @@ def uses_pictures(spec: str) -> bool:
     >>> uses_pictures("conv|overlay-drift:12+cutout"), uses_pictures("conv")
     (True, False)
     """
-    return any(name.partition(":")[0] in WITH_PICTURES for name in _names(spec))
+    return any(name.partition(":")[0] in WITH_PICTURES for name in names_in(spec))
 
 
 def own_names(spec: str) -> list[str]:
@@ -90,7 +79,7 @@ def own_names(spec: str) -> list[str]:
     >>> own_names("conv|my_module:gamma+overlay_drift:12")
     ['my_module:gamma']
     """
-    return [name for name in _names(spec) if is_import_path(split_number(name)[0])]
+    return [name for name in names_in(spec) if is_import_path(split_number(name)[0])]
 
 
 def split_number(name: str) -> tuple[str, dict[str, Any]]:
@@ -126,16 +115,6 @@ def check_drift(
         )
 
 
-def drifts(spec: str) -> list[int]:
-    """The drift of each `overlay_drift` in a composition.
-
-    >>> drifts("conv|overlay_drift:12|overlay_drift")
-    [12, 6]
-    """
-    named = map(split_number, _names(spec))
-    return [number.get("drift", DRIFT) for name, number in named if name == "overlay_drift"]
-
-
 def _split(spec: str) -> tuple[tuple[str, ...], ...]:
     """The ways and their names, as `parse_augmentation` gives them, not checked."""
     return tuple(
@@ -143,7 +122,8 @@ def _split(spec: str) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def _names(spec: str) -> list[str]:
+def names_in(spec: str) -> list[str]:
+    """The names of a composition, not checked."""
     return [name for way in _split(spec) for name in way]
 
 
