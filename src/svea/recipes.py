@@ -17,6 +17,7 @@ from typing import Annotated
 
 from svea.core.errors import UserError, at_least, between
 
+VIEWS = ("clean", "weak", "strong")
 OWN = "own"  # each stream of the prediction bootstraps from its own view of the successor
 
 

@@ -10,7 +10,7 @@ from svea.core.errors import UserError, between, unknown_name
 from svea.core.importing import import_named, is_import_path
 from svea.data.decode import OVERLAY_SIDE
 from svea.methods import METHODS, Method
-from svea.recipes import OWN, RECIPES, Recipe
+from svea.recipes import OWN, RECIPES, VIEWS, Recipe
 
 AUGMENTATION_NAMES = {
     "shift", "crop", "rotation", "conv", "overlay", "overlay_drift", "cutout", "blur",
@@ -65,20 +65,12 @@ def spelled(spec: str) -> str:
 
 
 def uses_pictures(spec: str) -> bool:
-    """Whether a composition mixes pictures in.
-
-    >>> uses_pictures("conv|overlay-drift:12+cutout"), uses_pictures("conv")
-    (True, False)
-    """
+    """Whether a composition mixes pictures in."""
     return any(name.partition(":")[0] in WITH_PICTURES for name in names_in(spec))
 
 
 def own_names(spec: str) -> list[str]:
-    """A user's own augmentations in a composition.
-
-    >>> own_names("conv|my_module:gamma+overlay_drift:12")
-    ['my_module:gamma']
-    """
+    """A user's own augmentations in a composition."""
     return [name for name in names_in(spec) if is_import_path(split_number(name)[0])]
 
 
@@ -153,9 +145,6 @@ def own_modules(values: dict[str, Any]) -> list[str]:
     return named + own_names(texts["augment"])
 
 
-VIEWS = ("clean", "weak", "strong")
-
-
 def find_method(name: str) -> Method:
     """The method of a name, or a user's own, `module:name`."""
     if name in METHODS:
@@ -168,15 +157,13 @@ def find_method(name: str) -> Method:
         raise UserError(
             f"method {name!r} is {type(found).__name__}; it must be a svea.methods.Method."
         )
-    for row in (found.recipe, found.augmented_recipe):
+    for row in filter(None, (found.recipe, found.augmented_recipe)):
         _check_recipe(name, row)
     return found
 
 
-def _check_recipe(method: str, row: str | Recipe | None) -> None:
+def _check_recipe(method: str, row: str | Recipe) -> None:
     """Refuse a row that does not exist, or one of a user's own that cannot be fed."""
-    if row is None:
-        return
     if not isinstance(row, Recipe):
         if row not in RECIPES:
             raise unknown_name(f"recipe of method {method!r}:", str(row), RECIPES)

@@ -46,13 +46,10 @@ class Role(enum.Enum):
 class Field(NamedTuple):
     """An option of a configuration."""
 
-    path: str
-    """Its dotted name, such as `sac.learning_rate`."""
-    type: Any
-    """int, float, bool, str, or a Literal."""
+    path: str  # its dotted name, such as `sac.learning_rate`
+    type: Any  # int, float, bool, str, or a Literal
     bounds: Bounds | None
-    role: Role
-    """Its own, or that of the group it is in."""
+    role: Role  # its own, or that of the group it is in
     value: Any
 
 
