@@ -20,11 +20,10 @@ from rederivation import (
     view,
     weights_of,
 )
-from torch import nn
 
 from svea.agents import DDPG, DQN, SAC, Agent
 from svea.agents import make_agent as configured_agent
-from svea.config import configure
+from svea.config import configure, to_dict
 from svea.config.options import MaDiOptions
 from svea.networks import Masker
 from svea.recipes import RecipeOptions
@@ -98,32 +97,21 @@ def test_a_gradient_that_is_not_finite_moves_neither_encoder_nor_masker() -> Non
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-# From a configuration to a file -------------------------------------------------------------------
-
-
-def config_of(encoder: str = "cnn", **changes: Any) -> Any:
-    small: dict[str, Any] = {"layers": 4, "filters": 4, "projection": 8, "hidden": 8}
-    small |= {"patch": 4, "width": 8, "depth": 1, "heads": 2}
-    return configure(
-        "walker_walk", method="madi", encoder=encoder, image_size=16, shift=1, network=small,
-        overlay_dir="procedural", **changes,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("small", [False, True])
 def test_exports_carry_the_masker(small: bool, tmp_path: Path) -> None:
-    import dataclasses
-
-    config = config_of()
+    sizes = {"layers": 4, "filters": 4, "projection": 8, "hidden": 8}
+    config = configure(
+        "walker_walk", method="madi", image_size=16, network=sizes, overlay_dir="procedural"
+    )
     agent = configured_agent(config, actions=6)
+    assert agent.masker is not None
     with torch.no_grad():
-        for parameter in agent.masker.parameters():  # type: ignore[union-attr]
+        for parameter in agent.masker.parameters():
             parameter += 0.1
-    write_export(tmp_path / "export", agent, dataclasses.asdict(config), small=small)
+    write_export(tmp_path / "export", agent, to_dict(config), small=small)
     loaded = load_agent(tmp_path / "export")
-    assert isinstance(loaded.masker, nn.Module)
     image = np.random.default_rng(0).integers(0, 256, (1, 9, 16, 16), dtype=np.uint8)
     close = 0.1 if small else 1e-6
     np.testing.assert_allclose(loaded.act(image), agent.act(image), atol=close)
-    masks = [a.masker.masks(torch.as_tensor(image) / 255) for a in (agent, loaded)]  # type: ignore[union-attr]
+    masks = [each.masked(torch.as_tensor(image) / 255) for each in (agent, loaded)]
     torch.testing.assert_close(masks[0], masks[1], atol=close, rtol=0)

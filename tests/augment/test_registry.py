@@ -129,7 +129,7 @@ def test_bfloat16_sees_the_same_draw_as_float32(name):
 def test_nothing_waits_for_the_device(spec, monkeypatch):
     """Tensors without values: whatever asks for one raises, as it would in a CUDA graph."""
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # knows no such device
-    bank = ImageBank(torch.empty(5, 3, 96, 96, dtype=torch.uint8, device="meta"), "shapes")
+    bank = ImageBank(torch.empty(5, 3, 96, 96, dtype=torch.uint8, device="meta"))
     x = torch.empty(4, 9, SIDE, SIDE, device="meta")
     parameters = {"size": SIDE} if spec == "crop" else {}
     y = augmentation(spec, lambda: bank)(x, None, **parameters)

@@ -50,7 +50,7 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"sac": {"discount": float("nan")}}, ["sac.discount is nan", "0 to 1"]),
         ({"learning_rate": 1}, ["Did you mean 'sac.learning_rate' or 'ddpg.learning_rate'"]),
         ({"recipe": {"alpha": 0, "beta": 0}}, ["recipe.alpha is 0", "recipe.beta is 0"]),
-        ({"recipe": {"K": 2}, "method": "mix-all"}, ["recipe.K is 2", "allowed is K=1"]),
+        ({"recipe": {"K": 2}, "method": "mix-all"}, ["recipe.K is 2", "allowed: 1"]),
         ({"recipe": {"beta": 1.0}, "method": "drq"}, ["method drq has one", "--method svea"]),
         ({"recipe": 3}, ["recipe is 3", "named values"]),
         ({"envs": 4, "warmup": 3}, ["warmup is 3", "4 or more"]),

@@ -22,7 +22,7 @@ from svea.config.run import Config, fields
 from svea.core import files
 from svea.core.errors import UserError, unknown_name
 from svea.methods import uses_strong
-from svea.recipes import streams
+from svea.recipes import OWN
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 """How a user is told what an option may be."""
@@ -49,7 +49,6 @@ def check(config: Config, to_train: bool = True) -> Config:
     ):
         if wrong:
             raise UserError(f"{name} is {values[name]}, but {why}; allowed: {allowed}")
-    streams(find_method(config.method).recipe_for(config.augment), config.recipe)
     return config
 
 
@@ -100,6 +99,8 @@ def recipe_rules(config: Config) -> Rules:
     for name, weight in (("recipe.alpha", alpha), ("recipe.beta", beta)):
         one = f"method {method} has one stream, which none is weighed against"
         yield not row.is_mixed and weight != 0.5, name, one, "0.5, or --method svea"
+    own = "each stream bootstraps from its own view of the successor"
+    yield row.target == OWN and config.recipe.K != 1, "recipe.K", own, "1"
     unseen = f"nothing in method {method} looks at a strongly augmented view"
     cure = "none, or --method svea (or drq: naive augmentation)"
     yield not is_used and augment != "none", "augment", unseen, cure
