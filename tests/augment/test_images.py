@@ -10,17 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from augmented import seeded
 from PIL import Image
-from torch import Generator, Tensor
+from torch import Tensor
 
 from svea.augment import images
 from svea.augment.images import TRIES, ImageBank, crop_sizes, resize_all
 from svea.core.errors import UserError
 from svea.data.decode import OVERLAY_SIDE as SIDE
-
-
-def seeded(seed: int) -> Generator:
-    return Generator().manual_seed(seed)
 
 
 def write_picture(path: Path, size: tuple[int, int] = (160, 120), seed: int = 0) -> np.ndarray:
@@ -38,9 +35,6 @@ def write_video(path: Path, frames: int = 20) -> None:
     for frame in range(frames):
         writer.send(np.full((64, 96, 3), 10 * frame, np.uint8).tobytes())
     writer.close()
-
-
-# --- procedural pictures --------------------------------------------------------------------------
 
 
 def test_procedural_pictures_are_the_same_for_a_seed_and_differ_between_seeds():

@@ -122,12 +122,9 @@ def test_sensible_relatives_of_what_is_refused() -> None:
     configure("toy:make", base="dqn")  # its actions may be discrete: the environment will say
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("90s", 90), ("90", 90), ("9m", 540), ("1h1m1s", 3661), ("0s", 0), ("none", float("inf"))],
-)
-def test_wall_times(text: str, expected: float) -> None:
-    assert seconds(text) == expected
+def test_wall_times() -> None:
+    texts = ("90s", "90", "9m", "1h1m1s", "0s", "none")
+    assert [seconds(text) for text in texts] == [90, 90, 540, 3661, 0, float("inf")]
 
 
 @pytest.mark.parametrize("text", ["", " ", "h", "-1s", "1.5h", "1d", "30m1h", "9999999s", "inf"])

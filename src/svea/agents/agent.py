@@ -104,7 +104,7 @@ class Agent(Trainable):
         """Make the critic, and the actor if there is one."""
         raise NotImplementedError
 
-    def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """What the target network expects of successors (N, 9, H, W), `masked` already: (N,)."""
         raise NotImplementedError
 
@@ -348,10 +348,10 @@ class SAC(Agent):
         return self.actor.mode(features)
 
     @torch.no_grad()
-    def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Eq. 1's expectation with SAC's entropy bonus: one action drawn from the policy."""
         features = self.trunk(images)
-        actions, log_probability = self.actor.sample(features, generator or self.generator)
+        actions, log_probability = self.actor.sample(features, generator)
         q = self.target_critic(self.target_features(images, features), actions).amin(0)
         return q - self.log_temperature.exp() * log_probability
 

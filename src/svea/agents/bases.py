@@ -44,18 +44,18 @@ class DDPG(Agent):
             actions = (actions + self.noise * normal(actions, generator)).clamp(-1, 1)
         return actions
 
-    def noisy_actions(self, features: Tensor, generator: torch.Generator | None) -> Tensor:
+    def noisy_actions(self, features: Tensor, generator: torch.Generator) -> Tensor:
         """Actions with clipped noise, as both losses see them; the gradient ignores the clamp.
 
         DrQ-v2 does the same: an action at the border would get no gradient at all.
         """
         actions = self.actor(features)
         clip = self.options.noise_clip
-        noise = (self.noise * normal(actions, generator or self.generator)).clamp(-clip, clip)
+        noise = (self.noise * normal(actions, generator)).clamp(-clip, clip)
         return actions + ((actions + noise).clamp(-1, 1) - actions).detach()
 
     @torch.no_grad()
-    def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """The target's Q-value of the policy's action, with noise that smooths it."""
         features = self.trunk(images)
         actions = self.noisy_actions(features, generator)
@@ -104,7 +104,7 @@ class DQN(Agent):
         return critic(features).gather(1, actions.long()).mT
 
     @torch.no_grad()
-    def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Eq. 1: the target's value of the best action."""
         if not self.options.double:
             return self.target_critic(self.target_trunk(images)).amax(-1)

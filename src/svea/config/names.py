@@ -157,7 +157,7 @@ def find_method(name: str) -> Method:
         raise UserError(
             f"method {name!r} is {type(found).__name__}; it must be a svea.methods.Method."
         )
-    for row in filter(None, (found.recipe, found.augmented_recipe)):
+    for row in (found.recipe, found.augmented_recipe or found.recipe):
         _check_recipe(name, row)
     return found
 
