@@ -44,9 +44,8 @@ def check(config: Config, to_train: bool = True) -> Config:
     elif not is_whole(config.encoder):
         output_size(config.image_size, network.layers, network.strided_layers)
     values = {option.path: option.value for option in fields(config)}
-    for wrong, name, why, allowed in itertools.chain(
-        recipe_rules(config), network_rules(config), base_rules(config)
-    ):
+    rules = itertools.chain(recipe_rules(config), network_rules(config), base_rules(config))
+    for wrong, name, why, allowed in rules:
         if wrong:
             raise UserError(f"{name} is {values[name]}, but {why}; allowed: {allowed}")
     return config
@@ -68,7 +67,7 @@ def check_values(config: Config) -> None:
             option.bounds.check(option.path, value)
 
 
-def check_names(config: Config, to_train: bool = True) -> None:
+def check_names(config: Config, to_train: bool) -> None:
     """Task, mode, method, encoder and augmentation exist."""
     check_task(config.task)
     for name in ("out", "data_dir", "overlay_dir"):
@@ -124,13 +123,9 @@ def network_rules(config: Config) -> Rules:
     yield too_many, "network.frame_layers", together, f"up to {max(0, layers - heads - 1)}"
     shared = f"PAD's task shares at least one of {layers} layers"
     yield heads >= layers, name, shared, f"0 to {layers - 1}"
-    strided, plain = "network.strided_layers", f"the {heads} layers of PAD's task have no stride"
-    yield (
-        heads and network.strided_layers > layers - heads,
-        strided,
-        plain,
-        f"0 to {layers - heads}",
-    )
+    plain = f"the {heads} layers of PAD's task have no stride"
+    too_many = heads > 0 and network.strided_layers > layers - heads
+    yield too_many, "network.strided_layers", plain, f"0 to {layers - heads}"
     others = f"only PAD's task has convolutions of its own and auxiliary is {config.auxiliary}"
     yield heads and config.auxiliary != "pad", name, others, "0, or --auxiliary pad"
 
